@@ -1,8 +1,11 @@
 """The report on one screen: verdict first, ten models in 25 lines, the rest on demand."""
 
 import re
+import shutil
 
 import pytest
+from conftest import REPOSITORY
+from rich.cells import cell_len
 from test_report import AGE_SEX, COCAINE, HEROIN, write
 from test_runs import MMLU, SMALL, run_as
 from typer.testing import CliRunner
@@ -13,10 +16,10 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.findings.summary import summary
 from lm_eval_epidemia.report import output
-from lm_eval_epidemia.report.screen import lines
+from lm_eval_epidemia.report.screen import cut_names, lines
 from lm_eval_epidemia.results.results import read_results
 
-LOW = [COCAINE, HEROIN]
+LOW, RESULTS = [COCAINE, HEROIN], REPOSITORY / "docs" / "results"
 
 
 def run(*arguments):
@@ -84,6 +87,58 @@ def test_ten_models_are_at_most_25_lines_of_100_columns(tmp_path, number, length
     assert sum("Model-" in row or "…" in row[:40] for row in rows_of(said)) >= number
     assert f"{number} more run" in said
     assert said.count(" of 100 on single conditions and ") == (number if number <= 3 else 1)
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_several_benchmarks_and_ten_long_names_fit_in_25_lines_too(tmp_path, width):
+    many(tmp_path, 10, 60)
+    folders = [tmp_path, *(RESULTS / name for name in ("interventions", "priors/grid"))]
+    report = make_report(read_results(folders))
+    printed = [line.text for line in lines(summary(report), width)]
+    assert len(printed) <= 25 and max(map(len, printed)) <= width
+    said = "\n".join(printed)
+    assert "More tables (" in said and "--section leaderboard" in said
+    alone = lines(summary(make_report(read_results([tmp_path]))), width)
+    assert len(alone) <= 25 and max(len(line.text) for line in alone) <= width
+    assert sum("Model-" in line.text for line in alone) >= 10
+
+
+def test_long_settings_are_folded_while_there_are_lines(tmp_path):
+    config = {"model_args": {"pretrained": "x/small", "dtype": "bfloat16", "revision": "r" * 30}}
+    more = {"chat_template": "{{ x }}", "metadata": {"orderings": "balanced", "wording": "bare"}}
+    write(tmp_path, dict.fromkeys(LOW, a_row(3.0)), config={"model": "choice-hf", **config}, **more)
+    said = run(tmp_path).stdout
+    assert "…" not in said and "bfloat16" in said and len(said.splitlines()) <= 25
+
+
+def test_wide_letters_take_two_columns(tmp_path):
+    for name in ("模型甲", "plain"):
+        write(tmp_path / name, dict.fromkeys(LOW, a_row(3.0)), model=f"x/{name}")
+    rows = [row for row in rows_of(run(tmp_path).stdout) if row.split()[0] in ("模型甲", "plain")]
+    assert len({cell_len(row) for row in rows}) == 1 and len({len(row) for row in rows}) == 2
+
+
+def test_names_are_cut_where_they_are_alike():
+    names = ["Base-7B-Instruct", *(f"Base-7B-Instruct +{x}-lora" for x in ("answers", "notes"))]
+    assert cut_names(names, 20) == [
+        "Base-7B-Instruct",
+        "Base-7B…answers-lora",
+        "Base-7B-I…notes-lora",
+    ]
+    assert cut_names(["a-long-name-of-one", "other"], 10) == ["a-long-na…", "other"]
+
+
+def test_files_and_models_without_scores_are_named(tmp_path):
+    write(tmp_path / "good", {COCAINE: a_row(3.0)}, model="x/good")
+    write(tmp_path / "none", {COCAINE: {"score,none": "N/A"}}, model="x/none")
+    broken = tmp_path / "results_broken.json"
+    broken.write_text("{")
+    said = run(tmp_path).stdout
+    assert "1 file could not be read: results_broken.json (" in said
+    assert "without any score (NaN): none" in " ".join(said.split())
+    broken.unlink()
+    shutil.rmtree(tmp_path / "good")
+    assert "without any score (NaN): none" in run(tmp_path).stdout
 
 
 def test_of_forty_models_the_ten_best_stand_and_the_rest_are_counted(tmp_path):

@@ -250,7 +250,7 @@ def _columns(
     declared += [Column("choice_mass", digits=2, form="plain"), *map(Column, others)]
     declared.append(Column("than next"))
     here = [c for c in declared if any(row.cells.get(c.name) not in (None, "") for row in rows)]
-    return here, (*others, *names[2:])
+    return here, ("settings", *names[1:2], "choice_mass", "than next", *others, *names[2:])
 
 
 def _verdicts(

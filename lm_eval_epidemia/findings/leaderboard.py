@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, Benchmark, groups, in_way
@@ -89,6 +90,8 @@ class Report(NamedTuple):
         Published scores of these.
     tuned : tuple of TunedRun
         Runs of tuned models, each with that of its base where there is one.
+    unread : tuple of (Path, str)
+        Files that could not be read, each with the reason.
     """
 
     entries: list[Entry]
@@ -102,6 +105,7 @@ class Report(NamedTuple):
     closed: list[Asked]
     closed_published: list[Entry]
     tuned: tuple[TunedRun, ...] = ()
+    unread: tuple[tuple[Path, str], ...] = ()
 
     @property
     def runs(self) -> list[Entry]:
@@ -216,6 +220,7 @@ def make_report(
         closed,
         published(closed) if with_published else [],
         tuple(tuned),
+        results.unread,
     )
 
 

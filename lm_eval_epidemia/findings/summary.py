@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
+from textwrap import shorten
 from typing import NamedTuple
 
 from lm_eval_epidemia.benchmarks import OBSERVATION
@@ -39,7 +40,7 @@ def summary(report: Report) -> Summary:
     return Summary(
         [sentence for board in boards for sentence in sentences_of(board, len(boards) > 1)],
         boards,
-        [*_counts(report, models, boards), _next(boards)],
+        [*_missing(report, models), *_counts(report, models, boards), _next(boards)],
     )
 
 
@@ -101,6 +102,24 @@ _VERDICTS = {
     "worse": "is shown worse than",
     "not compared": "was asked otherwise than",
 }
+
+
+def _missing(report: Report, models: Sequence[Model]) -> list[str]:
+    """Name the files that could not be read, and the models that have no score."""
+    parts = []
+    if report.unread:
+        files = [
+            f"{path.name} ({shorten(why, 40, placeholder='…')})" for path, why in report.unread
+        ]
+        parts.append(f"{plural(len(files), 'file')} could not be read: {few(files)}")
+    empty = []
+    for model in models:
+        values = [score.value for run in model.runs for score in run.scores.values()]
+        if values and all(map(math.isnan, values)):
+            empty.append(model.name)
+    if empty:
+        parts.append(f"without any score (NaN): {few(empty)}")
+    return ["; ".join(parts)] if parts else []
 
 
 def _counts(report: Report, models: Sequence[Model], boards: Sequence[Board]) -> list[str]:

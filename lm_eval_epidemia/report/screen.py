@@ -1,21 +1,32 @@
-"""A summary as lines of a screen: a sentence, one table that fits, and what to look at next."""
+"""A summary as lines of a screen: a sentence, tables that fit, and what to look at next."""
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from io import StringIO
+from itertools import product, takewhile
 from typing import NamedTuple
+
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from lm_eval_epidemia.findings.boards import Board
 from lm_eval_epidemia.findings.summary import Summary
 from lm_eval_epidemia.report.sections import Section, printed
 
-#: Columns of a screen, and how many lines a verdict may take on it.
-WIDTH, MOST_LINES = 100, 2
+#: Columns and lines of a screen.
+WIDTH, HEIGHT = 100, 25
 
-#: Settings and names are cut to these before a column is left out, and names to the last after.
-SETTINGS, NAME, SHORT_NAME = 14, 36, 20
+#: How narrow settings and names may be.
+SETTINGS, SHORT_NAME = 14, 20
+
+#: Columns before a table, and between two of its columns.
+INDENT, GAP = 2, 2
 
 #: Columns of texts; the others hold numbers.
 TEXTS = ("model", "settings")
@@ -32,7 +43,10 @@ class Line(NamedTuple):
 
 
 def lines(summary: Summary, width: int | None = WIDTH) -> list[Line]:
-    """Return what a screen shows.
+    """Return what a screen shows: of the ways to lay it out, the first that fits.
+
+    Long settings are folded while there are lines for it, then cut; tables for which there is no
+    room are named; a text takes two lines, or one.
 
     Parameters
     ----------
@@ -40,46 +54,86 @@ def lines(summary: Summary, width: int | None = WIDTH) -> list[Line]:
     width : int or None
         Columns of the screen; None: as many as it takes.
     """
-    shown = [line for text in summary.sentences for line in _wrapped(text, width)]
-    for board in summary.boards:
-        shown += [*[Line("")] * bool(shown), *_board(board, width)]
-    for text in summary.lines:
-        shown += _wrapped(text, width)[:MOST_LINES]
+    several = range(len(summary.boards), 0, -1)
+    for most, number, folds in product((2, 1), several, (True, False)):
+        shown = _laid_out(summary, width, number, folds, most)
+        if len(shown) <= HEIGHT or width is None:
+            break
     return shown
 
 
-def _wrapped(text: str, width: int | None) -> list[Line]:
+def _laid_out(
+    summary: Summary, width: int | None, number: int, folds: bool, most: int
+) -> list[Line]:
+    """Lay out so many tables; of a text, no more lines than `most`."""
+    shown = [line for text in summary.sentences for line in _wrapped(text, width, most)]
+    for board in summary.boards[:number]:
+        shown += [*[Line("")] * bool(shown), *_board(board, width, folds, most)]
+    left_out = [board.benchmark.name for board in summary.boards[number:]]
+    more = [f"More tables ({', '.join(left_out)}): --section leaderboard"] if left_out else []
+    return shown + [x for text in (*more, *summary.lines) for x in _wrapped(text, width, most)]
+
+
+def _wrapped(text: str, width: int | None, most: int) -> list[Line]:
     if width is None:
         return [Line(text)]
-    parts = textwrap.wrap(text, width, break_long_words=True, break_on_hyphens=False)
-    if len(parts) > MOST_LINES:
-        parts[MOST_LINES - 1] = _cut(f"{parts[MOST_LINES - 1]} {parts[MOST_LINES]}", width)
-    return [Line(part) for part in parts[:MOST_LINES]]
+    parts = textwrap.wrap(text, width, max_lines=most, placeholder=" …", break_on_hyphens=False)
+    return [Line(part) for part in parts]
 
 
-def _board(board: Board, width: int | None) -> Iterator[Line]:
-    section, missing = _fitting(board, width)
-    yield from _wrapped(section.title, width)
-    heads = _heads(section)
-    widths = [
-        max(map(len, (*head, *column)))
-        for head, column in zip(heads, _columns(section), strict=True)
-    ]
-    for number in range(len(heads[0])):
-        yield Line(_row(section, [head[number] for head in heads], widths))
-    yield Line("  " + "─" * (sum(widths) + 2 * len(widths) - 2))
-    numbers = [place for place, title in enumerate(section.columns) if title not in TEXTS]
-    # Who was asked only what there is no room for has no row.
-    rows = [(n, row) for n, row in enumerate(section.rows) if any(row[p] for p in numbers)]
-    for number, row in rows:
-        yield Line(_row(section, row, widths), number in section.muted)
+def _board(board: Board, width: int | None, folds: bool, most: int) -> list[Line]:
+    section, missing = _fitting(board, width, folds)
     left_out = f"Without room: {', '.join(missing)} (--wide)." if missing else ""
-    if note := " ".join(filter(None, (left_out, section.note))):
-        yield from _wrapped(note, width)
+    note = " ".join(filter(None, (left_out, section.note)))
+    return [
+        *_wrapped(section.title, width, most),
+        *_table(section, width, folds),
+        *(_wrapped(note, width, most) if note else ()),
+    ]
 
 
-def _columns(section: Section) -> list[tuple[str, ...]]:
-    return [tuple(row[place] for row in section.rows) for place in range(len(section.columns))]
+def _table(section: Section, width: int | None, folds: bool) -> list[Line]:
+    """Set a table, greyed rows in grey."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
+    widths = _widths(section)
+    if width is not None and "settings" in widths:
+        left = width - _taken({**widths, "settings": 0})
+        widths["settings"] = min(widths["settings"], left)
+    for (title, wide), head in zip(widths.items(), _heads(section), strict=True):
+        table.add_column(
+            Text("\n".join(head)),
+            justify="left" if title in TEXTS else "right",
+            width=wide,
+            no_wrap=not folds,
+            overflow="fold" if folds else "ellipsis",
+        )
+    numbers = [place for place, title in enumerate(section.columns) if title not in TEXTS]
+    for number, row in enumerate(section.rows):
+        # Who was asked only what there is no room for has no row.
+        if any(row[place] for place in numbers):
+            table.add_row(*map(Text, row), style="dim" if number in section.muted else None)
+    console = Console(width=_taken(widths), file=StringIO(), color_system=None)
+    return [
+        Line(
+            (" " * INDENT + "".join(part.text for part in line)).rstrip(),
+            any(part.style and part.style.dim for part in line),
+        )
+        for line in console.render_lines(table, pad=False)
+    ]
+
+
+def _widths(section: Section) -> dict[str, int]:
+    """Return how wide each column has to be."""
+    columns = zip(section.columns, _heads(section), zip(*section.rows, strict=True), strict=True)
+    return {
+        title: max(cell_len(line) for cell in (*head, *cells) for line in cell.split("\n"))
+        for title, head, cells in columns
+    }
+
+
+def _taken(widths: dict[str, int]) -> int:
+    """Return how wide a table of such columns is."""
+    return INDENT + sum(widths.values()) + GAP * (len(widths) - 1)
 
 
 def _head(title: str) -> list[str]:
@@ -100,17 +154,8 @@ def _heads(section: Section) -> list[list[str]]:
     return [[""] * (depth - len(head)) + head for head in heads]
 
 
-def _row(section: Section, cells: Sequence[str], widths: Sequence[int]) -> str:
-    """Set texts to the left, numbers to the right."""
-    texts = [
-        cell.ljust(width) if title in TEXTS else cell.rjust(width)
-        for title, cell, width in zip(section.columns, cells, widths, strict=True)
-    ]
-    return ("  " + "  ".join(texts)).rstrip()
-
-
-def _fitting(board: Board, width: int | None) -> tuple[Section, list[str]]:
-    """Cut settings and long names, leave columns out, then cut names, until a table fits.
+def _fitting(board: Board, width: int | None, folds: bool) -> tuple[Section, list[str]]:
+    """Fold numbers, leave columns out, then cut names, until a table fits.
 
     Returns
     -------
@@ -118,51 +163,74 @@ def _fitting(board: Board, width: int | None) -> tuple[Section, list[str]]:
     missing : list of str
         Columns that are left out.
     """
-    finding, missing, optional = board.finding, list[str](), list(board.optional)
+    finding, missing = board.finding, list[str]()
+    optional = [name for name in board.optional if name in [c.name for c in finding.columns]]
     section = printed(finding)
     if width is None:
         return section, missing
-    section = _cut_to(section, width, NAME)
-    while _width(section) > width and optional:
+    least = min(_widths(section)["model"], max(SHORT_NAME, width // 3))
+    if folds and _room(section, width) < least:
+        section = _folded(section)
+    while _room(section, width) < least and optional:
         missing.insert(0, optional.pop())
-        left = [c for c in finding.columns if c.name not in missing]
-        section = _cut_to(printed(finding._replace(columns=left)), width, NAME)
-    return _cut_to(section, width, SHORT_NAME), missing
+        left = [column for column in finding.columns if column.name not in missing]
+        section = printed(finding._replace(columns=left))
+        section = _folded(section) if folds else section
+    place = section.columns.index("model")
+    names = cut_names([row[place] for row in section.rows], max(_room(section, width), SHORT_NAME))
+    rows = [[name, *row[1:]] for name, row in zip(names, section.rows, strict=True)]
+    return section._replace(rows=rows), missing
 
 
-def _cut_to(section: Section, width: int, name: int) -> Section:
-    """Cut settings first, then names, by as much as a table is too wide."""
-    for title, least, cut in (("settings", SETTINGS, _cut), ("model", name, _cut_inside)):
-        over = _width(section) - width
-        if over > 0 and title in section.columns:
-            place = section.columns.index(title)
-            longest = max(map(len, _columns(section)[place]))
-            section = _cut_column(section, place, max(least, longest - over), cut)
-    return section
-
-
-def _width(section: Section) -> int:
-    texts = zip(_heads(section), _columns(section), strict=True)
-    return sum(max(map(len, (*head, *column))) + 2 for head, column in texts)
-
-
-def _cut_column(
-    section: Section, place: int, width: int, cut: Callable[[str, int], str]
-) -> Section:
+def _folded(section: Section) -> Section:
+    """Set what stands behind a number below it."""
     rows = [
-        [cut(cell, width) if at == place else cell for at, cell in enumerate(row)]
+        [
+            cell if title in TEXTS else cell.replace(" (", "\n(")
+            for title, cell in zip(section.columns, row, strict=True)
+        ]
         for row in section.rows
     ]
     return section._replace(rows=rows)
 
 
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+def _room(section: Section, width: int) -> int:
+    """Return how many columns are left for names, beside settings as narrow as they may be."""
+    widths = {**_widths(section), "model": 0}
+    if "settings" in widths:
+        widths["settings"] = min(widths["settings"], SETTINGS)
+    return width - _taken(widths)
 
 
-def _cut_inside(text: str, width: int) -> str:
-    """Keep the end, by which adapters and sizes of one model differ."""
+def cut_names(names: Sequence[str], width: int) -> list[str]:
+    """Cut long names so that they can still be told apart: what they share goes first."""
     # A reference respondent is known without its kind.
-    text = text if len(text) <= width else re.sub(r" \(kind=\w+\)|kind=\w+, ", "", text)
-    head = width // 3
-    return text if len(text) <= width else f"{text[:head]}…{text[head + 1 - width :]}"
+    names = [
+        name if cell_len(name) <= width else re.sub(r" \(kind=\w+\)|kind=\w+, ", "", name)
+        for name in names
+    ]
+    cut = []
+    for name in names:
+        others = [other for other in names if other != name]
+        # Where it stops being like another name, back to the beginning of a word.
+        unlike = max((_alike(name, other) for other in others), default=0)
+        start = max((m.end() for m in re.finditer(r"[-_/ +.]", name[:unlike])), default=0)
+        cut.append(_cut_name(name, start, width))
+    return cut
+
+
+def _alike(name: str, other: str) -> int:
+    """Count the letters with which both begin."""
+    pairs = zip(name, other, strict=False)
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+
+
+def _cut_name(name: str, start: int, width: int) -> str:
+    """Cut a name, inside where what tells it apart is not in its first half."""
+    if cell_len(name) <= width:
+        return name
+    if start <= width // 2:
+        return set_cell_size(name, width - 1).rstrip() + "…"
+    tail = name[start:]
+    head = set_cell_size(name, max(width - 1 - cell_len(tail), width // 3)).rstrip()
+    return head + "…" + _cut_name(tail, 0, width - 1 - cell_len(head))

@@ -59,11 +59,14 @@ class Results(NamedTuple):
         What a reader must know: files left out, runs superseded, scores that do not exist.
     folders : tuple of Path
         What was read.
+    unread : tuple of (Path, str)
+        Files that could not be read, each with the reason.
     """
 
     entries: list[Entry]
     notes: list[str]
     folders: tuple[Path, ...] = ()
+    unread: tuple[tuple[Path, str], ...] = ()
 
 
 class _ReadRun(NamedTuple):
@@ -332,7 +335,7 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
     EpidemiaError
         If there is no such file, or none has a task of ours.
     """
-    runs, notes, known_numbers = [], [], dict[str, int]()
+    runs, notes, unread, known_numbers = [], [], [], dict[str, int]()
     folders = tuple(folders)
     for path in (files := result_files(folders)):
         try:
@@ -344,6 +347,7 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
             runs.append(run)
             notes += run.notes
         except ValueError as error:
+            unread.append((path, printable(str(error))))
             notes.append(
                 f"{path} is not a result file of lm-eval and was left out ({error}): copy it again "
                 "from where lm_eval wrote it, or run that evaluation again"
@@ -376,7 +380,8 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
     if unknown := set(sizes or {}) - {entry.model for entry in entries}:
         known = ", ".join(sorted({entry.model for entry in entries}))
         raise EpidemiaError(f"a size was given for {few(sorted(unknown))}; the models are {known}")
-    return Results(sorted(entries, key=lambda e: (e.protocol, e.name)), notes, folders)
+    entries.sort(key=lambda entry: (entry.protocol, entry.name))
+    return Results(entries, notes, folders, tuple(unread))
 
 
 def _in_conflict(entries: Sequence[Entry]) -> list[str]:
