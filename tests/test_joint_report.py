@@ -536,7 +536,7 @@ def test_the_reader_can_leave_them_out(tmp_path):
     assert rows[rows.kind == "group"][["model", "value", "tasks"]].values.tolist() == [
         ["a", 30.0, 1.0]
     ]
-    assert f"1 barely informative tasks are left out: {VIEWS}" in done.stderr
+    assert f"left out: 1 barely informative task: {VIEWS}" in done.stderr
     whole = pd.read_csv(StringIO(run("report", tmp_path, "--format", "csv").stdout))
     assert whole[whole.kind == "group"].value.tolist() == [20.0, 10.0]
     drawn = tmp_path / "figure.json"

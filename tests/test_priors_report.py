@@ -705,7 +705,7 @@ def test_figures_are_drawn(report, tmp_path):
 def test_rows_of_figures_are_those_of_the_tables(report, seen):
     rows = prior_rows.win_rows(report)
     where, keys = (
-        ("gpt-4o (published)", 20, GROUP, "by the prior"),
+        ("gpt-4o (published)", 20, GROUP, "alone"),
         ("model", "size", "group", "what"),
     )
     (one,) = (row for row in rows if tuple(row[key] for key in keys) == where)

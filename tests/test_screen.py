@@ -258,7 +258,47 @@ def test_neighbours_are_said_to_be_better_or_not(tmp_path):
     ]
 
 
+def test_what_was_asked_in_another_way_is_said_with_what_differs(tmp_path):
+    write(tmp_path / "cut", {COCAINE: a_row(20.0, seen=0.2)}, config={**SMALL, "limit": 10.0})
+    first = run(tmp_path).stdout.partition("\n")[0]
+    assert first == "small: 20 of 100 on single conditions (on the first 10 prompts of each task)."
+    write(tmp_path / "whole", {COCAINE: a_row(30.0)}, model="x/whole")
+    said = " ".join(run(tmp_path).stdout.split())
+    assert "whole was asked in another way than small: as by default against limit 10" in said
+    write(tmp_path / "other", {HEROIN: a_row(30.0)}, model="x/other")
+    shutil.rmtree(tmp_path / "cut")
+    said = " ".join(run(tmp_path).stdout.split())
+    assert "other was asked no task that whole was asked" in said
+
+
+def test_respondents_have_no_rank_among_models_and_say_only_what_differs(tmp_path):
+    balanced = {"metadata": {"orderings": "balanced"}}
+    write(tmp_path / "model", dict.fromkeys(LOW, a_row(10.0)), config=SMALL, **balanced)
+    for kind, more in (("mean", balanced), ("truth", {})):
+        config = {"model": "epidemia-baseline", "model_args": {"kind": kind}}
+        write(tmp_path / kind, dict.fromkeys(LOW, a_row(50.0)), config=config, **more)
+    report = make_report(read_results([tmp_path]))
+    standings = report.standings["epidemia_low"].values()
+    assert {(place.best, place.among) for place in standings} == {(None, 1)}
+    (board,) = summary(report).boards
+    settings = {row.cells["model"]: row.cells.get("settings", "") for row in board.finding.rows}
+    assert settings["small"] == "balanced orderings"
+    assert settings["knows averages only (kind=mean)"] == ""
+    # Alone, they are ranked.
+    shutil.rmtree(tmp_path / "model")
+    noisy = {"model": "epidemia-baseline", "model_args": {"kind": "noisy"}}
+    write(tmp_path / "noisy", dict.fromkeys(LOW, a_row(9.0)), config=noisy)
+    report = make_report(read_results([tmp_path]))
+    assert any(place.best for place in report.standings["epidemia_low"].values())
+
+
+def test_published_scores_say_what_they_were_asked(tmp_path):
+    write(tmp_path, dict.fromkeys(LOW, a_row(10.0)), config=SMALL)
+    said = " ".join(run(tmp_path, "--published").stdout.split())
+    assert "Published: reference implementation; other wording and vintages." in said
+
+
 def test_a_file_that_lacks_versions_or_settings_is_said(tmp_path):
     write(tmp_path, {COCAINE: (40.0, 3.0)}, versions={}, config=SMALL)
     (note,) = read_results([tmp_path]).notes
-    assert "the version or the settings of 1 tasks" in note and COCAINE in note
+    assert "the version or the settings of 1 task (" in note and COCAINE in note

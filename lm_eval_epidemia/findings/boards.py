@@ -10,7 +10,7 @@ from typing import NamedTuple
 from lm_eval_epidemia.benchmarks import OBSERVATION, PRIOR, Benchmark
 from lm_eval_epidemia.benchmarks.prior.judgements import everything
 from lm_eval_epidemia.core.errors import plural
-from lm_eval_epidemia.findings import priors
+from lm_eval_epidemia.findings import priors, published_priors
 from lm_eval_epidemia.findings.comparison import AND, compare_entries
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Row
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, Report
@@ -30,6 +30,7 @@ from lm_eval_epidemia.findings.model_rows import Cell as ModelCell
 from lm_eval_epidemia.findings.overview import as_lm_eval, of_group, predictions
 from lm_eval_epidemia.findings.pool import Pool
 from lm_eval_epidemia.findings.prior_reference import KNOWS_POPULATION, reference
+from lm_eval_epidemia.findings.published import MARK
 from lm_eval_epidemia.findings.reference import AVERAGES, UNIFORM
 from lm_eval_epidemia.results.models import RESPONDENTS, Model
 
@@ -97,12 +98,10 @@ def board_of(
     # Those that are held against any run come first.
     ran.sort(key=lambda pair: pair[0].name not in BESIDE)
     room = min(max(len(BESIDE), most_rows + len(BESIDE) - len(tested)), 2 * len(BESIDE))
-    rows, respondents = (
-        [row_of(report, model, runs[0], columns) for model, runs in pairs]
-        for pairs in (tested[:most_rows], ran[:room])
-    )
+    rows = [row_of(report, model, runs[0], columns) for model, runs in tested[:most_rows]]
     # A group that a reference respondent alone was asked says nothing of a model.
     columns = [column for column in columns if any(column in row.cells for row in rows)]
+    respondents = [row_of(report, model, runs[0], columns) for model, runs in ran[:room]]
     over, verdicts = _verdicts(report, benchmark, columns, rows)
     finding = _table(report, benchmark, columns, rows, respondents, room)
     if len(rows) > MOST_SENTENCES:
@@ -144,7 +143,8 @@ def _table(
         beside = averages if benchmark is OBSERVATION and row not in respondents else None
         cells, more = _cells(row, columns, counts, beside)
         marks |= dict.fromkeys(more)
-        settings = ["does not answer"] * row.silent + [c for c in row.chips if c not in common]
+        known = rows[0].chips if row in respondents else common
+        settings = ["does not answer"] * row.silent + [c for c in row.chips if c not in known]
         cells |= {"model": row.model.name, "settings": ", ".join(settings)}
         cells |= predictions(row.run) if benchmark.predicted else {}
         lines.append(Row(cells, muted=row.silent))
@@ -159,9 +159,12 @@ def _table(
     error = " ± error" * benchmark.has_error
     title = benchmark.heading.replace(benchmark.says, benchmark.says + error)
     title += f" ({'; '.join(words)})" if words else ""
+    published = [row for row in rows if row.run.reference]
     notes = [f"All runs: {', '.join(common)}."] if common else []
     if len({asked_as(row.run, columns) for row in rows if not row.run.reference}) > 1:
         notes.append("Ranked together: runs asked alike (prompts, task version).")
+    if published:
+        notes.append(f"Published: {published_priors.MARK if benchmark is PRIOR else MARK}.")
     return Finding("summary", title, (), lines, " ".join(notes + [_MARKS[mark] for mark in marks]))
 
 

@@ -149,7 +149,7 @@ def informative(results: Results) -> Results:
         if scores or not entry.scores:
             entries.append(replace(entry, scores=scores))
     listed = f": {few(barely)}" if barely else ""
-    note = f"{len(barely)} barely informative tasks are left out{listed}"
+    note = f"left out: {plural(len(barely), 'barely informative task')}{listed}"
     if not any(entry.scores for entry in entries):
         raise EpidemiaError(f"no task is left: {note}; leave --informative away to see them")
     return results._replace(entries=entries, notes=[*results.notes, note])

@@ -26,7 +26,7 @@ from lm_eval_epidemia.findings.means import (
 from lm_eval_epidemia.findings.overview import ranks
 from lm_eval_epidemia.findings.reference import AVERAGES, UNIFORM, known_scores
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
-from lm_eval_epidemia.results.models import RESPONDENTS, Model, chips, models_of
+from lm_eval_epidemia.results.models import RESPONDENTS, Model, chips, models_of, together
 
 #: How far a reference may be from that of other prompts before it counts as another.
 ROUNDING = 0.05
@@ -39,6 +39,7 @@ PLAIN = {
     "epidemia_marginal": "no condition",
     "epidemia_joint": "two answers at once",
     "epidemia_fresh": "fresh tasks",
+    "epidemia_prior": "stated prior",
 }
 
 #: Beginnings of the settings on which it depends what a reference respondent comes to.
@@ -161,6 +162,8 @@ def row_of(
     asked = {c: tasks for c in columns if (tasks := tasks_in(run, c))}
     ran = [entry for entry in report.runs if entry.weights.model.startswith("epidemia-baseline")]
     known = [known_scores(run, ran, kind) for kind in (AVERAGES, UNIFORM)]
+    # Settings of what was asked in other groups are not said.
+    here = [part for part in parts_of(run) if any(tasks_in(part, c) for c in columns)]
     others = model.others if place == 0 else run.others
     beside = any(groups()[c] is OBSERVATION for c in columns) or all(
         leaf(task).group in columns for task in run.scores
@@ -169,7 +172,7 @@ def row_of(
         model,
         run,
         place,
-        chips(run),
+        chips(run if len(here) == len(parts_of(run)) else together(here)),
         {column: _cell(report, run, column, known) for column in asked},
         choice_mass(run, [task for tasks in asked.values() for task in tasks]),
         others if beside else {},

@@ -26,7 +26,7 @@ NOBODY = f"nobody stated priors: run {PRIOR.groups[0]}, and keep what lm_eval wr
 DRAWN = (0.01, 100.0)
 
 #: Who is compared with N real answers, in words.
-WHOSE = {False: "by the prior", True: "by the prior and as many answers"}
+WHOSE = {False: "alone", True: "with as many answers"}
 
 
 def _asked(report: Report | None) -> Iterator[tuple[Entry, str, list[JudgedTask]]]:

@@ -15,7 +15,7 @@ from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
-MARK = "published, reference implementation; other wording and vintages"
+MARK = "reference implementation; other wording and vintages"
 
 
 def published(tasks: Iterable[Asked]) -> list[Entry]:

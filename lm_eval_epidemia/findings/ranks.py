@@ -15,6 +15,7 @@ from lm_eval_epidemia.findings.means import answers, group_mean, mean_over, shar
 from lm_eval_epidemia.findings.pool import Pool
 from lm_eval_epidemia.findings.verdicts import verdicts
 from lm_eval_epidemia.results.entry import Asked, Entry
+from lm_eval_epidemia.results.models import name_of
 from lm_eval_epidemia.results.protocol import Protocol
 
 
@@ -74,8 +75,8 @@ def standings(
     Parameters
     ----------
     entries : sequence of Entry
-        Only those of one protocol are compared with each other; references are not ranked, and
-        nobody is by a prediction.
+        Only those of one protocol are compared with each other; references are not ranked, nor
+        are respondents among models, and nobody is by a prediction.
     column : str
     noise : mapping of str to float, optional
         As of `Pool`.
@@ -92,8 +93,10 @@ def standings(
         if tasks_in(entry, column):
             runs[entry.protocol].append(entry)
     for alike in runs.values():
-        # Who does not answer is no worse than another.
+        # Who does not answer is no worse than another. Reference respondents are ranked where there
+        # are no models.
         asked = [entry for entry in alike if not entry.reference and answers(entry, column)]
+        asked = [entry for entry in asked if entry.model == name_of(entry)] or asked
         shared = ranked_tasks(asked, column) if asked else frozenset()
         complete = {entry.name for entry in alike if shared <= set(tasks_in(entry, column))}
         ranked = [entry for entry in asked if entry.name in complete and not predicted]

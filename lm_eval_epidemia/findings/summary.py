@@ -11,12 +11,19 @@ from typing import NamedTuple
 from lm_eval_epidemia.benchmarks import OBSERVATION
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.core.held import held
-from lm_eval_epidemia.findings.boards import MOST_ROWS, MOST_SENTENCES, Board, board_of
+from lm_eval_epidemia.findings.boards import (
+    MOST_ROWS,
+    MOST_SENTENCES,
+    Board,
+    Verdict,
+    board_of,
+)
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, Report, by_benchmark
 from lm_eval_epidemia.findings.model_rows import ModelRow, is_respondent, plain_name
 from lm_eval_epidemia.findings.overview import predictions
-from lm_eval_epidemia.results.entry import leaf
-from lm_eval_epidemia.results.models import Model, models_of
+from lm_eval_epidemia.results.entry import Entry, leaf
+from lm_eval_epidemia.results.models import Model, chips, models_of
+from lm_eval_epidemia.results.protocol import Protocol
 
 #: Names of two models that stand in a command.
 LONGEST_PAIR = 44
@@ -37,6 +44,8 @@ def summary(report: Report) -> Summary:
     models = models_of(report.entries)
     rows = MOST_ROWS if len(parts) == 1 else max(3, 8 // len(parts))
     boards = [board_of(report, models, of, columns, rows) for of, columns in parts.items()]
+    # Where nothing has a score there is no table.
+    boards = [board for board in boards if board.rows]
     return Summary(
         [sentence for board in boards for sentence in sentences_of(board, len(boards) > 1)],
         boards,
@@ -50,12 +59,26 @@ def sentences_of(board: Board, many: bool) -> list[str]:
     short = len(ours) + board.left_out <= MOST_SENTENCES and not many
     sentences = [_sentence(row, board) for row in (ours if short else ours[:1])]
     if board.verdicts and len(board.rows) <= MOST_SENTENCES:
-        verdicts = [
-            f"{first.model.name} {_VERDICTS[verdict]} {other.model.name}"
-            for first, other, verdict in board.verdicts
-        ]
-        sentences.append(f"{'; '.join(verdicts)} ({board.over}).")
+        sentences.append(f"{'; '.join(map(_verdict, board.verdicts))} ({board.over}).")
     return sentences
+
+
+def _verdict(verdict: Verdict) -> str:
+    """Say who is shown better, or why two are not compared."""
+    row, other = verdict.row, verdict.next
+    says = f"{row.model.name} {_VERDICTS[verdict.verdict]} {other.model.name}"
+    if verdict.verdict != "not compared":
+        return says
+    ways = [_asked_as(run, by) or "as by default" for run, by in ((row, other), (other, row))]
+    if ways[0] == ways[1]:
+        return f"{row.model.name} was asked no task that {other.model.name} was asked"
+    return f"{says}: {' against '.join(ways)}"
+
+
+def _asked_as(row: ModelRow, other: ModelRow) -> str:
+    """Name the settings of the prompts of a run that are not another's."""
+    settings = chips(Entry("", protocol=row.run.protocol))
+    return ", ".join(chip for chip in settings if chip not in other.chips)
 
 
 def _sentence(row: ModelRow, board: Board) -> str:
@@ -79,6 +102,7 @@ def _sentence(row: ModelRow, board: Board) -> str:
     scores = " and ".join(
         f"{row.cells[c].mean.value:.0f}{' of 100' * (c == asked[0])} on {_plural(c)}" for c in asked
     )
+    scores += _cut(run.protocol)
     known = [[row.cells[c].known for c in asked], [row.cells[c].guessed for c in asked]]
     if is_respondent(row.model) or any(math.isnan(value) for values in known for value in values):
         return f"{name}: {scores}."
@@ -86,6 +110,13 @@ def _sentence(row: ModelRow, board: Board) -> str:
         " and ".join(dict.fromkeys(f"{value:.0f}" for value in values)) for values in known
     )
     return f"{name}: {scores}; knowing averages only gets {averages}, guessing {guesses}."
+
+
+def _cut(protocol: Protocol) -> str:
+    """Say of which prompts a score is, where these are not all."""
+    if protocol.limit.isdigit():
+        return f" (on the first {plural(int(protocol.limit), 'prompt')} of each task)"
+    return " (on a part of each task)" * protocol.incomplete
 
 
 def _plural(column: str) -> str:
@@ -100,7 +131,7 @@ _VERDICTS = {
     "not shown": "is not shown better than",
     "worse here": "is shown worse in these tasks than",
     "worse": "is shown worse than",
-    "not compared": "was asked otherwise than",
+    "not compared": "was asked in another way than",
 }
 
 
@@ -152,6 +183,8 @@ def _counts(report: Report, models: Sequence[Model], boards: Sequence[Board]) ->
 
 def _next(boards: Sequence[Board]) -> str:
     """Say what to look at next."""
+    if not boards:
+        return "Next: --section notes"
     rows = [row for board in boards for row in board.rows]
     if silent := [row for row in rows if row.silent and not row.run.reference]:
         return (

@@ -54,7 +54,7 @@ def lines(summary: Summary, width: int | None = WIDTH) -> list[Line]:
     width : int or None
         Columns of the screen; None: as many as it takes.
     """
-    several = range(len(summary.boards), 0, -1)
+    several = range(len(summary.boards), 0, -1) or (0,)
     for most, number, folds in product((2, 1), several, (True, False)):
         shown = _laid_out(summary, width, number, folds, most)
         if len(shown) <= HEIGHT or width is None:

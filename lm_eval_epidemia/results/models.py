@@ -110,7 +110,7 @@ def runs_of(entries: Sequence[Entry]) -> list[Entry]:
             run.append(entry)
         else:
             runs.append([entry])
-    return [_together(run) for run in runs]
+    return [together(run) for run in runs]
 
 
 def _sources(entry: Entry) -> set[Path]:
@@ -139,7 +139,7 @@ def _heeds_no_more(one: Entry, other: Entry) -> bool:
     return not any(leaf(asked).heeds(key) for key, _ in unlike for asked in one.scores)
 
 
-def _together(parts: Sequence[Entry]) -> Entry:
+def together(parts: Sequence[Entry]) -> Entry:
     """Return the entry that parts of one run make."""
     if len(parts) == 1:
         return parts[0]

@@ -150,9 +150,9 @@ def _read(path: Path) -> _ReadRun:
     told = file.versions.keys() & file.configs.keys()
     if bare := [in_way(*asked) for asked in run.scores if in_way(*asked) not in told]:
         run.notes.append(
-            f"{path}: the version or the settings of {len(bare)} tasks ({few(bare)}) are not in "
-            "the file, and they are ranked as if these were the usual ones: copy it again from "
-            "where lm_eval wrote it"
+            f"{path}: the version or the settings of {plural(len(bare), 'task')} ({few(bare)}) are "
+            "not in the file, and they are ranked as if these were the usual ones: copy it again "
+            "from where lm_eval wrote it"
         )
     others = others_in(file, leaves())
     if without := [other for other, value in others.items() if math.isnan(value)]:
