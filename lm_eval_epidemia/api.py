@@ -341,7 +341,7 @@ class Score:
         return (
             f"{self.task} ({self.vintage}): {self.score:.1f}{error} of 100 "
             f"(distance {self.l1:.4f}; {anchors.zero:.4f} scores 0, {anchors.perfect:.4f} scores "
-            f"100, knowing P(Y) alone is {anchors.mean:.4f}{more})"
+            f"100, knowing averages only is {anchors.mean:.4f}{more})"
         )
 
 

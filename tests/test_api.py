@@ -193,7 +193,7 @@ def test_rounding_to_float32_is_no_mistake_and_nothing_is_normalised():
     assert repr(exact) == (
         f"{MANY_ANSWERS} ({exact.vintage}): {exact.score:.1f} ± {exact.error:.1f} of 100 (distance "
         f"{exact.l1:.4f}; {exact.anchors.zero:.4f} scores 0, {exact.anchors.perfect:.4f} scores "
-        f"100, knowing P(Y) alone is {exact.anchors.mean:.4f}; against the population "
+        f"100, knowing averages only is {exact.anchors.mean:.4f}; against the population "
         f"{exact.population:.1f}, 95 % {exact.interval[0]:.1f} to {exact.interval[1]:.1f})"
     )
 

@@ -441,7 +441,7 @@ def test_the_report_shows_both_ways_and_programs_get_every_task(results):
         chosen["score, after"] - chosen["score, before"]
     )
     assert chosen["l1, after"] < chosen["l1, before"]
-    assert {"score, P(Y) alone", "wins", "ties", "losses"} <= set(chosen.index)
+    assert {"score, averages only", "wins", "ties", "losses"} <= set(chosen.index)
     assert r"\begin{tabular}" in run("report", results, "--format", "latex").stdout
 
 

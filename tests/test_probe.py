@@ -193,7 +193,7 @@ def as_model(folder, model="m"):
 
 @pytest.fixture(scope="module")
 def probed(tmp_path_factory):
-    """A home where published and fresh tasks are; runs of who knows P(Y) alone in the latter."""
+    """A home where published and fresh tasks are; runs of who knows averages only in the latter."""
     folder = tmp_path_factory.mktemp("probed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EPIDEMIA_HOME", str(folder / "home"))

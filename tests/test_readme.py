@@ -71,7 +71,7 @@ def test_its_links_lead_somewhere():
 
 
 def test_its_scores_are_of_the_same_whole_tasks():
-    """Who knows P(Y) alone, and published models, over all tasks that ship."""
+    """Who knows averages only, and published models, over all tasks that ship."""
     ways = ("letters", "likelihood")
     groups = [in_way(group, way) for way in ways for group in ("epidemia_low", "epidemia_high")]
     tasks = [
@@ -83,7 +83,7 @@ def test_its_scores_are_of_the_same_whole_tasks():
     (knows,) = references([Entry("", scores=dict.fromkeys(tasks, TaskScore(0.0)))])
     by_name = {one.model: one for one in published(tasks)}
     means = {
-        "knows P(Y) alone": [knows],
+        "knows averages only": [knows],
         "Llama 3 8B, Phi 4 (published)": [by_name["LLama3 8B"], by_name["Phi4"]],
     }
     table = {

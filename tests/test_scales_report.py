@@ -94,7 +94,7 @@ def test_lines_of_a_group_and_of_its_tasks(runs):
     for task, q in beliefs().items():
         line = calibration_line({task: q})
         assert alone[task]["slope"].value == pytest.approx(line.slope, abs=1e-4)
-    # Knows P(Y) alone: of a single task with two answers, no difference at all.
+    # Knows averages only: of a single task with two answers, no difference at all.
     of_one = {row.name: row.cells for row in mean[1:]}
     assert of_one[BINARY]["slope"].value == pytest.approx(0, abs=1e-4)
 
@@ -130,7 +130,7 @@ def test_the_figure_has_models_and_known_respondents(runs, tmp_path):
     kinds = {name: row["kind"] for name, row in points.items()}
     assert list(kinds.values()).count("run") == 2
     known = {name for name, kind in kinds.items() if kind == "respondent"}
-    assert known == {"guesses uniformly", "knows P(Y) alone", "knows the population"}
+    assert known == {"guesses uniformly", "knows averages only", "knows the population"}
     assert points["guesses uniformly"]["slope"] == pytest.approx(0, abs=0.02)
     assert points["knows the population"]["slope"] == 1
     for row in points.values():

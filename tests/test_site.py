@@ -435,7 +435,7 @@ def test_implied_effects_stand_beside_their_graph(site, visit):
         for row in tab.locator("#implied tbody tr").all_inner_texts()
         if "cocaine_ever_by_age_sex" in row
     }
-    # Who knows the truth implies what the survey does; who knows P(Y) alone, no effect.
+    # Who knows the truth implies what the survey does; who knows averages only, no effect.
     truth, mean = (rows[NAMES[kind]] for kind in ("truth", "mean"))
     for name in ("crude", "standardised"):
         assert truth[f"survey, {name}"].split(" ± ")[0] == truth[f"model, {name}"] != "+0.0"

@@ -396,7 +396,7 @@ def _of_task(report: Report, task: str) -> tuple[store.GroundTruth, dict[str, Ta
 def rows_of_distribution(
     truth: store.GroundTruth, cell: int, models: dict[str, TaskAnswers]
 ) -> Rows:
-    """Rows of the figure `distribution`: truth, who knows P(Y) alone, and models, in one cell."""
+    """Rows of the figure `distribution`: truth, averages only, and models, in one cell."""
     low, high = interval(truth.p, truth.n_eff)
     answered = {KNOWS_MARGINAL: scoring.mean(truth.weights, truth.p)[cell]}
     answered |= {

@@ -136,7 +136,7 @@ def shown(
 
 
 def _said_known(asked: Asked, report: Report, known: Sequence[Entry]) -> str:
-    """Say what the respondent that knows P(Y) alone scores, for each cut that runs have."""
+    """Say what the respondent that knows averages only scores, for each cut that runs have."""
     if not any(asked in entry.scores for entry in report.runs):
         whole = Entry("", scores={asked: TaskScore(0.0)})
         return number(known_over(whole, [asked])[0], 1)

@@ -36,8 +36,8 @@ def normalise(distance: float, anchors: Anchors, how: str) -> float:
     how : str
         ``score``: 0 is the better of uniform and, of a binary outcome, the commoner answer; 100 is
         `D_perfect`. ``against uniform``: 0 is the uniform answer. ``against mean``: 0 is the
-        respondent that knows P(Y) alone. ``without D_perfect``: as the score, but 100 is the truth
-        itself: ``100 max(1 - D / D_zero, 0)``.
+        respondent that knows averages only. ``without D_perfect``: as the score, but 100 is the
+        truth itself: ``100 max(1 - D / D_zero, 0)``.
 
     Returns
     -------

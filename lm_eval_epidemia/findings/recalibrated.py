@@ -1,7 +1,7 @@
 """What a model knows of who answers what, apart from how common each answer is.
 
 Its answers in samples are recalibrated to the survey's P(Y) and scored again
-(`benchmarks.observation.recalibrated`). What the respondent that knows P(Y) alone
+(`benchmarks.observation.recalibrated`). What the respondent that knows averages only
 scores on the same cells stands beside: only what is above it is knowledge of how Y depends on X.
 """
 
@@ -52,7 +52,7 @@ class Knowledge(NamedTuple):
     group : str
     tasks : int
     score, recalibrated, alone, gain : Number
-        As answered; with the survey's P(Y); of the respondent that knows P(Y) alone; and by how
+        As answered; with the survey's P(Y); of the respondent that knows averages only; and by how
         much the second exceeds the third. 0 to 100, the gain -100 to 100.
     total, marginal, conditional : float
         Mean distances, see `benchmarks.observation.recalibrated.Parts`.
@@ -151,7 +151,7 @@ def _averaged(entry: Entry, group: str, tasks: Sequence[_TaskKnowledge]) -> Know
 NOTE = (
     "Recalibrated: the model's answers times one factor per answer, the same for everybody, so "
     "that their mix is the survey's P(Y); every odds ratio between groups of people stays what it "
-    "was. P(Y) alone: the same answer about everybody, the survey's. Difference: what the model "
+    "was. Averages only: the same answer about everybody, the survey's. Difference: what the model "
     "knows of who answers what; 0 if nothing, below 0 if its differences between people are "
     "misleading. l1 is the distance as answered, 'of P(Y)' what the mix of its answers is off by, "
     "'left' what remains when it is right. ± is the survey's sampling error, with P(Y) known anew "
@@ -164,7 +164,7 @@ _COLUMNS = (
     *map(Column, ("model", "group", "tasks")),
     Column("score", "score", 1),
     Column("recalibrated", "recalibrated", 1),
-    Column("alone", "alone", 1, title="P(Y) alone"),
+    Column("alone", "alone", 1, title="averages only"),
     Column("gain", "gain", 1, signed=True, title="difference"),
     Column("total", "l1 total", 3, title="l1"),
     Column("marginal", "l1 marginal", 3, title="of P(Y)"),

@@ -1,4 +1,4 @@
-"""Respondents that runs are held against: who knows P(Y) alone, and who knows the population.
+"""Respondents that runs are held against: who knows averages only, and who knows the population.
 
 The first is asked what a run was asked, in the same way.
 """

@@ -35,7 +35,7 @@ def data_of(card: Tuned | None) -> str:
 #: How to read them.
 NOTE = (
     "The tuned model less its base, over the tasks that both were asked. ± is the joint standard "
-    "error of the difference; of l1 it takes samples of both. P(Y) alone: the respondent that "
+    "error of the difference; of l1 it takes samples of both. Averages only: the respondent that "
     "knows how common each answer is in the whole task, and not how it differs between people: "
     "whoever is not above it has not been shown to know more. 'asked as trained': training had "
     "prompts of this way. Verdicts as in comparisons of two models."
@@ -43,8 +43,8 @@ NOTE = (
 CELLS_NOTE = (
     "Tasks of which some cells were left out of training. Distance and score are of these cells "
     "alone, on their own scale: their shares sum to 1, zero is the better of the answers that know "
-    "nothing of them, 100 is what surveys drawn cell by cell come to, as under --limit. P(Y) alone "
-    "is that of the whole task. 'people' is the share of the population that they are."
+    "nothing of them, 100 is what surveys drawn cell by cell come to, as under --limit. Averages "
+    "only: that of the whole task. 'people' is the share of the population that they are."
 )
 #: Who a row is of.
 _WHO = ("model", "tuned from")
@@ -54,11 +54,11 @@ _MEASURED = (
     Column("before", "{primary}, before"),
     Column("after", "{primary}, after"),
     Column("difference", "{primary}, difference", signed=True, no_minus_zero=True),
-    Column("P(Y) alone", "{primary}, P(Y) alone"),
+    Column("averages only", "{primary}, averages only"),
     Column("l1 before", "l1, before", 4),
     Column("l1 after", "l1, after", 4),
     Column("l1 difference", "l1, difference", 4, signed=True, no_minus_zero=True),
-    Column("l1 of P(Y) alone", "l1, P(Y) alone", 4),
+    Column("l1 of averages only", "l1, averages only", 4),
 )
 _NUMBERS = tuple(column.name for column in _MEASURED)
 
