@@ -207,7 +207,7 @@ HIGH = [
 ]
 
 
-def scored(folder, model, values, error=1.0, **config):
+def scored(folder, name, values, error=1.0, **config):
     """A result file with scores, the population's alike; errors are of the asking alone."""
     rows = {
         task: {"score,none": x, "score_population,none": x, "score_stderr,none": error}
@@ -218,7 +218,8 @@ def scored(folder, model, values, error=1.0, **config):
         task: {"sample": "", "score": "", "score_population": "", "asking": asking}
         for task in values
     }
-    arguments = {"pretrained": f"org/{model}", **config.pop("model_args", {})}
+    named = {"pretrained": f"org/{name}"} if name else {}
+    arguments = {**named, **config.pop("model_args", {})}
     folder.mkdir(parents=True)
     written = {
         "results": rows,
@@ -274,7 +275,11 @@ def test_names_that_are_wrong_or_of_several_runs(ours, epidemia):
     assert "no model 'large' in these results; nearest: large-7B" in refused(
         "small-1B", "large", ours
     )
+    assert "no model '7b' in these results; nearest: large-7B" in refused("small-1B", "7b", ours)
     assert "are one model" in refused("small-1B", "org/small-1B", ours)
+    assert "folder of results, which was --output_path of lm_eval: epidemia compare 'a b' c RE" in (
+        refused("a b", "c")
+    )
     assert "nowhere does not exist" in refused("small-1B", "large-7B", "nowhere")
     assert "'small-1B' holds no results" in refused("small-1B", ours)
     assert "no run has such a setting" in refused(ours, "--where", "precision=none")
@@ -303,3 +308,20 @@ def test_tasks_asked_otherwise_are_left_out_and_counted(ours, epidemia):
     done = epidemia("compare", "small-1B", "large-7B", ours)
     assert "epidemia_low: 3 of 8 tasks of both were asked otherwise" in done.stderr
     assert "epidemia_low, 5 tasks on 5 outcomes: " in done.stdout
+
+
+def test_models_of_one_name_are_called_by_the_settings_that_differ(tmp_path, epidemia):
+    noise = "knows the truth with noise (kind=noisy, noise=.{})"
+    for tenth in (3, 6):
+        arguments = {"kind": "noisy", "noise": f".{tenth}"}
+        values = dict.fromkeys(LOW, 90.0 - 10 * tenth)
+        config = {"model": "epidemia-baseline", "model_args": arguments}
+        scored(tmp_path / str(tenth), "", values, **config)
+    done = epidemia("compare", noise.format(3), noise.format(6), tmp_path)
+    assert "8 outcomes: knows the truth with noise (noise=.3) is" in " ".join(done.stdout.split())
+    scored(tmp_path / "m", "m", dict.fromkeys(LOW, 20.0), model_args={"revision": "a"})
+    scored(tmp_path / "n", "m", dict.fromkeys(LOW, 20.0), model_args={"revision": "b"})
+    hint = epidemia("compare", "m", noise.format(3), tmp_path).stderr
+    assert "no model 'm' in these results; nearest: m +revision=a, m +revision=b" in hint
+    compared = compare_models("m +revision=b", noise.format(3), [tmp_path])
+    assert compared.called == ("m +revision=b", "knows the truth with noise")

@@ -413,10 +413,13 @@ def cost(
     ] = 1024,
 ) -> None:
     """Count the prompts, requests and tokens of groups before anything is spent."""
+    from lm_eval_epidemia.benchmarks import meant
     from lm_eval_epidemia.harness import cost as costs
 
+    for name in (named := separated(names)):
+        meant(name)
     loaded = costs.tokenizer(tokenizer) if tokenizer else None
-    lines = costs.cost(separated(names), loaded, _metadata(metadata), max_gen_toks)
+    lines = costs.cost(named, loaded, _metadata(metadata), max_gen_toks)
     numbers = (*costs.Cost._fields[1:7], "written at most")
     table = table_of("", "group", *numbers, right=numbers)
     for line in lines:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from lm_eval_epidemia.cli.options import Texts
 from lm_eval_epidemia.cli.printing import report_width, show, show_lines, show_sections
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import needs
+from lm_eval_epidemia.core.folders import check_rewritable
 
 site_app = typer.Typer(no_args_is_help=True, help="Write the site of results.")
 
@@ -94,6 +96,12 @@ def compare(
             f"{missing} {'hold' if len(names) > 1 else 'holds'} no results, and two models are "
             "compared: expected 'epidemia compare A B RESULTS', or RESULTS alone"
         )
+    if len(names) == 2:
+        command = shlex.join(["epidemia", "compare", *names])
+        raise EpidemiaError(
+            f"neither {names[0]!r} nor {names[1]!r} holds results. Two models are compared from a "
+            f"folder of results, which was --output_path of lm_eval: {command} RESULTS"
+        )
     if cluster:
         raise EpidemiaError("--cluster is for two models: epidemia compare A B RESULTS")
     if format != "table":
@@ -101,7 +109,7 @@ def compare(
             f"--format {format} is for two models; the ways of one are rows of 'epidemia report "
             f"--format {format}'"
         )
-    # Where nothing holds results, the last is what should: two models may stand before it.
+    # Where nothing holds results, the last is what should.
     _ways(folders or [Path(given[-1])], informative, where)
 
 
@@ -279,7 +287,7 @@ def report(
     _check_format(format)
     if section and format in ("csv", "json"):
         raise EpidemiaError(f"--section {section} is for tables: --format {format} has every part")
-    write = _site_writer() if html is not None else None
+    write = None if html is None else _site_writer(html)
     dates = _pairs("--cutoff", cutoff, "MODEL=2024-06")
     read = _report(results, size, published, pair, informative, where)
     screen = format == "table" and not (full or effects or section)
@@ -288,9 +296,9 @@ def report(
     cutoffs = probing.cutoffs_of(dates, read)
     failed = None
     # First: whoever reads the tables may stop reading ('| head') before they end.
-    if html is not None and write is not None:
+    if write is not None:
         try:
-            write(read, html, cutoffs)
+            write(read, cutoffs)
         except EpidemiaError as error:
             failed = error  # of the site alone
     implied, notes = _made(standard.read, read) if standardised else ([], [])
@@ -357,12 +365,13 @@ def _show_part(name: str, sections: Sequence[Any], notes: Sequence[str], wide: b
     show_sections([one for one in sections if one.kind == name], report_width(wide))
 
 
-def _site_writer() -> Callable[..., None]:
-    """Return what writes the site; without the extra, refuse before any result is read."""
+def _site_writer(out: Path) -> Callable[..., None]:
+    """Return what writes the site; refuse what can be known before any result is read."""
     with needs("report", "the site"):
-        from lm_eval_epidemia.report.site import build_site
+        from lm_eval_epidemia.report.site import MARKER, build_site
+    check_rewritable(out, MARKER)
 
-    def write(report: Any, out: Path, cutoffs: Sequence[Any] = ()) -> None:
+    def write(report: Any, cutoffs: Sequence[Any] = ()) -> None:
         index = build_site(report, out, cutoffs)
         # Beside a report that is read by a program, this is no part of it.
         print(f"the site is in {out.resolve()}: open {index}", file=sys.stderr)
@@ -381,8 +390,8 @@ def site_build(
     where: _WHERE = None,
 ) -> None:
     """Write a static site with leaderboard, method, explorer, figures and surveys."""
-    write = _site_writer()
-    write(_said(_report(results, size, published, pair, informative, where)), out)
+    write = _site_writer(out)
+    write(_said(_report(results, size, published, pair, informative, where)))
 
 
 def plot(

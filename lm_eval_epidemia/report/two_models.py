@@ -51,7 +51,7 @@ def in_words(compared: TwoModels) -> list[str]:
     The groups that are compared together come first, tasks of others last; what does not fit, and
     the tasks of a group of others, are counted.
     """
-    one, other = _short(compared.one.name), _short(compared.other.name)
+    one, other = compared.called
     lines = [f"{compared.one.name} against {compared.other.name}"]
     if compared.unlike:
         settings = "; ".join(f"{key} {a} / {b}" for key, (a, b) in compared.unlike.items())
@@ -82,10 +82,6 @@ _DOCUMENTS = (
     f"Paired by document; {CONFIDENCE:.0%} intervals over other documents of the same tasks, and "
     "over other tasks.".replace("%", " %")
 )
-
-
-def _short(name: str) -> str:
-    return name.partition(" (kind=")[0]
 
 
 def _wrapped(text: str) -> list[str]:
