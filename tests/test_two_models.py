@@ -102,7 +102,7 @@ def test_documents_that_only_one_has_are_named(answered, tasks, tmp_path):
     ran(results, tasks, answered / "lettered", limit=4)
     compared = compare_models("tiny", "lettered", [results])
     assert compared.notes[0] == (
-        "left out are 56 documents that only tiny was asked, in 10 tasks (sums_0: doc_id 4, 5; "
+        "left out: 56 documents that only tiny was asked, in 10 tasks (sums_0: doc_id 4, 5; "
         "sums_1: doc_id 4, 5, 6; sums_2: doc_id 4, 5, 6 and 1 more; ...)"
     )
     assert compared.notes[1].startswith("not compared: brier_score of sums_0, sums_1, sums_2 and 7")
@@ -127,7 +127,7 @@ def test_other_prompts_versions_and_examples_are_refused(answered, tasks, tmp_pa
         (
             "doc_hash",
             "x",
-            "left out are 1 documents that only tiny was asked, in 1 tasks (even_small: doc_id 4)",
+            "left out: 1 document that only tiny was asked, in 1 task (even_small: doc_id 4)",
         ),
     ):
         changed = shutil.copytree(results, tmp_path / key)
@@ -165,6 +165,10 @@ def test_rows_are_clustered_by_a_column(answered):
     (of,) = (of for of in compared.documents if (of.task, str(of.metric)) == ("even_large", "acc"))
     # Its numbers are 81 to 95, of passages 40 to 47; 83 is replaced by 82.
     assert of.clustered_by == "passage" and of.paired.clusters == 8
+    assert of.counted == "15 rows, 8 by passage" and not of.too_few
+    (few,) = (of for of in compared.documents if (of.task, str(of.metric)) == ("sums_0", "acc"))
+    assert few.too_few == "too few clusters by passage for an interval" and not few.tested
+    assert np.isnan(few.interval).all()
     assert of.paired.test == "paired t"
     with pytest.raises(
         EpidemiaError, match="no task that both answered has such a column; nearest"
@@ -180,7 +184,7 @@ def test_a_screen_of_words_and_all_numbers_as_csv(answered, epidemia, monkeypatc
     lines = done.stdout.splitlines()
     assert lines[0] == "tiny against lettered" and len(lines) <= LINES
     assert max(map(len, lines)) <= WIDTH
-    assert any(line.startswith("sums, acc, 8 tasks, 76 documents: ") for line in lines)
+    assert any(line.startswith("sums, acc, 8 tasks, 76 rows of 68 documents: ") for line in lines)
     assert epidemia("compare", "--models", "tiny", "lettered", "results").stdout == done.stdout
     table = epidemia("compare", "tiny", "lettered", "results", "--format", "csv").stdout
     rows = list(csv.DictReader(io.StringIO(table)))
