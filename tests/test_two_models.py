@@ -11,6 +11,7 @@ from conftest import recorded
 from scipy import stats
 from sums import EVEN, SIZES, write_tasks
 
+from lm_eval_epidemia import api
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.findings.two_models import compare_models
 from lm_eval_epidemia.report.two_models import LINES, WIDTH
@@ -329,3 +330,17 @@ def test_models_of_one_name_are_called_by_the_settings_that_differ(tmp_path, epi
     assert "no model 'm' in these results; nearest: m +revision=a, m +revision=b" in hint
     compared = compare_models("m +revision=b", noise.format(3), [tmp_path])
     assert compared.called == ("m +revision=b", "knows the truth with noise")
+
+
+def test_python_has_what_the_command_prints(ours, epidemia):
+    compared = api.compare("small-1B", "org/large-7B", str(ours))
+    assert f"{compared}\n" == epidemia("compare", "small-1B", "large-7B", ours).stdout
+    assert (compared.one, compared.other) == ("small-1B", "large-7B")
+    assert compared.unlike == {"dtype": ("auto", "bfloat16")} and not compared.notes
+    table = epidemia("compare", "small-1B", "large-7B", ours, "--format", "csv").stdout
+    rows = list(csv.DictReader(io.StringIO(table)))
+    assert [row["verdict"] for row in rows] == [*compared.table.verdict]
+    assert [float(row["value"]) for row in rows] == [*compared.table.value]
+    where = {"dtype": "bfloat16"}
+    with pytest.raises(EpidemiaError, match="no model 'small-1B'"):
+        api.compare("small-1B", "large-7B", [ours], where)
