@@ -330,9 +330,9 @@ except EpidemiaError as error:
 def test_the_examples_of_the_docstrings_and_of_the_page_run():
     tested = """
 import doctest, sys
-import lm_eval_epidemia.api
-failed, tried = doctest.testmod(lm_eval_epidemia.api)
-assert tried > 20 and not failed
+from lm_eval_epidemia.api import listing, scores, truths
+results = [doctest.testmod(module) for module in (listing, scores, truths)]
+assert sum(of.attempted for of in results) > 20 and not any(of.failed for of in results)
 failed, tried = doctest.testfile(PAGE, module_relative=False, encoding="utf-8")
 assert tried > 10 and not failed
 assert "lm_eval" not in sys.modules and "torch" not in sys.modules
@@ -370,6 +370,22 @@ def test_what_takes_the_extra_says_so_before_any_work(tmp_path):
     said = "".join(f"error: {message}: {install('report')}\n" for message in needs.values())
     assert done.stderr == said
     assert not list(tmp_path.glob("[!h]*"))  # but for the home of every test
+
+
+def test_a_wrong_name_is_said_before_an_extra_that_is_missing(tmp_path):
+    wrong = {
+        "groundtruth build nsdhu": "no survey 'nsdhu' (nearest: nsduh)",
+        "cost epidemia_lo --tokenizer x": "no task or group 'epidemia_lo' (nearest: epidemia_low",
+        f"plot curve x --task {BY_AGE[:-1]}": f"no task '{BY_AGE[:-1]}' (nearest: {BY_AGE}",
+    }
+    gone = BLOCKED.replace('"altair"', '"altair", "joblib"')
+    code = gone + COMMANDS.replace("LINES", repr([*wrong]))
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.stdout == "exit 2\n" * len(wrong)
+    for line, message in zip(done.stderr.splitlines(), wrong.values(), strict=True):
+        assert line.startswith(f"error: {message}")
 
 
 def test_tables_and_the_list_of_figures_do_without_the_extra(tmp_path):

@@ -327,6 +327,15 @@ def test_a_place_that_cannot_be_written_is_said_in_a_line(runs, tmp_path, name, 
     assert (tmp_path / "file").read_text() == "mine"
 
 
+def test_a_site_is_refused_before_results_are_read(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(EpidemiaError, match="holds other files"):
+        run("report", tmp_path / "nowhere", "--html", tmp_path)
+    with pytest.raises(EpidemiaError, match="nowhere does not exist"):
+        run("report", tmp_path / "nowhere", "--html", tmp_path / "site")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
 LIMITED = """
 import resource, sys
 from lm_eval_epidemia.cli import main

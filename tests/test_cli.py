@@ -385,6 +385,17 @@ def test_demo_without_torch_is_told_apart(tmp_path, monkeypatch, epidemia):
         assert elicited(path, asked).l1 == pytest.approx(entry.scores[asked].l1)
 
 
+def test_the_demonstration_does_not_show_what_git_says(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(demo, "find_spec", lambda name: None)
+    monkeypatch.setattr(demo, "RESPONDENTS", {"truth": {"kind": "truth"}})
+    monkeypatch.setattr(demo, "DEMO_GROUPS", ("epidemia_low_fbi",))
+    monkeypatch.setattr(demo, "KEPT", ("epidemia_low_fbi_sex_by_offense",))
+    monkeypatch.chdir(tmp_path)
+    (line,) = demo.demo(tmp_path / "out")
+    assert line.scores["epidemia_low_fbi"][0] == 100
+    assert "fatal" not in capfd.readouterr().err
+
+
 def test_the_demonstration_is_a_table_of_scores(tmp_path, monkeypatch, epidemia):
     scores = {"epidemia_low": (100.0, 0.04), "epidemia_high": (12.34, 5.0)}
     lines = [SimpleNamespace(respondent="truth", scores=scores)]

@@ -94,7 +94,7 @@ TAKES = {
     "vllm": ["harness/structured.py", "models/choice_vllm.py"],
     "api": ["harness/structured.py", "models/endpoint.py"],
     "report": [
-        "api.py",
+        "api/truths.py",
         "report/charts.py",
         "report/charts_tilt.py",
         "report/charts_tuned.py",

@@ -7,6 +7,10 @@ import pytest
 from lm_eval.api.metrics import unweighted_mean_stderr
 from scipy import stats
 
+from lm_eval_epidemia.findings.documents import OverDocuments
+from lm_eval_epidemia.findings.finding import p_value
+from lm_eval_epidemia.report.two_models import _range
+from lm_eval_epidemia.results.documents import Metric
 from lm_eval_epidemia.score.outcomes import clustered
 from lm_eval_epidemia.score.paired import MCNEMAR, PAIRED_T, Answers, mcnemar, paired
 
@@ -128,3 +132,44 @@ def test_many_documents_need_no_matrix():
     d = np.random.default_rng(5).normal(size=20_000)
     of = paired([answers(d)]).of
     assert of.error == pytest.approx(stats.sem(d)) and of.freedom == pytest.approx(19_999)
+
+
+def over(of, clustered_by=""):
+    """A task of which everything but the answers is left open."""
+    about = "one", "other", None, "task", Metric("acc", ""), 1, len(of.first), True
+    return OverDocuments(*about, clustered_by, False, paired([of]))
+
+
+def test_an_interval_ends_where_the_scale_does():
+    """8 of 9 won: mean 8/9, error (1/3) / sqrt(9), t of 8 degrees of freedom at .975 2.306."""
+    right = over(Answers([1] * 8 + [0], [0] * 9, range(9)))
+    assert right.interval == (pytest.approx(8 / 9 - 2.306 / 9, abs=1e-4), 1.0)
+    assert (right.counted, right.verdict) == ("9 documents", "better")
+    # Of numbers without a scale it goes on.
+    assert over(answers([80.0] * 8 + [0])).interval[1] > 90
+
+
+def test_too_few_documents_or_clusters_have_no_interval():
+    few = over(Answers([1] * 7, [0] * 6 + [1], range(7)))
+    assert few.too_few == "too few documents for an interval" and np.isnan(few.interval).all()
+    assert few.tested and few.verdict == "better"  # McNemar's p is 2 / 2^6
+    # Nine clusters, of which one has nearly all rows: no t knows how such a mean varies.
+    d = [1.0, 0.0] * 100 + [1.0, 0.5] * 4
+    uneven = over(answers(d, ["long"] * 200 + [f"short {n}" for n in range(8)]), "passage")
+    assert uneven.paired.of.freedom < 4 and uneven.paired.clusters == 9
+    assert uneven.too_few == "too few clusters by passage for an interval" and not uneven.tested
+    assert uneven.verdict == "not shown" and uneven.counted == "208 rows, 9 by passage"
+    # Where all differ alike, it is not for want of documents.
+    assert not over(answers([0.5] * 20)).too_few
+
+
+def test_p_values_have_three_digits_and_more_at_the_edge():
+    shown = {0.0862: "0.086", 1.0: "1.000", 0.00099: "< 0.001", 0.0: "< 0.001", math.nan: ""}
+    shown |= {0.0499: "0.0499", 0.05003: "0.05003", 0.049996: "0.049996", 0.05: "0.050"}
+    assert {p: p_value(p) for p in shown} == shown
+
+
+def test_an_interval_shows_on_which_side_of_0_it_ends():
+    assert _range(0.0012, 0.31, 3) == "0.001 to 0.310"
+    assert _range(0.0003, 0.31, 3) == "0.0003 to 0.3100"
+    assert _range(-12.0, -0.04, 1, -1) == "0.04 to 12.00" and _range(0, 1, 1) == "0.0 to 1.0"

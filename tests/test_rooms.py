@@ -29,15 +29,14 @@ SHIMS = {
 def drawn_rooms():
     """The rooms as CONTRIBUTING.md draws them, the one that stands on nothing first."""
     drawing = (REPOSITORY / "CONTRIBUTING.md").read_text().split("```")[1]
-    return re.findall(r"^(\w+)(?:/|\.py)", drawing, re.MULTILINE)
+    return re.findall(r"^(\w+)/", drawing, re.MULTILINE)
 
 
 ROOMS = drawn_rooms()
 
 
 def files_of(room):
-    alone = PACKAGE / f"{room}.py"
-    paths = [alone] if alone.is_file() else sorted((PACKAGE / room).rglob("*.py"))
+    paths = sorted((PACKAGE / room).rglob("*.py"))
     return [path for path in paths if str(path.relative_to(PACKAGE)) not in SHIMS]
 
 
@@ -57,7 +56,7 @@ def is_in(module, room):
 
 def test_the_drawing_shows_every_room():
     folders = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()}
-    assert {*ROOMS} == folders | {"api"}
+    assert {*ROOMS} == folders
     benchmarks = [path.name for path in (PACKAGE / "benchmarks").iterdir() if path.is_dir()]
     drawing = (REPOSITORY / "CONTRIBUTING.md").read_text()
     assert all(f"{name}/" in drawing for name in benchmarks if not name.startswith("_"))

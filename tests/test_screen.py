@@ -1,5 +1,8 @@
 """The report on one screen: verdict first, ten models in 25 lines, the rest on demand."""
 
+import csv
+import io
+import json
 import re
 import shutil
 
@@ -302,3 +305,25 @@ def test_a_file_that_lacks_versions_or_settings_is_said(tmp_path):
     write(tmp_path, {COCAINE: (40.0, 3.0)}, versions={}, config=SMALL)
     (note,) = read_results([tmp_path]).notes
     assert "the version or the settings of 1 task (" in note and COCAINE in note
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_a_part_is_of_tables_alone(tmp_path, format):
+    says = f"--section pair is for tables: --format {format} has every part"
+    with pytest.raises(EpidemiaError, match=says):
+        run(tmp_path / "nowhere", "--section", "pair", "--format", format)
+
+
+def test_of_more_than_20_runs_asked_alike_csv_and_json_pair_neighbours(tmp_path):
+    """Of 20 runs 20 * 19 / 2 pairs; of 21 the 20 neighbours, which a note says."""
+    says = (
+        "21 runs were asked alike: ranks are from all pairs of them, but pairs are listed of neigh"
+    )
+    for number, pairs in ((20, 190), (21, 20)):
+        many(tmp_path / f"{number}", number, tasks=[COCAINE])
+        done = run(tmp_path / f"{number}", "--format", "csv")
+        rows = [row for row in csv.DictReader(io.StringIO(done.stdout)) if row["kind"] == "pair"]
+        assert len(rows) == pairs and (says in done.stderr) == (number > 20)
+    data = json.loads(run(tmp_path / "21", "--format", "json").stdout)
+    assert any(says in note for note in data["notes"])
+    assert sum(row["kind"] == "pair" for row in data["rows"]) == 20

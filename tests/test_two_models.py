@@ -11,6 +11,7 @@ from conftest import recorded
 from scipy import stats
 from sums import EVEN, SIZES, write_tasks
 
+from lm_eval_epidemia import api
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.findings.two_models import compare_models
 from lm_eval_epidemia.report.two_models import LINES, WIDTH
@@ -102,7 +103,7 @@ def test_documents_that_only_one_has_are_named(answered, tasks, tmp_path):
     ran(results, tasks, answered / "lettered", limit=4)
     compared = compare_models("tiny", "lettered", [results])
     assert compared.notes[0] == (
-        "left out are 56 documents that only tiny was asked, in 10 tasks (sums_0: doc_id 4, 5; "
+        "left out: 56 documents that only tiny was asked, in 10 tasks (sums_0: doc_id 4, 5; "
         "sums_1: doc_id 4, 5, 6; sums_2: doc_id 4, 5, 6 and 1 more; ...)"
     )
     assert compared.notes[1].startswith("not compared: brier_score of sums_0, sums_1, sums_2 and 7")
@@ -127,7 +128,7 @@ def test_other_prompts_versions_and_examples_are_refused(answered, tasks, tmp_pa
         (
             "doc_hash",
             "x",
-            "left out are 1 documents that only tiny was asked, in 1 tasks (even_small: doc_id 4)",
+            "left out: 1 document that only tiny was asked, in 1 task (even_small: doc_id 4)",
         ),
     ):
         changed = shutil.copytree(results, tmp_path / key)
@@ -165,6 +166,10 @@ def test_rows_are_clustered_by_a_column(answered):
     (of,) = (of for of in compared.documents if (of.task, str(of.metric)) == ("even_large", "acc"))
     # Its numbers are 81 to 95, of passages 40 to 47; 83 is replaced by 82.
     assert of.clustered_by == "passage" and of.paired.clusters == 8
+    assert of.counted == "15 rows, 8 by passage" and not of.too_few
+    (few,) = (of for of in compared.documents if (of.task, str(of.metric)) == ("sums_0", "acc"))
+    assert few.too_few == "too few clusters by passage for an interval" and not few.tested
+    assert np.isnan(few.interval).all()
     assert of.paired.test == "paired t"
     with pytest.raises(
         EpidemiaError, match="no task that both answered has such a column; nearest"
@@ -180,7 +185,7 @@ def test_a_screen_of_words_and_all_numbers_as_csv(answered, epidemia, monkeypatc
     lines = done.stdout.splitlines()
     assert lines[0] == "tiny against lettered" and len(lines) <= LINES
     assert max(map(len, lines)) <= WIDTH
-    assert any(line.startswith("sums, acc, 8 tasks, 76 documents: ") for line in lines)
+    assert any(line.startswith("sums, acc, 8 tasks, 76 rows of 68 documents: ") for line in lines)
     assert epidemia("compare", "--models", "tiny", "lettered", "results").stdout == done.stdout
     table = epidemia("compare", "tiny", "lettered", "results", "--format", "csv").stdout
     rows = list(csv.DictReader(io.StringIO(table)))
@@ -207,7 +212,7 @@ HIGH = [
 ]
 
 
-def scored(folder, model, values, error=1.0, **config):
+def scored(folder, name, values, error=1.0, **config):
     """A result file with scores, the population's alike; errors are of the asking alone."""
     rows = {
         task: {"score,none": x, "score_population,none": x, "score_stderr,none": error}
@@ -218,7 +223,8 @@ def scored(folder, model, values, error=1.0, **config):
         task: {"sample": "", "score": "", "score_population": "", "asking": asking}
         for task in values
     }
-    arguments = {"pretrained": f"org/{model}", **config.pop("model_args", {})}
+    named = {"pretrained": f"org/{name}"} if name else {}
+    arguments = {**named, **config.pop("model_args", {})}
     folder.mkdir(parents=True)
     written = {
         "results": rows,
@@ -274,7 +280,11 @@ def test_names_that_are_wrong_or_of_several_runs(ours, epidemia):
     assert "no model 'large' in these results; nearest: large-7B" in refused(
         "small-1B", "large", ours
     )
+    assert "no model '7b' in these results; nearest: large-7B" in refused("small-1B", "7b", ours)
     assert "are one model" in refused("small-1B", "org/small-1B", ours)
+    assert "folder of results, which was --output_path of lm_eval: epidemia compare 'a b' c RE" in (
+        refused("a b", "c")
+    )
     assert "nowhere does not exist" in refused("small-1B", "large-7B", "nowhere")
     assert "'small-1B' holds no results" in refused("small-1B", ours)
     assert "no run has such a setting" in refused(ours, "--where", "precision=none")
@@ -303,3 +313,34 @@ def test_tasks_asked_otherwise_are_left_out_and_counted(ours, epidemia):
     done = epidemia("compare", "small-1B", "large-7B", ours)
     assert "epidemia_low: 3 of 8 tasks of both were asked otherwise" in done.stderr
     assert "epidemia_low, 5 tasks on 5 outcomes: " in done.stdout
+
+
+def test_models_of_one_name_are_called_by_the_settings_that_differ(tmp_path, epidemia):
+    noise = "knows the truth with noise (kind=noisy, noise=.{})"
+    for tenth in (3, 6):
+        arguments = {"kind": "noisy", "noise": f".{tenth}"}
+        values = dict.fromkeys(LOW, 90.0 - 10 * tenth)
+        config = {"model": "epidemia-baseline", "model_args": arguments}
+        scored(tmp_path / str(tenth), "", values, **config)
+    done = epidemia("compare", noise.format(3), noise.format(6), tmp_path)
+    assert "8 outcomes: knows the truth with noise (noise=.3) is" in " ".join(done.stdout.split())
+    scored(tmp_path / "m", "m", dict.fromkeys(LOW, 20.0), model_args={"revision": "a"})
+    scored(tmp_path / "n", "m", dict.fromkeys(LOW, 20.0), model_args={"revision": "b"})
+    hint = epidemia("compare", "m", noise.format(3), tmp_path).stderr
+    assert "no model 'm' in these results; nearest: m +revision=a, m +revision=b" in hint
+    compared = compare_models("m +revision=b", noise.format(3), [tmp_path])
+    assert compared.called == ("m +revision=b", "knows the truth with noise")
+
+
+def test_python_has_what_the_command_prints(ours, epidemia):
+    compared = api.compare("small-1B", "org/large-7B", str(ours))
+    assert f"{compared}\n" == epidemia("compare", "small-1B", "large-7B", ours).stdout
+    assert (compared.one, compared.other) == ("small-1B", "large-7B")
+    assert compared.unlike == {"dtype": ("auto", "bfloat16")} and not compared.notes
+    table = epidemia("compare", "small-1B", "large-7B", ours, "--format", "csv").stdout
+    rows = list(csv.DictReader(io.StringIO(table)))
+    assert [row["verdict"] for row in rows] == [*compared.table.verdict]
+    assert [float(row["value"]) for row in rows] == [*compared.table.value]
+    where = {"dtype": "bfloat16"}
+    with pytest.raises(EpidemiaError, match="no model 'small-1B'"):
+        api.compare("small-1B", "large-7B", [ours], where)

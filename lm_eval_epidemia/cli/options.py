@@ -8,6 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from lm_eval_epidemia.cli import completing
+from lm_eval_epidemia.core.errors import EpidemiaError
 
 Text = str | None
 #: Names that are given one by one.
@@ -55,3 +56,20 @@ Jobs = Annotated[int, Option(help="Use so many processes; -1 uses all cores.")]
 Backend = Annotated[
     Text, Option(help="Use this backend of joblib, dask or ray, on a cluster that is set up.")
 ]
+
+#: Options of what reads results.
+Where = Annotated[
+    Texts,
+    Option(help="Runs with these settings only: limit=none,dtype=bfloat16; repeatedly."),
+]
+Informative = Annotated[
+    bool, Option("--informative", help="Leave the barely informative tasks out.")
+]
+Format = Annotated[  # the name of the option
+    str, Option("--format", help="Print this format: table, csv, json or latex.")
+]
+
+
+def check_format(format: str) -> None:
+    if format not in ("table", "csv", "json", "latex"):
+        raise EpidemiaError(f"--format {format!r}: expected table, csv, json or latex")

@@ -1,4 +1,4 @@
-"""The commands that read results: ``epidemia compare``, ``report``, ``plot``, ``site build``."""
+"""The commands that report results: ``epidemia report``, ``plot``, ``site build``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from lm_eval_epidemia.cli.options import Texts
-from lm_eval_epidemia.cli.printing import report_width, show, show_lines, show_sections
+from lm_eval_epidemia.cli.options import Format, Informative, Texts, Where, check_format
+from lm_eval_epidemia.cli.printing import report_width, show_lines, show_sections
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import needs
+from lm_eval_epidemia.core.folders import check_rewritable
 
 site_app = typer.Typer(no_args_is_help=True, help="Write the site of results.")
 
@@ -33,148 +34,9 @@ _PAIRS = Annotated[
 _PUBLISHED = Annotated[
     bool, Option("--published", help="Add the published models, marked as such.")
 ]
-_INFORMATIVE = Annotated[
-    bool, Option("--informative", help="Leave the barely informative tasks out.")
-]
-_WHERE = Annotated[
-    Texts,
-    Option(help="Runs with these settings only: limit=none,dtype=bfloat16; repeatedly."),
-]
 
 
-_FORMAT = Annotated[  # the name of the option
-    str, Option("--format", help="Print this format: table, csv, json or latex.")
-]
-
-
-def compare(
-    given: Annotated[
-        list[str],
-        Argument(
-            metavar="A B RESULTS",
-            help="Two models, and what was --output_path of lm_eval; or the latter alone.",
-        ),
-    ],
-    models: Annotated[
-        tuple[str, str] | None,
-        Option("--models", metavar="A B", help="The models, where a folder is called like one."),
-    ] = None,
-    where: _WHERE = None,
-    cluster: Annotated[
-        str | None,
-        Option(help="Column of the documents of other tasks: its values are the observations."),
-    ] = None,
-    format: _FORMAT = "table",
-    informative: _INFORMATIVE = False,
-) -> None:
-    """Compare two models, over our tasks and over any other tasks that both answered.
-
-    'epidemia compare A B results/' says which of the models A and B is better, by how much, and
-    whether that holds in other tasks too. They are named as 'epidemia report' names them. Tasks of
-    others, such as MMLU, are compared document by document; both models have to be run with
-    --log_samples. An argument that is a result file, or a folder that holds one, is read; any
-    other argument is the name of a model. A model that is called like such a folder is named with
-    --models A B.
-
-    Without names, 'epidemia compare results/' puts a model's scores in all the ways it was asked
-    side by side, and pairs them.
-    """
-    _check_format(format)
-    if models is None:
-        folders = [Path(text) for text in given if _holds_results(Path(text))]
-        names = [text for text in given if Path(text) not in folders]
-    else:
-        folders, names = [Path(text) for text in given], list(models)
-    if len(names) == 2 and folders:
-        _two_models(names[0], names[1], folders, where, cluster, format, informative)
-        return
-    if names and folders:
-        missing = ", ".join(map(repr, names))
-        raise EpidemiaError(
-            f"{missing} {'hold' if len(names) > 1 else 'holds'} no results, and two models are "
-            "compared: expected 'epidemia compare A B RESULTS', or RESULTS alone"
-        )
-    if cluster:
-        raise EpidemiaError("--cluster is for two models: epidemia compare A B RESULTS")
-    if format != "table":
-        raise EpidemiaError(
-            f"--format {format} is for two models; the ways of one are rows of 'epidemia report "
-            f"--format {format}'"
-        )
-    # Where nothing holds results, the last is what should: two models may stand before it.
-    _ways(folders or [Path(given[-1])], informative, where)
-
-
-def _holds_results(path: Path) -> bool:
-    from lm_eval_epidemia.results.results import result_files
-
-    try:
-        return bool(result_files([path]))
-    except EpidemiaError:
-        return False
-
-
-def _check_format(format: str) -> None:
-    if format not in ("table", "csv", "json", "latex"):
-        raise EpidemiaError(f"--format {format!r}: expected table, csv, json or latex")
-
-
-def _two_models(
-    one: str,
-    other: str,
-    folders: list[Path],
-    where: list[str] | None,
-    cluster: str | None,
-    format: str,
-    informative: bool,
-) -> None:
-    """Compare two models, and print what was found."""
-    from lm_eval_epidemia.findings.two_models import compare_models
-    from lm_eval_epidemia.report import output
-    from lm_eval_epidemia.report import two_models as report
-    from lm_eval_epidemia.results.models import conditions_of
-
-    conditions = conditions_of(where or [])
-    compared = compare_models(one, other, folders, conditions, cluster, informative)
-    for note in dict.fromkeys(compared.notes):
-        print(f"note: {note}", file=sys.stderr)
-    if format == "csv":
-        print(output.csv_of(report.as_rows(compared)), end="")
-    elif format == "json":
-        print(output.json_of({"notes": compared.notes, "rows": report.as_rows(compared)}))
-    elif format == "latex":
-        print(output.as_latex(report.as_sections(compared)))
-    else:
-        print("\n".join(report.in_words(compared)))
-
-
-def _ways(results: list[Path], informative: bool, where: list[str] | None) -> None:
-    """Put a model's scores in all the ways it was asked side by side, and pair them."""
-    from lm_eval_epidemia.cli import listings
-    from lm_eval_epidemia.findings import head_to_head, ways
-    from lm_eval_epidemia.report.sections import printed
-
-    read = _results(results, informative, where=where)
-    for note in [*read.notes, *ways.without_tasks(read)]:
-        print(f"note: {note}", file=sys.stderr)
-    rows = ways.side_by_side(read)
-    in_wordings = ways.asked_in_wordings(read.entries)
-    findings = [
-        head_to_head.two_ways(ways.asked_in_ways(read.entries)),
-        head_to_head.two_wordings(read.entries, in_wordings),
-    ]
-    sections = [printed(finding) for finding in findings if finding.rows]
-    if not rows and not sections:
-        raise EpidemiaError(
-            "nothing to compare: no task has a score in all the ways in which its model was asked; "
-            "run the same tasks in each way, such as --tasks epidemia_low,epidemia_low_stated"
-        )
-    if rows:
-        show(listings.ways_compared(rows))
-    show_sections(sections)
-
-
-def _results(
+def results_of(
     results: list[Path],
     informative: bool,
     sizes: dict[str, float] | None = None,
@@ -207,7 +69,7 @@ def _report(
     from lm_eval_epidemia.results.results import model_size
 
     given = {name: model_size(text) for name, text in _pairs("--size", sizes, "MODEL=7B")}
-    read = _results(results, informative, given, where)
+    read = results_of(results, informative, given, where)
     models = {entry.model for entry in read.entries}
     return make_report(read, published, [pair_in(text, models) for text in pairs or []])
 
@@ -232,14 +94,14 @@ def _pairs(option: str, given: list[str] | None, form: str) -> list[tuple[str, s
 
 def report(
     results: _RESULTS,
-    format: _FORMAT = "table",
+    format: Format = "table",
     html: Annotated[Path | None, Option(help="Write the site into this folder too.")] = None,
     full: Annotated[bool, Option("--full", help="Every table, and every note.")] = False,
     section: Annotated[
         str | None, Option(help="One part of --full, such as survey, pair or notes.")
     ] = None,
     wide: Annotated[bool, Option("--wide", help="Tables wider than 100 columns.")] = False,
-    where: _WHERE = None,
+    where: Where = None,
     effects: Annotated[
         bool,
         Option("--effects", help="Print long tables too, of interventions, priors and tuning."),
@@ -247,7 +109,7 @@ def report(
     size: _SIZES = None,
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
-    informative: _INFORMATIVE = False,
+    informative: Informative = False,
     standardised: Annotated[
         bool, Option("--standardised", help="Add what answers in samples imply, over age.")
     ] = False,
@@ -276,10 +138,10 @@ def report(
     from lm_eval_epidemia.report import output
     from lm_eval_epidemia.report.sections import printed, tidy
 
-    _check_format(format)
+    check_format(format)
     if section and format in ("csv", "json"):
         raise EpidemiaError(f"--section {section} is for tables: --format {format} has every part")
-    write = _site_writer() if html is not None else None
+    write = None if html is None else _site_writer(html)
     dates = _pairs("--cutoff", cutoff, "MODEL=2024-06")
     read = _report(results, size, published, pair, informative, where)
     screen = format == "table" and not (full or effects or section)
@@ -288,9 +150,9 @@ def report(
     cutoffs = probing.cutoffs_of(dates, read)
     failed = None
     # First: whoever reads the tables may stop reading ('| head') before they end.
-    if html is not None and write is not None:
+    if write is not None:
         try:
-            write(read, html, cutoffs)
+            write(read, cutoffs)
         except EpidemiaError as error:
             failed = error  # of the site alone
     implied, notes = _made(standard.read, read) if standardised else ([], [])
@@ -357,12 +219,13 @@ def _show_part(name: str, sections: Sequence[Any], notes: Sequence[str], wide: b
     show_sections([one for one in sections if one.kind == name], report_width(wide))
 
 
-def _site_writer() -> Callable[..., None]:
-    """Return what writes the site; without the extra, refuse before any result is read."""
+def _site_writer(out: Path) -> Callable[..., None]:
+    """Return what writes the site; refuse what can be known before any result is read."""
     with needs("report", "the site"):
-        from lm_eval_epidemia.report.site import build_site
+        from lm_eval_epidemia.report.site import MARKER, build_site
+    check_rewritable(out, MARKER)
 
-    def write(report: Any, out: Path, cutoffs: Sequence[Any] = ()) -> None:
+    def write(report: Any, cutoffs: Sequence[Any] = ()) -> None:
         index = build_site(report, out, cutoffs)
         # Beside a report that is read by a program, this is no part of it.
         print(f"the site is in {out.resolve()}: open {index}", file=sys.stderr)
@@ -377,12 +240,12 @@ def site_build(
     size: _SIZES = None,
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
-    informative: _INFORMATIVE = False,
-    where: _WHERE = None,
+    informative: Informative = False,
+    where: Where = None,
 ) -> None:
     """Write a static site with leaderboard, method, explorer, figures and surveys."""
-    write = _site_writer()
-    write(_said(_report(results, size, published, pair, informative, where)), out)
+    write = _site_writer(out)
+    write(_said(_report(results, size, published, pair, informative, where)))
 
 
 def plot(
@@ -395,8 +258,8 @@ def plot(
     size: _SIZES = None,
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
-    informative: _INFORMATIVE = False,
-    where: _WHERE = None,
+    informative: Informative = False,
+    where: Where = None,
 ) -> None:
     """Save a figure of the site for a paper."""
     from lm_eval_epidemia.report import figures

@@ -46,6 +46,20 @@ def rewritten(folder: Path, marker: str) -> Iterator[Path]:
         ours (before anything is changed), or if the disk does not take it.
     """
     folder = folder.resolve()
+    with _staged(folder, marker) as (staging, ours):
+        yield staging
+        _put_in_place(staging, folder, ours, marker)
+
+
+def check_rewritable(folder: Path, marker: str) -> None:
+    """Refuse a folder before long work is done for nothing; parameters as of `rewritten`."""
+    with _staged(folder.resolve(), marker):
+        pass
+
+
+@contextmanager
+def _staged(folder: Path, marker: str) -> Iterator[tuple[Path, set[Path] | None]]:
+    """Give an empty folder inside another, and which files there an earlier write listed."""
     if folder.exists() and not folder.is_dir():
         raise EpidemiaError(f"{folder} is a file: give a folder")
     with writing(folder):
@@ -57,8 +71,7 @@ def rewritten(folder: Path, marker: str) -> Iterator[Path]:
             shutil.rmtree(staging)
         staging.mkdir()
         try:
-            yield staging
-            _put_in_place(staging, folder, ours, marker)
+            yield staging, ours
         finally:
             shutil.rmtree(staging, ignore_errors=True)
             if is_new and not any(folder.iterdir()):

@@ -141,9 +141,9 @@ def build(
         If the files do not fit the survey's record, hold too few records, `out` cannot be written
         to, or another build of the same is at work there.
     """
+    entry = record(survey)
     check_options(replicates, backend, jobs)
     folder = Path(out) if out else built_groundtruth()
-    entry = record(survey)
     raws, vintage = raw_paths(entry, raw, vintage)
     asked = [task for task in entry.all_tasks if not only or task.kind in only]
     if counted:

@@ -20,7 +20,7 @@ from lm_eval_epidemia.benchmarks import (
     leaves,
 )
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import EpidemiaError, plural
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest, plural
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
@@ -372,7 +372,7 @@ def asked_as(task: str) -> Asked:
         If there is none of this name, or answers to it are no distribution.
     """
     if task not in leaves():
-        raise EpidemiaError(f"no task {task!r}: see 'epidemia tasks list'")
+        raise EpidemiaError(f"no task {task!r} ({nearest(task, leaves())})")
     asked = Asked(leaves()[task].entry.name, leaves()[task].way)
     if WAYS[asked.way].distribution is None:
         raise EpidemiaError(f"{task} is not about a distribution: it has no such figure")

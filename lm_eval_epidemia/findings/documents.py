@@ -7,26 +7,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural
 from lm_eval_epidemia.findings.comparison import CONFIDENCE, FEWEST
-from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, known
+from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, known, p_value
 from lm_eval_epidemia.findings.finding import Row as Line
-from lm_eval_epidemia.results.documents import (
-    Answered,
-    Key,
-    Metric,
-    Row,
-    Rows,
-    columns_in,
-    groups_in,
-    rows_of,
-)
+from lm_eval_epidemia.findings.matching import Matched, Unlike, is_close, left_out, matched
+from lm_eval_epidemia.results.documents import Answered, Metric, columns_in, groups_in
 from lm_eval_epidemia.results.entry import Entry
 from lm_eval_epidemia.score.outcomes import Clustered
-from lm_eval_epidemia.score.paired import MCNEMAR, Answers, Paired, paired
+from lm_eval_epidemia.score.paired import MCNEMAR, Paired, paired
 
-#: By how much a mean over documents may miss the number in the result file, by rounding.
-ROUNDED = 1e-6
+#: With fewer degrees of freedom Satterthwaite's t is too rough (Tipton 2015): a few clusters then
+#: have most of the rows.
+FEWEST_FREEDOM = 4
 
 
 class OverDocuments(NamedTuple):
@@ -67,13 +60,39 @@ class OverDocuments(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of the difference, over documents of these tasks; NaN without."""
-        return _interval(self.paired.of, self.paired.clusters)
+        """Of the difference, over documents of these tasks, as far as the scale goes; or NaN."""
+        return _interval(self.paired.of, self.paired.clusters, self.paired.most)
 
     @property
     def over_tasks(self) -> tuple[float, float]:
         """Of the difference, over tasks; NaN below `FEWEST` of them."""
-        return _interval(self.paired.over_tasks, self.tasks)
+        return _interval(self.paired.over_tasks, self.tasks, self.paired.most)
+
+    @property
+    def too_few(self) -> str:
+        """Of what there are too few for an interval, in words; empty where there are enough."""
+        if _enough(self.paired.of, self.paired.clusters):
+            return ""
+        by = f"clusters by {self.clustered_by}" if self.clustered_by else "documents"
+        return f"too few {by} for an interval"
+
+    @property
+    def tested(self) -> bool:
+        """Whether p says something: McNemar's does of any number, that of a t not of a few."""
+        return self.paired.test == MCNEMAR or not self.too_few
+
+    @property
+    def rows_are_documents(self) -> bool:
+        return not self.clustered_by and self.paired.clusters == self.rows
+
+    @property
+    def counted(self) -> str:
+        """How much was compared: a document may have several rows of samples."""
+        if self.rows_are_documents:
+            return plural(self.rows, "document")
+        clusters = self.paired.clusters
+        by = f", {clusters:,} by {self.clustered_by}" if self.clustered_by else ""
+        return plural(self.rows, "row") + (by or f" of {plural(clusters, 'document')}")
 
     @property
     def wins_and_losses(self) -> tuple[int, int]:
@@ -89,8 +108,7 @@ class OverDocuments(NamedTuple):
         ``better here`` or ``worse here`` in other documents of its tasks alone. ``higher`` and
         ``lower`` where nobody says which is better. Else ``not shown``.
         """
-        few_clusters = self.paired.test != MCNEMAR and self.paired.clusters < FEWEST
-        if few_clusters or not self.paired.p < 1 - CONFIDENCE:
+        if not self.tested or not self.paired.p < 1 - CONFIDENCE:
             return "not shown"
         side = 1 if self.paired.of.mean > 0 else -1
         words = ("lower", "higher") if self.higher_is_better is None else ("worse", "better")
@@ -100,34 +118,16 @@ class OverDocuments(NamedTuple):
         return words[up] + ("" if elsewhere else " here")
 
 
-def _interval(of: Clustered, clusters: int) -> tuple[float, float]:
-    reach = of.reach(CONFIDENCE) if clusters >= FEWEST else math.nan
-    return of.mean - reach, of.mean + reach
+def _enough(of: Clustered, clusters: int) -> bool:
+    # Where the error is not known, all rows differ alike: that is not for want of clusters.
+    return clusters >= FEWEST and (math.isnan(of.error) or of.freedom >= FEWEST_FREEDOM)
 
 
-class _Paired(NamedTuple):
-    """Rows of a task that both models have, and what is left out.
-
-    Attributes
-    ----------
-    one, other : Answered
-    metrics : dict of Metric to Answers
-    clustered_by : str
-    alone : tuple of dict of str to None
-        Documents, by doc_id, that only the first was asked, and only the second.
-    no_means : list of Metric
-    """
-
-    one: Answered
-    other: Answered
-    metrics: dict[Metric, Answers]
-    clustered_by: str
-    alone: tuple[dict[str, None], dict[str, None]]
-    no_means: list[Metric]
-
-
-class Unlike(Exception):
-    """Two runs of a task that cannot be compared, and why."""
+def _interval(of: Clustered, clusters: int, most: float) -> tuple[float, float]:
+    reach = of.reach(CONFIDENCE)
+    if math.isnan(reach) or not _enough(of, clusters):
+        return math.nan, math.nan
+    return max(of.mean - reach, -most), min(of.mean + reach, most)
 
 
 def compare_documents(
@@ -163,12 +163,12 @@ def compare_documents(
             f"--cluster {cluster!r}: no task that both answered has such a column; "
             f"{nearest(cluster, columns)}"
         )
-    pairs: dict[str, _Paired] = {}
+    pairs: dict[str, Matched] = {}
     unlike: dict[str, list[str]] = defaultdict(list)
     for task in shared:
         by = cluster if task in with_column else None
         try:
-            pairs[task] = _pair(one[task], other[task], by)
+            pairs[task] = matched(one[task], other[task], by)
         except Unlike as why:
             unlike[str(why)].append(task)
     notes = [f"not compared: {few(of_them)}: {why}" for why, of_them in unlike.items()]
@@ -178,102 +178,12 @@ def compare_documents(
         for task, pair in pairs.items()
         for metric in pair.metrics
     ]
-    notes += [*_left_out(list(pairs.values())), *of_groups]
+    notes += [*left_out(list(pairs.values())), *of_groups]
     return [*wholes, *sorted(singles, key=lambda of: of.in_group)], notes
 
 
-def _left_out(pairs: Sequence[_Paired]) -> list[str]:
-    """Say which documents and metrics of tasks that are compared are not."""
-    notes = []
-    for side in (0, 1):
-        tasks = {pair.one.task: list(pair.alone[side]) for pair in pairs if pair.alone[side]}
-        if tasks:
-            named = [f"{task}: doc_id {few(documents)}" for task, documents in tasks.items()]
-            number = sum(map(len, tasks.values()))
-            model = (pairs[0].one, pairs[0].other)[side].entry.model
-            notes.append(
-                f"left out are {number:,} documents that only {model} was "
-                f"asked, in {len(tasks)} tasks ({'; '.join(named[:3])}{'; ...' * (len(named) > 3)})"
-            )
-    no_means: dict[Metric, list[str]] = defaultdict(list)
-    for pair in pairs:
-        for metric in pair.no_means:
-            no_means[metric].append(pair.one.task)
-    return notes + [
-        f"not compared: {metric} of {few(tasks)}: the number in the result file is no mean over "
-        "the documents in the samples"
-        for metric, tasks in no_means.items()
-    ]
-
-
-def _pair(one: Answered, other: Answered, cluster: str | None) -> _Paired:
-    """Match the rows of a task; `Unlike` where they were asked otherwise."""
-    names = one.entry.model, other.entry.model
-    for what, first, second in (
-        ("number of few-shot examples", one.shots, other.shots),
-        ("task version", one.version, other.version),
-        ("system prompt", *(run.entry.protocol.system_prompt[:8] for run in (one, other))),
-    ):
-        if first != second:
-            values = " and ".join(value or "none" for value in (first, second))
-            raise Unlike(f"{' and '.join(names)} were asked with another {what} ({values})")
-    if changed := [key for key in one.config if one.config[key] != other.config[key]]:
-        raise Unlike(f"the task's files differ in {few(changed)}")
-    rows, others = rows_of(one, cluster), rows_of(other, cluster)
-    both = [key for key in rows.by_key if key in others.by_key]
-    if not both:
-        raise Unlike("no document is in both (doc_id and doc_hash): these are other data")
-    _check_asked(one, other, [(rows.by_key[key], others.by_key[key]) for key in both])
-    metrics: dict[Metric, Answers] = {}
-    no_means = []
-    for metric in (metric for metric in one.metrics if metric in other.metrics):
-        mine, theirs = rows.of(metric), others.of(metric)
-        if not (_is_mean(one.metrics[metric], mine) and _is_mean(other.metrics[metric], theirs)):
-            no_means.append(metric)
-            continue
-        # Of a document that only one has under this filter, nothing can be paired.
-        if keys := [key for key in mine if key in theirs]:
-            metrics[metric] = Answers(
-                [mine[key] for key in keys],
-                [theirs[key] for key in keys],
-                [_cluster(key, rows.by_key[key]) for key in keys],
-            )
-    alone = _only_in(rows, others), _only_in(others, rows)
-    return _Paired(one, other, metrics, cluster or "", alone, no_means)
-
-
-def _only_in(rows: Rows, others: Rows) -> dict[str, None]:
-    return {key.doc_id: None for key in rows.by_key if key not in others.by_key}
-
-
-def _check_asked(one: Answered, other: Answered, both: Sequence[tuple[Row, Row]]) -> None:
-    """`Unlike` where documents of both were put into other prompts, or have other right answers."""
-    # Each model has its own chat template, which is part of the model; nobody can look behind it.
-    if one.template == other.template and (changed := sum(a.prompt != b.prompt for a, b in both)):
-        raise Unlike(
-            f"{changed} of {len(both)} rows of samples had another prompt (other examples, another "
-            "lm-eval)"
-        )
-    if changed := sum(a.target != b.target for a, b in both):
-        raise Unlike(f"{changed} of {len(both)} rows of samples have another right answer")
-
-
-def _is_mean(told: float, values: Mapping[Key, float]) -> bool:
-    """Whether a task's number is the mean over its documents: only such means can be paired."""
-    return bool(values) and _close(math.fsum(values.values()) / len(values), told)
-
-
-def _close(mean: float, told: float) -> bool:
-    return abs(mean - told) <= ROUNDED * max(1.0, abs(told))
-
-
-def _cluster(key: Key, row: Row) -> tuple[str, str]:
-    """Documents that are the same are one observation, whatever their number or task."""
-    return ("document", key.doc_hash) if row.column is None else ("column", row.column)
-
-
 def _compared(
-    name: str, pairs: Sequence[_Paired], metric: Metric, in_group: bool, by_size: bool = True
+    name: str, pairs: Sequence[Matched], metric: Metric, in_group: bool, by_size: bool = True
 ) -> OverDocuments:
     one, other = pairs[0].one, pairs[0].other
     answers = [pair.metrics[metric] for pair in pairs]
@@ -292,7 +202,7 @@ def _compared(
     )
 
 
-def _groups(pairs: Mapping[str, _Paired]) -> tuple[list[OverDocuments], set[str], list[str]]:
+def _groups(pairs: Mapping[str, Matched]) -> tuple[list[OverDocuments], set[str], list[str]]:
     """Compare groups as lm-eval averages them, the largest first.
 
     Returns
@@ -326,7 +236,7 @@ def _groups(pairs: Mapping[str, _Paired]) -> tuple[list[OverDocuments], set[str]
     return wholes, set(members), notes
 
 
-def _weights(group: str, pairs: Sequence[_Paired], metrics: Iterable[Metric]) -> dict[Metric, bool]:
+def _weights(group: str, pairs: Sequence[Matched], metrics: Iterable[Metric]) -> dict[Metric, bool]:
     """Say of a group's metrics whether documents count alike, or tasks: what gives its numbers."""
     ways = {}
     for metric in metrics:
@@ -340,7 +250,7 @@ def _weights(group: str, pairs: Sequence[_Paired], metrics: Iterable[Metric]) ->
                 / math.fsum(sizes),
                 False: math.fsum(values) / len(values),
             }
-            fitting &= {by_size for by_size, mean in means.items() if _close(mean, told)}
+            fitting &= {by_size for by_size, mean in means.items() if is_close(mean, told)}
         if fitting:
             ways[metric] = max(fitting)
     return ways
@@ -354,7 +264,7 @@ _COLUMNS = (
     Column("95 % interval", digits=3, signed=True, form="range"),
     Column("over tasks", digits=3, signed=True, form="range"),
     Column("win / tie / loss"),
-    Column("p", digits=4),
+    Column("p"),
     Column("test"),
     Column("the first is"),
 )
@@ -378,14 +288,14 @@ def _line_of(of: OverDocuments) -> Line:
     cells: dict[str, Cell] = {
         "task": of.task,
         "metric": str(of.metric),
-        "documents": result.clusters,
+        "documents": of.counted,
         "first": result.first,
         "second": result.second,
         "difference": difference,
         "95 % interval": difference,
         "over tasks": known(Number(result.of.mean, low=across[0], high=across[1])),
         "win / tie / loss": f"{wins} / {ties} / {losses}",
-        "p": known(result.p),
+        "p": p_value(result.p) if of.tested else "",
         "test": result.test,
         "the first is": of.verdict,
     }

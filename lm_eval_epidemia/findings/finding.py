@@ -173,6 +173,24 @@ def number(value: float, digits: int) -> str:
     return "" if math.isnan(value) else f"{value:.{digits}f}"
 
 
+def p_value(p: float, level: float = 0.05) -> str:
+    """Write a p-value with three digits, with more where these hide on which side of a level it is.
+
+    Parameters
+    ----------
+    p : float
+        Nothing is written of NaN.
+    level : float
+        What it is judged by.
+    """
+    if math.isnan(p):
+        return ""
+    if p < 0.001:
+        return "< 0.001"
+    digits = (d for d in range(3, 16) if p == level or float(f"{p:.{d}f}") != level)
+    return f"{p:.{next(digits, 16)}f}"
+
+
 def known(cell: Number | float) -> Number | float | None:
     """Return a number; None for NaN, which then is in no tidy row."""
     return None if math.isnan(cell.value if isinstance(cell, Number) else cell) else cell

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lm_eval_epidemia.benchmarks import groups
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, words_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.comparison import AND, Comparison, compare_entries
 from lm_eval_epidemia.findings.documents import OverDocuments, compare_documents
@@ -37,6 +38,7 @@ class Side(NamedTuple):
     Attributes
     ----------
     name : str
+        Whole; of a run with its settings.
     run : Entry or None
         Over our tasks; None where it was not asked any.
     answered : dict of str to Answered
@@ -78,6 +80,14 @@ class TwoModels(NamedTuple):
     notes: list[str]
 
     @property
+    def called(self) -> tuple[str, str]:
+        """What the two are called in sentences: by their settings only if nothing else differs."""
+        (one, mine), (other, theirs) = map(_taken_apart, (self.one.name, self.other.name))
+        if one != other:
+            return one, other
+        return _with_settings(one, mine, theirs), _with_settings(other, theirs, mine)
+
+    @property
     def unlike(self) -> dict[str, tuple[str, str]]:
         """Settings in which the two were run differently, with both values.
 
@@ -87,6 +97,17 @@ class TwoModels(NamedTuple):
         keys = [key for key in {**one, **other} if key not in ("task_version", "truth")]
         values = {key: (one.get(key, NONE), other.get(key, NONE)) for key in keys}
         return {key: both for key, both in values.items() if both[0] != both[1]}
+
+
+def _taken_apart(name: str) -> tuple[str, list[str]]:
+    """Return a name and its settings: "m (kind=noisy, noise=1)"."""
+    parts = re.fullmatch(r"(.+?) \((.+)\)", name)
+    return (parts[1], re.split("[,;] ", parts[2])) if parts else (name, [])
+
+
+def _with_settings(name: str, settings: Sequence[str], others: Sequence[str]) -> str:
+    apart = [setting for setting in settings if setting not in others]
+    return f"{name} ({', '.join(apart)})" if apart else name
 
 
 def compare_models(
@@ -179,9 +200,9 @@ def _side(name: str, runs: Sequence[Entry], answered: Sequence[Answered]) -> Sid
     }
     known = {name_of(entry) for entry in entries}
     if not weights:
-        raise EpidemiaError(f"no model {name!r} in these results; {nearest(name, known)}")
+        raise EpidemiaError(f"no model {name!r} in these results; {_hint(name, known)}")
     models = sorted({name_of(entry) for entry in entries if entry.weights in weights})
-    if len(models) > 1:
+    if len(weights) > 1:
         raise EpidemiaError(f"{name!r} may be {' or '.join(models)}: name one of them")
     own = [run for run in runs if run.weights in weights]
     asked = [task for run in own for task in run.scores]
@@ -190,6 +211,13 @@ def _side(name: str, runs: Sequence[Entry], answered: Sequence[Answered]) -> Sid
         raise EpidemiaError(f"{listed}\nor give the name of one, such as {own[0].name!r}")
     of_others = [of for of in answered if of.entry.weights in weights]
     return Side(models[0], _merged(own), _by_task(models[0], of_others))
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    """Name the models whose names hold a wrong one, "gpt4o" too; else the nearest."""
+    wrong = "".join(words_of(name))
+    holding = sorted(of for of in known if wrong and wrong in "".join(words_of(of)))
+    return f"nearest: {few(holding)}" if holding else nearest(name, known)
 
 
 def _merged(runs: Sequence[Entry]) -> Entry | None:

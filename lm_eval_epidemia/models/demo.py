@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 from rich.console import Console
 from rich.progress import track
@@ -156,17 +157,21 @@ def demo(out: Path, limit: int | None = None, models: Sequence[str] = ()) -> lis
         If `out` cannot be written, or a model cannot be read; before anything is evaluated, where
         that can be known.
     """
+    from lm_eval import evaluator
+
     named = _models(models)
     check_writable(out)
     available = store.available()
     groups = [g for g in DEMO_GROUPS if any(name.startswith(f"{g}_") for name in available)]
     lines = []
-    for name, kind in track(RESPONDENTS.items(), "baselines", console=Console(stderr=True)):
-        how = {"model": "epidemia-baseline", "model_args": dict(kind)}
-        lines.append(_evaluate(name, out, groups, **how))
-    for model in named:
-        Console(stderr=True).print(f"{model.given} through choice-hf", highlight=False)
-        lines.append(_ask(model, out, groups, limit))
-    if not named and find_spec("torch") and find_spec("transformers"):
-        lines.append(_ask_tiny(out, groups, limit))
+    # lm-eval asks for the commit of the folder it runs in, and git complains where there is none.
+    with mock.patch.object(evaluator, "get_git_commit_hash", lambda: None, create=True):
+        for name, kind in track(RESPONDENTS.items(), "baselines", console=Console(stderr=True)):
+            how = {"model": "epidemia-baseline", "model_args": dict(kind)}
+            lines.append(_evaluate(name, out, groups, **how))
+        for model in named:
+            Console(stderr=True).print(f"{model.given} through choice-hf", highlight=False)
+            lines.append(_ask(model, out, groups, limit))
+        if not named and find_spec("torch") and find_spec("transformers"):
+            lines.append(_ask_tiny(out, groups, limit))
     return lines

@@ -122,14 +122,16 @@ def save(
         raise EpidemiaError(
             f"no figure {name!r} ({nearest(name, FIGURES)}): see 'epidemia plot list'"
         )
-    with needs("report", f"the figure {name}"):
-        from lm_eval_epidemia.report.charts import WRITTEN
     figure = FIGURES[name]
     if figure.needs_task and not task:
         raise EpidemiaError(f"{name} is of one task: name it with --task")
     if task and not (figure.needs_task or figure.takes_task):
         of = ", ".join(known for known, f in FIGURES.items() if f.needs_task or f.takes_task)
         raise EpidemiaError(f"--task {task}: {name} is not of one task; those that can be: {of}")
+    if task and figure.needs_results:
+        data.asked_as(task)
+    with needs("report", f"the figure {name}"):
+        from lm_eval_epidemia.report.charts import WRITTEN
     out = out or Path(f"{name}.svg")
     if out.suffix not in WRITTEN:
         raise EpidemiaError(f"--out {out}: expected a name that ends in {', '.join(WRITTEN)}")

@@ -15,7 +15,7 @@ from lm_eval_epidemia.findings.comparison import (
     benchmark_of,
 )
 from lm_eval_epidemia.findings.documents import OverDocuments
-from lm_eval_epidemia.findings.finding import Finding
+from lm_eval_epidemia.findings.finding import Finding, p_value
 from lm_eval_epidemia.findings.two_models import TwoModels
 from lm_eval_epidemia.report.sections import Section, printed, tidy
 
@@ -51,7 +51,7 @@ def in_words(compared: TwoModels) -> list[str]:
     The groups that are compared together come first, tasks of others last; what does not fit, and
     the tasks of a group of others, are counted.
     """
-    one, other = _short(compared.one.name), _short(compared.other.name)
+    one, other = compared.called
     lines = [f"{compared.one.name} against {compared.other.name}"]
     if compared.unlike:
         settings = "; ".join(f"{key} {a} / {b}" for key, (a, b) in compared.unlike.items())
@@ -84,18 +84,17 @@ _DOCUMENTS = (
 )
 
 
-def _short(name: str) -> str:
-    return name.partition(" (kind=")[0]
-
-
 def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _range(low: float, high: float, digits: int, side: int = 1) -> str:
     """Write an interval; with a side of -1 that of the difference the other way round."""
-    low, high = sorted((side * low, side * high))
-    return f"{low:.{digits}f} to {high:.{digits}f}"
+    ends = sorted((side * low, side * high))
+    # On which side of 0 an end is decides the verdict.
+    while digits < 9 and any(end and not float(f"{end:.{digits}f}") for end in ends):
+        digits += 1
+    return " to ".join(f"{end:.{digits}f}" for end in ends)
 
 
 #: What is said of the better one.
@@ -153,13 +152,15 @@ def _of_documents(of: OverDocuments, one: str, other: str) -> str:
         for of_what, interval in (("", of.interval), ("over tasks ", of.over_tasks))
         if not math.isnan(interval[0])
     ]
+    intervals = [*filter(None, [of.too_few]), *intervals]
     inside = f" ({'; '.join(intervals)})" if intervals else ""
     wins, losses = of.wins_and_losses
     tasks = f"{of.tasks} tasks, " if of.tasks > 1 else ""
-    alike = f", {result.clusters:,} by {of.clustered_by}" * bool(of.clustered_by)
-    tested = "" if math.isnan(result.p) else f" p = {result.p:.2g} ({result.test})."
+    won = "Documents" if of.rows_are_documents else "Rows"
+    p = p_value(result.p) if of.tested else ""
+    tested = f" p {p if p.startswith('<') else f'= {p}'} ({result.test})." if p else ""
     return (
-        f"{of.task}, {of.metric}, {tasks}{of.rows:,} documents{alike}: {says}{inside}. "
-        f"Documents won: {wins:,} against {losses:,}, {of.rows - wins - losses:,} ties."
+        f"{of.task}, {of.metric}, {tasks}{of.counted}: {says}{inside}. "
+        f"{won} won: {wins:,} against {losses:,}, {of.rows - wins - losses:,} ties."
         f"{tested}"
     )

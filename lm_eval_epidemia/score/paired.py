@@ -61,6 +61,8 @@ class Paired(NamedTuple):
         Of a two-sided test of no difference; NaN where nothing can be tested.
     test : str
         `MCNEMAR` or `PAIRED_T`.
+    most : float
+        The largest difference there can be: 1 of values within 0 and 1; else infinite.
     """
 
     first: float
@@ -72,6 +74,7 @@ class Paired(NamedTuple):
     losses: int
     p: float
     test: str
+    most: float
 
 
 def paired(tasks: Sequence[Answers], by_size: bool = True) -> Paired:
@@ -104,7 +107,8 @@ def paired(tasks: Sequence[Answers], by_size: bool = True) -> Paired:
     else:
         p, test = _by_t(of), PAIRED_T
     over_tasks = _over_tasks(tasks, by_size)
-    return Paired(first, second, of, over_tasks, len(set(clusters)), wins, losses, p, test)
+    most = 1.0 if all(0 <= x <= 1 for x in values) else math.inf
+    return Paired(first, second, of, over_tasks, len(set(clusters)), wins, losses, p, test, most)
 
 
 def _over_documents(tasks: Sequence[Answers], weights: Sequence[float]) -> Clustered:

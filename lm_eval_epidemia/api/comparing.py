@@ -1,0 +1,90 @@
+"""Two models compared: `compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+
+import pandas as pd
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Compared:
+    """Two models compared; as text, what ``epidemia compare`` prints.
+
+    Attributes
+    ----------
+    one, other : str
+        The models' whole names.
+    table : DataFrame
+        Every number, in the tidy rows of ``epidemia compare --format csv``: a row per group of our
+        tasks, and per metric of other tasks; ``value`` is the difference of the first from the
+        second, ``verdict`` what can be said of the first.
+    unlike : dict of str to (str, str)
+        Settings in which the two were run differently, with both values.
+    notes : tuple of str
+        What is not compared, and why.
+    words : tuple of str
+        Lines of text, a screen of them at most.
+    """
+
+    one: str
+    other: str
+    table: pd.DataFrame
+    unlike: dict[str, tuple[str, str]]
+    notes: tuple[str, ...]
+    words: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return "\n".join(self.words)
+
+
+def compare(
+    one: str,
+    other: str,
+    results: str | PathLike[str] | Iterable[str | PathLike[str]],
+    where: Mapping[str, str] | None = None,
+    cluster: str | None = None,
+    informative: bool = False,
+) -> Compared:
+    """Say which of two models is better, by how much, and whether that holds in other tasks too.
+
+    Parameters
+    ----------
+    one, other : str
+        The models, as ``epidemia report`` names them or as they were named to lm-eval.
+    results : path or iterable of paths
+        Result files of lm-eval, or folders that hold them at any depth.
+    where : mapping of str to str, optional
+        Only runs with these settings, such as ``{"limit": "none", "dtype": "bfloat16"}``.
+    cluster : str, optional
+        A column of the documents of other tasks: rows that agree in it are one observation.
+    informative : bool
+        Whether the barely informative tasks are left out.
+
+    Returns
+    -------
+    Compared
+
+    Raises
+    ------
+    EpidemiaError
+        If a name is of no model (with the nearest names), or of one with several runs; if nothing
+        can be compared.
+    """
+    from lm_eval_epidemia.findings.two_models import compare_models
+    from lm_eval_epidemia.report import two_models as report
+
+    paths = [results] if isinstance(results, str | PathLike) else results
+    folders = [Path(fspath(path)) for path in paths]
+    compared = compare_models(one, other, folders, where, cluster, informative)
+    return Compared(
+        one=compared.one.name,
+        other=compared.other.name,
+        table=pd.DataFrame(report.as_rows(compared)),
+        unlike=compared.unlike,
+        notes=tuple(compared.notes),
+        words=tuple(report.in_words(compared)),
+    )

@@ -1,0 +1,172 @@
+"""What there is: `tasks`, and the prompts of each, `questions`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from lm_eval_epidemia.api.names import members_of_groups, task_name
+from lm_eval_epidemia.api.truths import Truth
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.elicit.heeded import asked_for
+from lm_eval_epidemia.elicit.system import BASE
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.estimate.registry import entry_of
+from lm_eval_epidemia.surveys.catalogue import all_tasks, record
+from lm_eval_epidemia.surveys.record import Task
+
+
+def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
+    """Return every declared task, whether or not its truth is here.
+
+    Parameters
+    ----------
+    survey : str, optional
+        Only of this survey, for example ``"nsduh"``.
+    group : str, optional
+        Only of this group: ``"epidemia_low"``, of one survey, ``"epidemia_low_nsduh"``, or what is
+        asked in one way, ``"epidemia_high_closed"``.
+
+    Returns
+    -------
+    DataFrame
+        ``task``, ``group``, ``survey``, ``title``, ``outcome``, ``conditions`` (``"age, sex"``),
+        ``levels`` (number of answers), ``cells`` (missing of a task that waits), ``state``
+        (``"shipped"``, ``"built here"`` or ``"waiting"``), ``vintage`` (empty of a task that waits)
+        and ``needs`` (the files that it waits for, else empty).
+
+    Raises
+    ------
+    EpidemiaError
+        If there is no such survey or group; the nearest names are given.
+
+    Examples
+    --------
+    >>> from lm_eval_epidemia.api import tasks
+    >>> nsduh = tasks(survey="nsduh", group="epidemia_low")
+    >>> nsduh.loc[nsduh.outcome == "cocaine_ever", ["conditions", "levels", "cells", "state"]]
+      conditions  levels  cells    state
+    3        age       2     11  shipped
+    8       race       2      4  shipped
+    >>> tasks(survey="nsdhu")
+    Traceback (most recent call last):
+    lm_eval_epidemia.core.errors.EpidemiaError: no survey 'nsdhu' (nearest: nsduh)
+    """
+    declared, places = all_tasks().values(), store.available()
+    of_task = ("name", "group", "survey", "title", "outcome")
+    listed = pd.DataFrame(
+        {
+            **{name: getattr(task, name) for name in of_task},
+            "conditions": ", ".join(task.given),
+            **(_here(task, places[task.name]) if task.name in places else _waiting(task)),
+        }
+        for task in declared
+    )
+    listed = listed.astype({"cells": "Int64"}).rename(columns={"name": "task"})
+    if survey is not None:
+        record(str(survey))
+        listed = listed[listed.survey == survey]
+    if group is not None:
+        if str(group) not in (members := members_of_groups()):
+            raise EpidemiaError(f"no group {group!r} ({nearest(group, members)})")
+        listed = listed[listed.task.isin(members[group])]
+        if listed.empty and not members[group] & {*all_tasks()}:
+            raise EpidemiaError(
+                f"{group} is not about surveys, and its tasks have no truth of theirs: see "
+                "'epidemia tasks list' for groups of surveys, docs/interventional.md for this one"
+            )
+    return listed.reset_index(drop=True)
+
+
+def _waiting(task: Task) -> dict[str, Any]:
+    survey = record(task.survey)
+    levels = len(survey.ways(task.outcome, survey.official)[0].levels)
+    needs = survey.vintages[survey.official].needed
+    return {"levels": levels, "cells": None, "state": "waiting", "vintage": "", "needs": needs}
+
+
+def _here(task: Task, place: store.Place) -> dict[str, Any]:
+    _, entry = entry_of(place, task.name)
+    cells = entry.get("cells") or len(store.load(task.name).given)
+    about = {"levels": len(entry["levels"]), "cells": cells, "state": place.state}
+    return {**about, "vintage": place.vintage, "needs": ""}
+
+
+def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.DataFrame:
+    """Return the prompts of a task, as lm-eval would ask them.
+
+    Parameters
+    ----------
+    task : str or Truth
+        Name of a task whose truth is here.
+    way : str, optional
+        Of asking: ``"letters"`` (the usual one), ``"likelihood"``, ``"sampled"``, and of some tasks
+        ``"closed"`` and ``"rag"``, see docs/prompting.md; of tasks about causal graphs
+        ``"intervention"`` (the usual one), ``"substitution"`` and so on, see
+        docs/interventional.md; of sets of quantities ``"direct"`` (the usual one),
+        ``"direct_choice"``, ``"mean_variance"``, ``"quantile"`` and ``"grid"``.
+    **variant
+        What ``--metadata`` takes, for example ``orderings="balanced"`` or ``fewshot=3``. What has
+        no effect (``n_samples`` with letters) is refused, and so are ``gen_prefix`` and
+        ``system_prompt``, which lm-eval puts after and before the prompt.
+
+    Returns
+    -------
+    DataFrame
+        A row per prompt, in the order in which they are asked: ``task``, ``truth`` (fingerprint of
+        the truth), ``cell`` (its number there), ``given`` (its conditions), ``choices`` (the
+        letters), ``prompt``, and what the way adds: ``order`` (level numbers as displayed),
+        ``design``, ``level``, ``sample``, ``n_samples``, ``family``, ``unit``.
+
+    Raises
+    ------
+    EpidemiaError
+        If there is no such task, way or variant (with the nearest names), the task is not asked in
+        that way, or its truth is not here.
+
+    Examples
+    --------
+    >>> from lm_eval_epidemia.api import questions
+    >>> asked = questions("epidemia_low_nsduh_cocaine_ever_by_age")
+    >>> len(asked)  # 11 ages, the two answers in both orders
+    22
+    >>> print(asked.prompt[14])  # doctest: +ELLIPSIS
+    Consider a person aged 12 or older living in the United States in 2022 who is 30 to 34 years ...
+    A. Yes
+    B. No
+    Answer:
+    """
+    task = task_name(task)
+    of = {name: benchmark for benchmark in BENCHMARKS for name in benchmark.entries()}
+    if task not in of:
+        if leaf := leaves().get(task):
+            raise EpidemiaError(
+                f"{task}: name the task and the way, questions({leaf.entry.name!r}, "
+                f"way={leaf.way!r})"
+            )
+        raise EpidemiaError(f"no task {task!r} ({nearest(task, of)})")
+    benchmark = of[task]
+    way = benchmark.plain.name if way is None else way
+    if way not in WAYS:
+        raise EpidemiaError(f"no way of asking {way!r} ({nearest(way, WAYS)})")
+    declared = benchmark.entries()[task].declared
+    asked = [name for name in benchmark.ways if WAYS[name].asks(declared)]
+    if way not in asked:
+        raise EpidemiaError(f"{task} is not asked in the way {way!r}, only {', '.join(asked)}")
+    if unknown := [name for name in variant if name not in Variant._fields]:
+        hint = nearest(unknown[0], Variant._fields)
+        raise EpidemiaError(f"questions has no variant {unknown[0]!r} ({hint})")
+    for name, where in (("gen_prefix", "after"), ("system_prompt", "before")):
+        if variant.get(name, "") not in ("", BASE):
+            raise EpidemiaError(
+                f"{name} is put {where} the prompt by lm-eval, and is no part of it: leave it out "
+                "here"
+            )
+    for name in asked_for(variant):
+        if not leaves()[in_way(task, way)].heeds(name):
+            raise EpidemiaError(f"{name} has no effect on {task} in the way {way!r}: leave it out")
+    return pd.DataFrame(split(task, way, Variant.of(variant)).to_dict())

@@ -1,0 +1,80 @@
+"""The command ``epidemia anchors``: the distances that fix 0 and 100."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Option
+
+from lm_eval_epidemia.cli.groundtruth import scheme_of
+from lm_eval_epidemia.cli.options import NamesOrAll, Text
+from lm_eval_epidemia.cli.printing import show
+from lm_eval_epidemia.core.console import separated
+from lm_eval_epidemia.core.errors import EpidemiaError, plural
+
+
+def anchors(
+    names: NamesOrAll = None,
+    summary: Annotated[bool, Option("--summary", help="Print one line per group.")] = False,
+    compare: Annotated[
+        bool, Option("--compare", help="Compare the truth with every other vintage that is here.")
+    ] = False,
+    vintage: Annotated[
+        Text, Option(help="Use the truth of this vintage in place of the one that scores use.")
+    ] = None,
+    quantile: Annotated[
+        float, Option(help="Take this quantile of the bootstrap distances as D_perfect.")
+    ] = 0.95,
+    bootstrap: Annotated[
+        Text,
+        Option(
+            help="Use this bootstrap: iid, design or population. By default it is what scores use."
+        ),
+    ] = None,
+) -> None:
+    """Print the distances that fix each task's scale, and what knowing averages scores."""
+    from lm_eval_epidemia.benchmarks.observation.drift import drifts
+    from lm_eval_epidemia.benchmarks.observation.scales import has_bootstrap, scales
+    from lm_eval_epidemia.cli import listings
+
+    if not 0 < quantile < 1:
+        raise EpidemiaError(f"--quantile {quantile} is not between 0 and 1")
+    scheme = None if bootstrap is None else scheme_of(bootstrap)
+    tasks = asked = _anchored(names)
+    if compare:
+        pairs = drifts(tasks, vintage)
+        show(listings.drifts(pairs))
+        print("\n".join(listings.drift_notes(pairs)))
+        return
+    if scheme:
+        # One task alone is refused with what it lacks; of several, those that have it are shown.
+        tasks = [name for name in asked if has_bootstrap(name, scheme, vintage)] or asked
+    listed = scales(tasks, quantile, scheme, vintage)
+    show(listings.groups_of_scales(listed) if summary else listings.scales(listed))
+    if len(listed) < len(asked):
+        lacking, of = len(asked) - len(listed), plural(len(asked), "task")
+        print(f"{lacking} of {of} without a {scheme} bootstrap")
+    if barely := sum(scale.anchors.barely for scale in listed):
+        of = plural(len(listed), "task")
+        print(
+            f"{barely} of {of} barely informative: D_perfect > 0.8 D_zero, or "
+            "less than 1.96 standard errors below it"
+        )
+
+
+def _anchored(names: list[str] | None) -> list[str]:
+    """Spell out names as the available tasks they mean, each once; all must have anchors."""
+    from lm_eval_epidemia.benchmarks import in_way, leaves, members
+    from lm_eval_epidemia.estimate import store
+
+    if not names:
+        return list(store.available())
+    known, tasks = leaves(), dict[str, None]()
+    for name in separated(names):
+        for task, way in members(name):
+            leaf = known[in_way(task, way)]
+            if without := leaf.benchmark.without_anchors:
+                of = leaf.group if name == leaf.group else f"{name}: {leaf.group}"
+                raise EpidemiaError(f"{of} {without.format(task=task, way=way)}")
+            tasks[task] = None
+    return list(tasks)

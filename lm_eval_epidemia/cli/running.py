@@ -1,0 +1,132 @@
+"""The commands around a run of lm-eval: ``epidemia run``, ``demo``, ``path``, ``cost``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+from lm_eval_epidemia.cli import completing
+from lm_eval_epidemia.cli.options import Names, Text, Texts
+from lm_eval_epidemia.cli.printing import show, table_of
+from lm_eval_epidemia.core.console import separated
+from lm_eval_epidemia.core.errors import EpidemiaError
+
+
+def run(
+    arguments: Annotated[
+        Texts,
+        Argument(help="Every option of lm_eval is taken.", autocompletion=completing.of_lm_eval),
+    ] = None,
+) -> None:
+    """Run lm-eval with its own options; it starts in seconds if only our tasks are asked."""
+    from lm_eval_epidemia.harness.run import run as run_lm_eval
+
+    run_lm_eval(arguments or [])
+
+
+def demo(
+    out: Annotated[Path, Option(help="Write lm-eval's results into this folder.")] = Path(
+        "epidemia-demo"
+    ),
+    model: Annotated[
+        Texts,
+        Option(
+            help="Add this model: a folder, a .gguf file or an id of the Hugging Face Hub. "
+            "It takes the place of the tiny random one; the option may be given several times."
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, Option(help="Ask models at most so many prompts per task.")
+    ] = None,
+) -> None:
+    """Evaluate respondents whose answers are known, and your models or a tiny one."""
+    # Only an id needs the network; asking for it would make an offline run slow.
+    if all(Path(given).exists() for given in model or []):
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("LMEVAL_LOG_LEVEL", "WARNING")
+    # lm-eval shows a bar per task and run; the demonstration has one of its own.
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    from lm_eval.utils import setup_logging
+
+    from lm_eval_epidemia.models.demo import demo as run_demo
+
+    setup_logging()
+    lines = run_demo(out, limit, model or [])
+    groups = list(lines[0].scores)
+    title = "Score, 0 to 100 (± standard error)"
+    table = table_of(title, "respondent", *groups, right=tuple(groups))
+    for line in lines:
+        cells = [f"{score:.1f} ± {error:.1f}" for score, error in line.scores.values()]
+        table.add_row(line.respondent, *cells)
+    show(table)
+    print(f"lm-eval's results are in {out.resolve()}")
+
+
+def path() -> None:
+    """Print the folder of our task files, which lm_eval takes as --include_path."""
+    from lm_eval_epidemia.harness.yamls import task_path
+
+    print(task_path())
+
+
+def cost(
+    names: Names,
+    tokenizer: Annotated[
+        Text,
+        Option(
+            help="Count tokens with this tokenizer, a folder or the name of a model on the Hub."
+        ),
+    ] = None,
+    metadata: Annotated[
+        Text, Option(help="Ask in this variant: JSON, as lm_eval takes it.")
+    ] = None,
+    max_gen_toks: Annotated[
+        int, Option(help="Let a model write at most so many tokens per answer.")
+    ] = 1024,
+) -> None:
+    """Count the prompts, requests and tokens of groups before anything is spent."""
+    from lm_eval_epidemia.benchmarks import meant
+    from lm_eval_epidemia.harness import cost as costs
+
+    for name in (named := separated(names)):
+        meant(name)
+    loaded = costs.tokenizer(tokenizer) if tokenizer else None
+    lines = costs.cost(named, loaded, _metadata(metadata), max_gen_toks)
+    numbers = (*costs.Cost._fields[1:7], "written at most")
+    table = table_of("", "group", *numbers, right=numbers)
+    for line in lines:
+        counts = line[1:8]
+        table.add_row(line.name, *("" if count is None else f"{count:,}" for count in counts))
+    show(table)
+    leaves = {name: leaf for line in lines for name, leaf in line.leaves.items()}
+    if letters := {name: leaf for name, leaf in leaves.items() if not leaf.written}:
+        total = costs.together("", letters)  # of a task that several groups have, once
+        print(
+            f"by log-probabilities of a server: --model choice-api sends {total.prompts:,} "
+            "requests (one per prompt, for one token each), local-completions "
+            f"{total.requests:,}"
+        )
+    if loaded is None:
+        print("tokens are counted with --tokenizer")
+    elif several := costs.letters_of_several_tokens(loaded):
+        print(
+            f"{len(several)} letters ({', '.join(several[:5])} ...) are not one token: they are "
+            "scored by all their tokens, with the same result, in a forward pass per letter"
+        )
+    else:
+        print("every letter is one token")
+
+
+def _metadata(text: str | None) -> dict[str, Any]:
+    import json
+
+    try:
+        metadata = json.loads(text or "{}")
+    except ValueError as error:
+        raise EpidemiaError(f"--metadata {text!r} is not JSON: {error}") from None
+    if not isinstance(metadata, dict):
+        raise EpidemiaError(f"--metadata {text!r}: expected an object, as '{{\"n_samples\": 200}}'")
+    return metadata

@@ -1,0 +1,87 @@
+"""The commands ``epidemia tasks`` and ``export``: tasks listed, drawn anew, written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from lm_eval_epidemia.cli import completing, fresh
+from lm_eval_epidemia.cli.options import NamesOrAll, Text
+from lm_eval_epidemia.cli.printing import show, table_of
+from lm_eval_epidemia.core.console import separated
+from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
+
+app = typer.Typer(
+    no_args_is_help=True, help="List the tasks, draw fresh ones, and write task files."
+)
+
+
+@app.command("list")
+def tasks_list(
+    names: NamesOrAll = None,
+    survey: Annotated[
+        Text,
+        Option(
+            help="List the tasks of these surveys only, such as gss,scf.",
+            autocompletion=completing.surveys,
+        ),
+    ] = None,
+    summary: Annotated[bool, Option("--summary", help="Print one line per survey.")] = False,
+) -> None:
+    """List declared tasks with their state: shipped, built here, or waiting for a file."""
+    from pandas import concat
+
+    from lm_eval_epidemia.api import tasks
+    from lm_eval_epidemia.benchmarks import meant
+    from lm_eval_epidemia.cli import listings
+
+    declared = concat(map(tasks, separated([survey]))) if survey else tasks()
+    if names:
+        wanted = {leaf.entry.name for name in separated(names) for leaf in meant(name)}
+        if beside := sorted(wanted - {*tasks().task}):
+            raise EpidemiaError(f"{few(beside)}: no tasks about surveys; see 'epidemia show NAME'")
+        declared = declared[declared.task.isin(wanted)]
+    if summary:
+        show(listings.tasks_summary(declared))
+        return
+    table = table_of("", "task", "state", "title")
+    for task in declared.to_dict("records"):
+        state = "needs {needs}" if task["state"] == "waiting" else "{state} ({vintage})"
+        table.add_row(task["task"], state.format_map(task), task["title"])
+    show(table)
+    print(f"{sum(declared.state != 'waiting')} of {plural(len(declared), 'task')} available")
+    if survey is None and not names:
+        print("others are about causal graphs (docs/interventional.md) and priors (docs/priors.md)")
+        print("and epidemia_quick predicts epidemia_low and epidemia_high (docs/running.md)")
+
+
+app.command("fresh")(fresh.fresh)
+
+
+@app.command("write")
+def tasks_write(
+    folder: Annotated[Path, Argument(help="A new folder, or one that was written before.")],
+) -> None:
+    """Write lm-eval's task files of everything whose truth is here."""
+    from lm_eval_epidemia.harness import yamls
+
+    files = yamls.render()
+    yamls.write(folder, files, replace=True)
+    print(f"{len(files)} task files are in {folder.resolve()}")
+
+
+def export(
+    out: Annotated[Path, Option(help="Write into this new folder.")],
+    push_to_hub: Annotated[
+        Text, Option(help="Upload to this dataset repository of the Hugging Face Hub too.")
+    ] = None,
+) -> None:
+    """Write the questions as a dataset repository of Hugging Face."""
+    from lm_eval_epidemia.results.export import export as export_dataset
+
+    folder = export_dataset(out, push_to_hub)
+    print(f"the dataset repository is in {folder}")
+    print(f"try: lm_eval --include_path {folder / 'task_yamls'} --tasks epidemia_low --model ...")
