@@ -150,7 +150,8 @@ def with_ends(
     rows = [dict(row) for row in rows]
     panels: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        panels.setdefault(tuple(row[facet] for facet in facets), []).append(row)
+        if row[value] is not None:
+            panels.setdefault(tuple(row[facet] for facet in facets), []).append(row)
     for panel in panels.values():
         last: dict[str, dict[str, Any]] = {}
         for row in panel:
