@@ -35,7 +35,7 @@ from lm_eval_epidemia.findings.data import (
 from lm_eval_epidemia.findings.normalise import NORMALISATIONS, normalise
 from lm_eval_epidemia.findings.published import published
 from lm_eval_epidemia.findings.versions import pairs_of_versions
-from lm_eval_epidemia.report import charts, figures, output
+from lm_eval_epidemia.report import charts, figures, output, palette
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.results.results import model_size, read_results
@@ -880,6 +880,25 @@ def test_a_figure_is_on_the_scale_of_its_metric(versions, monkeypatch, tmp_path)
     ]
     one = charts.leaderboard(alt.Data(values=rows)).to_dict()
     assert one["spec"]["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, 15.0]
+
+
+def test_names_stand_at_the_ends_of_lines_and_not_on_one_another():
+    rows = [
+        {"model": name, "group": group, "x": x, "score": score}
+        for group in ("g", "h")
+        for name, score in (("a", 50.0), ("b", 50.5), ("c", 99.9), ("d", 100.0))
+        for x in (1, 2)
+    ]
+    named = palette.with_ends(rows, "x", "group", ends=(0, 100)).to_dict()["values"]
+    for group in ("g", "h"):
+        ends = [row for row in named if row["group"] == group and "end" in row]
+        assert {row["end"]: row["x"] for row in ends} == dict.fromkeys("abcd", 2)
+        heights = [row["end_at"] for row in ends]
+        gaps = np.diff(sorted(heights))
+        assert min(gaps) >= 100 / 18 - 1e-9 and max(heights) <= 100
+    # More than there is room for are still in order, and within the scale.
+    places = palette.apart([0.0] * 10 + [1.0] * 30, 0, 1)
+    assert places == sorted(places) and places[-1] <= 1 and min(np.diff(places)) > 0.02
 
 
 # Samples, as lm-eval writes them.

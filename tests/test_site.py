@@ -17,12 +17,13 @@ from test_huggingface import samples_in
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.responses import softmax
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import explorer
+from lm_eval_epidemia.findings import explorer, profile
 from lm_eval_epidemia.findings.leaderboard import make_report
-from lm_eval_epidemia.report import palette
+from lm_eval_epidemia.report import marks, palette
 from lm_eval_epidemia.report import site as building
 from lm_eval_epidemia.report.cards import card
-from lm_eval_epidemia.report.site import build_site, sort_key
+from lm_eval_epidemia.report.pages import figures
+from lm_eval_epidemia.report.site import build_site
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.surveys.catalogue import all_tasks, records
@@ -161,6 +162,11 @@ def header_of(tab, table):
     return [" ".join(th.split()) for th in tab.locator(f"{table} thead th").all_inner_texts()]
 
 
+def first_number(text):
+    """The number that a cell begins with; -1e9 where it is blank."""
+    return float((re.match(r"[\d.]+", text) or ["-1e9"])[0])
+
+
 def column(tab, table, number):
     return tab.locator(f"#{table} tbody tr td:nth-child({number})").all_inner_texts()
 
@@ -185,7 +191,7 @@ def test_the_leaderboard_has_the_numbers_of_the_result_files(site, runs, visit):
         assert shown.startswith(f"{score:.1f} ± {error:.1f}")
     assert "LLama3 70B published" in rows
     # Best first, and what was run before what was published, which was asked in other words.
-    means = [("published" not in name, float(sort_key(row[1]))) for name, row in rows.items()]
+    means = [("published" not in name, first_number(row[1])) for name, row in rows.items()]
     assert means == sorted(means, reverse=True) and means[0] == (True, 100)
 
 
@@ -195,7 +201,7 @@ def test_tables_sort_and_filter(site, visit):
     for _ in range(2):
         tab.locator(f"#table-1 thead th:nth-child({number})").click()
         tab.wait_for_selector(f"#table-1 thead th:nth-child({number})[aria-sort]")
-        shown = [float(sort_key(text)) for text in column(tab, "table-1", number)]
+        shown = [first_number(text) for text in column(tab, "table-1", number)]
         # Blanks are last either way.
         asked = [value for value in shown if value > -1e9]
         assert asked in (sorted(asked), sorted(asked, reverse=True)) and len(asked) > 5
@@ -482,8 +488,9 @@ def test_tasks_that_were_not_asked_are_listed_too(site, visit):
     # With two conditions there is nothing to draw elicited against true.
     tab = visit(site, f"task.html#task={SCF_HIGH}")
     tab.wait_for_selector("#distribution svg")
-    # A file per task that can be opened, and for each set of quantities.
-    assert len(list((site / "data").iterdir())) == len(TASKS) + 2 + 5
+    # A file per task that can be opened, for each set of quantities, and for the calibration of
+    # each model.
+    assert len(list((site / "data").iterdir())) == len(TASKS) + 2 + 5 + 4
 
 
 def test_the_figures_page_draws_what_there_is(site, visit):
@@ -725,7 +732,37 @@ def test_the_same_results_make_the_same_bytes_and_only_what_is_ours_is_replaced(
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
 
 
-def test_what_a_cell_is_sorted_by():
+def test_pages_hold_no_more_of_a_model_than_they_draw(site):
+    answered = range(2000)
+    many = profile.Curve(
+        labels=[str(cell) for cell in answered],
+        truth=[cell / 2000 for cell in answered],
+        low=[cell / 2001 for cell in answered],
+        high=[cell / 1999 for cell in answered],
+        answer=[(cell, 0.5) for cell in answered],
+        mean=0.5,
+        says="Yes",
+    )
+    drawn = marks.curve(many)
+    assert "over 2000 conditions" in drawn and drawn.count("h0") == marks.MOST
+    assert len(drawn) < 3500
+    # Calibration: of the first model alone, in a file of its own.
+    assert (site / "calibration.html").stat().st_size < 100_000
+    assert (site / "data/calibration-0.js").stat().st_size < 8_000
+
+
+def test_figures_show_the_first_models_and_say_how_many_there_are():
+    rows = [{"model": f"m{place}", "kind": "run", "score": place} for place in range(30)]
+    rows.append({"model": "published", "kind": "published", "score": 1})
+    kept, says = figures.first(rows, "Means.")
+    assert [row["model"] for row in kept] == [*(f"m{place}" for place in range(24)), "published"]
+    assert says == "Means. The first 24 of 30 models: epidemia plot draws all."
+    assert figures.first(rows[:24], "Means.") == (rows[:24], "Means.")
+
+
+def test_what_a_cell_is_sorted_by(site, visit):
+    tab = visit(site, "index.html")
     numbers = {"100.0 ± 0.3": 100, "7.6B": 7.6e9, "148K": 148e3, "1,234": 1234, "-3.5": -3.5}
-    for text, number in {**numbers, "": -1e9, "2-4": 2, "better": -1e9}.items():
-        assert float(sort_key(text)) == number, text
+    numbers |= {"+6.8 ± 1.2": 6.8, "2e-3": 2e-3, "<span>3.1</span><br>rank 2": 3.1, "2-4": 2}
+    for cell, number in {**numbers, "": None, "better": None}.items():
+        assert tab.evaluate("epidemia.number", cell) == number, cell

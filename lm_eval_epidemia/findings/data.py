@@ -322,6 +322,31 @@ def rows_of_calibration(model: str, calibration: Calibration) -> Rows:
     ]
 
 
+def calibration_data(calibration: Calibration, letters: Rows) -> dict[str, Any]:
+    """Return what the site draws of a model, in few characters: bins, and three digits of a share.
+
+    Parameters
+    ----------
+    calibration : Calibration
+    letters : list of dict
+        The model's own, of `rows_of_order_bias`.
+    """
+    share = calibration.share
+    return {
+        "bins": BINS,
+        "density": [
+            [int(i), int(j), float(f"{share[i, j]:.3g}")]
+            for i, j in zip(*np.nonzero(share), strict=True)
+        ],
+        "curve": [
+            [round(float(q), 3), round(float(p), 3)]
+            for q, p in zip(calibration.q, calibration.p, strict=True)
+            if not math.isnan(q)
+        ],
+        "letters": [[row["answers"], row["position"], round(row["times"], 3)] for row in letters],
+    }
+
+
 def calibration_rows(report: Report, task: str | None = None) -> Rows:
     """Rows of the figure `calibration`, of all tasks or of one."""
     by_model = calibrations(report, _of_letters(report, task))

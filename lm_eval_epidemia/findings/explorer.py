@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import statistics
+import string
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +33,10 @@ from lm_eval_epidemia.surveys.catalogue import all_tasks, record, records
 
 #: States of a task in a report.
 ASKED, OPEN, WAITING = "asked", "not asked", "not available"
+
+
+#: Whole numbers as two digits of base 36.
+PAIRS = ["".join(pair) for pair in product(string.digits + string.ascii_lowercase, repeat=2)]
 
 
 class Answerer(NamedTuple):
@@ -180,7 +186,7 @@ def task_data(asked: Asked, runs: Sequence[Answerer], samples: Samples) -> dict[
     """Return what is shown of a task: truth, questions, and every model's answers.
 
     Probabilities are whole numbers: of the truth in 100,000ths, of answers in 1,000ths, which
-    is what is shown of them. Of two answers that of the first is enough.
+    is what is shown of them, as two digits of base 36. Of two answers that of the first is enough.
     """
     truth, entry = store.load(asked.task), leaf(asked).entry
     whole = Entry("", scores={asked: TaskScore(0.0)})
@@ -284,7 +290,7 @@ def _answered(
         "population": _short(score.metrics.get(POPULATION, math.nan), 4),
         "population_error": _short(joint_error([score.population]), 4),
         "diagnostics": {key: _short(x, 4) for key, x in score.metrics.items() if key not in apart},
-        "q": None if own is None else _packed(own.q, 1_000),
+        "q": None if own is None else "".join(PAIRS[x] for x in _packed(own.q, 1_000)),
     }
     if own is not None and len(own.cells) < whole:
         shown["cells"] = own.cells

@@ -16,6 +16,9 @@ from lm_eval_epidemia.findings.profile import Curve
 #: Width and height of a small chart, and the space for its axis, in units of its view box.
 WIDE, HIGH, LEFT, BELOW, ABOVE = 300, 200, 34, 34, 16
 
+#: How many conditions are drawn at most: evenly chosen, where a task has more.
+MOST = 48
+
 
 class Mark(NamedTuple):
     """A score on a line.
@@ -131,11 +134,15 @@ def _nice(highest: float) -> float:
 def curve(shown: Curve) -> Markup:
     """Draw truth and answer over the conditions: lines that say at their ends what they are.
 
-    With many conditions these are put in the order of the truth, and points stand for answers.
+    With many conditions these are put in the order of the truth, and points stand for answers; of
+    very many some are drawn.
     """
-    number = len(shown.labels)
-    many = number > 24
-    order = sorted(range(number), key=lambda i: shown.truth[i]) if many else list(range(number))
+    whole = len(shown.labels)
+    many = whole > 24
+    order = sorted(range(whole), key=lambda i: shown.truth[i]) if many else list(range(whole))
+    if whole > MOST:
+        order = [order[place * (whole - 1) // (MOST - 1)] for place in range(MOST)]
+    number = len(order)
     place_of = {cell: place for place, cell in enumerate(order)}
     top = _nice(max([*shown.high, shown.mean, *(p for _, p in shown.answer)]))
     right = WIDE - 6
@@ -152,7 +159,7 @@ def curve(shown: Curve) -> Markup:
     truth = [(place, shown.truth[cell]) for place, cell in enumerate(order)]
     band = [(place, shown.high[cell]) for place, cell in enumerate(order)]
     band += [(place, shown.low[cell]) for place, cell in reversed(list(enumerate(order)))]
-    answer = sorted((place_of[cell], p) for cell, p in shown.answer)
+    answer = sorted((place_of[cell], p) for cell, p in shown.answer if cell in place_of)
     parts = [
         f'<line class="axis" x1="{LEFT}" x2="{right}" y1="{y(p):.0f}" y2="{y(p):.0f}"/>'
         f'<text x="{LEFT - 4}" y="{y(p) + 4:.0f}" text-anchor="end">{100 * p:g} %</text>'
@@ -164,17 +171,12 @@ def curve(shown: Curve) -> Markup:
         f'y2="{y(shown.mean):.0f}"/>',
         f'<polyline class="truth" points="{path(truth)}"/>',
     ]
-    if many:
-        parts += [
-            f'<circle class="answer" cx="{x(place):.0f}" cy="{y(p):.0f}" r="2"/>'
-            for place, p in answer[:: max(1, len(answer) // 60)]
-        ]
-    elif answer:
-        parts.append(f'<polyline class="answer" points="{path(answer)}"/>')
-        parts += [
-            f'<circle class="answer" cx="{x(place):.0f}" cy="{y(p):.0f}" r="2.5"/>'
-            for place, p in answer
-        ]
+    if answer:
+        if not many:
+            parts.append(f'<polyline class="answer" points="{path(answer)}"/>')
+        # Lines of no length, whose ends are round.
+        dots = "".join(f"M{x(place):.0f},{y(p):.0f}h0" for place, p in answer)
+        parts.append(f'<path class="answer dots" d="{dots}"/>')
     ends = [("truth", y(truth[-1][1]), "survey"), ("mean", y(shown.mean), "average")]
     if answer:
         ends.append(("answer", y(answer[-1][1]), "model"))
@@ -187,7 +189,7 @@ def curve(shown: Curve) -> Markup:
         '<text x="{}" y="{}">{}</text><text x="{}" y="{}" text-anchor="end">{}</text>'
     ).format(LEFT, HIGH - 18, _cut(first), right, HIGH - (18 if number > 1 else 4), _cut(last))
     gaps = [abs(p - shown.truth[cell]) for cell, p in shown.answer]
-    said = f"Share of “{shown.says}” over {number} conditions: survey from "
+    said = f"Share of “{shown.says}” over {whole} conditions: survey from "
     said += f"{100 * min(shown.truth):.1f} % to {100 * max(shown.truth):.1f} %"
     if gaps:
         given = [p for _, p in shown.answer]

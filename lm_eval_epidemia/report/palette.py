@@ -5,8 +5,7 @@ The functions that draw return what Altair makes of layers and facets, whose typ
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, NamedTuple
 
@@ -33,9 +32,15 @@ SHAPE = alt.Shape(
 #: Of a mark that somebody points at.
 SCORE = alt.Tooltip("score:Q", format=".4~g")
 
+#: Where names stand that belong to no line: at the right edge of a chart.
+BESIDE = alt.XValue("width")
+
 DASHED: dict[str, Any] = {"color": GREY, "strokeDash": [4, 4]}
 PERCENT = alt.Axis(format="%")
 UPRIGHT = alt.Axis(labelAngle=0)
+
+#: Axes of probabilities, from 0 to 1.
+SHARES: dict[str, Any] = {"axis": PERCENT, "scale": alt.Scale(domain=[0, 1])}
 
 #: What rows may hold that stands on the scale of their metric.
 SHOWN = ("low", "high", "mean", "base", "instruct", "before", "after")
@@ -59,6 +64,12 @@ class Panel(NamedTuple):
     says: str
     ends: list[float]
     models: list[str]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows themselves."""
+        rows: list[dict[str, Any]] = self.data.to_dict()["values"]
+        return rows
 
     @property
     def scale(self) -> alt.Scale:
@@ -114,32 +125,58 @@ def knows_marginal(base: alt.Chart, **look: Any) -> Any:
     return known.mark_tick(color=GREEN, thickness=2, **look).encode(x="mean:Q")
 
 
-def with_ends(panel: Panel, x: str, *facets: str) -> alt.Data:
-    """Return a panel's rows, the last of every line with its model's name and where it is written.
-
-    Names at the ends of lines of one facet are kept apart by a twentieth of the scale.
+def with_ends(
+    rows: Sequence[Mapping[str, Any]],
+    x: str,
+    *facets: str,
+    name: str = "model",
+    value: str = "score",
+    ends: Sequence[float] = (),
+) -> alt.Data:
+    """Return rows, the last of every line with its name, and where that is written: `apart`.
 
     Parameters
     ----------
-    panel : Panel
+    rows : sequence of dict
     x : str
         The field along which lines go.
     *facets : str
         The fields that charts are parted by.
+    name, value : str
+        The fields that say whose a line is, and that it shows.
+    ends : sequence of float
+        From where to where the axis goes; if not given, as far as a facet's values do.
     """
-    last: dict[tuple[Any, ...], dict[str, Any]] = {}
-    rows = [dict(row) for row in panel.data.to_dict()["values"]]
+    rows = [dict(row) for row in rows]
+    panels: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        key = (*(row[facet] for facet in facets), row["model"])
-        if key not in last or row[x] >= last[key][x]:
-            last[key] = row
-    below: dict[tuple[Any, ...], float] = {}
-    gap = (panel.ends[1] - panel.ends[0]) / 18
-    for (*facet, model), row in sorted(last.items(), key=lambda item: item[1]["score"]):
-        at = max(row["score"], below.get(tuple(facet), -math.inf) + gap)
-        row["end"], row["end_at"] = model, at
-        below[tuple(facet)] = at
+        if row[value] is not None:
+            panels.setdefault(tuple(row[facet] for facet in facets), []).append(row)
+    for panel in panels.values():
+        last: dict[str, dict[str, Any]] = {}
+        for row in panel:
+            before = last.get(row[name])
+            if before is None or (row[x] is not None and row[x] >= before[x]):
+                last[row[name]] = row
+        values = [row[value] for row in panel]
+        named = sorted(last.values(), key=lambda row: row[value])
+        places = apart([row[value] for row in named], *(ends or (min(values), max(values))))
+        for row, at in zip(named, places, strict=True):
+            row["end"], row["end_at"] = row[name], at
     return alt.Data(values=rows)
+
+
+def apart(values: Sequence[float], low: float, high: float) -> list[float]:
+    """Move rising values so far from one another, within a scale, that names can stand there."""
+    gap = (high - low) / max(18, len(values))
+    places: list[float] = []
+    for value in values:
+        places.append(max(value, places[-1] + gap) if places else value)
+    # Those that were moved beyond the end of the scale go back.
+    above = max(high, *values) + gap if values else high
+    for i in reversed(range(len(places))):
+        above = places[i] = min(places[i], above - gap)
+    return places
 
 
 def names_at_ends(base: alt.Chart, colour: Any, **place: Any) -> Any:

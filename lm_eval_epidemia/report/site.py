@@ -127,7 +127,6 @@ def _environment(report: Report, pages: Sequence[tuple[str, str]]) -> jinja2.Env
         trim_blocks=True,
     )
     environment.filters |= {
-        "sort_key": sort_key,
         "drawing": lambda graph, *how: Markup(drawing(graph, *how)),
         "plain_group": plain_name,
         "one_digit": lambda value: number(value, 1),
@@ -213,7 +212,7 @@ def _write(
         page(TUNED[0], **figures.tuned(report, samples, named))
     page("surveys.html", surveys=surveys.shown(), kinds=surveys.KINDS)
     calibrated = tilt.figure_rows(groups), (lines, scales.finding(groups)), positions
-    page("calibration.html", **figures.calibrated(report, samples, *calibrated, named))
+    page("calibration.html", **figures.calibrated(report, samples, *calibrated, named, write))
     implied = standardised.implied(report, samples)
     page(
         "implied.html",
@@ -260,13 +259,3 @@ def _assets(folder: Path) -> None:
     (folder / "datatables.css").write_bytes((tables / "dt_bundle.css").read_bytes())
     module = json.dumps((tables / "dt_bundle.js").read_text(encoding="utf-8"))
     (folder / "datatables.js").write_text(f"window.dataTablesModule = {module};", encoding="utf-8")
-
-
-def sort_key(text: str) -> str:
-    """Return what a displayed number is sorted by: the number itself; blanks come last, as -1e9."""
-    number_read = re.match(r"[+-]?\d[\d,]*(\.\d+)?([eE][+-]?\d+)?", text.strip())
-    if number_read is None:
-        return "-1e9"
-    read = float(number_read.group().replace(",", ""))
-    unit = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}.get(text.strip()[number_read.end() :][:1], 1.0)
-    return repr(read * unit)

@@ -64,6 +64,9 @@ TILT += "lines cross. Below: differences are understated, or not known; above: o
 TILT += "Drawn answers (_sampled) are left out."
 
 
+#: How many models a figure shows; tables have them all.
+DRAWN = 24
+
 NO_NAMES: Mapping[str, str] = {}
 
 
@@ -118,6 +121,7 @@ def shown(report: Report, chosen: Mapping[str, str], names: Mapping[str, str]) -
         else:
             if name == "tuning":
                 rows, says = _moved(rows, says)
+            rows, says = first(rows, says)
             rows = [_named(row, names) for row in rows]
             found.append({"name": name, "title": figure.says, **drawn(name, says, rows)})
     return {"found": found, "missing": missing}
@@ -125,6 +129,17 @@ def shown(report: Report, chosen: Mapping[str, str], names: Mapping[str, str]) -
 
 def _named(row: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     return {**row, "model": names.get(row["model"], row["model"])} if "model" in row else row
+
+
+def first(rows: list[dict[str, Any]], says: str) -> tuple[list[dict[str, Any]], str]:
+    """Leave out models after the first `DRAWN`, which were asked most and score best."""
+    models = dict.fromkeys(
+        row["model"] for row in rows if "model" in row and row.get("kind", "run") == "run"
+    )
+    left = set(list(models)[DRAWN:])
+    if left:
+        says += f" The first {DRAWN} of {len(models)} models: epidemia plot draws all."
+    return [row for row in rows if row.get("model") not in left], says
 
 
 def _moved(rows: list[dict[str, Any]], says: str) -> tuple[list[dict[str, Any]], str]:
@@ -187,6 +202,7 @@ def calibrated(
     tables: Sequence[Finding],
     positions: list[dict[str, Any]],
     names: Mapping[str, str],
+    write: Callable[[str, str, Any], None],
 ) -> dict[str, Any]:
     """Return what the page of calibration shows.
 
@@ -202,17 +218,20 @@ def calibrated(
         Of `data.rows_of_order_bias`.
     names : mapping of str to str
         What models are called on pages, by their names.
+    write : callable
+        Takes the data of each model: the name of its file, its own, what is in it.
     """
     by_model = data.calibrations(report, samples)
     summary = printed(calibration.summary(report.runs, samples, by_model))
+    files = {names[name]: f"calibration-{place}" for place, name in enumerate(by_model)}
+    for (name, of_model), file in zip(by_model.items(), files.values(), strict=True):
+        letters = [row for row in positions if row["model"] == name]
+        write(file, file, data.calibration_data(of_model, letters))
+    lines, said = first(lines, TILT)
     return {
-        "tilt": drawn("tilt", TILT, [_named(row, names) for row in lines]) if lines else None,
+        "tilt": drawn("tilt", said, [_named(row, names) for row in lines]) if lines else None,
         "sections": [rows_of(printed(table), (), names) for table in tables if table.rows],
-        "models": [names[name] for name in by_model],
+        "files": files,
         "summary": rows_of(summary, (), names),
-        "calibration": {
-            names[name]: data.rows_of_calibration(names[name], q) for name, q in by_model.items()
-        },
-        "order_bias": [_named(row, names) for row in positions],
         "figures": {name: charts.specification(name) for name in ("calibration", "order_bias")},
     }

@@ -22,11 +22,8 @@ from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL
 from lm_eval_epidemia.findings.summary import sentences_of, summary
 from lm_eval_epidemia.report.marks import Line, Mark, strip
 from lm_eval_epidemia.report.output import details
-from lm_eval_epidemia.report.pages.figures import published, rows_of
+from lm_eval_epidemia.report.pages.figures import DRAWN, published, rows_of
 from lm_eval_epidemia.report.sections import printed, with_error
-
-#: How many models the figure shows; the table has them all.
-DRAWN = 24
 
 #: What the ends of a scale mean, by the benchmark whose scale it is.
 ENDS = {

@@ -20,7 +20,6 @@ document.addEventListener("tables-ready", () => {
     for (const row of table.rows().nodes().toArray()) {
       const cell = row.cells[column], score = tasks[row.dataset.task]?.[place] ?? null;
       cell.textContent = score ?? "";
-      cell.dataset.order = score ?? -1e9;
     }
     table.rows().invalidate("dom").draw();
   }

@@ -111,15 +111,22 @@ window.epidemia = (() => {
     return (await library).default;
   }
 
+  // The number that a cell begins with, which it is sorted by; null of a blank.
+  const UNITS = { K: 1e3, M: 1e6, B: 1e9, T: 1e12 };
+  function number(cell) {
+    const read = /^\s*([+-]?\d[\d,]*(?:\.\d+)?(?:[eE][+-]?\d+)?)(.?)/.exec(cell.replace(/<[^>]*>/g, ""));
+    return read && Number(read[1].replaceAll(",", "")) * (UNITS[read[2]] ?? 1);
+  }
+  const blankLast = (a, b, way) => (a === null) - (b === null) || way * (a - b);
+
   const tables = {};
   async function sortable() {
     const wanted = [...document.querySelectorAll("table[data-sortable]")];
     if (!wanted.length) return;
     const DataTable = await dataTables();
-    // Blanks are last either way.
-    const order = DataTable.ext.type.order, blank = -1e9;
-    order["blank-last-asc"] = (a, b) => (Number(a) === blank) - (Number(b) === blank) || a - b;
-    order["blank-last-desc"] = (a, b) => (Number(a) === blank) - (Number(b) === blank) || b - a;
+    const order = DataTable.ext.type.order;
+    order["blank-last-asc"] = (a, b) => blankLast(number(a), number(b), 1);
+    order["blank-last-desc"] = (a, b) => blankLast(number(a), number(b), -1);
     for (const element of wanted) {
       const many = element.tBodies[0].rows.length > 8;
       tables[element.id] = new DataTable(element, {
@@ -139,5 +146,5 @@ window.epidemia = (() => {
     sortable();
   });
 
-  return { script, read, make, percent, figure, tables };
+  return { script, read, make, percent, number, figure, tables };
 })();

@@ -10,6 +10,7 @@
   // Numbers are written short, see `explorer.task_data`: here they are rows of probabilities again.
   function whole(data) {
     const number = data.levels.length;
+    const pairs = (text) => text && Array.from({ length: text.length / 2 }, (_, i) => Number.parseInt(text.slice(2 * i, 2 * i + 2), 36));
     const rows = (packed, unit) => {
       if (!packed) return null;
       if (number === 2) return packed.map((x) => [x / unit, 1 - x / unit]);
@@ -19,7 +20,7 @@
     if (number === 2) low.forEach((row, i) => { [row[1], high[i][1]] = [high[i][1], row[1]]; });
     const given = data.given.map((places) => places.map((place, v) => data.labels[v][place]));
     const questions = data.questions ?? data.given.map((places) => data.question.replace(/\x1a(\d+)\x1a/g, (_, v) => data.phrases[v][places[v]]));
-    const models = data.models.map((one) => ({ score: null, error: null, l1: null, population: null, diagnostics: {}, anchors: data.anchors, cells: null, ...one, q: rows(one.q, 1e3) }));
+    const models = data.models.map((one) => ({ score: null, error: null, l1: null, population: null, diagnostics: {}, anchors: data.anchors, cells: null, ...one, q: rows(pairs(one.q), 1e3) }));
     return { ...data, given, questions, low, high, p: rows(data.p, 1e5), weight: data.weight.map((x) => x / 1e6), models };
   }
 

@@ -1,4 +1,4 @@
-"""The figures of fine-tuning; as in `charts`, each says which fields its rows need."""
+"""The figures of fine-tuning; as in `scores`, each says which fields its rows need."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import altair as alt
 
 from lm_eval_epidemia.report.palette import (
     BELOW,
+    BESIDE,
     BLUE,
     DASHED,
     GREEN,
@@ -22,6 +23,8 @@ from lm_eval_epidemia.report.palette import (
     facets,
     knows_marginal,
     lines,
+    names_at_ends,
+    with_ends,
 )
 
 #: Of the parts of `tuning`, with their shapes and colours; an empty one is of a model without a
@@ -67,20 +70,24 @@ def losses(data: Any) -> Any:
     """Rows: model, step, loss, split ("train" or "validation"); kind "kept" instead of "loss" where
     step is that of the checkpoint that was kept."""
     x = alt.X("step:Q", title="Optimiser steps", axis=alt.Axis(tickMinStep=1))
+    curved = [row for row in data.to_dict()["values"] if row["kind"] == "loss"]
+    named = with_ends(curved, "step", "model", name="split", value="loss").to_dict()["values"]
+    rows = [row for row in data.to_dict()["values"] if row["kind"] != "loss"] + named
     base = alt.Chart().encode(x=x)
     splits = alt.Scale(domain=["train", "validation"], range=[BLUE, ORANGE])
-    curves = base.transform_filter("datum.kind == 'loss'").mark_line(
-        point=alt.OverlayMarkDef(size=18)
-    )
+    colour = alt.Color("split:N", title=None, legend=None, scale=splits)
+    loss = base.transform_filter("datum.kind == 'loss'")
+    curves = loss.mark_line(point=alt.OverlayMarkDef(size=18))
     kept = base.transform_filter("datum.kind == 'kept'").mark_rule(**DASHED, strokeWidth=1.5)
     chart = alt.layer(
         curves.encode(
             y=alt.Y("loss:Q", title="Loss", scale=alt.Scale(zero=False)),
-            color=alt.Color("split:N", title=None, legend=BELOW, scale=splits),
+            color=colour,
             tooltip=["model:N", "split:N", "step:Q", alt.Tooltip("loss:Q", format=".4~g")],
         ),
         kept.encode(tooltip=["model:N", "step:Q"]),
-        data=data,
+        names_at_ends(loss, colour),
+        data=alt.Data(values=rows),
     ).properties(width=380, height=220)
     faceted = facets(chart, "model", "vertical: the checkpoint that was kept", _WIDE, columns=2)
     return faceted.resolve_scale(x="independent", y="independent")
@@ -96,12 +103,13 @@ def learning(panel: Panel) -> Any:
     None), score, low, high, and those of `by_metric`."""
     axis = alt.Axis(format="~s", tickCount=5)
     x = alt.X("rows:Q", title="Training rows", scale=alt.Scale(type="log"), axis=axis)
-    names = {row["who"]: row["kind"] for row in panel.data.to_dict()["values"]}
+    names = {row["who"]: row["kind"] for row in panel.rows}
     colours = dict.fromkeys([BLUE, ORANGE, PURPLE, *PALETTE])
     free = cycle(colour for colour in colours if colour not in _REFERENCES.values())
     shades = [_REFERENCES.get(kind) or next(free) for kind in names.values()]
     scale = alt.Scale(domain=list(names), range=shades)
-    who = alt.Color("who:N", title=None, legend=BELOW, scale=scale)
+    who = alt.Color("who:N", title=None, legend=None, scale=scale)
+    named = with_ends(panel.rows, "rows", "panel", name="who", ends=panel.ends)
     base, tooltip = alt.Chart(), ["who:N", "rows:Q", SCORE]
     answers = base.transform_filter("datum.kind == 'answers'")
     others = base.transform_filter("datum.kind != 'answers'").mark_rule(
@@ -110,6 +118,7 @@ def learning(panel: Panel) -> Any:
     chart = alt.layer(
         others.encode(y=panel.score, color=who, tooltip=tooltip),
         *lines(answers, panel.score, tooltip, x=x, color=who),
-        data=panel.data,
+        names_at_ends(base, who, x=BESIDE),
+        data=named,
     ).properties(width=300, height=240)
     return facets(chart, "panel", None, _WIDE, columns=2)

@@ -1,0 +1,95 @@
+"""The figures as Vega-Lite, which takes the extra ``report``; `figures` lists and saves them.
+
+Each function takes the data, inline or by name, and returns a chart; it says which fields the rows
+need. Colours are Okabe and Ito's, which people who see colours differently can tell apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from lm_eval_epidemia.report.charts.calibration import calibration, order_bias, tilt
+from lm_eval_epidemia.report.charts.priors import stated, uncertainty
+from lm_eval_epidemia.report.charts.scores import (
+    against,
+    beside,
+    closed,
+    conditions,
+    leaderboard,
+    size,
+    surveys,
+    versions,
+)
+from lm_eval_epidemia.report.charts.tasks import bootstrap, cells, curve, distribution, truth
+from lm_eval_epidemia.report.charts.tuned import learning, losses, tuning
+
+__all__ = ["CHARTS", "ROWS", "STATED", "WRITTEN", "specification", "truth"]
+
+
+#: The name under which the site hands its rows to a figure.
+ROWS = "rows"
+
+#: The figures that `figures.FIGURES` lists, by name.
+CHARTS: dict[str, Callable[[Any], Any]] = {
+    "leaderboard": leaderboard,
+    "size": size,
+    "beside": beside,
+    "surveys": surveys,
+    "conditions": conditions,
+    "nodes": against("nodes", "Number of variables"),
+    "paths": against(
+        "length",
+        "Edges on the shortest path from U to V",
+        "becomes",
+        "the answer before is yes, and after",
+    ),
+    "wins": against(
+        "size",
+        "Number of real answers",
+        "what",
+        "beaten by what; dashed: no better, no worse",
+        0.5,
+    ),
+    "quartiles": against(
+        "quartile", "Quartile of the stated prior", title="dashed: calibrated", even=0.25
+    ),
+    "uncertainty": uncertainty,
+    "versions": versions,
+    "tuning": tuning,
+    "losses": losses,
+    "learning": learning,
+    "closed": closed,
+    "calibration": calibration,
+    "order_bias": order_bias,
+    "tilt": tilt,
+    "distribution": distribution,
+    "curve": curve,
+    "cells": cells,
+    "bootstrap": bootstrap,
+}
+
+#: The one that only the site draws.
+STATED = "stated"
+
+#: From a specification to a file, by its ending.
+WRITTEN: dict[str, Callable[[str], bytes]] = {
+    ".svg": lambda text: vl_convert.vegalite_to_svg(text).encode(),
+    ".png": lambda text: bytes(vl_convert.vegalite_to_png(text, ppi=300)),
+    ".pdf": lambda text: bytes(vl_convert.vegalite_to_pdf(text)),
+    ".json": str.encode,
+}
+
+
+@lru_cache
+def specification(name: str) -> dict[str, Any]:
+    """Return a figure's Vega-Lite specification, its rows to be given as the dataset ``rows``."""
+    draw = stated if name == STATED else CHARTS[name]
+    chart: dict[str, Any] = draw(alt.NamedData(name=ROWS)).to_dict()
+    # Colours of text and axes are the page's.
+    chart.pop("config", None)
+    return chart

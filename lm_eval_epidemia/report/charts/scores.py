@@ -1,0 +1,213 @@
+"""Figures of scores: by group, survey and condition, against size and against other tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import altair as alt
+
+from lm_eval_epidemia.findings.model_rows import plain_name
+from lm_eval_epidemia.report.palette import (
+    BELOW,
+    BESIDE,
+    BLUE,
+    DASHED,
+    GREY,
+    KINDS,
+    MODELS,
+    ORANGE,
+    PALETTE,
+    SCORE,
+    SHAPE,
+    UPRIGHT,
+    Panel,
+    by_metric,
+    diagonal,
+    facets,
+    knows_marginal,
+    lines,
+    names_at_ends,
+    with_ends,
+)
+
+#: What a green mark is.
+_KNOWN = "green: knows P(Y) alone"
+
+
+def _dots(
+    panel: Panel, title: str, tooltip: list[Any], size: int, colour: Any, **place: Any
+) -> tuple[Any, Any]:
+    """Draw scores as intervals, and as dots of a size and colour, whose shape is of their kind."""
+    base = alt.Chart(panel.data).encode(**place, color=colour)
+    low = alt.X("low:Q", title=title, scale=panel.scale)
+    score = alt.X("score:Q", scale=panel.scale)
+    dots = base.mark_point(filled=True, size=size, opacity=1)
+    return (
+        base.mark_rule().encode(x=low, x2="high:Q"),
+        dots.encode(x=score, shape=SHAPE, tooltip=tooltip),
+    )
+
+
+def _by_group(channel: Any, panel: Panel) -> Any:
+    """Part by group, in order, and say what the green mark is where there is one."""
+    known = any(row["mean"] is not None for row in panel.rows)
+    by_column = alt.EncodingSortField("column", op="min")
+    return channel("group:N", title=_KNOWN if known else None, sort=by_column)
+
+
+@by_metric
+def leaderboard(panel: Panel) -> Any:
+    """Rows: model, place, group, column (its place), score, low, high, mean (respondent), kind, and
+    those of `by_metric`."""
+    order = alt.EncodingSortField("place", order="ascending")
+    y = alt.Y("model:N", title=None, sort=order, axis=alt.Axis(labelLimit=260))
+    tooltip = ["model:N", "group:N", SCORE]
+    dots = _dots(panel, panel.with_errors, tooltip, 60, alt.value(BLUE), y=y)
+    known = knows_marginal(alt.Chart(panel.data), size=14).encode(y=y)
+    chart = alt.layer(*dots, known).properties(width=260, height=alt.Step(20))
+    return chart.facet(column=_by_group(alt.Column, panel))
+
+
+@by_metric
+def surveys(panel: Panel) -> Any:
+    """Rows: as of `leaderboard`, and survey."""
+    rows = panel.rows
+    parted = [{**row, "panel": f"{plain_name(row['group'])}: {row['survey']}"} for row in rows]
+    panel = panel._replace(data=alt.Data(values=parted))
+    y = alt.Y("model:N", title=None, sort=panel.models, axis=alt.Axis(labelLimit=200))
+    tooltip = ["model:N", "survey:N", SCORE, "tasks:Q"]
+    dots = _dots(panel, panel.says, tooltip, 45, alt.value(BLUE), y=y)
+    known = knows_marginal(alt.Chart(panel.data), size=12).encode(y=y)
+    chart = alt.layer(*dots, known).properties(width=150, height=alt.Step(16))
+    title = _KNOWN if any(row["mean"] is not None for row in rows) else None
+    return facets(chart, "panel", title, 260).resolve_scale(y="independent")
+
+
+@by_metric
+def closed(panel: Panel) -> Any:
+    """Rows: model, way, place, score, low, high, mean (respondent), kind, those of `by_metric`."""
+    y = alt.Y("model:N", title=None, sort=panel.models, axis=alt.Axis(labelLimit=260))
+    place: dict[str, Any] = {"y": y, "yOffset": alt.YOffset("way:N")}
+    colours = alt.Scale(domain=["closed", "likelihood"], range=[ORANGE, BLUE])
+    colour = alt.Color("way:N", title="asked in", legend=BELOW, scale=colours)
+    tooltip = ["model:N", "way:N", SCORE, "tasks:Q"]
+    dots = _dots(panel, f"{panel.with_errors}; {_KNOWN}", tooltip, 70, colour, **place)
+    known = knows_marginal(alt.Chart(panel.data), size=12).encode(**place)
+    return alt.layer(*dots, known).properties(width=380, height=alt.Step(14))
+
+
+@by_metric
+def conditions(panel: Panel) -> Any:
+    """Rows: model, way, conditions ("d = 2"), score, low, high, kind ("run", "published" or
+    "respondent"), and those of `by_metric`."""
+    x = alt.X("conditions:O", title="Number of conditions", axis=UPRIGHT)
+    tooltip = ["model:N", "conditions:N", SCORE, "tasks:Q"]
+    everybody = alt.Chart(with_ends(panel.rows, "conditions", "way", ends=panel.ends))
+    point = alt.OverlayMarkDef(color=GREY)
+    respondent = everybody.transform_filter("datum.kind == 'respondent'").mark_line(
+        color=GREY, strokeDash=[2, 2], point=point
+    )
+    models = everybody.transform_filter("datum.kind != 'respondent'")
+    intervals, line = lines(models, panel.score, tooltip, x=x, color=panel.colour)
+    dashes = alt.Scale(domain=KINDS, range=[[1, 0], [6, 3]])
+    dash = alt.StrokeDash("kind:N", title=None, legend=BELOW, scale=dashes)
+    chart = alt.layer(
+        respondent.encode(x=x, y=panel.score, tooltip=tooltip, detail="model:N"),
+        intervals,
+        line.encode(strokeDash=dash),
+        names_at_ends(models, panel.colour, x=BESIDE),
+    ).properties(width=260, height=max(240, 13 * len(panel.models)))
+    title = "all groups of a way of asking together; grey: knows P(Y) alone"
+    return chart.facet(column=alt.Column("way:N", title=title))
+
+
+def against(
+    field: str, says: str, facet: str = "group", title: str | None = None, even: float | None = None
+) -> Callable[[Any], Any]:
+    """Return a figure of a line per model against a whole number, a row of charts per group.
+
+    Rows: model, the field, group, the facet, score, low, high, and those of `by_metric`. A dashed
+    line stands at `even`, where that is given.
+    """
+
+    @by_metric
+    def figure(panel: Panel) -> Any:
+        x = alt.X(f"{field}:O", title=says, axis=UPRIGHT)
+        # Models stand beside one another, so that no error bar hides another's.
+        beside = alt.XOffset("model:N", sort=panel.models)
+        tooltip = ["model:N", f"{field}:O", alt.Tooltip("score:Q", format=".3f")]
+        several = facet != "group" and len({row["group"] for row in panel.rows}) > 1
+        facets = [facet, *["group"] * several]
+        base = alt.Chart(with_ends(panel.rows, field, *facets, ends=panel.ends))
+        layers = [*lines(base, panel.score, tooltip, x=x, xOffset=beside, color=panel.colour)]
+        layers.append(names_at_ends(base, panel.colour, x=x, xOffset=beside))
+        if even is not None:
+            layers.insert(0, base.mark_rule(**DASHED).encode(y=alt.YDatum(even)))
+        parts: dict[str, Any] = {"column": alt.Column(f"{facet}:N", title=title, sort=None)}
+        if several:
+            parts["row"] = alt.Row("group:N", title=None, sort=None)
+        return alt.layer(*layers).properties(width=360, height=240).facet(**parts)
+
+    return figure
+
+
+@by_metric
+def versions(panel: Panel) -> Any:
+    """Rows: pair, group, task, base, instruct, kind ("task", "mean"), and those of `by_metric`."""
+    # The name of a pair stands beside the chart, as high as its mean.
+    means = [row for row in panel.rows if row["kind"] == "mean"]
+    named = with_ends(means, "base", "group", name="pair", value="instruct", ends=panel.ends)
+    rows = [row for row in panel.rows if row["kind"] == "task"] + named.to_dict()["values"]
+    colour = alt.Color("pair:N", sort=None, legend=None, scale=MODELS)
+    base = alt.Chart().encode(
+        x=alt.X("base:Q", title=f"Base model: {panel.says}", scale=panel.scale),
+        y=alt.Y("instruct:Q", title="Instruct version", scale=panel.scale),
+        color=colour,
+        tooltip=["pair:N", "task:N", "base:Q", "instruct:Q"],
+    )
+    tasks = base.transform_filter("datum.kind == 'task'")
+    averages = base.transform_filter("datum.kind == 'mean'")
+    diamond: dict[str, Any] = {"shape": "diamond", "stroke": "black", "strokeWidth": 1}
+    chart = alt.layer(
+        diagonal(*panel.ends),
+        tasks.mark_point(filled=True, size=25, opacity=0.5),
+        averages.mark_point(filled=True, size=160, opacity=1, **diamond),
+        names_at_ends(alt.Chart(), colour, x=BESIDE),
+        data=alt.Data(values=rows),
+    ).properties(width=260, height=260)
+    return facets(chart, "group", "diamonds: means")
+
+
+def size(data: Any) -> Any:
+    """Rows: model, parameters, group, score, low, high, metric."""
+    log: dict[str, Any] = {"scale": alt.Scale(type="log"), "axis": alt.Axis(format="~s")}
+    base = alt.Chart(data).encode(
+        x=alt.X("parameters:Q", title="Parameters", **log),
+        color=alt.Color("group:N", title=None, scale=alt.Scale(range=PALETTE)),
+    )
+    points = base.mark_point(filled=True, size=60)
+    chart = alt.layer(
+        base.mark_rule().encode(y=alt.Y("low:Q", title=None), y2="high:Q"),
+        points.encode(y="score:Q", tooltip=["model:N", "group:N", "score:Q"]),
+    ).properties(width=420, height=280)
+    return chart.facet(row=alt.Row("metric:N", title=None)).resolve_scale(y="independent")
+
+
+def beside(data: Any) -> Any:
+    """Rows: model, group, score, metric, other (name of the other task), value."""
+    base = alt.Chart(data).encode(
+        x=alt.X("value:Q", title="Other task", scale=alt.Scale(zero=False)),
+        y=alt.Y("score:Q", title=None),
+    )
+    points = base.mark_point(filled=True, size=60).encode(
+        color=alt.Color("group:N", title=None, scale=alt.Scale(range=PALETTE)),
+        tooltip=["model:N", "group:N", "score:Q", "other:N", "value:Q"],
+    )
+    names = base.mark_text(align="left", dx=7, fontSize=10).encode(text="model:N")
+    chart = alt.layer(points, names).properties(width=300, height=240)
+    parts: dict[str, Any] = {
+        "column": alt.Column("other:N", title=None),
+        "row": alt.Row("metric:N", title=None),
+    }
+    return chart.facet(**parts).resolve_scale(x="independent", y="independent")
