@@ -439,7 +439,7 @@ def test_implied_effects_stand_beside_their_graph(site, visit):
     rows = {
         row.split("\t")[0]: dict(zip(header, row.split("\t"), strict=True))
         for row in tab.locator("#implied tbody tr").all_inner_texts()
-        if "cocaine_ever_by_age_sex" in row
+        if all_tasks()[AGE_SEX].title in row
     }
     # Who knows the truth implies what the survey does; who knows P(Y) alone, no effect.
     truth, mean = (rows[NAMES[kind]] for kind in ("truth", "mean"))

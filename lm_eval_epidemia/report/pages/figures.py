@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -71,6 +72,10 @@ DRAWN = 24
 NO_NAMES: Mapping[str, str] = {}
 
 
+#: A group or a task.
+_CODE = re.compile(r"\bepidemia_\w+")
+
+
 class _PageRow(NamedTuple):
     cells: list[str]
     kind: str = ""
@@ -92,7 +97,7 @@ def rows_of(
     published : collection of str
         Rows that are.
     names : mapping of str to str
-        What rows are called on pages, by their names.
+        What models, groups and tasks are called on pages, by their names.
     """
 
     def kind(name: str) -> str:
@@ -100,8 +105,12 @@ def rows_of(
             "baseline" if name.startswith(overview.BASELINE) else "reference" * (name in published)
         )
 
-    rows = [_PageRow([names.get(row[0], row[0]), *row[1:]], kind(row[0])) for row in section.rows]
-    return {**section._asdict(), "rows": rows}
+    def said(text: str) -> str:
+        return names.get(text) or _CODE.sub(lambda code: names.get(code[0], code[0]), text)
+
+    rows = [_PageRow([*map(said, row)], kind(row[0])) for row in section.rows]
+    columns = [*map(said, section.columns)]
+    return {**section._asdict(), "title": said(section.title), "columns": columns, "rows": rows}
 
 
 def shown(report: Report, chosen: Mapping[str, str], names: Mapping[str, str]) -> dict[str, Any]:
@@ -132,7 +141,8 @@ def shown(report: Report, chosen: Mapping[str, str], names: Mapping[str, str]) -
 
 
 def _named(row: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    return {**row, "model": names.get(row["model"], row["model"])} if "model" in row else row
+    codes = ("model", "group")
+    return {key: names.get(text, text) if key in codes else text for key, text in row.items()}
 
 
 def first(rows: list[dict[str, Any]], says: str) -> tuple[list[dict[str, Any]], str]:
@@ -194,7 +204,7 @@ def tuned(report: Report, samples: Samples, names: Mapping[str, str]) -> dict[st
     findings = [*tuning_tables.tables(study, long=True), *tuning_rows.learning_table(report)]
     return {
         **shown(report, OF_TUNING, names),
-        "sections": [rows_of(printed(finding)) for finding in findings],
+        "sections": [rows_of(printed(finding), (), names) for finding in findings],
         "notes": tuning.lacking(report, samples),
     }
 
