@@ -12,6 +12,8 @@ from test_finetune_report import (  # noqa: F401
 )
 from test_site import HOSTILE, browser, small_site, visit  # noqa: F401
 
+from lm_eval_epidemia.surveys.catalogue import all_tasks
+
 
 @pytest.fixture(scope="module")
 def site(answered, tmp_path_factory):  # noqa: F811
@@ -38,7 +40,7 @@ def test_the_page_has_figures_and_tables(site, visit, scheme):  # noqa: F811
     ]
     assert "Before and after fine-tuning by task" in titles and "Learning curve" in titles
     rows = [row.split("\t") for row in tab.locator("#tuning-1 tbody tr").all_inner_texts()]
-    held_out = [row for row in rows if row[3] == "held out" and row[2] == "epidemia_low"]
+    held_out = [row for row in rows if row[3] == "held out" and row[2] == "single condition"]
     assert {row[0] for row in held_out} == {"small-1B +answers-100", "small-1B +answers-1000"}
     assert all(row[1] == "small-1B" and row[6] == "1" for row in held_out)
     # Sorted by a number, without a script of our own.
@@ -50,7 +52,10 @@ def test_the_page_has_figures_and_tables(site, visit, scheme):  # noqa: F811
     ]
     assert after in (sorted(after), sorted(after, reverse=True)) and len(set(after)) > 3
     tab.locator("summary", has_text="by task").click()
-    assert HEROIN in tab.locator("details:has(summary:text('by task'))").inner_text()
+    assert (
+        all_tasks()[HEROIN].title
+        in tab.locator("details:has(summary:text('by task'))").inner_text()
+    )
 
 
 def test_every_page_leads_to_it(site, visit):  # noqa: F811

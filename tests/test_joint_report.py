@@ -608,12 +608,18 @@ def test_who_knows_the_population_gets_100_but_for_the_survey():
 
 
 def test_a_score_of_the_formula_before_is_named(tmp_path):
-    """Result files of task version 2 have no number before the cut."""
+    """Result files of task version 2 have no number before the cut; no score needs none."""
     task = "epidemia_low_nsduh_heroin_ever_by_age"
     named = {}
-    for name, kept in (("before", {}), ("now", {"uncut": {"score_population": 104.0}})):
+    uncut = {"uncut": {"score_population": 104.0}}
+    for name, of_population, kept in (
+        ("before", 100.0, {}),
+        ("now", 100.0, uncut),
+        ("none", math.nan, {}),
+    ):
         drawn = {"sample": "", "score_population": "", "asking": {"score_population": 1.0}, **kept}
-        row = {"score,none": 90.0, "score_population,none": 100.0, "l1,none": 0.1, "seen,none": 1.0}
+        row = {"score,none": 90.0, "score_population,none": of_population, "l1,none": 0.1}
+        row["seen,none"] = 1.0
         results = {
             "results": {task: row},
             "configs": {task: {"metadata": {"truth": store.load(task).fingerprint}}},
@@ -626,5 +632,5 @@ def test_a_score_of_the_formula_before_is_named(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "results_2026-01-01.json").write_text(json.dumps(results))
         note = overview.population(leaderboard.make_report(read_results([tmp_path / name]))).note
-        named[name] = "By the formula before task version 3, too low near 100: before." in note
-    assert named == {"before": True, "now": False}
+        named[name] = "By the formula before task version 3, too low near 100" in note
+    assert named == {"before": True, "now": False, "none": False}

@@ -11,7 +11,9 @@ from urllib.parse import urlencode
 
 import numpy as np
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from conftest import recorded
+from playwright.sync_api import sync_playwright
 from test_huggingface import samples_in
 
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -29,7 +31,6 @@ from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.surveys.catalogue import all_tasks, records
 
 pytest.importorskip("torch")
-playwright = pytest.importorskip("playwright.sync_api")
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 if CHROMIUM is None:
@@ -111,7 +112,7 @@ def small_site(report, out, more=()):
 def browser():
     flags = "no-sandbox disable-gpu disable-background-networking disable-component-update"
     flags = [f"--{flag}" for flag in f"{flags} disable-sync no-first-run".split()]
-    with playwright.sync_playwright() as started:
+    with sync_playwright() as started:
         opened = started.chromium.launch(executable_path=CHROMIUM, args=flags)
         yield opened
         opened.close()
@@ -439,7 +440,7 @@ def test_implied_effects_stand_beside_their_graph(site, visit):
     rows = {
         row.split("\t")[0]: dict(zip(header, row.split("\t"), strict=True))
         for row in tab.locator("#implied tbody tr").all_inner_texts()
-        if "cocaine_ever_by_age_sex" in row
+        if all_tasks()[AGE_SEX].title in row
     }
     # Who knows the truth implies what the survey does; who knows averages only, no effect.
     truth, mean = (rows[NAMES[kind]] for kind in ("truth", "mean"))
@@ -544,13 +545,12 @@ def test_a_phone_scrolls_down_only(site, visit):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious(site, visit, scheme):
     """axe-core on every kind of page: in the dark, where only colours differ, contrast alone."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     # What it would preload are sheets, which the pages' security policy lets nobody fetch.
     options = {"preload": False, "resultTypes": ["violations"]}
     if scheme == "dark":
         options["runOnly"] = {"type": "rule", "values": ["color-contrast"]}
     for page, tab in at_rest(visit, site, KINDS, color_scheme=scheme).items():
-        found = axe.Axe().run(tab, options=options).response["violations"]
+        found = Axe().run(tab, options=options).response["violations"]
         serious = {
             rule["id"]: rule["nodes"][0]["html"][:200]
             for rule in found

@@ -195,7 +195,7 @@ def _of_before(report: Report) -> str:
         entry.name
         for entry in report.runs
         if any(
-            POPULATION in score.metrics
+            not math.isnan(score.metrics.get(POPULATION, math.nan))
             and (score.population is None or score.population.uncut is None)
             for score in entry.scores.values()
         )

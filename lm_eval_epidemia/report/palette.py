@@ -147,9 +147,9 @@ def with_ends(
     ends : sequence of float
         From where to where the axis goes; if not given, as far as a facet's values do.
     """
-    rows = [dict(row) for row in rows]
+    copies = [dict(row) for row in rows]
     panels: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in rows:
+    for row in copies:
         if row[value] is not None:
             panels.setdefault(tuple(row[facet] for facet in facets), []).append(row)
     for panel in panels.values():
@@ -163,7 +163,7 @@ def with_ends(
         places = apart([row[value] for row in named], *(ends or (min(values), max(values))))
         for row, at in zip(named, places, strict=True):
             row["end"], row["end_at"] = row[name], at
-    return alt.Data(values=rows)
+    return alt.Data(values=copies)
 
 
 def apart(values: Sequence[float], low: float, high: float) -> list[float]:

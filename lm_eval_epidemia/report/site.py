@@ -20,6 +20,7 @@ import vl_convert
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
+from lm_eval_epidemia.benchmarks import groups, leaves
 from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.findings import (
@@ -40,7 +41,7 @@ from lm_eval_epidemia.findings.answered import Samples, by_group, read_samples
 from lm_eval_epidemia.findings.finding import number
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.model_rows import parts_of, plain_name, plain_names
-from lm_eval_epidemia.findings.reference import not_known
+from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, not_known
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.drawn import drawing
@@ -48,7 +49,7 @@ from lm_eval_epidemia.report.output import printed_of
 from lm_eval_epidemia.report.pages import figures, hierarchy, models, start
 from lm_eval_epidemia.report.pages.figures import rows_of
 from lm_eval_epidemia.report.sections import as_script, printed
-from lm_eval_epidemia.results.models import models_of
+from lm_eval_epidemia.results.models import RESPONDENTS, models_of
 from lm_eval_epidemia.surveys.catalogue import records
 
 #: Lies in sites of version 0.1.0, which has no list of what it wrote.
@@ -147,7 +148,7 @@ def _write(
     pairs, pages = [run for run in report.tuned if run.base], list(PAGES)
     if pairs:
         pages.insert([name for name, _ in PAGES].index("figures.html"), TUNED)
-    everyone, named = models_of(report.entries), plain_names(report)
+    everyone, named = models_of(report.entries), _names(report)
     runs = explorer.answerers(everyone)
     written = {one.name: kept for one in runs if (kept := replies.replies_of(parts_of(one.run)))}
     if written:
@@ -227,6 +228,16 @@ def _write(
             surveys=list(records()),
             card=Markup(_rendered(card(survey))),
         )
+
+
+def _names(report: Report) -> dict[str, str]:
+    """Return what models, groups, tasks and respondents are called on pages, by their names."""
+    return {
+        **{name: about.entry.title for name, about in leaves().items()},
+        **{group: plain_name(group) for group in groups()},
+        KNOWS_MARGINAL: RESPONDENTS["mean"],
+        **plain_names(report),
+    }
 
 
 def _specifications(*names: str) -> dict[str, Any]:

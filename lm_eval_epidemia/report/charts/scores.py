@@ -32,7 +32,7 @@ from lm_eval_epidemia.report.palette import (
 )
 
 #: What a green mark is.
-_KNOWN = "green: knows P(Y) alone"
+_KNOWN = "green: knows averages only"
 
 
 def _dots(
@@ -73,7 +73,8 @@ def leaderboard(panel: Panel) -> Any:
 def surveys(panel: Panel) -> Any:
     """Rows: as of `leaderboard`, and survey."""
     rows = panel.rows
-    parted = [{**row, "panel": f"{plain_name(row['group'])}: {row['survey']}"} for row in rows]
+    titles = (f"{plain_name(row['group'])}: {row['survey'].upper()}" for row in rows)
+    parted = [{**row, "panel": title} for row, title in zip(rows, titles, strict=True)]
     panel = panel._replace(data=alt.Data(values=parted))
     y = alt.Y("model:N", title=None, sort=panel.models, axis=alt.Axis(labelLimit=200))
     tooltip = ["model:N", "survey:N", SCORE, "tasks:Q"]
@@ -118,7 +119,7 @@ def conditions(panel: Panel) -> Any:
         line.encode(strokeDash=dash),
         names_at_ends(models, panel.colour, x=BESIDE),
     ).properties(width=260, height=max(240, 13 * len(panel.models)))
-    title = "all groups of a way of asking together; grey: knows P(Y) alone"
+    title = "all groups of a way of asking together; grey: knows averages only"
     return chart.facet(column=alt.Column("way:N", title=title))
 
 

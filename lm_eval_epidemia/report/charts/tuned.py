@@ -62,7 +62,7 @@ def tuning(panel: Panel) -> Any:
         base.mark_point(size=60, opacity=1, filled=True).encode(x=after, **told),
         data=panel.data,
     ).properties(width=260, height=alt.Step(15))
-    faceted = facets(chart, "panel", "green: knows P(Y) alone", _WIDE, columns=2)
+    faceted = facets(chart, "panel", "green: knows averages only", _WIDE, columns=2)
     return faceted.resolve_scale(y="independent")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -70,6 +71,10 @@ DRAWN = 24
 NO_NAMES: Mapping[str, str] = {}
 
 
+#: A group or a task.
+_CODE = re.compile(r"\bepidemia_\w+")
+
+
 class _PageRow(NamedTuple):
     cells: list[str]
     kind: str = ""
@@ -91,13 +96,17 @@ def rows_of(
     published : collection of str
         Rows that are.
     names : mapping of str to str
-        What rows are called on pages, by their names.
+        What models, groups and tasks are called on pages, by their names.
     """
+
+    def said(text: str) -> str:
+        return names.get(text) or _CODE.sub(lambda code: names.get(code[0], code[0]), text)
+
     rows = [
-        _PageRow([names.get(name, name), *more], "reference" * (name in published))
-        for name, *more in section.rows
+        _PageRow([*map(said, row)], "reference" * (row[0] in published)) for row in section.rows
     ]
-    return {**section._asdict(), "rows": rows}
+    columns = [*map(said, section.columns)]
+    return {**section._asdict(), "title": said(section.title), "columns": columns, "rows": rows}
 
 
 def shown(report: Report, chosen: Mapping[str, str], names: Mapping[str, str]) -> dict[str, Any]:
@@ -128,7 +137,8 @@ def shown(report: Report, chosen: Mapping[str, str], names: Mapping[str, str]) -
 
 
 def _named(row: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    return {**row, "model": names.get(row["model"], row["model"])} if "model" in row else row
+    codes = ("model", "group")
+    return {key: names.get(text, text) if key in codes else text for key, text in row.items()}
 
 
 def first(rows: list[dict[str, Any]], says: str) -> tuple[list[dict[str, Any]], str]:
@@ -190,7 +200,7 @@ def tuned(report: Report, samples: Samples, names: Mapping[str, str]) -> dict[st
     findings = [*tuning_tables.tables(study, long=True), *tuning_rows.learning_table(report)]
     return {
         **shown(report, OF_TUNING, names),
-        "sections": [rows_of(printed(finding)) for finding in findings],
+        "sections": [rows_of(printed(finding), (), names) for finding in findings],
         "notes": tuning.lacking(report, samples),
     }
 

@@ -118,7 +118,7 @@ def _panels(report: Report, run: Entry, columns: Sequence[str]) -> list[dict[str
                 reach = 0.0 if math.isnan(mean.error) else REACH * mean.error
                 marks.append(
                     Mark(
-                        f"{name} ({mean.tasks})",
+                        f"{name if name == 'all' else name.upper()} ({mean.tasks})",
                         mean.value,
                         max(mean.value - reach, measure.low),
                         min(mean.value + reach, measure.high),

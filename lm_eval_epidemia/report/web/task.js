@@ -24,6 +24,9 @@
     return { ...data, given, questions, low, high, p: rows(data.p, 1e5), weight: data.weight.map((x) => x / 1e6), models };
   }
 
+  // What distances are called, between which a score lies.
+  const ANCHORS = { "D zero": "Distance at 0", "D mean": "Distance of averages", "D perfect": "Distance at 100" };
+
   const panel = () => document.getElementById("panel");
   const index = () => read("index");
 
@@ -90,7 +93,7 @@
 
     panel().replaceChildren(
       make("h1", { id: "open", tabindex: "-1" }, data.title),
-      make("p", { class: "quiet" }, `${data.name}; ${data.survey} ${data.vintage}; `, make("a", { href: `survey-${data.survey}.html` }, "data card")),
+      make("p", { class: "quiet" }, `${data.name}; ${data.survey.toUpperCase()} ${data.vintage}; `, make("a", { href: `survey-${data.survey}.html` }, "data card")),
       make("div", { class: "filters" },
         ...(model === NOBODY ? [] : [
           make("label", {}, "Model", select),
@@ -125,7 +128,7 @@
       ...(model.population === null ? [] : [["Against the population", withError(model.population, model.population_error)]]),
       ["Distance", number(model.l1, 4)]];
     for (const [name, value] of Object.entries(model.diagnostics)) said.push([name.replaceAll("_", " "), number(value, 3)]);
-    for (const [name, value] of Object.entries(model === NOBODY ? data.anchors : model.anchors ?? {})) said.push([name, number(value, 4)]);
+    for (const [name, value] of Object.entries(model === NOBODY ? data.anchors : model.anchors ?? {})) said.push([ANCHORS[name], number(value, 4)]);
     for (const [name, value] of said) list.append(make("div", {}, make("dt", {}, name), make("dd", {}, value)));
     return list;
   }
@@ -148,7 +151,7 @@
         // The panel is made anew; the choice keeps the keyboard.
         setTimeout(() => document.getElementById(`condition-${v}`)?.focus());
       });
-      box.append(make("label", {}, variable, select));
+      box.append(make("label", {}, plain(variable), select));
     });
     return box;
   }
@@ -195,7 +198,7 @@
     select.addEventListener("change", () => go({ answer: Number(select.value) }));
     const single = data.variables.length === 1;
     return make("section", {},
-      make("h2", {}, single ? `Over all levels of ${data.variables[0]}` : "Over all conditions"),
+      make("h2", {}, single ? `Over all levels of ${plain(data.variables[0])}` : "Over all conditions"),
       ...(single ? [make("div", { class: "filters" }, make("label", {}, "Answer", select))] : []),
       make("figure", {}, make("div", { id: "over", "data-tall": "", style: "--tall:21rem" })));
   }
@@ -211,7 +214,7 @@
       data.given.forEach(([label], i) => rows.push({ who: "knows averages only", condition: label, place: i, p: data.mean[answer] }));
       data.given.forEach(([label], i) => rows.push({ who: "guesses uniformly", condition: label, place: i, p: 1 / data.levels.length }));
       (model.q ?? []).forEach((q, i) => rows.push({ who: model.name, condition: data.given[cellOf(i)][0], place: cellOf(i), p: q[answer] }));
-      figure(element, read("figure-curve"), rows, `Share of “${data.levels[answer]}” over ${data.variables[0]}: survey from ${range(data.p, answer)}${model.q ? `, ${model.name} from ${range(model.q, answer)}` : ""}`);
+      figure(element, read("figure-curve"), rows, `Share of “${data.levels[answer]}” over ${plain(data.variables[0])}: survey from ${range(data.p, answer)}${model.q ? `, ${model.name} from ${range(model.q, answer)}` : ""}`);
     } else {
       const rows = [];
       (model.q ?? []).forEach((q, i) => data.levels.forEach((level, k) => rows.push({
@@ -224,6 +227,8 @@
       }
     }
   }
+
+  const plain = (variable) => variable.replaceAll("_", " ");
 
   const range = (rows, answer) => {
     const values = rows.map((row) => row[answer]);
