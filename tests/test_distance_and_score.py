@@ -185,6 +185,26 @@ def test_sampling_error_matches_the_closed_form():
     assert found.score_population == pytest.approx(50, abs=0.5)
 
 
+@pytest.mark.parametrize(("q", "at_the_floor"), [(0.05, True), (0.55, False)])
+def test_orderings_add_no_error_to_a_number_that_is_cut_off(q, at_the_floor):
+    """Three of six orderings of three answers, each .04 from their mean, in a cell of P = .6, .2, .2.
+
+    An answer of .05 for the first is further off than 1/3: 0 in every ordering.
+    """
+    p = np.array([[0.6, 0.2, 0.2]])
+    noise = np.array([0.04, 0.0, -0.04])
+    by_order = np.array([[[q + e, (1 - q - e) / 2, (1 - q - e) / 2] for e in noise]])
+    replicates = p + np.linspace(-0.05, 0.05, 100)[:, None, None] * [1, -0.5, -0.5]
+    part = of_truth(np.array([1.0]), p, replicates)
+    measured = Measured(part, Elicited(by_order.mean(axis=1), by_order))
+    for value, draws in (
+        (measured.score, measured.score_draws),
+        (measured.score_population, measured.score_population_draws),
+    ):
+        assert (value == 0) == at_the_floor
+        assert (draws.asking == 0) == at_the_floor
+
+
 def test_a_distance_loses_what_sampling_error_adds():
     """q = p of the population, 0.5; the survey is a draw of 400 with se 0.025.
 

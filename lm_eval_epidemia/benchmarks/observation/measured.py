@@ -279,10 +279,12 @@ class Measured:
         if part.noise is None:
             return None
         uncut, zero = self.score_population_uncut, part.zero_population
+        # Cut off where the number is; inside, other samples and orderings may lie beyond the ends.
+        ends = (-math.inf, math.inf) if 0 < uncut < 200 else (0, 200)
 
         def score_of(q: Array) -> Array:
             l1 = [part.distance_population(float(part.distance(each)), each - part.p) for each in q]
-            return scoring.position(np.array(l1), zero)
+            return np.clip(scoring.position(np.array(l1), zero), *ends)
 
         at = np.empty(0)
         if len(part.noise):
@@ -291,9 +293,7 @@ class Measured:
             at = distance(part.weights, part.noise, share * off) + excess
             again = distance(part.weights, part.noise_twice, share * off) + excess
             l1 = joint.less_noise(at, joint.mean_beyond(at, again))
-            at = scoring.position(l1, part.zeros_population)
-            if not 0 < uncut < 200:
-                at = np.clip(at, 0, 200)
+            at = np.clip(scoring.position(l1, part.zeros_population), *ends)
         return self._draws(at, score_of, zero)._replace(uncut=uncut)
 
     def _draws(self, at: Array, score_of: Callable[[Array], Array], width: float) -> Draws:
