@@ -187,7 +187,7 @@ def test_sampling_error_matches_the_closed_form():
 
 @pytest.mark.parametrize(("q", "at_the_floor"), [(0.05, True), (0.55, False)])
 def test_orderings_add_no_error_to_a_number_that_is_cut_off(q, at_the_floor):
-    """Three of six orderings of three answers, each .04 from their mean, in a cell of P = .6, .2, .2.
+    """Three of six orderings of three answers, .04 apart, in a cell of P = .6, .2, .2.
 
     An answer of .05 for the first is further off than 1/3: 0 in every ordering.
     """
