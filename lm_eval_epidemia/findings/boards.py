@@ -14,7 +14,7 @@ from lm_eval_epidemia.findings import priors, published_priors
 from lm_eval_epidemia.findings.comparison import AND, compare_entries
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Row
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, Report
-from lm_eval_epidemia.findings.means import answers, shared_tasks
+from lm_eval_epidemia.findings.means import answers, shared_tasks, tasks_in
 from lm_eval_epidemia.findings.model_rows import (
     PLAIN,
     ROUNDING,
@@ -101,6 +101,7 @@ def board_of(
     rows = [row_of(report, model, runs[0], columns) for model, runs in tested[:most_rows]]
     # A group that a reference respondent alone was asked says nothing of a model.
     columns = [column for column in columns if any(column in row.cells for row in rows)]
+    ran = [pair for pair in ran if any(tasks_in(pair[1][0], column) for column in columns)]
     respondents = [row_of(report, model, runs[0], columns) for model, runs in ran[:room]]
     over, verdicts = _verdicts(report, benchmark, columns, rows)
     finding = _table(report, benchmark, columns, rows, respondents, room)
