@@ -20,7 +20,6 @@ from lm_eval_epidemia.findings.model_rows import (
     ROUNDING,
     ModelRow,
     asked_as,
-    is_respondent,
     reference_rows,
     row_of,
     runs_in_order,
@@ -32,7 +31,7 @@ from lm_eval_epidemia.findings.pool import Pool
 from lm_eval_epidemia.findings.prior_reference import KNOWS_POPULATION, reference
 from lm_eval_epidemia.findings.published import MARK
 from lm_eval_epidemia.findings.reference import AVERAGES, UNIFORM
-from lm_eval_epidemia.results.models import RESPONDENTS, Model
+from lm_eval_epidemia.results.models import RESPONDENTS, Model, is_respondent
 
 #: The best models that are shown, and up to how many have a sentence each.
 MOST_ROWS, MOST_SENTENCES = 10, 3
@@ -91,8 +90,8 @@ def board_of(
     most_rows: int,
 ) -> Board:
     everybody = runs_in_order(models, columns)
-    ran = [pair for pair in everybody if is_respondent(pair[0])]
-    tested = [pair for pair in everybody if not is_respondent(pair[0])]
+    ran = [pair for pair in everybody if is_respondent(pair[1][0])]
+    tested = [pair for pair in everybody if not is_respondent(pair[1][0])]
     if not tested:
         tested, ran = ran, []
     # Those that are held against any run come first.
