@@ -281,6 +281,10 @@ def test_respondents_have_no_rank_among_models_and_say_only_what_differs(tmp_pat
         config = {"model": "epidemia-baseline", "model_args": {"kind": kind}}
         write(tmp_path / kind, dict.fromkeys(LOW, a_row(50.0)), config=config, **more)
     report = make_report(read_results([tmp_path]))
+    # One that was asked only what no model was has no row.
+    config["model_args"] = {"kind": "zero_one"}
+    write(tmp_path / "other", {f"{COCAINE}_likelihood": a_row(5.0)}, config=config)
+    assert "commoner answer" not in run(tmp_path).stdout
     standings = report.standings["epidemia_low"].values()
     assert {(place.best, place.among) for place in standings} == {(None, 1)}
     (board,) = summary(report).boards

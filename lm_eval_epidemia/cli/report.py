@@ -74,7 +74,7 @@ def _report(
     return make_report(read, published, [pair_in(text, models) for text in pairs or []])
 
 
-def _said(report: Any) -> Any:
+def _say_notes(report: Any) -> Any:
     """Say on stderr what a reader must know about results."""
     for note in report.notes:
         print(f"note: {note}", file=sys.stderr)
@@ -146,7 +146,7 @@ def report(
     read = _report(results, size, published, pair, informative, where)
     screen = format == "table" and not (full or effects or section)
     if not (screen or section == "notes"):
-        _said(read)
+        _say_notes(read)
     cutoffs = probing.cutoffs_of(dates, read)
     failed = None
     # First: whoever reads the tables may stop reading ('| head') before they end.
@@ -216,7 +216,7 @@ def _show_part(name: str, sections: Sequence[Any], notes: Sequence[str], wide: b
     kinds = [*dict.fromkeys(section.kind for section in sections), "notes"]
     if name not in kinds:
         raise EpidemiaError(f"--section {name!r}: these results have {', '.join(kinds)}")
-    show_sections([one for one in sections if one.kind == name], report_width(wide))
+    show_sections([section for section in sections if section.kind == name], report_width(wide))
 
 
 def _site_writer(out: Path) -> Callable[..., None]:
@@ -245,7 +245,7 @@ def site_build(
 ) -> None:
     """Write a static site with leaderboard, method, explorer, figures and surveys."""
     write = _site_writer(out)
-    write(_said(_report(results, size, published, pair, informative, where)))
+    write(_say_notes(_report(results, size, published, pair, informative, where)))
 
 
 def plot(
@@ -272,7 +272,7 @@ def plot(
         raise EpidemiaError(f"{name} shows results: give what was --output_path of lm_eval")
     path = figures.save(
         name,
-        lambda: _said(_report(results or [], size, published, pair, informative, where)),
+        lambda: _say_notes(_report(results or [], size, published, pair, informative, where)),
         out,
         task,
     )

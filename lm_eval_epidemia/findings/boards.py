@@ -14,13 +14,12 @@ from lm_eval_epidemia.findings import priors, published_priors
 from lm_eval_epidemia.findings.comparison import AND, compare_entries
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Row
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, Report
-from lm_eval_epidemia.findings.means import answers, shared_tasks
+from lm_eval_epidemia.findings.means import answers, shared_tasks, tasks_in
 from lm_eval_epidemia.findings.model_rows import (
     PLAIN,
     ROUNDING,
     ModelRow,
     asked_as,
-    is_respondent,
     reference_rows,
     row_of,
     runs_in_order,
@@ -32,7 +31,7 @@ from lm_eval_epidemia.findings.pool import Pool
 from lm_eval_epidemia.findings.prior_reference import KNOWS_POPULATION, reference
 from lm_eval_epidemia.findings.published import MARK
 from lm_eval_epidemia.findings.reference import AVERAGES, UNIFORM
-from lm_eval_epidemia.results.models import RESPONDENTS, Model
+from lm_eval_epidemia.results.models import RESPONDENTS, Model, is_respondent
 
 #: The best models that are shown, and up to how many have a sentence each.
 MOST_ROWS, MOST_SENTENCES = 10, 3
@@ -91,8 +90,8 @@ def board_of(
     most_rows: int,
 ) -> Board:
     everybody = runs_in_order(models, columns)
-    ran = [pair for pair in everybody if is_respondent(pair[0])]
-    tested = [pair for pair in everybody if not is_respondent(pair[0])]
+    ran = [pair for pair in everybody if is_respondent(pair[1][0])]
+    tested = [pair for pair in everybody if not is_respondent(pair[1][0])]
     if not tested:
         tested, ran = ran, []
     # Those that are held against any run come first.
@@ -101,6 +100,7 @@ def board_of(
     rows = [row_of(report, model, runs[0], columns) for model, runs in tested[:most_rows]]
     # A group that a reference respondent alone was asked says nothing of a model.
     columns = [column for column in columns if any(column in row.cells for row in rows)]
+    ran = [pair for pair in ran if any(tasks_in(pair[1][0], column) for column in columns)]
     respondents = [row_of(report, model, runs[0], columns) for model, runs in ran[:room]]
     over, verdicts = _verdicts(report, benchmark, columns, rows)
     finding = _table(report, benchmark, columns, rows, respondents, room)

@@ -149,10 +149,10 @@ def informative(results: Results) -> Results:
         if scores or not entry.scores:
             entries.append(replace(entry, scores=scores))
     listed = f": {few(barely)}" if barely else ""
-    note = f"left out: {plural(len(barely), 'barely informative task')}{listed}"
+    left_out = f"{plural(len(barely), 'barely informative task')}{listed}"
     if not any(entry.scores for entry in entries):
-        raise EpidemiaError(f"no task is left: {note}; leave --informative away to see them")
-    return results._replace(entries=entries, notes=[*results.notes, note])
+        raise EpidemiaError(f"no task is left: {left_out}; leave --informative away to see them")
+    return results._replace(entries=entries, notes=[*results.notes, f"left out: {left_out}"])
 
 
 @held()

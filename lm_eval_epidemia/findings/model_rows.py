@@ -26,7 +26,14 @@ from lm_eval_epidemia.findings.means import (
 from lm_eval_epidemia.findings.overview import ranks
 from lm_eval_epidemia.findings.reference import AVERAGES, UNIFORM, known_scores
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
-from lm_eval_epidemia.results.models import RESPONDENTS, Model, chips, models_of, together
+from lm_eval_epidemia.results.models import (
+    RESPONDENTS,
+    Model,
+    chips,
+    is_respondent,
+    models_of,
+    together,
+)
 
 #: How far a reference may be from that of other prompts before it counts as another.
 ROUNDING = 0.05
@@ -100,11 +107,6 @@ class ModelRow(NamedTuple):
         return not any(answers(self.run, column) for column in self.cells)
 
 
-def is_respondent(model: Model) -> bool:
-    """Whether a model is a reference respondent that was run."""
-    return model.name != model.shown.model
-
-
 def parts_of(run: Entry) -> tuple[Entry, ...]:
     """Return the entries of a report that a run is put together from."""
     return run.parts or (run,)
@@ -160,7 +162,7 @@ def row_of(
 ) -> ModelRow:
     """Return the row of a run, over a benchmark's groups."""
     asked = {c: tasks for c in columns if (tasks := tasks_in(run, c))}
-    ran = [entry for entry in report.runs if entry.weights.model.startswith("epidemia-baseline")]
+    ran = [entry for entry in report.runs if is_respondent(entry)]
     known = [known_scores(run, ran, kind) for kind in (AVERAGES, UNIFORM)]
     # Settings of what was asked in other groups are not said.
     here = [part for part in parts_of(run) if any(tasks_in(part, c) for c in columns)]
@@ -270,7 +272,7 @@ def without_run(references: Iterable[ModelRow], rows: Iterable[ModelRow]) -> lis
     ran = [
         (row.model.name, column, cell.mean.value)
         for row in rows
-        if is_respondent(row.model)
+        if is_respondent(row.run)
         for column, cell in row.cells.items()
     ]
 

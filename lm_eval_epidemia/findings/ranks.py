@@ -15,7 +15,7 @@ from lm_eval_epidemia.findings.means import answers, group_mean, mean_over, shar
 from lm_eval_epidemia.findings.pool import Pool
 from lm_eval_epidemia.findings.verdicts import verdicts
 from lm_eval_epidemia.results.entry import Asked, Entry
-from lm_eval_epidemia.results.models import name_of
+from lm_eval_epidemia.results.models import is_respondent
 from lm_eval_epidemia.results.protocol import Protocol
 
 
@@ -96,7 +96,7 @@ def standings(
         # Who does not answer is no worse than another. Reference respondents are ranked where there
         # are no models.
         asked = [entry for entry in alike if not entry.reference and answers(entry, column)]
-        asked = [entry for entry in asked if entry.model == name_of(entry)] or asked
+        asked = [entry for entry in asked if not is_respondent(entry)] or asked
         shared = ranked_tasks(asked, column) if asked else frozenset()
         complete = {entry.name for entry in alike if shared <= set(tasks_in(entry, column))}
         ranked = [entry for entry in asked if entry.name in complete and not predicted]

@@ -19,10 +19,10 @@ from lm_eval_epidemia.findings.boards import (
     board_of,
 )
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, Report, by_benchmark
-from lm_eval_epidemia.findings.model_rows import ModelRow, is_respondent, plain_name
+from lm_eval_epidemia.findings.model_rows import ModelRow, plain_name
 from lm_eval_epidemia.findings.overview import predictions
 from lm_eval_epidemia.results.entry import Entry, leaf
-from lm_eval_epidemia.results.models import Model, chips, models_of
+from lm_eval_epidemia.results.models import Model, chips, is_respondent, models_of
 from lm_eval_epidemia.results.protocol import Protocol
 
 #: Names of two models that stand in a command.
@@ -104,7 +104,7 @@ def _sentence(row: ModelRow, board: Board) -> str:
     )
     scores += _cut(run.protocol)
     known = [[row.cells[c].known for c in asked], [row.cells[c].guessed for c in asked]]
-    if is_respondent(row.model) or any(math.isnan(value) for values in known for value in values):
+    if is_respondent(row.run) or any(math.isnan(value) for values in known for value in values):
         return f"{name}: {scores}."
     averages, guesses = (
         " and ".join(dict.fromkeys(f"{value:.0f}" for value in values)) for values in known
@@ -171,7 +171,7 @@ def _counts(report: Report, models: Sequence[Model], boards: Sequence[Board]) ->
         if any(id(run) in shown for run in model.runs)
     }
     if runs := sum(more.values()):
-        tested = [model for model in models if model.name == model.shown.model]
+        tested = [model for model in models if not is_respondent(model.shown)]
         of = "this model" if len(tested) == 1 else few([n for n, k in more.items() if k])
         counts.append(f"{plural(runs, 'more run')} of {of}: --full")
     if report.tuned:
@@ -191,7 +191,7 @@ def _next(boards: Sequence[Board]) -> str:
             f"Next: {silent[0].model.name} does not answer with letters: --apply_chat_template, or "
             "ask epidemia_low_stated."
         )
-    runs = [row for row in rows if not row.run.reference and not is_respondent(row.model)]
+    runs = [row for row in rows if not row.run.reference and not is_respondent(row.run)]
     names = list(dict.fromkeys(row.model.name for row in runs))
     surveys = {leaf(asked).entry.facets.get("survey") for row in rows for asked in row.run.scores}
     kind = _SECTIONS[boards[0].benchmark.name]

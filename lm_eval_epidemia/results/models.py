@@ -95,6 +95,11 @@ def name_of(entry: Entry) -> str:
     return entry.model
 
 
+def is_respondent(entry: Entry) -> bool:
+    """Whether an entry is of a reference respondent that was run."""
+    return entry.weights.model.startswith("epidemia-baseline")
+
+
 def runs_of(entries: Sequence[Entry]) -> list[Entry]:
     """Put entries of one model together that are of one run.
 
