@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from lm_eval_epidemia.benchmarks import groups
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, words_of
+from lm_eval_epidemia.benchmarks import groups, in_way
+from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural, words_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.comparison import AND, Comparison, compare_entries
 from lm_eval_epidemia.findings.documents import OverDocuments, compare_documents
@@ -43,11 +43,20 @@ class Side(NamedTuple):
         Over our tasks; None where it was not asked any.
     answered : dict of str to Answered
         Tasks of others with samples.
+    bare : set of str
+        Tasks of others without.
     """
 
     name: str
     run: Entry | None
     answered: dict[str, Answered]
+    bare: set[str]
+
+    @property
+    def asked(self) -> set[str]:
+        """All its tasks, as lm-eval names them."""
+        ours = {in_way(*asked) for asked in self.run.scores} if self.run else set[str]()
+        return ours | self.answered.keys() | self.bare
 
     @property
     def settings(self) -> dict[str, str]:
@@ -149,12 +158,16 @@ def compare_models(
         entries = [entry for entry in entries if any(entry is of for of in kept)]
         answered = [run for run in answered if any(run.entry is of for of in kept)]
     runs = [run for model in models_of(entries) for run in model.runs]
-    first, second = (_side(name, runs, answered) for name in (one, other))
+    try:
+        first, second = (_side(name, runs, answered) for name in (one, other))
+    except EpidemiaError as error:
+        # Whom it asks for may be in a file that cannot be read.
+        raise EpidemiaError("\n".join([str(error), *results.notes])) from None
     if first.name == second.name:
         raise EpidemiaError(f"{one!r} and {other!r} are one model: give two, or two of its runs")
     comparisons, asked_as, of_ours = _over_ours(first.run, second.run, runs)
     documents, of_others = compare_documents(first.answered, second.answered, cluster)
-    notes = [*results.notes, *of_ours, *of_others]
+    notes = [*results.notes, *of_ours, *of_others, *_not_shared(first, second)]
     if not comparisons and not documents:
         raise EpidemiaError(
             f"{first.name} and {second.name} share no task that both were asked alike: run both on "
@@ -179,7 +192,7 @@ def _side(name: str, runs: Sequence[Entry], answered: Sequence[Answered]) -> Sid
     if named := [run for run in runs if name == run.name != run.model]:
         run = named[0]
         alike = [of for of in answered if _run_as(of.entry) == _run_as(run)]
-        return Side(run.name, run, _by_task(run.name, alike))
+        return Side(run.name, run, *_by_task(run.name, alike))
     entries = [*runs, *(of.entry for of in answered)]
     names: dict[str, set[Weights]] = defaultdict(set)
     for entry in entries:
@@ -210,7 +223,7 @@ def _side(name: str, runs: Sequence[Entry], answered: Sequence[Answered]) -> Sid
         listed = _several(models[0], "the same tasks of ours", own)
         raise EpidemiaError(f"{listed}\nor give the name of one, such as {own[0].name!r}")
     of_others = [of for of in answered if of.entry.weights in weights]
-    return Side(models[0], _merged(own), _by_task(models[0], of_others))
+    return Side(models[0], _merged(own), *_by_task(models[0], of_others))
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
@@ -233,15 +246,33 @@ def _run_as(entry: Entry) -> tuple[object, ...]:
     return entry.weights, entry.chat, frozenset(entry.settings)
 
 
-def _by_task(model: str, answered: Iterable[Answered]) -> dict[str, Answered]:
-    """Return the run of each task: of those with the same settings the newest."""
+def _by_task(model: str, answered: Sequence[Answered]) -> tuple[dict[str, Answered], set[str]]:
+    """Return the run of each task, of those with the same settings the newest; and bare tasks."""
     by_task: dict[str, dict[tuple[str, ...], Answered]] = defaultdict(dict)
-    for run in answered:  # the oldest comes first
+    for run in (run for run in answered if run.has_samples):  # the oldest comes first
         by_task[run.task][(run.version, *map("=".join, _settings(run.entry).items()))] = run
     for task, several in by_task.items():
         if len(several) > 1:
             raise EpidemiaError(_several(model, task, [run.entry for run in several.values()]))
-    return {task: next(iter(several.values())) for task, several in by_task.items()}
+    bare = {run.task for run in answered} - by_task.keys()
+    return {task: next(iter(several.values())) for task, several in by_task.items()}, bare
+
+
+def _not_shared(one: Side, other: Side) -> list[str]:
+    """Say which tasks only one of two was asked, and which cannot be compared without samples."""
+    notes = []
+    for side, alone in ((one, one.asked - other.asked), (other, other.asked - one.asked)):
+        if alone:
+            tasks = plural(len(alone), "task")
+            notes.append(
+                f"left out: {tasks} that only {side.name} was asked ({few(sorted(alone))})"
+            )
+    if without := (one.bare | other.bare) & one.asked & other.asked:
+        notes.append(
+            f"not compared: {few(sorted(without))}: there are no samples of both; run them again "
+            "with --log_samples"
+        )
+    return notes
 
 
 def _settings(entry: Entry) -> dict[str, str]:
