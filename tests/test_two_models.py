@@ -354,7 +354,8 @@ def test_python_has_what_the_command_prints(ours, epidemia):
     compared = api.compare("small-1B", "org/large-7B", str(ours))
     assert f"{compared}\n" == epidemia("compare", "small-1B", "large-7B", ours).stdout
     assert (compared.one, compared.other) == ("small-1B", "large-7B")
-    assert compared.unlike == {"dtype": ("auto", "bfloat16")} and not compared.notes
+    assert compared.unlike == {"dtype": ("auto", "bfloat16")}
+    assert all("are not in the file" in note for note in compared.notes)
     table = epidemia("compare", "small-1B", "large-7B", ours, "--format", "csv").stdout
     rows = list(csv.DictReader(io.StringIO(table)))
     assert [row["verdict"] for row in rows] == [*compared.table.verdict]
@@ -369,7 +370,7 @@ def test_tasks_that_only_one_was_asked_are_counted(ours):
     scored(ours / "third", "third", one_more)
     notes = compare_models("third", "small-1B", [ours]).notes
     alone = "left out: 1 task that only third was asked (epidemia_low_fbi_sex_by_offense)"
-    assert notes == [alone]
+    assert notes[-1] == alone
 
 
 def test_a_damaged_file_beside_good_ones_is_named(ours, epidemia):
