@@ -199,6 +199,24 @@ def test_a_screen_of_words_and_all_numbers_as_csv(answered, epidemia, monkeypatc
     )
 
 
+def test_samples_that_are_missing_or_damaged_cost_their_task_alone(answered, tmp_path, epidemia):
+    results = copied(answered, tmp_path)
+    (missing,) = results.rglob("*lettered/samples_sums_0_*.jsonl")
+    missing.unlink()
+    (damaged,) = results.rglob("*tiny/samples_even_small_*.jsonl")
+    damaged.write_text(f"{{{damaged.read_text()}")
+    compared = compare_models("tiny", "lettered", [results], cluster="passage")
+    assert {of.task for of in compared.documents} == {*SIZES, *EVEN} - {"sums_0", "even_small"}
+    notes = "\n".join(compared.notes)
+    assert "not compared: sums_0: there are no samples of both; run them again with" in notes
+    assert "not compared: even_small: " in notes and "line 1 is not a sample" in notes
+    for file in results.rglob("samples_*"):
+        file.unlink()
+    said = epidemia("compare", "tiny", "lettered", results).stderr
+    assert "share no task that both were asked alike" in said
+    assert "even_large, even_small, sums_0 and 7 more: there are no samples" in said
+
+
 # -- Over our tasks, of constructed files --------------------------------------------------------
 
 LOW = [
@@ -336,7 +354,8 @@ def test_python_has_what_the_command_prints(ours, epidemia):
     compared = api.compare("small-1B", "org/large-7B", str(ours))
     assert f"{compared}\n" == epidemia("compare", "small-1B", "large-7B", ours).stdout
     assert (compared.one, compared.other) == ("small-1B", "large-7B")
-    assert compared.unlike == {"dtype": ("auto", "bfloat16")} and not compared.notes
+    assert compared.unlike == {"dtype": ("auto", "bfloat16")}
+    assert all("are not in the file" in note for note in compared.notes)
     table = epidemia("compare", "small-1B", "large-7B", ours, "--format", "csv").stdout
     rows = list(csv.DictReader(io.StringIO(table)))
     assert [row["verdict"] for row in rows] == [*compared.table.verdict]
@@ -344,3 +363,20 @@ def test_python_has_what_the_command_prints(ours, epidemia):
     where = {"dtype": "bfloat16"}
     with pytest.raises(EpidemiaError, match="no model 'small-1B'"):
         api.compare("small-1B", "large-7B", [ours], where)
+
+
+def test_tasks_that_only_one_was_asked_are_counted(ours):
+    one_more = dict.fromkeys([*LOW, *HIGH, "epidemia_low_fbi_sex_by_offense"], 30.0)
+    scored(ours / "third", "third", one_more)
+    notes = compare_models("third", "small-1B", [ours]).notes
+    alone = "left out: 1 task that only third was asked (epidemia_low_fbi_sex_by_offense)"
+    assert notes[-1] == alone
+
+
+def test_a_damaged_file_beside_good_ones_is_named(ours, epidemia):
+    (ours / "large" / "results_2025.json").write_text('{"results": ')
+    done = epidemia("compare", "small-1B", "large-7B", ours)
+    assert done.returncode == 0 and "results_2025.json is not a result file" in done.stderr
+    # It may be of the model that is not there.
+    said = epidemia("compare", "small-1B", "other", ours).stderr
+    assert "no model 'other'" in said and "results_2025.json is not a result file" in said

@@ -169,7 +169,10 @@ def compare_documents(
         by = cluster if task in with_column else None
         try:
             pairs[task] = matched(one[task], other[task], by)
-        except Unlike as why:
+        except (
+            Unlike,
+            EpidemiaError,
+        ) as why:  # samples that cannot be read are of their task alone
             unlike[str(why)].append(task)
     notes = [f"not compared: {few(of_them)}: {why}" for why, of_them in unlike.items()]
     wholes, members, of_groups = _groups(pairs)

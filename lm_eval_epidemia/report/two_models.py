@@ -6,6 +6,7 @@ import math
 import textwrap
 from typing import Any
 
+from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.findings import documents, head_to_head
 from lm_eval_epidemia.findings.comparison import (
     CONFIDENCE,
@@ -69,7 +70,7 @@ def in_words(compared: TwoModels) -> list[str]:
             break
         lines += block
         left -= 1
-    more = [f"{left} more comparisons: --format csv"] if left else []
+    more = [f"{plural(left, 'more comparison')}: --format csv"] if left else []
     return [*lines, "", *last, *more]
 
 
@@ -129,8 +130,8 @@ def _of_group(of: Comparison, asked_as: str, one: str, other: str) -> str:
     inside = f" ({'; '.join(more)})" if more else ""
     how = f" ({asked_as})" if asked_as else ""
     return (
-        f"{of.column}{how}, {of.tasks} tasks on {across.clusters} outcomes: {says}{inside}. "
-        f"Tasks won: {of.wins} against {of.losses}, {of.ties} ties."
+        f"{of.column}{how}, {plural(of.tasks, 'task')} on {plural(across.clusters, 'outcome')}: "
+        f"{says}{inside}. Tasks won: {of.wins} against {of.losses}, {plural(of.ties, 'tie')}."
     )
 
 
@@ -161,6 +162,6 @@ def _of_documents(of: OverDocuments, one: str, other: str) -> str:
     tested = f" p {p if p.startswith('<') else f'= {p}'} ({result.test})." if p else ""
     return (
         f"{of.task}, {of.metric}, {tasks}{of.counted}: {says}{inside}. "
-        f"{won} won: {wins:,} against {losses:,}, {of.rows - wins - losses:,} ties."
+        f"{won} won: {wins:,} against {losses:,}, {plural(of.rows - wins - losses, 'tie')}."
         f"{tested}"
     )

@@ -1,4 +1,4 @@
-"""What a model answered to every document of any lm-eval task, from runs with ``--log_samples``."""
+"""What a model answered to every document of any lm-eval task, where ``--log_samples`` kept it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Metric(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A task that a model answered, with its samples.
+    """A task that a model answered.
 
     Attributes
     ----------
@@ -58,6 +58,7 @@ class Answered(NamedTuple):
     path : Path
         The result file.
     samples : Path
+        Where its samples are, if they were kept.
     """
 
     task: str
@@ -65,6 +66,10 @@ class Answered(NamedTuple):
     file: ResultFile
     path: Path
     samples: Path
+
+    @property
+    def has_samples(self) -> bool:
+        return self.samples.is_file()
 
     @property
     def shots(self) -> str:
@@ -112,7 +117,7 @@ class Answered(NamedTuple):
 
 
 def answered_in(folders: Iterable[Path]) -> list[Answered]:
-    """Find the tasks of others that have samples; ours are compared by their truths.
+    """Find the tasks of others, with samples or without; ours are compared by their truths.
 
     Parameters
     ----------
@@ -137,7 +142,8 @@ def answered_in(folders: Iterable[Path]) -> list[Answered]:
         stamp = path.stem.removeprefix("results")
         for task in file.results:
             samples = path.parent / f"samples_{task}{stamp}.jsonl"
-            if task in leaves() or task.startswith("epidemia_") or not samples.is_file():
+            is_group = bool(file.group_subtasks.get(task))
+            if task in leaves() or task.startswith("epidemia_") or is_group:
                 continue
             protocol = Protocol(
                 num_fewshot=as_given(file.shots.get(task) or None),
@@ -334,7 +340,10 @@ def _number(value: Any) -> float:
 
 
 def columns_in(answered: Answered) -> list[str]:
-    """Return the columns of a task's documents, by its first sample."""
-    with answered.samples.open("rb") as file:
-        doc = json.loads(file.readline() or b"{}").get("doc")
+    """Return the columns of a task's documents, by its first sample; none if that is damaged."""
+    try:
+        with answered.samples.open("rb") as file:
+            doc = json.loads(file.readline())["doc"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return []
     return list(doc) if isinstance(doc, dict) else []
