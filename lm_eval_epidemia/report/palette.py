@@ -153,11 +153,12 @@ def with_ends(
         if row[value] is not None:
             panels.setdefault(tuple(row[facet] for facet in facets), []).append(row)
     for panel in panels.values():
-        last: dict[str, dict[str, Any]] = {}
-        for row in panel:
-            before = last.get(row[name])
-            if before is None or (row[x] is not None and row[x] >= before[x]):
-                last[row[name]] = row
+        last: dict[Any, dict[str, Any]] = {}
+        for place, row in enumerate(panel):
+            # A level that goes through all of a chart is a line of its own.
+            line = row[name] if row[x] is not None else place
+            if line not in last or row[x] >= last[line][x]:
+                last[line] = row
         values = [row[value] for row in panel]
         named = sorted(last.values(), key=lambda row: row[value])
         places = apart([row[value] for row in named], *(ends or (min(values), max(values))))

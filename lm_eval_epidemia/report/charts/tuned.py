@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import cycle
 from typing import Any
 
@@ -32,6 +33,9 @@ from lm_eval_epidemia.report.palette import (
 _PARTS = ["trained on", "held out", "not in training", "not known"]
 _SHAPES = alt.Scale(domain=_PARTS, range=["circle", "diamond", "square", "triangle-up"])
 _COLOURS = alt.Scale(domain=_PARTS, range=[BLUE, ORANGE, GREY, PURPLE])
+
+#: How many losses of a curve are drawn at most, or nearly.
+MOST = 100
 
 #: How many pixels the name of a model may take above its chart.
 _WIDE = 420
@@ -66,25 +70,40 @@ def tuning(panel: Panel) -> Any:
     return faceted.resolve_scale(y="independent")
 
 
+def _thinned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Keep evenly chosen steps of every curve, and its last."""
+    curves: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        curves.setdefault((row["model"], row["split"]), []).append(row)
+    return [
+        row
+        for curve in curves.values()
+        for place, row in enumerate(curve)
+        if place % math.ceil(len(curve) / MOST) == 0 or row is curve[-1]
+    ]
+
+
 def losses(data: Any) -> Any:
     """Rows: model, step, loss, split ("train" or "validation"); kind "kept" instead of "loss" where
     step is that of the checkpoint that was kept."""
     x = alt.X("step:Q", title="Optimiser steps", axis=alt.Axis(tickMinStep=1))
-    curved = [row for row in data.to_dict()["values"] if row["kind"] == "loss"]
+    curved = _thinned([row for row in data.to_dict()["values"] if row["kind"] == "loss"])
     named = with_ends(curved, "step", "model", name="split", value="loss").to_dict()["values"]
     rows = [row for row in data.to_dict()["values"] if row["kind"] != "loss"] + named
     base = alt.Chart().encode(x=x)
     splits = alt.Scale(domain=["train", "validation"], range=[BLUE, ORANGE])
     colour = alt.Color("split:N", title=None, legend=None, scale=splits)
     loss = base.transform_filter("datum.kind == 'loss'")
-    curves = loss.mark_line(point=alt.OverlayMarkDef(size=18))
+    curves = loss.encode(
+        y=alt.Y("loss:Q", title="Loss", scale=alt.Scale(zero=False)),
+        color=colour,
+        tooltip=["model:N", "split:N", "step:Q", alt.Tooltip("loss:Q", format=".4~g")],
+    )
     kept = base.transform_filter("datum.kind == 'kept'").mark_rule(**DASHED, strokeWidth=1.5)
     chart = alt.layer(
-        curves.encode(
-            y=alt.Y("loss:Q", title="Loss", scale=alt.Scale(zero=False)),
-            color=colour,
-            tooltip=["model:N", "split:N", "step:Q", alt.Tooltip("loss:Q", format=".4~g")],
-        ),
+        curves.mark_line(),
+        # Of the validation rows, there is a loss at few steps.
+        curves.transform_filter("datum.split == 'validation'").mark_point(filled=True, size=18),
         kept.encode(tooltip=["model:N", "step:Q"]),
         names_at_ends(loss, colour),
         data=alt.Data(values=rows),
