@@ -23,7 +23,6 @@ from lm_eval_epidemia.findings.model_rows import ModelRow, plain_name
 from lm_eval_epidemia.findings.overview import predictions
 from lm_eval_epidemia.results.entry import Entry, leaf
 from lm_eval_epidemia.results.models import Model, chips, is_respondent, models_of
-from lm_eval_epidemia.results.protocol import Protocol
 
 #: Names of two models that stand in a command.
 LONGEST_PAIR = 44
@@ -102,7 +101,7 @@ def _sentence(row: ModelRow, board: Board) -> str:
     scores = " and ".join(
         f"{row.cells[c].mean.value:.0f}{' of 100' * (c == asked[0])} on {_plural(c)}" for c in asked
     )
-    scores += _cut(run.protocol)
+    scores += _cut(row)
     known = [[row.cells[c].known for c in asked], [row.cells[c].guessed for c in asked]]
     if is_respondent(row.run) or any(math.isnan(value) for values in known for value in values):
         return f"{name}: {scores}."
@@ -112,11 +111,15 @@ def _sentence(row: ModelRow, board: Board) -> str:
     return f"{name}: {scores}; knowing averages only gets {averages}, guessing {guesses}."
 
 
-def _cut(protocol: Protocol) -> str:
+def _cut(row: ModelRow) -> str:
     """Say of which prompts a score is, where these are not all."""
-    if protocol.limit.isdigit():
-        return f" (on the first {plural(int(protocol.limit), 'prompt')} of each task)"
-    return " (on a part of each task)" * protocol.incomplete
+    for chip in row.chips:
+        limit = chip.removeprefix("limit ")
+        if limit != chip and limit.isdigit():
+            return f" (on the first {plural(int(limit), 'prompt')} of each task)"
+        if limit != chip or chip == "incomplete":
+            return " (on a part of each task)"
+    return ""
 
 
 def _plural(column: str) -> str:
