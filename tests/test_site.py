@@ -655,6 +655,12 @@ def test_replies_are_shown_with_what_was_read(runs, tmp_path, visit):
     again = visit(out, f"replies.html{tab.evaluate('location.hash')}")
     again.wait_for_selector("#replies article")
     assert again.locator("#replies article").count() == 1
+    # Tasks by their titles; of a single task, more than two replies; no name is wider than a phone.
+    phone = visit(out, "replies.html", width=390)
+    phone.wait_for_selector("#replies article")
+    assert phone.locator("#task option").nth(1).inner_text() == all_tasks()[COCAINE].title
+    assert phone.locator("#replies article").count() == min(len(lines), 31)
+    assert phone.evaluate("document.documentElement.scrollWidth") == 390
 
 
 def test_the_three_layers_are_drawn_with_the_numbers_of_the_docs(site, visit):

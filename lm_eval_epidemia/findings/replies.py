@@ -115,22 +115,26 @@ def replies_of(parts: Sequence[Entry]) -> Replies | None:
     unread: list[Reply] = []
     read: list[Reply] = []
     number, lost = 0, 0
-    for part in parts:
-        for asked in sorted(part.scores):
-            path = sample_file(part.scores[asked].source, asked)
-            if not WAYS[asked.way].generated or path is None:
-                continue
-            own = 0
-            for reply in _read(path, asked):
-                number += 1
-                if not reply.value:
-                    lost += 1
-                    if len(unread) < UNREAD:
-                        unread.append(reply)
-                # A few of every task.
-                elif own < 2 and len(read) < READ:
-                    own += 1
-                    read.append(reply)
+    paths = [
+        (asked, path)
+        for part in parts
+        for asked in sorted(part.scores)
+        if WAYS[asked.way].generated
+        and (path := sample_file(part.scores[asked].source, asked)) is not None
+    ]
+    few = max(2, READ // max(1, len(paths)))
+    for asked, path in paths:
+        own = 0
+        for reply in _read(path, asked):
+            number += 1
+            if not reply.value:
+                lost += 1
+                if len(unread) < UNREAD:
+                    unread.append(reply)
+            # A few of every task.
+            elif own < few and len(read) < READ:
+                own += 1
+                read.append(reply)
     return Replies(number, lost, [*unread, *read]) if number else None
 
 

@@ -16,6 +16,9 @@ from lm_eval_epidemia.findings.profile import Curve
 #: Width and height of a small chart, and the space for its axis, in units of its view box.
 WIDE, HIGH, LEFT, BELOW, ABOVE = 300, 200, 34, 34, 16
 
+#: For the names at the ends of lines.
+ROOM = 46
+
 #: How many conditions are drawn at most: evenly chosen, where a task has more.
 MOST = 48
 
@@ -145,7 +148,7 @@ def curve(shown: Curve) -> Markup:
     number = len(order)
     place_of = {cell: place for place, cell in enumerate(order)}
     top = _nice(max([*shown.high, shown.mean, *(p for _, p in shown.answer)]))
-    right = WIDE - 6
+    right = WIDE - ROOM
 
     def x(place: float) -> float:
         return LEFT + (right - LEFT) * (place + 0.5) / number
@@ -181,7 +184,7 @@ def curve(shown: Curve) -> Markup:
     if answer:
         ends.append(("answer", y(answer[-1][1]), "model"))
     parts += [
-        f'<text class="{kind}" x="{right - 1}" y="{at:.0f}" text-anchor="end">{says}</text>'
+        f'<text class="{kind}" x="{right + 4}" y="{at:.0f}">{says}</text>'
         for kind, at, says in _apart(ends)
     ]
     first, last = ("rarest", "commonest") if many else (shown.labels[0], shown.labels[-1])
@@ -207,7 +210,7 @@ def _apart(ends: list[tuple[str, float, str]]) -> list[tuple[str, float, str]]:
     placed: list[tuple[str, float, str]] = []
     for kind, at, says in sorted(ends, key=lambda end: end[1]):
         above = placed[-1][1] + 12 if placed else ABOVE - 4
-        placed.append((kind, max(at - 5, above), says))
+        placed.append((kind, max(at + 4, above), says))
     return placed
 
 

@@ -167,7 +167,7 @@ def _write(
         (shown_in / f"{file}.js").write_text(text, encoding="utf-8")
 
     files = models.files_of(everyone)
-    page("index.html", **start.shown(report, notes, cutoffs, files))
+    page("index.html", **start.shown(report, notes, cutoffs, files, named))
 
     tasks = explorer.shown(report, runs, samples, write)
     names = [one.name for one in runs if one.run.scores]
@@ -187,7 +187,8 @@ def _write(
         of_models = {name: f"replies-{place}" for place, name in enumerate(written)}
         for name, kept in written.items():
             write(of_models[name], of_models[name], replies.as_data(kept))
-        page(REPLIES[0], files=of_models)
+        titles = {one.task: named[one.task] for kept in written.values() for one in kept.shown}
+        page(REPLIES[0], files=of_models, titles=titles)
 
     groups = by_group(report, {key: own for key, own in samples.items() if own.counts is None})
     lines = tilt.finding(groups, of_tasks=False)

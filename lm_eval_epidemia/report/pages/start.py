@@ -15,7 +15,6 @@ from lm_eval_epidemia.findings.model_rows import (
     ModelRow,
     model_rows,
     plain_name,
-    plain_names,
 )
 from lm_eval_epidemia.findings.overview import as_lm_eval
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL
@@ -62,7 +61,11 @@ CAPTIONS = {
 
 
 def shown(
-    report: Report, notes: Sequence[str], cutoffs: Sequence[probe.Cutoff], files: Mapping[str, str]
+    report: Report,
+    notes: Sequence[str],
+    cutoffs: Sequence[probe.Cutoff],
+    files: Mapping[str, str],
+    names: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return what the first page shows.
 
@@ -73,8 +76,10 @@ def shown(
     cutoffs : sequence of Cutoff
     files : mapping of str to str
         The page of each model, by its name.
+    names : mapping of str to str
+        What models, groups and tasks are called on pages, by their names.
     """
-    said, names = sentences(report), plain_names(report)
+    said = sentences(report)
     boards = [
         {**_board(report, benchmark, columns, files), "verdict": said.get(benchmark.name, "")}
         for benchmark, columns in by_benchmark(report.columns).items()

@@ -25,7 +25,7 @@
   }
 
   // What distances are called, between which a score lies.
-  const ANCHORS = { "D zero": "Distance at 0", "D mean": "Distance of averages", "D perfect": "Distance at 100" };
+  const ANCHORS = { "D zero": "Distance at 0", "D mean": "Distance of averages", "D perfect": "Distance at 100", l1_population: "distance from the population" };
 
   const panel = () => document.getElementById("panel");
   const index = () => read("index");
@@ -127,7 +127,7 @@
     const said = model === NOBODY ? [] : [["Score", withError(model.score, model.error)],
       ...(model.population === null ? [] : [["Against the population", withError(model.population, model.population_error)]]),
       ["Distance", number(model.l1, 4)]];
-    for (const [name, value] of Object.entries(model.diagnostics)) said.push([name.replaceAll("_", " "), number(value, 3)]);
+    for (const [name, value] of Object.entries(model.diagnostics)) said.push([ANCHORS[name] ?? plain(name), number(value, 3)]);
     for (const [name, value] of Object.entries(model === NOBODY ? data.anchors : model.anchors ?? {})) said.push([ANCHORS[name], number(value, 4)]);
     for (const [name, value] of said) list.append(make("div", {}, make("dt", {}, name), make("dd", {}, value)));
     return list;
