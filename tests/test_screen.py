@@ -58,18 +58,22 @@ def test_one_model_is_a_sentence_and_a_table(tmp_path):
     for name, row in (("low", {COCAINE: a_row(3.1), HEROIN: a_row(3.3)}), ("mmlu", MMLU)):
         write(tmp_path / name, row, config=SMALL)
     said = run(tmp_path)
-    first, _, title, head, _, model, averages, guesses, *more = said.stdout.splitlines()
+    sentence, table = said.stdout.split("\n\n")
+    title, _, head, _, model, averages, guesses, *more = table.splitlines()
     assert re.fullmatch(
-        r"small: 3 of 100 on single conditions; knowing averages only gets \d+, guessing 0\.", first
+        r"small: 3\.2 of 100 on single conditions \(2 of 63 tasks\); who knows averages only gets "
+        r"\d+, who guesses 0\.",
+        " ".join(sentence.splitlines()),
     )
-    assert title == "Score, 0 to 100 ± error (epidemia_low: single condition)"
+    assert title.startswith("Score, 0 (a guess) to 100 (another sample of the survey) ± standard")
     assert head.split() == ["model", "epidemia_low", "choice_mass", "mmlu", "(acc)"]
     assert re.fullmatch(r"  small +3\.2 +0\.90 +0\.6500", model)
     assert averages.startswith("  knows averages only (kind=mean) ")
     assert guesses.startswith("  guesses uniformly (kind=uniform) ") and guesses.endswith(" 0.0")
-    assert more[-1].startswith("Next: ") and len(more) <= 2
+    assert more[0].startswith("choice_mass: probability of all answer letters")
+    assert more[-1].startswith("Next: ") and len(more) <= 3
     # What stands in its row is what is said in the sentence.
-    assert f"{float(averages.split()[-1]):.0f}, guessing" in first
+    assert f"gets {float(averages.split()[-1]):.0f}, who" in sentence
 
 
 @pytest.mark.parametrize(("number", "length"), [(1, 12), (3, 60), (10, 12), (10, 60)])
@@ -89,7 +93,7 @@ def test_ten_models_are_at_most_25_lines_of_100_columns(tmp_path, number, length
     assert printed[-1].startswith("Next: ") or printed[-2].startswith("Next: ")
     assert sum("Model-" in row or "…" in row[:40] for row in rows_of(said)) >= number
     assert f"{number} more run" in said
-    assert said.count(" of 100 on single conditions and ") == (number if number <= 3 else 1)
+    assert said.count(" of 100 on single conditions (2 of") == (number if number <= 3 else 1)
 
 
 @pytest.mark.parametrize("width", [60, 100])
@@ -239,7 +243,7 @@ def test_who_was_asked_most_leads_and_only_who_was_asked_alike_is_ranked(tmp_pat
 def test_runs_are_chosen_and_those_left_out_are_counted(tmp_path):
     for dtype, score in (("float32", 10.0), ("bfloat16", 30.0)):
         write(tmp_path / dtype, {COCAINE: a_row(score)}, config=run_as(dtype=dtype))
-    assert "1 more run of this model: --full" in run(tmp_path).stdout
+    assert "1 more run of this model (other settings): --full" in run(tmp_path).stdout
     said = run(tmp_path, "--where", "dtype=bfloat16").stdout
     assert "30.0" in said and "10.0" not in said and "more run" not in said
     assert "1 of 2" in run(tmp_path, "--where", "dtype=bfloat16", "--section", "notes").stdout
@@ -264,7 +268,8 @@ def test_neighbours_are_said_to_be_better_or_not(tmp_path):
 def test_what_was_asked_in_another_way_is_said_with_what_differs(tmp_path):
     write(tmp_path / "cut", {COCAINE: a_row(20.0, seen=0.2)}, config={**SMALL, "limit": 10.0})
     first = run(tmp_path).stdout.partition("\n")[0]
-    assert first == "small: 20 of 100 on single conditions (on the first 10 prompts of each task)."
+    says = "small: 20 of 100 on single conditions (1 of 63 tasks), from the first 10 prompts of each"
+    assert first == f"{says} task."
     write(tmp_path / "whole", {COCAINE: a_row(30.0)}, model="x/whole")
     said = " ".join(run(tmp_path).stdout.split())
     assert "whole was asked in another way than small: as by default against limit 10" in said

@@ -221,7 +221,9 @@ def test_the_first_page_is_small(site, visit):
     assert len(read) == 6  # the page, two sheets, three scripts
     assert sum(Path(path).stat().st_size for path in read) < 1_000_000
     said = tab.locator("p.verdict").first.inner_text()
-    assert re.match(r"tiny.*: \d+ of 100 on single conditions|tiny.* does not answer", said), said
+    assert re.match(r"tiny.*: [\d.]+ of 100 on single conditions|tiny.* does not answer", said), (
+        said
+    )
     # A mark for every model, which says in words what it shows.
     drawn = tab.locator("figure.leaderboard svg[role=img]").first
     assert drawn.get_attribute("aria-label").startswith("100.0, from ")

@@ -113,11 +113,12 @@ def board_of(
 
 
 #: What is said of marks in a table.
-_VS, _MUTE, _UNKNOWN = "vs", "mute", "unknown"
+_VS, _MUTE, _UNKNOWN, _MASS = "vs", "mute", "unknown", "mass"
 _MARKS = {
     _VS: "vs n: what knowing averages only gets on the prompts of that run.",
     _UNKNOWN: "vs ?: what it gets there is not known.",
     _MUTE: "†: does not answer this group (choice_mass below 0.1): unranked.",
+    _MASS: "choice_mass: probability of all answer letters; the rest goes to other words.",
 }
 
 
@@ -156,10 +157,14 @@ def _table(
     if benchmark is PRIOR:
         lines += _prior_reference(report, columns)
     words = [f"{column}: {PLAIN[column]}" for column in columns if column in TOGETHER]
-    error = " ± error" * benchmark.has_error
+    error = " ± standard error" * benchmark.has_error
     title = benchmark.heading.replace(benchmark.says, benchmark.says + error)
-    title += f" ({'; '.join(words)})" if words else ""
+    if benchmark is OBSERVATION:
+        title = title.replace("0 to 100", "0 (a guess) to 100 (another sample of the survey)")
+    title += f". {'; '.join(words)}" if words else ""
     published = [row for row in rows if row.run.reference]
+    if any("choice_mass" in line.cells for line in lines):
+        marks[_MASS] = None
     notes = [f"All runs: {', '.join(common)}."] if common else []
     if len({asked_as(row.run, columns) for row in rows if not row.run.reference}) > 1:
         notes.append("Ranked together: runs asked alike (prompts, task version).")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from textwrap import shorten
 from typing import NamedTuple
 
-from lm_eval_epidemia.benchmarks import OBSERVATION
+from lm_eval_epidemia.benchmarks import OBSERVATION, members
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.findings.boards import (
@@ -89,7 +89,7 @@ def _sentence(row: ModelRow, board: Board) -> str:
         )
     if board.benchmark.predicted:
         predicted = " and ".join(
-            f"{number.value:.0f} on {group.removeprefix('predicted ')}"
+            f"{_rounded(number.value)} on {group.removeprefix('predicted ')}"
             for group, number in predictions(run).items()
         )
         return f"{name}: predicted to get {predicted} of 100 in full runs."
@@ -99,16 +99,28 @@ def _sentence(row: ModelRow, board: Board) -> str:
         return f"{name}: {says[0].lower()}{says[1:]} {number.value:.2f} ({asked[0]})."
     asked = [column for column in asked if column in TOGETHER] or asked[:1]
     scores = " and ".join(
-        f"{row.cells[c].mean.value:.0f}{' of 100' * (c == asked[0])} on {_plural(c)}" for c in asked
+        f"{_rounded(row.cells[c].mean.value)}{' of 100' * (c == asked[0])} on {_plural(c)}"
+        f"{_share(row, c)}"
+        for c in asked
     )
     scores += _cut(row)
     known = [[row.cells[c].known for c in asked], [row.cells[c].guessed for c in asked]]
     if is_respondent(row.run) or any(math.isnan(value) for values in known for value in values):
         return f"{name}: {scores}."
-    averages, guesses = (
-        " and ".join(dict.fromkeys(f"{value:.0f}" for value in values)) for values in known
-    )
-    return f"{name}: {scores}; knowing averages only gets {averages}, guessing {guesses}."
+    averages, guesses = (" and ".join(dict.fromkeys(map(_rounded, values))) for values in known)
+    return f"{name}: {scores}; who knows averages only gets {averages}, who guesses {guesses}."
+
+
+def _rounded(score: float) -> str:
+    """Write a score for a sentence: below 10 as the table has it."""
+    text = f"{score:.1f}"
+    return text if 0 < float(text) < 10 else f"{score:.0f}"
+
+
+def _share(row: ModelRow, column: str) -> str:
+    """Say over how many tasks of a group a mean is, where these are not all that are here."""
+    tasks, here = row.cells[column].mean.tasks, len(members(column))
+    return f" ({tasks} of {plural(here, 'task')})" if tasks < here else ""
 
 
 def _cut(row: ModelRow) -> str:
@@ -116,9 +128,9 @@ def _cut(row: ModelRow) -> str:
     for chip in row.chips:
         limit = chip.removeprefix("limit ")
         if limit != chip and limit.isdigit():
-            return f" (on the first {plural(int(limit), 'prompt')} of each task)"
+            return f", from the first {plural(int(limit), 'prompt')} of each task"
         if limit != chip or chip == "incomplete":
-            return " (on a part of each task)"
+            return ", from a part of each task"
     return ""
 
 
@@ -176,7 +188,7 @@ def _counts(report: Report, models: Sequence[Model], boards: Sequence[Board]) ->
     if runs := sum(more.values()):
         tested = [model for model in models if not is_respondent(model.shown)]
         of = "this model" if len(tested) == 1 else few([n for n, k in more.items() if k])
-        counts.append(f"{plural(runs, 'more run')} of {of}: --full")
+        counts.append(f"{plural(runs, 'more run')} of {of} (other settings): --full")
     if report.tuned:
         counts.append(f"{len(report.tuned)} tuned beside their base: --section tuning")
     if number := len(report.notes):
@@ -206,8 +218,9 @@ def _next(boards: Sequence[Board]) -> str:
         pair = " ".join(map(shlex.quote, names[:2]))
         pair = pair if len(pair) <= LONGEST_PAIR else "MODEL OTHER"
         return f"Next: epidemia compare {pair} results/; {where}; --html site/"
-    more = "" if any(row.run.reference for row in rows) else ", --published"
-    return f"Next: {where} (where it goes wrong), --html site/ (every task){more}"
+    more = "" if any(row.run.reference for row in rows) else ", --published (other models)"
+    by = " (score by survey)" if where == "--section survey" else ""
+    return f"Next: {where}{by}, --html site/ (every task){more}"
 
 
 #: The part of the report that says where models go wrong, by benchmark.
