@@ -268,8 +268,8 @@ def test_neighbours_are_said_to_be_better_or_not(tmp_path):
 def test_what_was_asked_in_another_way_is_said_with_what_differs(tmp_path):
     write(tmp_path / "cut", {COCAINE: a_row(20.0, seen=0.2)}, config={**SMALL, "limit": 10.0})
     first = run(tmp_path).stdout.partition("\n")[0]
-    says = "small: 20 of 100 on single conditions (1 of 63 tasks), from the first 10 prompts of each"
-    assert first == f"{says} task."
+    says = "small: 20 of 100 on single conditions (1 of 63 tasks), from the first 10 prompts"
+    assert first == f"{says} of each task."
     write(tmp_path / "whole", {COCAINE: a_row(30.0)}, model="x/whole")
     said = " ".join(run(tmp_path).stdout.split())
     assert "whole was asked in another way than small: as by default against limit 10" in said

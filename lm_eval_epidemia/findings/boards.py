@@ -161,7 +161,8 @@ def _table(
     title = benchmark.heading.replace(benchmark.says, benchmark.says + error)
     if benchmark is OBSERVATION:
         title = title.replace("0 to 100", "0 (a guess) to 100 (another sample of the survey)")
-    title += f". {'; '.join(words)}" if words else ""
+    asked = "; ".join(words).replace("single condition", "single condition (such as age)")
+    title += f". {asked}" if asked else ""
     published = [row for row in rows if row.run.reference]
     if any("choice_mass" in line.cells for line in lines):
         marks[_MASS] = None
