@@ -61,8 +61,8 @@ def test_one_model_is_a_sentence_and_a_table(tmp_path):
     sentence, table = said.stdout.split("\n\n")
     title, _, head, _, model, averages, guesses, *more = table.splitlines()
     assert re.fullmatch(
-        r"small: 3\.2 of 100 on single conditions \(2 of 63 tasks\); who knows averages only gets "
-        r"\d+, who guesses 0\.",
+        r"small: 3\.2 of 100 on single conditions \(2 of 63 tasks\); knowing only averages gets "
+        r"[\d.]+, guessing 0\.",
         " ".join(sentence.splitlines()),
     )
     assert title.startswith("Score, 0 (a guess) to 100 (another sample of the survey) ± standard")
@@ -73,7 +73,7 @@ def test_one_model_is_a_sentence_and_a_table(tmp_path):
     assert more[0].startswith("choice_mass: probability of all answer letters")
     assert more[-1].startswith("Next: ") and len(more) <= 3
     # What stands in its row is what is said in the sentence.
-    assert f"gets {float(averages.split()[-1]):.0f}, who" in sentence
+    assert f"gets {averages.split()[-1]}, guessing" in sentence
 
 
 @pytest.mark.parametrize(("number", "length"), [(1, 12), (3, 60), (10, 12), (10, 60)])

@@ -118,7 +118,7 @@ _MARKS = {
     _VS: "vs n: what knowing averages only gets on the prompts of that run.",
     _UNKNOWN: "vs ?: what it gets there is not known.",
     _MUTE: "†: does not answer this group (choice_mass below 0.1): unranked.",
-    _MASS: "choice_mass: probability of all answer letters; the rest goes to other words.",
+    _MASS: "choice_mass: probability of all answer letters; 1 is best, the rest is other words.",
 }
 
 

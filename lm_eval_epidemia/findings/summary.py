@@ -108,13 +108,12 @@ def _sentence(row: ModelRow, board: Board) -> str:
     if is_respondent(row.run) or any(math.isnan(value) for values in known for value in values):
         return f"{name}: {scores}."
     averages, guesses = (" and ".join(dict.fromkeys(map(_rounded, values))) for values in known)
-    return f"{name}: {scores}; who knows averages only gets {averages}, who guesses {guesses}."
+    return f"{name}: {scores}; knowing only averages gets {averages}, guessing {guesses}."
 
 
 def _rounded(score: float) -> str:
-    """Write a score for a sentence: below 10 as the table has it."""
-    text = f"{score:.1f}"
-    return text if 0 < float(text) < 10 else f"{score:.0f}"
+    """Write a score for a sentence, as the table has it."""
+    return f"{score:.1f}".removesuffix(".0")
 
 
 def _share(row: ModelRow, column: str) -> str:
