@@ -304,6 +304,30 @@ def test_respondents_have_no_rank_among_models_and_say_only_what_differs(tmp_pat
     assert any(place.best for place in report.standings["epidemia_low"].values())
 
 
+def test_means_over_a_part_of_a_group_say_so_though_all_are_over_the_same(tmp_path):
+    for name, score in (("one", 40.0), ("two", 30.0)):
+        write(tmp_path / name, {COCAINE: a_row(score)}, model=f"x/{name}")
+    said = " ".join(run(tmp_path).stdout.split())
+    assert "one: 40 of 100 on single conditions (1 of 63 tasks);" in said
+    assert "epidemia_low: single condition (such as age) (1 of 63 tasks) model" in said
+
+
+def test_published_scores_do_not_lead_respondents_that_were_run(tmp_path):
+    config = {"model": "epidemia-baseline", "model_args": {"kind": "noisy", "noise": 0.3}}
+    write(tmp_path, {COCAINE: a_row(5.0)}, config=config)
+    said = run(tmp_path, "--published").stdout
+    assert said.startswith("knows the truth with noise (kind=noisy, noise=0.3): 5 of 100"), said
+    assert rows_of(said)[0].startswith("knows the truth with noise")
+
+
+def test_runs_that_have_no_row_are_counted_for_those_whose_they_are(tmp_path):
+    write(tmp_path / "model", {COCAINE: a_row(5.0)}, config=SMALL)
+    for seen, limit in ((1.0, {}), (0.1, {"limit": 10.0})):
+        config = {"model": "epidemia-baseline", "model_args": {"kind": "mean"}, **limit}
+        write(tmp_path / f"{seen}", {COCAINE: a_row(5.0, seen=seen)}, config=config)
+    assert "1 more run of knows averages only (kind=mean) (other" in run(tmp_path).stdout
+
+
 def test_published_scores_say_what_they_were_asked(tmp_path):
     write(tmp_path, dict.fromkeys(LOW, a_row(10.0)), config=SMALL)
     said = " ".join(run(tmp_path, "--published").stdout.split())

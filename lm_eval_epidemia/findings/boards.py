@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, PRIOR, Benchmark
+from lm_eval_epidemia.benchmarks import OBSERVATION, PRIOR, Benchmark, members
 from lm_eval_epidemia.benchmarks.prior.judgements import everything
 from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.findings import priors, published_priors
@@ -92,8 +92,9 @@ def board_of(
     everybody = runs_in_order(models, columns)
     ran = [pair for pair in everybody if is_respondent(pair[1][0])]
     tested = [pair for pair in everybody if not is_respondent(pair[1][0])]
-    if not tested:
-        tested, ran = ran, []
+    # Published scores alone are no run that respondents could stand beside.
+    if all(pair[1][0].reference for pair in tested):
+        tested, ran = everybody, []
     # Those that are held against any run come first.
     ran.sort(key=lambda pair: pair[0].name not in BESIDE)
     room = min(max(len(BESIDE), most_rows + len(BESIDE) - len(tested)), 2 * len(BESIDE))
@@ -156,7 +157,11 @@ def _table(
     ]
     if benchmark is PRIOR:
         lines += _prior_reference(report, columns)
-    words = [f"{column}: {PLAIN[column]}" for column in columns if column in TOGETHER]
+    words = [
+        f"{column}: {PLAIN[column]}{share_of(counts[column], column)}"
+        for column in columns
+        if column in TOGETHER
+    ]
     error = " ± standard error" * benchmark.has_error
     title = benchmark.heading.replace(benchmark.says, benchmark.says + error)
     if benchmark is OBSERVATION:
@@ -172,6 +177,12 @@ def _table(
     if published:
         notes.append(f"Published: {published_priors.MARK if benchmark is PRIOR else MARK}.")
     return Finding("summary", title, (), lines, " ".join(notes + [_MARKS[mark] for mark in marks]))
+
+
+def share_of(tasks: int, column: str) -> str:
+    """Say how many of a group's tasks were asked, where these are not all that are here."""
+    here = len(members(column))
+    return f" ({tasks} of {plural(here, 'task')})" if tasks < here else ""
 
 
 def _cells(

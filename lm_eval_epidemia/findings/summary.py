@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from textwrap import shorten
 from typing import NamedTuple
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, members
+from lm_eval_epidemia.benchmarks import OBSERVATION
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.findings.boards import (
@@ -17,6 +17,7 @@ from lm_eval_epidemia.findings.boards import (
     Board,
     Verdict,
     board_of,
+    share_of,
 )
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, Report, by_benchmark
 from lm_eval_epidemia.findings.model_rows import ModelRow, plain_name
@@ -100,7 +101,7 @@ def _sentence(row: ModelRow, board: Board) -> str:
     asked = [column for column in asked if column in TOGETHER] or asked[:1]
     scores = " and ".join(
         f"{_rounded(row.cells[c].mean.value)}{' of 100' * (c == asked[0])} on {_plural(c)}"
-        f"{_share(row, c)}"
+        f"{share_of(row.cells[c].mean.tasks, c)}"
         for c in asked
     )
     scores += _cut(row)
@@ -114,12 +115,6 @@ def _sentence(row: ModelRow, board: Board) -> str:
 def _rounded(score: float) -> str:
     """Write a score for a sentence, as the table has it."""
     return f"{score:.1f}".removesuffix(".0")
-
-
-def _share(row: ModelRow, column: str) -> str:
-    """Say over how many tasks of a group a mean is, where these are not all that are here."""
-    tasks, here = row.cells[column].mean.tasks, len(members(column))
-    return f" ({tasks} of {plural(here, 'task')})" if tasks < here else ""
 
 
 def _cut(row: ModelRow) -> str:
@@ -185,8 +180,9 @@ def _counts(report: Report, models: Sequence[Model], boards: Sequence[Board]) ->
         if any(id(run) in shown for run in model.runs)
     }
     if runs := sum(more.values()):
-        tested = [model for model in models if not is_respondent(model.shown)]
-        of = "this model" if len(tested) == 1 else few([n for n, k in more.items() if k])
+        tested = [model.name for model in models if not is_respondent(model.shown)]
+        names = [name for name, number in more.items() if number]
+        of = "this model" if tested == names else few(names)
         counts.append(f"{plural(runs, 'more run')} of {of} (other settings): --full")
     if report.tuned:
         counts.append(f"{len(report.tuned)} tuned beside their base: --section tuning")

@@ -46,7 +46,7 @@ def lines(summary: Summary, width: int | None = WIDTH) -> list[Line]:
     """Return what a screen shows: of the ways to lay it out, the first that fits.
 
     Long settings are folded while there are lines for it, then cut; tables for which there is no
-    room are named; a text takes two lines, or one.
+    room are named; a text takes four lines, two, or one.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def lines(summary: Summary, width: int | None = WIDTH) -> list[Line]:
         Columns of the screen; None: as many as it takes.
     """
     several = range(len(summary.boards), 0, -1) or (0,)
-    for most, number, folds in product((2, 1), several, (True, False)):
+    for most, number, folds in product((4, 2, 1), several, (True, False)):
         shown = _laid_out(summary, width, number, folds, most)
         if len(shown) <= HEIGHT or width is None:
             break
