@@ -9,7 +9,7 @@ import importlib.resources
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from markupsafe import Markup
 
 from lm_eval_epidemia.benchmarks import groups, leaves
 from lm_eval_epidemia.core import folders
+from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.findings import (
     data,
@@ -39,7 +40,7 @@ from lm_eval_epidemia.findings import (
 )
 from lm_eval_epidemia.findings.answered import Samples, by_group, read_samples
 from lm_eval_epidemia.findings.finding import number
-from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
 from lm_eval_epidemia.findings.model_rows import parts_of, plain_name, plain_names
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, not_known
 from lm_eval_epidemia.report import charts
@@ -59,7 +60,7 @@ PAGES = (
     ("index.html", "Scores"),
     ("explorer.html", "Tasks"),
     ("method.html", "Method"),
-    ("hierarchy.html", "Three layers"),
+    ("hierarchy.html", "Layers"),
     ("interventions.html", "Interventions"),
     ("priors.html", "Priors"),
     ("quantities.html", "Quantities"),
@@ -120,7 +121,10 @@ def build_site(report: Report, out: Path, cutoffs: Sequence[probe.Cutoff] = ()) 
     return out / PAGES[0][0]
 
 
-def _environment(report: Report, pages: Sequence[tuple[str, str]]) -> jinja2.Environment:
+def _environment(
+    report: Report, pages: Sequence[tuple[str, str]], empty: Collection[str]
+) -> jinja2.Environment:
+    """Make what pages are rendered in; the menu names those that are empty last."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("lm_eval_epidemia.report", "web"),
         autoescape=True,
@@ -133,8 +137,34 @@ def _environment(report: Report, pages: Sequence[tuple[str, str]]) -> jinja2.Env
         "one_digit": lambda value: number(value, 1),
     }
     environment.policies["json.dumps_function"] = lambda value, **_: as_script(value)
-    environment.globals |= {"version": __version__, "runs": len(report.runs), "pages": pages}
+    environment.globals |= {
+        "version": __version__,
+        "made_from": _made_from(report),
+        "pages": [page for page in pages if page[0] not in empty],
+        "empty_pages": [page for page in pages if page[0] in empty],
+    }
     return environment
+
+
+def _made_from(report: Report) -> str:
+    """Count files, runs and models, as the first page does."""
+    models = models_of(report.runs)
+    runs = [run for model in models for run in model.runs]
+    files = {score.source for run in runs for score in run.scores.values()}
+    counted = f"{plural(len(runs), 'run')} of {plural(len(models), 'model')}"
+    return f"{counted} ({plural(len(files), 'result file')})"
+
+
+def _empty(report: Report, has_implied: bool) -> set[str]:
+    """Return the pages that show nothing of these results."""
+    asked = {benchmark.name for benchmark in by_benchmark(report.columns)}
+    needed = {
+        "interventions.html": "intervention" in asked,
+        "priors.html": "prior" in asked,
+        "quantities.html": "prior" in asked,
+        "implied.html": has_implied,
+    }
+    return {page for page, there in needed.items() if not there}
 
 
 def _write(
@@ -153,7 +183,8 @@ def _write(
     written = {one.name: kept for one in runs if (kept := replies.replies_of(parts_of(one.run)))}
     if written:
         pages.insert(2, REPLIES)
-    environment = _environment(report, pages)
+    implied = standardised.implied(report, samples)
+    environment = _environment(report, pages, _empty(report, bool(implied)))
 
     def page(name: str, template: str = "", /, **values: Any) -> None:
         text = environment.get_template(template or name).render(page=name, **values)
@@ -215,7 +246,6 @@ def _write(
     page("surveys.html", surveys=surveys.shown(), kinds=surveys.KINDS)
     calibrated = tilt.figure_rows(groups), (lines, scales.finding(groups)), positions
     page("calibration.html", **figures.calibrated(report, samples, *calibrated, named, write))
-    implied = standardised.implied(report, samples)
     page(
         "implied.html",
         models=rows_of(printed(standardised.finding(implied)), (), named) if implied else None,
