@@ -102,13 +102,13 @@ def _finding(kind: str, rows: list[Row], what: str, title: str, note: str) -> Fi
 
 
 _MODELS_NOTE = (
-    "Difference of the first from the second, over the tasks of both. The interval takes tasks on one outcome as one "
-    "observation; of one set of quantities, each of these. 'here' means in these tasks, but not so "
-    "evenly over outcomes that it can be said of others: the difference, corrected for what "
-    "sampling error adds to it, is more than 1.96 joint standard errors, and so is that of the "
-    "scores against the population. A task is won likewise, by more than twice its own. 'l1, "
-    "ratio': the first's distance over the second's, below 1 where the first is nearer; with fewer "
-    f"than {FEWEST} outcomes it decides. Not corrected for the number of comparisons."
+    "Difference of the first from the second, over the tasks of both. The interval takes tasks on "
+    "one outcome as one observation; of one set of quantities, each of these. 'here' means in "
+    "these tasks, but not so evenly over outcomes that it can be said of others: the difference, "
+    "corrected for what sampling error adds to it, is more than 1.96 joint standard errors, and so "
+    "is that of the scores against the population. A task is won likewise, by more than twice its "
+    "own. 'l1, ratio': the first's distance over the second's, below 1 where the first is nearer; "
+    f"with fewer than {FEWEST} outcomes it decides. Not corrected for the number of comparisons."
 )
 
 

@@ -9,7 +9,7 @@ import importlib.resources
 import json
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -40,12 +40,13 @@ from lm_eval_epidemia.findings import (
 )
 from lm_eval_epidemia.findings.answered import Samples, by_group, read_samples
 from lm_eval_epidemia.findings.finding import number
-from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
+from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.model_rows import parts_of, plain_name, plain_names
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, not_known
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.drawn import drawing
+from lm_eval_epidemia.report.menu import PAGES, REPLIES, TUNED, Menu, menu_of
 from lm_eval_epidemia.report.output import printed_of
 from lm_eval_epidemia.report.pages import figures, hierarchy, models, start
 from lm_eval_epidemia.report.pages.figures import rows_of
@@ -55,26 +56,6 @@ from lm_eval_epidemia.surveys.catalogue import records
 
 #: Lies in sites of version 0.1.0, which has no list of what it wrote.
 MARKER = ".epidemia-site"
-
-PAGES = (
-    ("index.html", "Scores"),
-    ("explorer.html", "Tasks"),
-    ("method.html", "Method"),
-    ("hierarchy.html", "Layers"),
-    ("interventions.html", "Interventions"),
-    ("priors.html", "Priors"),
-    ("quantities.html", "Quantities"),
-    ("figures.html", "Figures"),
-    ("calibration.html", "Calibration"),
-    ("implied.html", "Implied effects"),
-    ("surveys.html", "Surveys"),
-)
-
-#: Before the page of figures, where a tuned model and its base are among the results.
-TUNED = ("tuning.html", "Fine-tuning")
-
-#: After the page of tasks, where models wrote replies that are among the results.
-REPLIES = ("replies.html", "Replies")
 
 #: Our own sheets and scripts.
 OWN = (
@@ -121,10 +102,7 @@ def build_site(report: Report, out: Path, cutoffs: Sequence[probe.Cutoff] = ()) 
     return out / PAGES[0][0]
 
 
-def _environment(
-    report: Report, pages: Sequence[tuple[str, str]], empty: Collection[str]
-) -> jinja2.Environment:
-    """Make what pages are rendered in; the menu names those that are empty last."""
+def _environment(report: Report, menu: Menu) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("lm_eval_epidemia.report", "web"),
         autoescape=True,
@@ -140,8 +118,7 @@ def _environment(
     environment.globals |= {
         "version": __version__,
         "made_from": _made_from(report),
-        "pages": [page for page in pages if page[0] not in empty],
-        "empty_pages": [page for page in pages if page[0] in empty],
+        "menu": menu,
     }
     return environment
 
@@ -155,18 +132,6 @@ def _made_from(report: Report) -> str:
     return f"{counted} ({plural(len(files), 'result file')})"
 
 
-def _empty(report: Report, has_implied: bool) -> set[str]:
-    """Return the pages that show nothing of these results."""
-    asked = {benchmark.name for benchmark in by_benchmark(report.columns)}
-    needed = {
-        "interventions.html": "intervention" in asked,
-        "priors.html": "prior" in asked,
-        "quantities.html": "prior" in asked,
-        "implied.html": has_implied,
-    }
-    return {page for page, there in needed.items() if not there}
-
-
 def _write(
     folder: Path,
     report: Report,
@@ -175,16 +140,13 @@ def _write(
     cutoffs: Sequence[probe.Cutoff],
 ) -> None:
     _assets(folder / "assets")
-    pairs, pages = [run for run in report.tuned if run.base], list(PAGES)
-    if pairs:
-        pages.insert([name for name, _ in PAGES].index("figures.html"), TUNED)
+    pairs = [run for run in report.tuned if run.base]
     everyone, named = models_of(report.entries), _names(report)
     runs = explorer.answerers(everyone)
     written = {one.name: kept for one in runs if (kept := replies.replies_of(parts_of(one.run)))}
-    if written:
-        pages.insert(2, REPLIES)
     implied = standardised.implied(report, samples)
-    environment = _environment(report, pages, _empty(report, bool(implied)))
+    menu = menu_of(report, bool(pairs), bool(written), bool(implied))
+    environment = _environment(report, menu)
 
     def page(name: str, template: str = "", /, **values: Any) -> None:
         text = environment.get_template(template or name).render(page=name, **values)
