@@ -411,7 +411,7 @@ def test_the_terminal_has_the_short_tables_first_and_the_long_ones_on_demand(run
         assert title in said and title in long, title
     for more in ("Interventions by graph and variable", "confounding, do(C)", "over the pairs"):
         assert more not in said and more in long, more
-    assert long.index("Interventions: accuracy") < long.index("by names")
+    assert long.index("Interventions: accuracy") < long.index("By names")
     assert "0 to 100" not in long
 
 
@@ -462,5 +462,5 @@ def test_larger_graphs_have_no_tables_of_their_own_names(report):
     assert groups == {PLAIN, f"{PLAIN}_substitution"}
     assert INTERVENTION.heading == "Accuracy on causal graphs"
     assert all(WAYS[way].load is questions for way in interventions.EFFECTS)
-    slices = [s for s in output.details(report) if "by number of variables" in s.title]
+    slices = [s for s in output.details(report) if "By number of variables" in s.title]
     assert slices[0].columns == ("model", "n = 03 (1)", "n = 06 (1)")

@@ -412,7 +412,7 @@ def test_scales_of_a_group(population, tmp_path):
         # Nobody was drawn for this truth: who knows the population knows it.
         ["knows the population (baseline)", "100.0 (100.0 to 100.0)"],
     ]
-    assert said_so["epidemia_low on other scales"].rows[0][5:] == ["66.7", "44.0 ± 4.6"]
+    assert said_so["On other scales, epidemia_low"].rows[0][5:] == ["66.7", "44.0 ± 4.6"]
     rows = pd.read_csv(StringIO(output.as_csv(report)))
     (row,) = rows[(rows.kind == "scale") & (rows.name == "population")].to_dict("records")
     assert (row["value"], row["metric"]) == (44.0, "score_population")

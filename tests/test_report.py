@@ -664,9 +664,9 @@ def test_the_report_as_tables(three):
     said = run("report", three, "--published", "--full", "--wide").stdout
     for part in (
         *("Big-70B", "70B", "64.5 ± 0.8", "Beside other tasks", "mmlu (acc)", "1.00 (3)"),
-        *("by survey", "by domain", "By model size", "on other scales", "LLama3 8B (published)"),
+        *("By survey", "By domain", "By model size", "On other scales", "LLama3 8B (published)"),
         "Instruct or retrieving version / plain model",
-        "two models over the tasks of both",
+        "Pairs of models, epidemia_low",
     ):
         assert part in said, part
     assert "+34.5 ± 0.0" not in said and "+30.0 ± 0.0" in said
@@ -817,7 +817,7 @@ def test_the_closed_subset_has_both_ways_and_what_was_published(versions):
     gpt = next(one for one in published(both) if one.model == "GPT 4.1")
     expected = np.mean([gpt.scores[asked].value for asked in both])
     assert found["GPT 4.1 (published)", "likelihood"]["score"] == pytest.approx(expected)
-    (section,) = [one for one in output.details(versions) if one.title == "Closed subset"]
+    (section,) = [one for one in output.details(versions) if one.kind == "closed"]
     said = {(row[0], row[1]): row[2:] for row in section.rows}
     assert said["Writes-1T", "closed"] == ["60.0 ± 2.5", "2"]
     assert said["GPT 4.1 (published)", "likelihood"] == [f"{expected:.1f}", "2"]

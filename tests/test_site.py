@@ -221,9 +221,15 @@ def test_the_first_page_is_small(site, visit):
     assert len(read) == 6  # the page, two sheets, three scripts
     assert sum(Path(path).stat().st_size for path in read) < 1_000_000
     said = tab.locator("p.verdict").first.inner_text()
-    assert re.match(r"tiny.*: [\d.]+ of 100 on single conditions|tiny.* does not answer", said), (
-        said
-    )
+    says = r"tiny.*: [\d.]+ of 100 on single conditions|tiny.* does not answer"
+    assert re.match(says, said), said
+    caption = tab.locator("figure.leaderboard figcaption").inner_text()
+    assert "Green bar: " in caption and "Hollow: published" in caption
+    words = tab.locator(".words").inner_text()
+    assert "Choice mass: " in words and "Ranks are " in words
+    # Pages without results are last in the menu.
+    menu = tab.locator("nav").inner_text()
+    assert re.search("Surveys.*No results:.*Interventions.*Quantities$", menu, re.DOTALL)
     # A mark for every model, which says in words what it shows.
     drawn = tab.locator("figure.leaderboard svg[role=img]").first
     assert drawn.get_attribute("aria-label").startswith("100.0, from ")
@@ -614,10 +620,19 @@ def test_a_model_has_a_page(site, runs, visit):
 def test_a_model_has_one_row_and_its_other_runs_unfold(runs, tmp_path, visit):
     """A second run of a respondent, cut off: a row of its own only when it is asked for."""
     shutil.copytree(runs / "mean", tmp_path / "runs" / "mean")
-    recorded(tmp_path / "runs" / "cut", [COCAINE], model_args="kind=mean", limit=5)
+    cut = [COCAINE, f"{AGE_SEX}_likelihood"]
+    recorded(tmp_path / "runs" / "cut", cut, model_args="kind=mean", limit=5)
     out = small_site(make_report(read_results([tmp_path / "runs"])), tmp_path / "site")
     tab = visit(out, "index.html")
     assert tab.locator("#table-1 tbody tr").count() == 1
+    # A column that only the other run has is named, and there when this is chosen.
+    high = "two to five conditions, likelihood epidemia_high_likelihood"
+    assert high not in header_of(tab, "#table-1")
+    said = "1 more run has likelihood scores: choose “limit 5” under Settings."
+    assert said in tab.locator(".words").inner_text()
+    assert re.match("Likelihood: [1-9] table", tab.locator("#apart > summary").inner_text())
+    assert "Ranks" not in tab.locator(".words").inner_text()
+    assert "from 2 runs of 1 model (2 result files)" in tab.locator("footer").inner_text()
     button = tab.locator("#table-1 [data-more]")
     assert button.inner_text() == "1 more run"
     button.focus()
@@ -628,6 +643,7 @@ def test_a_model_has_one_row_and_its_other_runs_unfold(runs, tmp_path, visit):
     tab.select_option("[data-settings]", "limit 5")
     (row,) = tab.locator("#table-1 tbody tr").all_inner_texts()
     assert "limit 5" in row and NAMES["mean"] in row
+    assert high in header_of(tab, "#table-1")
     assert tab.evaluate("location.pathname").endswith("index.html")
     page = visit(out, "model-knows-averages-only-kind-mean.html")
     assert page.locator("#runs tbody tr").count() == 2

@@ -102,13 +102,13 @@ def _finding(kind: str, rows: list[Row], what: str, title: str, note: str) -> Fi
 
 
 _MODELS_NOTE = (
-    "Difference of the first from the second. The interval takes tasks on one outcome as one "
-    "observation; of one set of quantities, each of these. 'here' means in these tasks, but not so "
-    "evenly over outcomes that it can be said of others: the difference, corrected for what "
-    "sampling error adds to it, is more than 1.96 joint standard errors, and so is that of the "
-    "scores against the population. A task is won likewise, by more than twice its own. 'l1, "
-    "ratio': the first's distance over the second's, below 1 where the first is nearer; with fewer "
-    f"than {FEWEST} outcomes it decides. Not corrected for the number of comparisons."
+    "Difference of the first from the second, over the tasks of both. The interval takes tasks on "
+    "one outcome as one observation; of one set of quantities, each of these. 'here' means in "
+    "these tasks, but not so evenly over outcomes that it can be said of others: the difference, "
+    "corrected for what sampling error adds to it, is more than 1.96 joint standard errors, and so "
+    "is that of the scores against the population. A task is won likewise, by more than twice its "
+    "own. 'l1, ratio': the first's distance over the second's, below 1 where the first is nearer; "
+    f"with fewer than {FEWEST} outcomes it decides. Not corrected for the number of comparisons."
 )
 
 
@@ -130,9 +130,8 @@ def of_pairs(entries: Iterable[Entry], comparisons: Iterable[Comparison]) -> lis
     for pair in comparisons:
         if pair.tasks:
             rows.setdefault(pair.column, []).append(_row(pair, by_name[pair.one]))
-    title = "{}: two models over the tasks of both"
     return [
-        _finding("pair", of_column, "pair", title.format(column), _MODELS_NOTE)._replace(
+        _finding("pair", of_column, "pair", f"Pairs of models, {column}", _MODELS_NOTE)._replace(
             shown=("pair", *_SHOWN)
         )
         for column, of_column in rows.items()

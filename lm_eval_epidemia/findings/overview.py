@@ -222,9 +222,9 @@ def population_tasks(report: Report, column: str) -> set[str]:
 
 #: How a facet is said where the tables of its slices are headed.
 FACETS = {
-    "dimension": "by number of conditions",
-    "subset": "in the closed subset",
-    "nodes": "by number of variables",
+    "dimension": "By number of conditions",
+    "subset": f"Tasks of at most {CLOSED_CELLS} cells",
+    "nodes": "By number of variables",
 }
 
 
@@ -249,8 +249,9 @@ def sliced(report: Report) -> Iterator[Finding]:
                 }
                 rows += [Row(cells, entry)] if cells else []
             columns = [of_group(column, x)._replace(title=f"{x} ({most[x]})") for x in labels]
-            title = f"{column} {FACETS.get(kind, f'by {kind}')} (number of tasks)"
-            yield Finding(kind, title, (Column("model"), *columns), rows)
+            title = f"{FACETS.get(kind, f'By {kind}')}, {column}"
+            note = "In brackets: how many tasks a mean is over."
+            yield Finding(kind, title, (Column("model"), *columns), rows, note)
 
 
 def closed(report: Report) -> Finding:
@@ -266,10 +267,10 @@ def closed(report: Report) -> Finding:
     )
     return Finding(
         "closed",
-        "Closed subset",
+        f"{FACETS['subset']}: written answers beside likelihoods",
         columns,
         rows,
-        f"Tasks with several conditions and at most {CLOSED_CELLS} cells; the same questions "
+        "Of the tasks with several conditions (the closed subset); the same questions "
         "in both ways. In 'closed' the model writes the interval that holds the probability, "
         "in 'likelihood' it is the likeliest one. Means over different numbers of tasks are "
         "not to be read beside each other; published ones are over the tasks asked here.",
@@ -291,7 +292,7 @@ def scales(report: Report) -> Iterator[Finding]:
             if means := normalised_means(entry, column, report.anchors, report.another):
                 rows.append(Row({scale: means.get(scale) for scale in SCALES}, entry))
         columns = (Column("model"), *(of_group(column, scale) for scale in SCALES))
-        yield Finding("scale", f"{column} on other scales", columns, rows, SCALES_NOTE)
+        yield Finding("scale", f"On other scales, {column}", columns, rows, SCALES_NOTE)
 
 
 def by_size(report: Report) -> Finding:

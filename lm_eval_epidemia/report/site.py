@@ -22,6 +22,7 @@ from markupsafe import Markup
 
 from lm_eval_epidemia.benchmarks import groups, leaves
 from lm_eval_epidemia.core import folders
+from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.findings import (
     data,
@@ -45,6 +46,7 @@ from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, not_known
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.drawn import drawing
+from lm_eval_epidemia.report.menu import PAGES, REPLIES, TUNED, Menu, menu_of
 from lm_eval_epidemia.report.output import printed_of
 from lm_eval_epidemia.report.pages import figures, hierarchy, models, start
 from lm_eval_epidemia.report.pages.figures import rows_of
@@ -54,26 +56,6 @@ from lm_eval_epidemia.surveys.catalogue import records
 
 #: Lies in sites of version 0.1.0, which has no list of what it wrote.
 MARKER = ".epidemia-site"
-
-PAGES = (
-    ("index.html", "Scores"),
-    ("explorer.html", "Tasks"),
-    ("method.html", "Method"),
-    ("hierarchy.html", "Three layers"),
-    ("interventions.html", "Interventions"),
-    ("priors.html", "Priors"),
-    ("quantities.html", "Quantities"),
-    ("figures.html", "Figures"),
-    ("calibration.html", "Calibration"),
-    ("implied.html", "Implied effects"),
-    ("surveys.html", "Surveys"),
-)
-
-#: Before the page of figures, where a tuned model and its base are among the results.
-TUNED = ("tuning.html", "Fine-tuning")
-
-#: After the page of tasks, where models wrote replies that are among the results.
-REPLIES = ("replies.html", "Replies")
 
 #: Our own sheets and scripts.
 OWN = (
@@ -120,7 +102,7 @@ def build_site(report: Report, out: Path, cutoffs: Sequence[probe.Cutoff] = ()) 
     return out / PAGES[0][0]
 
 
-def _environment(report: Report, pages: Sequence[tuple[str, str]]) -> jinja2.Environment:
+def _environment(report: Report, menu: Menu) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("lm_eval_epidemia.report", "web"),
         autoescape=True,
@@ -133,8 +115,21 @@ def _environment(report: Report, pages: Sequence[tuple[str, str]]) -> jinja2.Env
         "one_digit": lambda value: number(value, 1),
     }
     environment.policies["json.dumps_function"] = lambda value, **_: as_script(value)
-    environment.globals |= {"version": __version__, "runs": len(report.runs), "pages": pages}
+    environment.globals |= {
+        "version": __version__,
+        "made_from": _made_from(report),
+        "menu": menu,
+    }
     return environment
+
+
+def _made_from(report: Report) -> str:
+    """Count files, runs and models, as the first page does."""
+    models = models_of(report.runs)
+    runs = [run for model in models for run in model.runs]
+    files = {score.source for run in runs for score in run.scores.values()}
+    counted = f"{plural(len(runs), 'run')} of {plural(len(models), 'model')}"
+    return f"{counted} ({plural(len(files), 'result file')})"
 
 
 def _write(
@@ -145,15 +140,13 @@ def _write(
     cutoffs: Sequence[probe.Cutoff],
 ) -> None:
     _assets(folder / "assets")
-    pairs, pages = [run for run in report.tuned if run.base], list(PAGES)
-    if pairs:
-        pages.insert([name for name, _ in PAGES].index("figures.html"), TUNED)
+    pairs = [run for run in report.tuned if run.base]
     everyone, named = models_of(report.entries), _names(report)
     runs = explorer.answerers(everyone)
     written = {one.name: kept for one in runs if (kept := replies.replies_of(parts_of(one.run)))}
-    if written:
-        pages.insert(2, REPLIES)
-    environment = _environment(report, pages)
+    implied = standardised.implied(report, samples)
+    menu = menu_of(report, bool(pairs), bool(written), bool(implied))
+    environment = _environment(report, menu)
 
     def page(name: str, template: str = "", /, **values: Any) -> None:
         text = environment.get_template(template or name).render(page=name, **values)
@@ -215,7 +208,6 @@ def _write(
     page("surveys.html", surveys=surveys.shown(), kinds=surveys.KINDS)
     calibrated = tilt.figure_rows(groups), (lines, scales.finding(groups)), positions
     page("calibration.html", **figures.calibrated(report, samples, *calibrated, named, write))
-    implied = standardised.implied(report, samples)
     page(
         "implied.html",
         models=rows_of(printed(standardised.finding(implied)), (), named) if implied else None,

@@ -13,7 +13,8 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from lm_eval_epidemia.report.charts.calibration import calibration, order_bias, tilt
+# By name: a function `calibration` here would hide the module.
+from lm_eval_epidemia.report.charts import calibration
 from lm_eval_epidemia.report.charts.priors import stated, uncertainty
 from lm_eval_epidemia.report.charts.scores import (
     against,
@@ -64,9 +65,9 @@ CHARTS: dict[str, Callable[[Any], Any]] = {
     "losses": losses,
     "learning": learning,
     "closed": closed,
-    "calibration": calibration,
-    "order_bias": order_bias,
-    "tilt": tilt,
+    "calibration": calibration.calibration,
+    "order_bias": calibration.order_bias,
+    "tilt": calibration.tilt,
     "distribution": distribution,
     "curve": curve,
     "cells": cells,

@@ -72,7 +72,7 @@ NO_NAMES: Mapping[str, str] = {}
 
 
 #: A group or a task.
-_CODE = re.compile(r"\bepidemia_\w+")
+CODE = re.compile(r"\bepidemia_\w+")
 
 
 class _PageRow(NamedTuple):
@@ -100,7 +100,7 @@ def rows_of(
     """
 
     def said(text: str) -> str:
-        return names.get(text) or _CODE.sub(lambda code: names.get(code[0], code[0]), text)
+        return names.get(text) or CODE.sub(lambda code: names.get(code[0], code[0]), text)
 
     rows = [
         _PageRow([*map(said, row)], "reference" * (row[0] in published)) for row in section.rows

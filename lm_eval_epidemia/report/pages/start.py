@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
 
 from lm_eval_epidemia.benchmarks import Benchmark, groups
+from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.findings import overview, probe
 from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
 from lm_eval_epidemia.findings.model_rows import (
@@ -21,7 +22,7 @@ from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL
 from lm_eval_epidemia.findings.summary import sentences_of, summary
 from lm_eval_epidemia.report.marks import Line, Mark, strip
 from lm_eval_epidemia.report.output import details
-from lm_eval_epidemia.report.pages.figures import DRAWN, published, rows_of
+from lm_eval_epidemia.report.pages.figures import CODE, DRAWN, published, rows_of
 from lm_eval_epidemia.report.sections import printed, with_error
 
 #: What the ends of a scale mean, by the benchmark whose scale it is.
@@ -30,6 +31,12 @@ ENDS = {
     "quick": (Line(0, "0: guesses"), Line(100, "100: as another sample of the survey")),
     "intervention": (Line(15 / 22, "ignores the intervention: 0.68"), Line(1, "1: always right")),
     "prior": (Line(0.5, "0.5: as good as 5 real answers"),),
+}
+
+#: What models are asked.
+ASKS = {
+    "observation": "Models are asked how common things are among groups of people, such as "
+    "marijuana use at each age. Large US surveys say what is true.",
 }
 
 #: What a value is, with where to read on.
@@ -49,15 +56,36 @@ INTRO = {
     '<a href="quantities.html">every quantity</a>.',
 }
 
-#: What goes into the errors of a figure, and what else it shows.
-CAPTIONS = {
-    "observation": "the surveys' sampling error and that of the orderings). The green bar is who "
-    "knows how common each answer is, and not how it differs between people, asked the same. "
-    "Hollow: published scores of a reference implementation.",
-    "quick": "of the prediction).",
-    "intervention": "over the samples of names or graphs).",
-    "prior": "over quantities). Hollow: published answers, judged here.",
+#: What errors are of.
+ERRORS = {
+    "observation": "of the surveys' sampling and the orderings of the answers",
+    "quick": "of the prediction",
+    "intervention": "over the samples of names or graphs",
+    "prior": "over quantities",
 }
+
+GREEN = "Green bar: the respondent that knows averages only (how common each answer is in the "
+GREEN += "survey, not for whom), asked the same questions."
+
+#: What hollow marks are.
+HOLLOW = {
+    "observation": "Hollow: published scores of a reference implementation.",
+    "prior": "Hollow: published answers, judged here.",
+}
+
+#: What words of a table mean, by the beginning of a group's name.
+WORDS = {
+    "epidemia_low": "Single condition: the question says one thing about the people, such as age.",
+    "epidemia_high": "Two to five conditions: it says several, such as age, sex and education.",
+}
+
+MASS = "Choice mass: probability of all answer letters together; the rest went to other words. "
+MASS += "Below 0.1 the model hardly answers."
+
+RANKS = "Ranks are what paired comparisons leave open, among runs that were asked in the same way."
+
+#: Notes are open if they are few and short: a line each.
+FEW, SHORT = 3, 200
 
 
 def shown(
@@ -85,10 +113,19 @@ def shown(
         for benchmark, columns in by_benchmark(report.columns).items()
     ]
     tables = [*details(report), *map(printed, probe.findings(probe.probed(report, cutoffs)))]
+    folded = {column for board in boards for column in board["folded"]}
+    sections: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
+    for table in tables:
+        of_groups = CODE.findall(table.title)
+        apart = bool(of_groups) and folded.issuperset(of_groups)
+        sections[apart].append(rows_of(table, published(report), names))
+    title = f"{_kinds(folded)}: {plural(len(sections[True]), 'table')}"
     return {
         "boards": boards,
-        "sections": [rows_of(table, published(report), names) for table in tables],
+        "sections": sections[False],
+        "apart": (title[:1].upper() + title[1:], sections[True]),
         "notes": notes,
+        "open_notes": len(notes) <= FEW and all(len(note) <= SHORT for note in notes),
     }
 
 
@@ -107,16 +144,26 @@ def _board(
     others = list(dict.fromkeys(name for row in rows for name in row.others))
     masses = any(not math.isnan(row.choice_mass) for row in rows)
     sizes = any(row.run.parameters for row in rows)
-    figure = [panel for column in columns if (panel := _panel(column, rows, benchmark, files))]
+    drawn = {column: here for column in columns if (here := _drawn(column, rows))}
+    figure = [_panel(column, here, benchmark, files) for column, here in drawn.items()]
     left = sum(row.place == 0 for row in rows) - DRAWN
+    shown = [row for row in rows if _stands(row, rows)]
+    folded = [column for column in columns if not any(column in row.cells for row in shown)]
     return {
         "name": benchmark.name,
         "title": benchmark.heading,
         "intro": Markup(INTRO.get(benchmark.name, "")),
         "panels": figure,
-        "caption": "Means over the tasks of a group, with 1.96 standard errors ("
-        + CAPTIONS.get(benchmark.name, "over tasks).")
+        "asks": ASKS.get(benchmark.name, ""),
+        "caption": _caption(benchmark, [(c, row) for c, here in drawn.items() for row in here])
         + (f" The best {DRAWN} models; {left} more are in the table." if left > 0 else ""),
+        "words": [
+            *(says for name, says in WORDS.items() if any(c.startswith(name) for c in columns)),
+            *[MASS] * masses,
+            *[RANKS] * any(cell.rank for row in shown for cell in row.cells.values()),
+            *_elsewhere(rows, shown, folded),
+        ],
+        "folded": folded,
         "columns": [(column, plain_name(column)) for column in columns],
         "sizes": sizes,
         "masses": masses,
@@ -126,7 +173,7 @@ def _board(
             {
                 "name": row.model.name,
                 "file": files.get(row.model.name, ""),
-                "place": row.place,
+                "place": row.place or int(row not in shown),
                 "more": len(row.model.runs) - 1 if row.place == 0 else 0,
                 "chips": row.chips,
                 "kind": _kind(row),
@@ -167,17 +214,66 @@ def _part(report: Report, row: ModelRow, column: str) -> str:
     return f"{tasks} tasks" if tasks < most else ""
 
 
-def _panel(
-    column: str, rows: Sequence[ModelRow], benchmark: Benchmark, files: Mapping[str, str]
-) -> dict[str, Any] | None:
+def _stands(row: ModelRow, rows: Sequence[ModelRow]) -> bool:
+    """Whether a row is shown from the start: who knows averages only, where it was cut like one."""
+    if row.run.model != KNOWS_MARGINAL:
+        return row.place == 0
+    return any(
+        other.place == 0
+        and other.run.model != KNOWS_MARGINAL
+        and set(row.chips) <= set(other.chips)
+        and row.cells.keys() & other.cells.keys()
+        for other in rows
+    )
+
+
+def _kinds(columns: Collection[str]) -> str:
+    """Name groups by what sets them apart: "likelihood"."""
+    return " and ".join(dict.fromkeys(plain_name(c).rpartition(", ")[2] for c in sorted(columns)))
+
+
+def _elsewhere(
+    rows: Sequence[ModelRow], shown: Sequence[ModelRow], folded: Sequence[str]
+) -> list[str]:
+    """Say which scores only runs have that are not shown from the start."""
+    having = [row for row in rows if row.place and any(column in row.cells for column in folded)]
+    if not having:
+        return []
+    usual = {chip for row in shown for chip in row.chips}
+    chosen = [chip for chip in having[0].chips if all(chip in row.chips for row in having)]
+    where = next((f"choose “{chip}” under Settings" for chip in chosen if chip not in usual), "")
+    has = "has" if len(having) == 1 else "have"
+    return [
+        f"{plural(len(having), 'more run')} {has} {_kinds(folded)} scores: "
+        f"{where or 'unfold them in the table'}."
+    ]
+
+
+def _caption(benchmark: Benchmark, drawn: Sequence[tuple[str, ModelRow]]) -> str:
+    """Say what is in a figure; ± in the table is explained here too, once."""
+    known = any(not math.isnan(row.cells[column].known) for column, row in drawn)
+    hollow = any(row.run.reference for _, row in drawn)
+    parts = [
+        "Dots: means over the tasks of a group. Their bars are 95 % intervals: 1.96 times the "
+        f"standard error to each side, {ERRORS.get(benchmark.name, 'over tasks')}. In the table, "
+        "± is one standard error."
+    ]
+    return " ".join([*parts, *[GREEN] * known, *[HOLLOW.get(benchmark.name, "")] * hollow])
+
+
+def _drawn(column: str, rows: Sequence[ModelRow]) -> list[ModelRow]:
+    """Return the rows that a figure shows, the best first."""
     here = [
         row
         for row in rows
         if row.place == 0 and column in row.cells and row.run.model != KNOWS_MARGINAL
     ][:DRAWN]
-    if not here:
-        return None
-    here.sort(key=lambda row: -row.cells[column].mean.value)
+    return sorted(here, key=lambda row: -row.cells[column].mean.value)
+
+
+def _panel(
+    column: str, here: Sequence[ModelRow], benchmark: Benchmark, files: Mapping[str, str]
+) -> dict[str, Any]:
     measure = groups()[column].measure
     values = [value for row in here for value in (row.cells[column].low, row.cells[column].high)]
     lines = ENDS.get(benchmark.name, ())

@@ -6,19 +6,29 @@ document.addEventListener("tables-ready", () => {
   for (const element of document.querySelectorAll("table.board")) {
     const table = tables[element.id], open = new Set();
     const select = document.querySelector(`[data-settings="${element.id}"]`);
-    table.search.fixed("runs", (_text, _data, number) => {
+    const chosen = (number) => {
       const { model, place, chips } = table.row(number).node().dataset;
       if (select?.value) return chips.split("|").includes(select.value);
       return place === "0" || open.has(model);
-    });
-    select?.addEventListener("change", () => table.draw());
+    };
+    table.search.fixed("runs", (_text, _data, number) => chosen(number));
+    // A column in which no chosen row has a value is left out.
+    const draw = () => {
+      const rows = table.rows().indexes().toArray().filter(chosen);
+      for (const column of table.columns().indexes().toArray()) {
+        const filled = rows.some((row) => table.cell(row, column).data().trim());
+        table.column(column).visible(!rows.length || filled, false);
+      }
+      table.draw();
+    };
+    select?.addEventListener("change", draw);
     element.addEventListener("click", ({ target }) => {
       if (!target.matches("[data-more]")) return;
       const { model } = target.closest("tr").dataset;
       if (!open.delete(model)) open.add(model);
       target.setAttribute("aria-expanded", open.has(model));
-      table.draw();
+      draw();
     });
-    table.draw();
+    draw();
   }
 });
