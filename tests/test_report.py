@@ -882,6 +882,41 @@ def test_a_figure_is_on_the_scale_of_its_metric(versions, monkeypatch, tmp_path)
     assert one["spec"]["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, 15.0]
 
 
+def _row_of_figure(model, kind="run"):
+    row = {"metric": "Score", "lowest": 0, "highest": 100, "mean": 40.0, "score": 9.0, "low": 5.0}
+    return {
+        **row,
+        "high": 13.0,
+        "model": model,
+        "kind": kind,
+        "group": "g",
+        "column": 0,
+        "place": 0,
+    }
+
+
+def test_respondents_have_one_colour_and_hollow_marks_are_told_where_there_are_some():
+    models = ["a", "knows averages only (kind=mean)", "guesses uniformly", "b"]
+    rows = [_row_of_figure(model) for model in models]
+    assert palette.colour_of(models).to_dict()["scale"]["range"] == [
+        *(palette.ORANGE, palette.GREEN, palette.GREY, palette.BLUE)
+    ]
+    alone = charts.leaderboard(alt.Data(values=rows)).to_dict()
+    assert alone["facet"]["column"]["title"] == "green: knows averages only"
+    mixed = [*rows, _row_of_figure("c (published)", "published")]
+    told = charts.leaderboard(alt.Data(values=mixed)).to_dict()["facet"]["column"]["title"]
+    assert told == "green: knows averages only; hollow: published"
+    shades = alone["spec"]["layer"][0]["encoding"]["color"]["scale"]
+    assert shades["domain"] == models
+    assert shades["range"] == [palette.BLUE, palette.GREEN, palette.GREY, palette.BLUE]
+    # Of the ways that closed tasks are asked in, the legend has those that are drawn.
+    one_way = [{**row, "way": "likelihood"} for row in rows]
+    dots = charts.CHARTS["closed"](alt.Data(values=one_way)).to_dict()["layer"][1]
+    colour = dots["encoding"]["color"]
+    assert colour["scale"]["domain"] == ["likelihood"]
+    assert colour["condition"]["test"]["oneOf"] == models[1:3]
+
+
 def test_names_stand_at_the_ends_of_lines_and_not_on_one_another():
     rows = [
         {"model": name, "group": group, "x": x, "score": score}
