@@ -37,7 +37,7 @@ SCORE = alt.Tooltip("score:Q", format=".4~g")
 BESIDE = alt.XValue("width")
 
 DASHED: dict[str, Any] = {"color": GREY, "strokeDash": [4, 4]}
-PERCENT = alt.Axis(format="%")
+PERCENT = alt.Axis(format="%", tickCount=5, labelFlush=False)
 UPRIGHT = alt.Axis(labelAngle=0)
 
 #: Axes of probabilities, from 0 to 1.
