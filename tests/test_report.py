@@ -882,6 +882,74 @@ def test_a_figure_is_on_the_scale_of_its_metric(versions, monkeypatch, tmp_path)
     assert one["spec"]["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, 15.0]
 
 
+def _row_of_figure(model, kind="run"):
+    row = {"metric": "Score", "lowest": 0, "highest": 100, "mean": 40.0, "score": 9.0, "low": 5.0}
+    return {
+        **row,
+        "high": 13.0,
+        "model": model,
+        "kind": kind,
+        "group": "g",
+        "column": 0,
+        "place": 0,
+    }
+
+
+def test_respondents_have_one_colour_and_hollow_marks_are_told_where_there_are_some():
+    models = ["a", "knows averages only (kind=mean)", "guesses uniformly", "b"]
+    rows = [_row_of_figure(model) for model in models]
+    assert palette.colour_of(models).to_dict()["scale"]["range"] == [
+        *(palette.ORANGE, palette.GREEN, palette.GREY, palette.BLUE)
+    ]
+    alone = charts.leaderboard(alt.Data(values=rows)).to_dict()
+    assert alone["facet"]["column"]["title"] == "green: knows averages only"
+    mixed = [*rows, _row_of_figure("c (published)", "published")]
+    told = charts.leaderboard(alt.Data(values=mixed)).to_dict()["facet"]["column"]["title"]
+    assert told == "green: knows averages only; hollow: published"
+    shades = alone["spec"]["layer"][0]["encoding"]["color"]["scale"]
+    assert shades["domain"] == models
+    assert shades["range"] == [palette.BLUE, palette.GREEN, palette.GREY, palette.BLUE]
+    # Of the ways that closed tasks are asked in, the legend has those that are drawn.
+    one_way = [{**row, "way": "likelihood"} for row in rows]
+    dots = charts.CHARTS["closed"](alt.Data(values=one_way)).to_dict()["layer"][1]
+    colour = dots["encoding"]["color"]
+    assert colour["scale"]["domain"] == ["likelihood"]
+    assert colour["condition"]["test"]["oneOf"] == models[1:3]
+
+
+def test_names_of_a_curve_stand_right_of_the_plot_and_apart():
+    """The last points of four lines, two of them equal: names are at least a line of text apart."""
+    last = {"truth": 0.3, "knows averages only": 0.49, "guesses uniformly": 0.5, "m": 0.5}
+    rows = [
+        {"who": who, "condition": str(place), "place": place, "p": p, "low": p, "high": p}
+        for who, p in last.items()
+        for place in range(3)
+    ]
+    drawn = charts.WRITTEN[".svg"](charts.CHARTS["curve"](alt.Data(values=rows)).to_json()).decode()
+    pattern = r'<text [^>]*translate\(([\d.]+),([\d.]+)\)"[^>]*fill="(#\w+)"[^>]*>({})<'
+    names = re.findall(pattern.format("|".join(last)), drawn)
+    assert sorted(name[3] for name in names) == sorted(last)
+    assert all(float(x) > 420 for x, *_ in names)
+    assert min(np.diff(sorted(float(y) for _, y, *_ in names))) >= 11
+    colours = {name[3]: name[2] for name in names}
+    assert colours["truth"] == palette.BLUE and colours["m"] == palette.ORANGE
+    assert colours["knows averages only"] == palette.GREEN
+
+
+def test_of_two_answers_the_first_is_drawn():
+    rows = [
+        {"who": who, "answer": answer, "place": place, "p": 0.5, "low": 0.4, "high": 0.6}
+        for who in ("truth", "m")
+        for place, answer in enumerate(("Yes", "No", "Perhaps"))
+    ]
+    for number, names in ((2, ["Yes"]), (3, ["Yes", "No", "Perhaps"])):
+        some = [row for row in rows if row["place"] < number]
+        chart = charts.CHARTS["distribution"](alt.Data(values=some))
+        drawn = charts.WRITTEN[".svg"](chart.to_json()).decode()
+        assert re.findall(">(Yes|No|Perhaps)<", drawn) == names
+        assert ">100%<" in drawn
+
+
 def test_names_stand_at_the_ends_of_lines_and_not_on_one_another():
     rows = [
         {"model": name, "group": group, "x": x, "score": score}

@@ -588,6 +588,9 @@ def test_every_colour_is_seen_on_a_light_page_and_on_a_dark_one():
     sheet = (Path(building.__file__).parent / "web" / "site.css").read_text()
     pairs = dict(re.findall(r"--(\w+): light-dark\((#\w{6}, #\w{6})\)", sheet))
     pages = pairs["page"].split(", ")
+    # The sheet shows the figures' colours as its own, whose contrast is below.
+    shown = dict(re.findall(r'svg \[fill="(#\w{6})"\] { fill: var\(--(\w+)\); }', sheet))
+    assert shown == {palette.BLUE: "accent", palette.ORANGE: "other", palette.GREEN: "known"}
     for colour in palette.COLOURS:
         assert min(contrast(colour, page) for page in pages) >= 3, colour
     for name in ("text", "quiet", "edge", "link", "accent", "known", "other"):

@@ -38,6 +38,7 @@ from lm_eval_epidemia.findings.means import (
 )
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, known_over, references
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
+from lm_eval_epidemia.results.models import RESPONDENTS
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.confidence import interval
@@ -458,7 +459,7 @@ def rows_of_curve(truth: store.GroundTruth, models: dict[str, TaskAnswers]) -> R
     answered = {
         "truth": (everywhere, truth.p),
         KNOWS_MARGINAL: (everywhere, scoring.mean(truth.weights, truth.p)),
-        "uniform": (everywhere, scoring.uniform(truth.p)),
+        RESPONDENTS["uniform"]: (everywhere, scoring.uniform(truth.p)),
         **{name: (own.cells, own.q) for name, own in models.items()},
     }
     rows = []

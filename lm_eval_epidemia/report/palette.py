@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import altair as alt
+
+from lm_eval_epidemia.results.models import RESPONDENTS
 
 #: Okabe and Ito's, but for those of too little contrast with a light page or a dark one: all have 3
 #: and more with both (WCAG 1.4.11).
@@ -23,11 +26,9 @@ COLOURS = [*PALETTE, *_MORE]
 MODELS = alt.Scale(range=COLOURS)
 BELOW = alt.Legend(orient="bottom", labelLimit=260, columns=3)
 
-#: What rows are of, by the shape of their marks.
-KINDS = ["run", "published"]
-SHAPE = alt.Shape(
-    "kind:N", title=None, legend=BELOW, scale=alt.Scale(domain=KINDS, range=["circle", "diamond"])
-)
+#: The colours of reference respondents, by what stands in their names; models have the others.
+_RESPONDENTS = {RESPONDENTS["mean"]: GREEN, "kind=mean": GREEN, RESPONDENTS["uniform"]: GREY}
+_RESPONDENTS["kind=uniform"] = GREY
 
 #: Of a mark that somebody points at.
 SCORE = alt.Tooltip("score:Q", format=".4~g")
@@ -36,7 +37,7 @@ SCORE = alt.Tooltip("score:Q", format=".4~g")
 BESIDE = alt.XValue("width")
 
 DASHED: dict[str, Any] = {"color": GREY, "strokeDash": [4, 4]}
-PERCENT = alt.Axis(format="%")
+PERCENT = alt.Axis(format="%", tickCount=5, labelFlush=False)
 UPRIGHT = alt.Axis(labelAngle=0)
 
 #: Axes of probabilities, from 0 to 1.
@@ -89,8 +90,25 @@ class Panel(NamedTuple):
     @property
     def colour(self) -> alt.Color:
         """A colour per model, the same in every panel; lines say at their ends whose they are."""
-        scale = alt.Scale(domain=self.models, range=COLOURS)
-        return alt.Color("model:N", title=None, sort=self.models, legend=None, scale=scale)
+        return colour_of(self.models)
+
+    def says_of(self, *notes: str) -> str | None:
+        """Join what is to be said of marks, and of hollow ones if any score is published."""
+        hollow = any(row.get("kind") == "published" for row in self.rows)
+        return "; ".join([*notes, *["hollow: published"] * hollow]) or None
+
+
+def respondent_colour(name: str) -> str | None:
+    """Return the colour of a reference respondent; None of a model."""
+    return next((colour for part, colour in _RESPONDENTS.items() if part in name), None)
+
+
+def colour_of(models: Sequence[str], shades: Sequence[str] = COLOURS) -> alt.Color:
+    """Give each model a colour, which no reference respondent has; these have their own."""
+    free = cycle(shade for shade in shades if shade not in _RESPONDENTS.values())
+    colours = [respondent_colour(name) or next(free) for name in models]
+    scale = alt.Scale(domain=models, range=colours)
+    return alt.Color("model:N", title=None, sort=models, legend=None, scale=scale)
 
 
 def by_metric(draw: Callable[[Panel], Any]) -> Callable[[Any], Any]:
@@ -120,8 +138,11 @@ def by_metric(draw: Callable[[Panel], Any]) -> Callable[[Any], Any]:
 
 
 def knows_marginal(base: alt.Chart, **look: Any) -> Any:
-    """Draw a green mark where the respondent stands that knows P(Y) alone."""
-    known = base.transform_filter("isValid(datum.mean)")
+    """Draw a green mark where the respondent stands that knows P(Y) alone, but in its own row."""
+    own = " || ".join(
+        f"indexof(datum.model, '{k}') >= 0" for k, c in _RESPONDENTS.items() if c == GREEN
+    )
+    known = base.transform_filter(f"isValid(datum.mean) && !({own})")
     return known.mark_tick(color=GREEN, thickness=2, **look).encode(x="mean:Q")
 
 

@@ -9,16 +9,19 @@ import altair as alt
 from lm_eval_epidemia.report.palette import (
     BESIDE,
     DASHED,
+    GREEN,
     GREY,
     MODELS,
     ORANGE,
     SHARES,
     UPRIGHT,
+    colour_of,
     diagonal,
     facets,
     names_at_ends,
     with_ends,
 )
+from lm_eval_epidemia.results.models import RESPONDENTS
 
 
 def calibration(data: Any) -> Any:
@@ -84,7 +87,9 @@ def tilt(data: Any) -> Any:
     base = alt.Chart()
     models = base.transform_filter("datum.kind == 'run'")
     known = base.transform_filter("datum.kind == 'respondent'")
-    colour = alt.Color("model:N", title=None, sort=None, legend=None, scale=MODELS)
+    colour = colour_of(list(dict.fromkeys(row["model"] for row in runs)))
+    averages = f"datum.model == '{RESPONDENTS['mean']}'"
+    shade = alt.condition(averages, alt.value(GREEN), alt.value(GREY))
     # Models have their names beside the chart, as high as their marks; respondents may coincide.
     shapes = alt.Scale(range=["cross", "square", "triangle-up"])
     shape = alt.Shape(
@@ -94,8 +99,8 @@ def tilt(data: Any) -> Any:
         base.mark_rule(**DASHED).encode(y=alt.YDatum(1)),
         base.mark_rule(**DASHED).encode(x=alt.XDatum(0)),
         known.transform_calculate(respondent="datum.model")
-        .mark_point(size=90, strokeWidth=2, color=GREY, opacity=1)
-        .encode(x=x, y=y, shape=shape, tooltip=["model:N", *values]),
+        .mark_point(size=90, strokeWidth=2, opacity=1)
+        .encode(x=x, y=y, shape=shape, color=shade, tooltip=["model:N", *values]),
         models.mark_rule(opacity=0.6).encode(x="tilt_low:Q", x2="tilt_high:Q", y=y, color=colour),
         models.mark_rule(opacity=0.6).encode(x=x, y="slope_low:Q", y2="slope_high:Q", color=colour),
         models.mark_point(filled=True, size=60, opacity=1).encode(

@@ -13,21 +13,21 @@ from lm_eval_epidemia.report.palette import (
     BESIDE,
     BLUE,
     DASHED,
-    GREY,
-    KINDS,
+    GREEN,
     MODELS,
     ORANGE,
     PALETTE,
     SCORE,
-    SHAPE,
     UPRIGHT,
     Panel,
     by_metric,
+    colour_of,
     diagonal,
     facets,
     knows_marginal,
     lines,
     names_at_ends,
+    respondent_colour,
     with_ends,
 )
 
@@ -37,23 +37,29 @@ _KNOWN = "green: knows averages only"
 
 def _dots(
     panel: Panel, title: str, tooltip: list[Any], size: int, colour: Any, **place: Any
-) -> tuple[Any, Any]:
-    """Draw scores as intervals, and as dots of a size and colour, whose shape is of their kind."""
+) -> tuple[Any, Any, Any]:
+    """Draw scores as intervals, and as dots of a size and colour: hollow if published."""
     base = alt.Chart(panel.data).encode(**place, color=colour)
     low = alt.X("low:Q", title=title, scale=panel.scale)
     score = alt.X("score:Q", scale=panel.scale)
-    dots = base.mark_point(filled=True, size=size, opacity=1)
+    dots = base.encode(x=score, tooltip=tooltip)
+    run = "datum.kind != 'published'"
     return (
         base.mark_rule().encode(x=low, x2="high:Q"),
-        dots.encode(x=score, shape=SHAPE, tooltip=tooltip),
+        dots.transform_filter(run).mark_point(filled=True, size=size, opacity=1),
+        dots.transform_filter(f"!({run})").mark_point(filled=False, size=size, opacity=1),
     )
 
 
 def _by_group(channel: Any, panel: Panel) -> Any:
-    """Part by group, in order, and say what the green mark is where there is one."""
-    known = any(row["mean"] is not None for row in panel.rows)
+    """Part by group, in order, and say what the marks are."""
     by_column = alt.EncodingSortField("column", op="min")
-    return channel("group:N", title=_KNOWN if known else None, sort=by_column)
+    return channel("group:N", title=panel.says_of(*_known(panel)), sort=by_column)
+
+
+def _known(panel: Panel) -> list[str]:
+    """Say what a green mark is, where there is one."""
+    return [_KNOWN] if any(row["mean"] is not None for row in panel.rows) else []
 
 
 @by_metric
@@ -63,7 +69,7 @@ def leaderboard(panel: Panel) -> Any:
     order = alt.EncodingSortField("place", order="ascending")
     y = alt.Y("model:N", title=None, sort=order, axis=alt.Axis(labelLimit=260))
     tooltip = ["model:N", "group:N", SCORE]
-    dots = _dots(panel, panel.with_errors, tooltip, 60, alt.value(BLUE), y=y)
+    dots = _dots(panel, panel.with_errors, tooltip, 60, colour_of(panel.models, [BLUE]), y=y)
     known = knows_marginal(alt.Chart(panel.data), size=14).encode(y=y)
     chart = alt.layer(*dots, known).properties(width=260, height=alt.Step(20))
     return chart.facet(column=_by_group(alt.Column, panel))
@@ -78,10 +84,10 @@ def surveys(panel: Panel) -> Any:
     panel = panel._replace(data=alt.Data(values=parted))
     y = alt.Y("model:N", title=None, sort=panel.models, axis=alt.Axis(labelLimit=200))
     tooltip = ["model:N", "survey:N", SCORE, "tasks:Q"]
-    dots = _dots(panel, panel.says, tooltip, 45, alt.value(BLUE), y=y)
+    dots = _dots(panel, panel.says, tooltip, 45, colour_of(panel.models, [BLUE]), y=y)
     known = knows_marginal(alt.Chart(panel.data), size=12).encode(y=y)
     chart = alt.layer(*dots, known).properties(width=150, height=alt.Step(16))
-    title = _KNOWN if any(row["mean"] is not None for row in rows) else None
+    title = panel.says_of(*_known(panel))
     return facets(chart, "panel", title, 260).resolve_scale(y="independent")
 
 
@@ -90,10 +96,18 @@ def closed(panel: Panel) -> Any:
     """Rows: model, way, place, score, low, high, mean (respondent), kind, those of `by_metric`."""
     y = alt.Y("model:N", title=None, sort=panel.models, axis=alt.Axis(labelLimit=260))
     place: dict[str, Any] = {"y": y, "yOffset": alt.YOffset("way:N")}
-    colours = alt.Scale(domain=["closed", "likelihood"], range=[ORANGE, BLUE])
-    colour = alt.Color("way:N", title="asked in", legend=BELOW, scale=colours)
+    colours = {"closed": ORANGE, "likelihood": BLUE}
+    ways = [way for way in colours if any(row["way"] == way for row in panel.rows)]
+    scale = alt.Scale(domain=ways, range=[colours[way] for way in ways])
+    respondents = [name for name in panel.models if respondent_colour(name)]
+    colour = alt.condition(
+        alt.FieldOneOfPredicate(field="model", oneOf=respondents),
+        alt.value(GREEN),
+        alt.Color("way:N", title="asked in", legend=BELOW, scale=scale),
+    )
     tooltip = ["model:N", "way:N", SCORE, "tasks:Q"]
-    dots = _dots(panel, f"{panel.with_errors}; {_KNOWN}", tooltip, 70, colour, **place)
+    title = panel.says_of(panel.with_errors, *_known(panel))
+    dots = _dots(panel, str(title), tooltip, 70, colour, **place)
     known = knows_marginal(alt.Chart(panel.data), size=12).encode(**place)
     return alt.layer(*dots, known).properties(width=380, height=alt.Step(14))
 
@@ -105,21 +119,23 @@ def conditions(panel: Panel) -> Any:
     x = alt.X("conditions:O", title="Number of conditions", axis=UPRIGHT)
     tooltip = ["model:N", "conditions:N", SCORE, "tasks:Q"]
     everybody = alt.Chart(with_ends(panel.rows, "conditions", "way", ends=panel.ends))
-    point = alt.OverlayMarkDef(color=GREY)
+    point = alt.OverlayMarkDef(color=GREEN)
     respondent = everybody.transform_filter("datum.kind == 'respondent'").mark_line(
-        color=GREY, strokeDash=[2, 2], point=point
+        color=GREEN, strokeDash=[2, 2], point=point
     )
     models = everybody.transform_filter("datum.kind != 'respondent'")
     intervals, line = lines(models, panel.score, tooltip, x=x, color=panel.colour)
-    dashes = alt.Scale(domain=KINDS, range=[[1, 0], [6, 3]])
-    dash = alt.StrokeDash("kind:N", title=None, legend=BELOW, scale=dashes)
+    dashes = alt.Scale(domain=["run", "published"], range=[[1, 0], [6, 3]])
+    dash = alt.StrokeDash("kind:N", legend=None, scale=dashes)
     chart = alt.layer(
         respondent.encode(x=x, y=panel.score, tooltip=tooltip, detail="model:N"),
         intervals,
         line.encode(strokeDash=dash),
         names_at_ends(models, panel.colour, x=BESIDE),
     ).properties(width=260, height=max(240, 13 * len(panel.models)))
-    title = "all groups of a way of asking together; grey: knows averages only"
+    title = f"all groups of a way of asking together; {_KNOWN}"
+    if any(row["kind"] == "published" for row in panel.rows):
+        title += "; long dashes: published"
     return chart.facet(column=alt.Column("way:N", title=title))
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import altair as alt
 
 from lm_eval_epidemia.report.palette import (
+    BESIDE,
     BLUE,
     GREEN,
     GREY,
@@ -32,8 +33,10 @@ _IN_PLACE = alt.EncodingSortField("place", op="min")
 def distribution(data: Any) -> Any:
     """Rows: who (truth, a respondent or a model), answer, place, p, low, high (of the truth)."""
     y = alt.Y("answer:N", title=None, sort=_IN_PLACE, axis=alt.Axis(labelLimit=160))
-    x = alt.X("p:Q", title="Probability of the answer", axis=PERCENT)
-    base = alt.Chart(data)
+    x = alt.X("p:Q", title="Probability of the answer", **SHARES)
+    # Of two answers the second mirrors the first.
+    base = alt.Chart(data).transform_joinaggregate(last="max(place)")
+    base = base.transform_filter("datum.last != 1 || datum.place == 0")
     truth = base.transform_filter("datum.who == 'truth'")
     others = base.transform_filter("datum.who != 'truth'")
     return alt.layer(
@@ -49,10 +52,11 @@ def distribution(data: Any) -> Any:
     ).properties(width=320, height=alt.Step(26))
 
 
-#: Who answers the same in every condition.
-_SAME = (
-    "indexof(['knows P(Y) alone', 'uniform', 'knows averages only', 'guesses uniformly'], "
-    "datum.who) >= 0"
+#: Who stands in a chart with the models, with a colour and dashes.
+_KNOWN = (
+    ("truth", BLUE, [1, 0]),
+    ("knows averages only", GREEN, [4, 3]),
+    ("guesses uniformly", GREY, [1, 3]),
 )
 
 
@@ -60,39 +64,41 @@ def curve(data: Any) -> Any:
     """Rows: condition, place, who, p, low, high (of the truth): one answer over one condition."""
     slanted = alt.Axis(labelAngle=-40, labelLimit=160)
     x = alt.X("condition:N", title=None, sort=_IN_PLACE, axis=slanted)
+    y = alt.Y("p:Q", title="Probability of the answer", axis=PERCENT, scale=alt.Scale(nice=5))
     base = alt.Chart(data)
-    truth = base.transform_filter("datum.who == 'truth'")
-    y = alt.Y("p:Q", title="Probability of the answer", axis=PERCENT)
-    colour = alt.Color(
-        "who:N", sort=None, legend=None, scale=alt.Scale(range=[BLUE, GREEN, GREY, *PALETTE])
+    # Names stand right of the plot, as high as the ends of their lines or, where these are close, a
+    # line of text higher: each at least as high as all below it, and a gap for each between.
+    ends = (
+        base.transform_joinaggregate(top="max(p)")
+        .transform_joinaggregate(last="max(place)", groupby=["who"])
+        .transform_filter("datum.place == datum.last")
+        .transform_window(rank="row_number()", sort=[alt.SortField("p")])
+        .transform_calculate(free="datum.p - datum.rank * datum.top / 16")
+        .transform_window(highest="max(free)", sort=[alt.SortField("p")])
+        .transform_calculate(end_at="datum.highest + datum.rank * datum.top / 16")
     )
-    # Lines say on themselves what they are, each in a place of its own, and dashes differ as well
-    # as colours: the truth at its end, what is the same everywhere in the middle, models in front.
-    ends = base.transform_joinaggregate(
-        last="max(place)", first="min(place)", groupby=["who"]
-    ).encode(x=x, y=y, color=colour)
-    middle = "datum.place == floor((datum.first + datum.last) / 2)"
-    places: tuple[tuple[str, str, Literal["left", "center", "right"], int, int], ...] = (
-        ("datum.who == 'truth'", "datum.place == datum.last", "right", 0, -8),
-        (_SAME, middle, "center", 0, 10),
-        (f"datum.who != 'truth' && !({_SAME})", "datum.place == datum.first", "left", 4, -8),
-    )
-    names = [
-        ends.mark_text(align=align, dx=dx, dy=dy, fontSize=11, limit=200).encode(
-            text=alt.condition(f"{who} && {where}", alt.Text("who:N"), alt.value(""))
-        )
-        for who, where, align, dx, dy in places
+    free = [colour for colour in PALETTE if colour not in (BLUE, GREEN, GREY)]
+    model = alt.Color("who:N", sort=None, legend=None, scale=alt.Scale(range=free))
+    models: Any = ~alt.FieldOneOfPredicate("who", [who for who, *_ in _KNOWN])
+    of_all = [
+        *((f"datum.who == '{who}'", alt.value(c), dashes) for who, c, dashes in _KNOWN),
+        (models, model, [1, 0]),
     ]
+    lines = [
+        layer
+        for whose, colour, dashes in of_all
+        for layer in (
+            base.transform_filter(whose)
+            .mark_line(point=True, strokeDash=dashes)
+            .encode(x=x, y=y, tooltip=["who:N", "condition:N", "p:Q"], color=colour),
+            ends.transform_filter(whose)
+            .mark_text(align="left", dx=6, fontSize=11, limit=130)
+            .encode(x=BESIDE, y="end_at:Q", text="who:N", color=colour),
+        )
+    ]
+    truth = base.transform_filter("datum.who == 'truth'")
     return alt.layer(
-        truth.mark_rule(color=BLUE, strokeWidth=2).encode(x=x, y="low:Q", y2="high:Q"),
-        base.mark_line(point=True).encode(
-            x=x,
-            y=y,
-            tooltip=["who:N", "condition:N", "p:Q"],
-            color=colour,
-            strokeDash=alt.StrokeDash("who:N", sort=None, legend=None),
-        ),
-        *names,
+        truth.mark_rule(color=BLUE, strokeWidth=2).encode(x=x, y="low:Q", y2="high:Q"), *lines
     ).properties(width=420, height=260)
 
 
@@ -103,8 +109,8 @@ def cells(data: Any) -> Any:
         alt.Chart(data)
         .mark_point(filled=True, opacity=0.6)
         .encode(
-            x=alt.X("q:Q", title="Elicited", **SHARES),
-            y=alt.Y("p:Q", title="True", **SHARES),
+            x=alt.X("q:Q", title="The model's answer", **SHARES),
+            y=alt.Y("p:Q", title="The survey", **SHARES),
             size=alt.Size("weight:Q", legend=None),
             color=alt.Color("answer:N", title=None, scale=shades),
             tooltip=["given:N", "answer:N", "p:Q", "q:Q"],
