@@ -187,7 +187,7 @@ def test_low_and_high_together():
     (row,) = [row for row in rows if row["group"] == together.column]
     assert row["population"] == pytest.approx(together.population)
     assert row["population_stderr"] == pytest.approx(together.population_here)
-    assert any(table.title.startswith(together.column) for table in tables)
+    assert f"Pairs of models, {together.column}" in [table.title for table in tables]
 
 
 def test_nothing_is_said_of_two_versions_by_a_prediction():
