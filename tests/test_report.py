@@ -36,6 +36,7 @@ from lm_eval_epidemia.findings.normalise import NORMALISATIONS, normalise
 from lm_eval_epidemia.findings.published import published
 from lm_eval_epidemia.findings.versions import pairs_of_versions
 from lm_eval_epidemia.report import charts, figures, output, palette
+from lm_eval_epidemia.report.drawings import drawings
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.results.results import model_size, read_results
@@ -934,6 +935,16 @@ def test_names_of_a_curve_stand_right_of_the_plot_and_apart():
     colours = {name[3]: name[2] for name in names}
     assert colours["truth"] == palette.BLUE and colours["m"] == palette.ORANGE
     assert colours["knows averages only"] == palette.GREEN
+
+
+def test_calibration_lines_fit_a_phone_whatever_models_are_called():
+    name = "SmolLM2-135M-Instruct (chat template, choice-hf)"
+    row = {"group": "g", "tilt": 0.2, "tilt_low": 0.1, "tilt_high": 0.3}
+    row |= {"slope": 0.2, "slope_low": 0.1, "slope_high": 0.3}
+    rows = [{**row, "model": name, "kind": "run"}]
+    rows.append({**row, "model": "knows averages only", "kind": "respondent"})
+    (panel,) = drawings(charts.CHARTS["tilt"](alt.Data(values=rows)), "tilt")
+    assert panel.width <= 340 and f">{name}<" in panel.svg
 
 
 def test_of_two_answers_the_first_is_drawn():
