@@ -23,7 +23,7 @@ from lm_eval_epidemia.benchmarks.observation import TASK_VERSION
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import data, leaderboard, means, ranks
+from lm_eval_epidemia.findings import data, leaderboard, means, profile, ranks
 from lm_eval_epidemia.findings.answered import read_samples
 from lm_eval_epidemia.findings.comparison import compare_entries
 from lm_eval_epidemia.findings.data import (
@@ -881,6 +881,18 @@ def test_a_figure_is_on_the_scale_of_its_metric(versions, monkeypatch, tmp_path)
     ]
     one = charts.leaderboard(alt.Data(values=rows)).to_dict()
     assert one["spec"]["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, 15.0]
+
+
+def test_best_is_no_noise_and_worst_of_zeros_is_farther_off_than_averages(tmp_path):
+    """50 ± 40 may be chance, 30 ± 2 is none; two tasks have 0 at the same distance."""
+    tasks = {COCAINE: (0.0, 0.0), HEROIN: (0.0, 0.0), EMPLOYER: (50.0, 40.0), SALARY: (30.0, 2.0)}
+    write(tmp_path, tasks)
+    report = leaderboard.make_report(read_results([tmp_path]))
+    (run,) = report.runs
+    worst, best = profile.ends(report, run, profile.tasks_of(report, run), {})
+    assert [task.name for task in best] == [SALARY, EMPLOYER]
+    averages = {task: Anchors.of(store.load(task)).mean for task in (COCAINE, HEROIN)}
+    assert worst[0].name == min(averages, key=averages.get)
 
 
 def _row_of_figure(model, kind="run"):

@@ -629,6 +629,12 @@ def test_a_model_has_a_page(site, runs, visit):
         r"survey from [\d.]+ % to [\d.]+ %; model from .* points off on average",
         drawn.first.get_attribute("aria-label"),
     )
+    # Beside each score is that of averages; their own page has no mark for them.
+    captions = tab.locator("figure:has(svg.curve) figcaption").all_inner_texts()
+    assert captions and all(re.search(r"\(knows averages only: [\d.]+\)", c) for c in captions)
+    assert tab.locator(".strip svg .known").count()
+    own = next(site.glob("model-knows-averages-only*"))
+    assert 'class="known"' not in own.read_text() and "Green bar" not in own.read_text()
     assert tab.locator("#positions tbody tr").count() >= 1
     assert tab.locator("#lines tbody tr").count() >= 1
     row.locator("a").click()
