@@ -23,7 +23,7 @@ from lm_eval_epidemia.benchmarks.observation import TASK_VERSION
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import data, leaderboard, means, ranks
+from lm_eval_epidemia.findings import data, leaderboard, means, profile, ranks
 from lm_eval_epidemia.findings.answered import read_samples
 from lm_eval_epidemia.findings.comparison import compare_entries
 from lm_eval_epidemia.findings.data import (
@@ -36,6 +36,7 @@ from lm_eval_epidemia.findings.normalise import NORMALISATIONS, normalise
 from lm_eval_epidemia.findings.published import published
 from lm_eval_epidemia.findings.versions import pairs_of_versions
 from lm_eval_epidemia.report import charts, figures, output, palette
+from lm_eval_epidemia.report.drawings import drawings
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.results.results import model_size, read_results
@@ -882,6 +883,18 @@ def test_a_figure_is_on_the_scale_of_its_metric(versions, monkeypatch, tmp_path)
     assert one["spec"]["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, 15.0]
 
 
+def test_best_is_no_noise_and_worst_of_zeros_is_farther_off_than_averages(tmp_path):
+    """50 ± 40 may be chance, 30 ± 2 is none; two tasks have 0 at the same distance."""
+    tasks = {COCAINE: (0.0, 0.0), HEROIN: (0.0, 0.0), EMPLOYER: (50.0, 40.0), SALARY: (30.0, 2.0)}
+    write(tmp_path, tasks)
+    report = leaderboard.make_report(read_results([tmp_path]))
+    (run,) = report.runs
+    worst, best = profile.ends(report, run, profile.tasks_of(report, run), {})
+    assert [task.name for task in best] == [SALARY, EMPLOYER]
+    averages = {task: Anchors.of(store.load(task)).mean for task in (COCAINE, HEROIN)}
+    assert worst[0].name == min(averages, key=averages.get)
+
+
 def _row_of_figure(model, kind="run"):
     row = {"metric": "Score", "lowest": 0, "highest": 100, "mean": 40.0, "score": 9.0, "low": 5.0}
     return {
@@ -934,6 +947,16 @@ def test_names_of_a_curve_stand_right_of_the_plot_and_apart():
     colours = {name[3]: name[2] for name in names}
     assert colours["truth"] == palette.BLUE and colours["m"] == palette.ORANGE
     assert colours["knows averages only"] == palette.GREEN
+
+
+def test_calibration_lines_fit_a_phone_whatever_models_are_called():
+    name = "SmolLM2-135M-Instruct (chat template, choice-hf)"
+    row = {"group": "g", "tilt": 0.2, "tilt_low": 0.1, "tilt_high": 0.3}
+    row |= {"slope": 0.2, "slope_low": 0.1, "slope_high": 0.3}
+    rows = [{**row, "model": name, "kind": "run"}]
+    rows.append({**row, "model": "knows averages only", "kind": "respondent"})
+    (panel,) = drawings(charts.CHARTS["tilt"](alt.Data(values=rows)), "tilt")
+    assert panel.width <= 340 and f">{name}<" in panel.svg
 
 
 def test_of_two_answers_the_first_is_drawn():

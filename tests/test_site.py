@@ -256,14 +256,29 @@ def test_the_list_of_tasks_filters_sorts_and_opens(site, runs, visit):
     tab.wait_for_selector(f"#tasks thead th:nth-child({number})[aria-sort]")
     shown = [float(text) for text in column(tab, "tasks", number)]
     assert shown in (sorted(shown), sorted(shown, reverse=True))
-    assert set(column(tab, "tasks", number - 1)) == {NAMES["truth"]}
+    # Reference respondents are no rivals; a number has a digit behind the point, always.
+    assert "" not in (best := set(column(tab, "tasks", number - 1))) and not best & {
+        *NAMES.values()
+    }
+    assert all(re.fullmatch(r"\d+\.\d", text) for text in column(tab, "tasks", number) if text)
+    # On a phone, the chosen model's score is in sight beside the task.
+    phone = visit(site, "explorer.html", width=390)
+    assert phone.locator("#one").input_value() not in NAMES.values()
+    last = phone.locator("#tasks tbody tr").first.locator("td").last
+    assert last.evaluate("cell => cell.getBoundingClientRect().right") <= 390
     # Old addresses lead to the page of the task.
     link = urlencode({"task": COCAINE, "model": model})
     tab = visit(site, f"explorer.html#{link}")
     tab.wait_for_url("**/task.html#*")
     tab.wait_for_selector("#answers")
     assert tab.locator("#model").input_value() == model
-    facts = tab.locator("#facts").inner_text()
+    # The question comes first; score and distance are open, further numbers folded.
+    headings = tab.locator("#panel h2").all_inner_texts()
+    assert headings[:2] == ["The question", "The answers"]
+    assert re.fullmatch(
+        r"Score\n.*\nDistance\n.*\nMore numbers", tab.locator("#facts").inner_text()
+    )
+    facts = tab.locator("#facts").text_content()
     expected = result_file(runs, "tiny")["results"][COCAINE]
     assert f"{expected['score,none']:.1f} ± {expected['score_stderr,none']:.1f}" in facts
     assert f"{expected['l1,none']:.4f}" in facts
@@ -395,6 +410,13 @@ def test_calibration_and_colours(site, visit):
     assert "knows the population" in tab.locator("#figure-tilt svg").first.text_content()
     lines = rows_by_name(tab, "#scales-1")
     assert tiny in lines and NAMES["truth"] in lines
+    # On a phone, text of drawings is not below 10 pixels, nearly; no chart has a menu of its own.
+    assert tab.locator(".vega-embed summary").count() == 0
+    phone = visit(site, "calibration.html", width=390)
+    phone.wait_for_selector("#calibration svg")
+    for drawing in ("#calibration svg.marks", "#figure-tilt svg"):
+        width = "drawing => drawing.getBoundingClientRect().width / drawing.viewBox.baseVal.width"
+        assert phone.locator(drawing).first.evaluate(width) > 0.95
     tab.locator("#theme").click()
     assert tab.evaluate("document.documentElement.dataset.theme") == "light"
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -613,6 +635,12 @@ def test_a_model_has_a_page(site, runs, visit):
         r"survey from [\d.]+ % to [\d.]+ %; model from .* points off on average",
         drawn.first.get_attribute("aria-label"),
     )
+    # Beside each score is that of averages; their own page has no mark for them.
+    captions = tab.locator("figure:has(svg.curve) figcaption").all_inner_texts()
+    assert captions and all(re.search(r"\(knows averages only: [\d.]+\)", c) for c in captions)
+    assert tab.locator(".strip svg .known").count()
+    own = next(site.glob("model-knows-averages-only*"))
+    assert 'class="known"' not in own.read_text() and "Green bar" not in own.read_text()
     assert tab.locator("#positions tbody tr").count() >= 1
     assert tab.locator("#lines tbody tr").count() >= 1
     row.locator("a").click()

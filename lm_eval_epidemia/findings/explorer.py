@@ -23,7 +23,7 @@ from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.model_rows import parts_of
 from lm_eval_epidemia.findings.reference import asked_of, cut_of, known_over, part_asked, references
 from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore, leaf
-from lm_eval_epidemia.results.models import Model, chips
+from lm_eval_epidemia.results.models import Model, chips, is_respondent
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.confidence import interval
@@ -94,6 +94,7 @@ def shown(
     tasks: list[dict[str, Any]] = []
     files = {}
     known = references(report.runs)
+    respondents = {one.name for one in runs if is_respondent(one.run)}
     # Once: each looks at every file of the ground truth.
     listed, truths = _listed(report), store.available()
     here_of = {
@@ -113,7 +114,9 @@ def shown(
             if (score := one.run.scores.get(asked_task)) and not math.isnan(score.value)
         }
         digits = about.benchmark.digits
-        best = max(scores, key=lambda who: scores[who], default="")
+        # Of the models, where there are some: a reference respondent is no rival of theirs.
+        rivals = {who: value for who, value in scores.items() if who not in respondents} or scores
+        best = max(rivals, key=lambda who: rivals[who], default="")
         tasks.append(
             {
                 "name": name,
@@ -129,8 +132,8 @@ def shown(
                 "mean": _said_known(asked_task, report, known) if anchors else "",
                 "best": best,
                 "highest": number(scores[best], digits) if best else "",
-                "median": number(statistics.median(scores.values()), digits) if best else "",
-                "scores": {who: round(value, digits) for who, value in scores.items()},
+                "median": number(statistics.median(rivals.values()), digits) if best else "",
+                "scores": {who: number(value, digits) for who, value in scores.items()},
             }
         )
     kinds = dict.fromkeys(kind for task in tasks for kind in task["facets"])

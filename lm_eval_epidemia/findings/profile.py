@@ -14,9 +14,9 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.answered import Samples
 from lm_eval_epidemia.findings.finding import Number, number
 from lm_eval_epidemia.findings.leaderboard import Report
-from lm_eval_epidemia.findings.means import slices
+from lm_eval_epidemia.findings.means import REACH, slices
 from lm_eval_epidemia.findings.model_rows import parts_of
-from lm_eval_epidemia.findings.reference import known_scores
+from lm_eval_epidemia.findings.reference import asked_of, known_scores
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score import score as scoring
@@ -138,8 +138,9 @@ def ends(
 ) -> tuple[list[ScoredTask], list[ScoredTask]]:
     """Return the tasks that a run does worst and best in, with their curves where it has samples.
 
-    Of equal scores, that of the larger distance is worse. Tasks asked by letters come first: others
-    only where there are none.
+    Best is by the lower end of the interval, so that it is not noise. Of equally low scores, that
+    is worse whose distance is farther above the one of knowing averages only. Tasks asked by
+    letters come first: others only where there are none.
     """
     answers = {
         asked: own
@@ -153,11 +154,10 @@ def ends(
         if not math.isnan(task.score.value) and WAYS[task.asked.way].distribution is not None
     ]
     letters = [task for task in scored if task.asked.way == "letters"]
-    ordered = sorted(
-        letters or scored,
-        key=lambda task: (task.score.value, -run.scores[task.asked].l1),
-    )
-    half = min(SHOWN, len(ordered) // 2)
+    asked = letters or scored
+    half = min(SHOWN, len(asked) // 2)
+    worst = sorted(asked, key=lambda task: (task.score.value, -_above(run, task.asked)))[:half]
+    best = sorted((task for task in asked if task not in worst), key=_lower, reverse=True)[:half]
 
     def drawn(some: Sequence[ScoredTask]) -> list[ScoredTask]:
         return [
@@ -167,7 +167,19 @@ def ends(
             for task in some
         ]
 
-    return drawn(ordered[:half]), drawn(ordered[::-1][:half])
+    return drawn(worst), drawn(best)
+
+
+def _lower(task: ScoredTask) -> tuple[float, float]:
+    """Return the lower end of a score's interval, and the score where there is no error."""
+    error = 0.0 if math.isnan(task.score.error) else task.score.error
+    return task.score.value - REACH * error, task.score.value
+
+
+def _above(run: Entry, asked: Asked) -> float:
+    """Return how much farther from the truth a run is than who knows averages only."""
+    known = asked_of(run, asked)
+    return run.scores[asked].l1 - (known.l1 if known else 0.0)
 
 
 def by_survey(run: Entry, columns: Sequence[str]) -> dict[str, dict[str, Number]]:

@@ -51,7 +51,7 @@ from lm_eval_epidemia.report.output import printed_of
 from lm_eval_epidemia.report.pages import figures, hierarchy, models, start
 from lm_eval_epidemia.report.pages.figures import rows_of
 from lm_eval_epidemia.report.sections import as_script, printed
-from lm_eval_epidemia.results.models import RESPONDENTS, models_of
+from lm_eval_epidemia.results.models import RESPONDENTS, is_respondent, models_of
 from lm_eval_epidemia.surveys.catalogue import records
 
 #: Lies in sites of version 0.1.0, which has no list of what it wrote.
@@ -163,7 +163,12 @@ def _write(
     page("index.html", **start.shown(report, notes, cutoffs, files, named))
 
     tasks = explorer.shown(report, runs, samples, write)
-    names = [one.name for one in runs if one.run.scores]
+    # Models first: the first is beside the tasks until another is chosen.
+    scored = sorted(
+        (one for one in runs if one.run.scores),
+        key=lambda one: (is_respondent(one.run), one.run.reference),
+    )
+    names = [one.name for one in scored]
     scores = {
         "models": names,
         "tasks": {

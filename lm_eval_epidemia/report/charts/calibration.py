@@ -7,7 +7,6 @@ from typing import Any
 import altair as alt
 
 from lm_eval_epidemia.report.palette import (
-    BESIDE,
     DASHED,
     GREEN,
     GREY,
@@ -32,9 +31,9 @@ def calibration(data: Any) -> Any:
         base.transform_filter("datum.kind == 'density'")
         .mark_rect()
         .encode(
-            x=alt.X("q:Q", title="Elicited probability", **SHARES),
+            x=alt.X("q:Q", title="The model's answer", **SHARES),
             x2="q2:Q",
-            y=alt.Y("p:Q", title="True probability", **SHARES),
+            y=alt.Y("p:Q", title="The survey", **SHARES),
             y2="p2:Q",
             opacity=alt.Opacity("share:Q", legend=None, scale=shades),
             color=alt.value("#56B4E9"),
@@ -79,21 +78,22 @@ def tilt(data: Any) -> Any:
     x = alt.X("tilt:Q", title="Tilt, in log-odds (0: to neither side)", scale=room, axis=apart)
     y = alt.Y("slope:Q", title="Slope (below 1: differences understated)", scale=room)
     rows = data.to_dict()["values"]
-    ends = [row[key] for row in rows for key in ("slope", "slope_low", "slope_high")]
-    ends = [value for value in ends if value is not None]
-    runs = [row for row in rows if row["kind"] == "run"]
-    named = with_ends(runs, "tilt", "group", value="slope", ends=(min(ends), max(ends)))
-    rows = [row for row in rows if row["kind"] != "run"] + named.to_dict()["values"]
+    names = list(dict.fromkeys(row["model"] for row in rows if row["kind"] == "run"))
     base = alt.Chart()
     models = base.transform_filter("datum.kind == 'run'")
     known = base.transform_filter("datum.kind == 'respondent'")
-    colour = colour_of(list(dict.fromkeys(row["model"] for row in runs)))
+    # In a list below, as wide as the chart, so that they can be read on a phone.
+    listed: dict[str, Any] = {"columns": 1, "labelLimit": 300, "symbolOpacity": 1}
+    colour = colour_of(names).legend(orient="bottom", **listed)
     averages = f"datum.model == '{RESPONDENTS['mean']}'"
     shade = alt.condition(averages, alt.value(GREEN), alt.value(GREY))
-    # Models have their names beside the chart, as high as their marks; respondents may coincide.
     shapes = alt.Scale(range=["cross", "square", "triangle-up"])
     shape = alt.Shape(
-        "respondent:N", title=None, sort=None, legend=alt.Legend(orient="top"), scale=shapes
+        "respondent:N",
+        title=None,
+        sort=None,
+        legend=alt.Legend(orient="top", **listed),
+        scale=shapes,
     )
     chart = alt.layer(
         base.mark_rule(**DASHED).encode(y=alt.YDatum(1)),
@@ -106,7 +106,6 @@ def tilt(data: Any) -> Any:
         models.mark_point(filled=True, size=60, opacity=1).encode(
             x=x, y=y, color=colour, tooltip=["model:N", *values]
         ),
-        names_at_ends(models, colour, x=BESIDE),
         data=alt.Data(values=rows),
-    ).properties(width=300, height=300)
+    ).properties(width=270, height=270)
     return facets(chart, "group", None)

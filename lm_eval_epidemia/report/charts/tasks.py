@@ -77,28 +77,26 @@ def curve(data: Any) -> Any:
         .transform_window(highest="max(free)", sort=[alt.SortField("p")])
         .transform_calculate(end_at="datum.highest + datum.rank * datum.top / 16")
     )
+    # Models have what is left: the place of one is fourth or, beside the truth alone, second.
     free = [colour for colour in PALETTE if colour not in (BLUE, GREEN, GREY)]
-    model = alt.Color("who:N", sort=None, legend=None, scale=alt.Scale(range=free))
-    models: Any = ~alt.FieldOneOfPredicate("who", [who for who, *_ in _KNOWN])
-    of_all = [
-        *((f"datum.who == '{who}'", alt.value(c), dashes) for who, c, dashes in _KNOWN),
-        (models, model, [1, 0]),
-    ]
-    lines = [
-        layer
-        for whose, colour, dashes in of_all
-        for layer in (
-            base.transform_filter(whose)
-            .mark_line(point=True, strokeDash=dashes)
-            .encode(x=x, y=y, tooltip=["who:N", "condition:N", "p:Q"], color=colour),
-            ends.transform_filter(whose)
-            .mark_text(align="left", dx=6, fontSize=11, limit=130)
-            .encode(x=BESIDE, y="end_at:Q", text="who:N", color=colour),
-        )
-    ]
+    scale = alt.Scale(range=[BLUE, ORANGE, GREY, *free])
+    tests = [(f"datum.who == '{who}'", colour, dashes) for who, colour, dashes in _KNOWN]
+    colour: Any = alt.Color("who:N", sort=None, legend=None, scale=scale)
+    colour = colour.condition([{"test": test, "value": shade} for test, shade, _ in tests])
+    dash = alt.StrokeDash(condition=[{"test": test, "value": dashes} for test, _, dashes in tests])
     truth = base.transform_filter("datum.who == 'truth'")
     return alt.layer(
-        truth.mark_rule(color=BLUE, strokeWidth=2).encode(x=x, y="low:Q", y2="high:Q"), *lines
+        truth.mark_rule(color=BLUE, strokeWidth=2).encode(x=x, y="low:Q", y2="high:Q"),
+        base.mark_line(point=True).encode(
+            x=x,
+            y=y,
+            tooltip=["who:N", "condition:N", "p:Q"],
+            color=colour,
+            strokeDash=dash,
+        ),
+        ends.mark_text(align="left", dx=6, fontSize=11, limit=130).encode(
+            x=BESIDE, y="end_at:Q", text="who:N", color=colour
+        ),
     ).properties(width=420, height=260)
 
 

@@ -51,11 +51,7 @@ window.epidemia = (() => {
     await script("assets/vega.js");
     const spec = { ...structuredClone(specification), datasets: { rows } };
     if (!spec.facet && !spec.height?.step) Object.assign(spec, { width: "container", autosize: { type: "fit-x", contains: "padding" } });
-    await vegaEmbed(element, spec, {
-      renderer: "svg", config: colours(),
-      actions: { export: true, source: false, compiled: false, editor: false },
-    });
-    element.querySelector("summary")?.setAttribute("aria-label", "Save the picture");
+    await vegaEmbed(element, spec, { renderer: "svg", config: colours(), actions: false });
     const svg = element.querySelector("svg.marks");
     if (!svg) return;
     svg.querySelectorAll(`[fill="${INK}"]`).forEach((one) => one.setAttribute("fill", "currentColor"));

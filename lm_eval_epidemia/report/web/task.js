@@ -65,7 +65,9 @@
     }
     if (state().task !== task) return;
     const data = received[task];
-    const place = Math.max(0, data.models.findIndex((one) => one.name === model));
+    // The one asked for, or the first whose answers are here.
+    const chosen = data.models.findIndex((one) => one.name === model);
+    const place = chosen >= 0 ? chosen : Math.max(0, data.models.findIndex((one) => one.q));
     show(data, data.models[place] ?? NOBODY, place);
   }
 
@@ -94,20 +96,20 @@
     panel().replaceChildren(
       make("h1", { id: "open", tabindex: "-1" }, data.title),
       make("p", { class: "quiet" }, `${data.name}; ${data.survey.toUpperCase()} ${data.vintage}; `, make("a", { href: `survey-${data.survey}.html` }, "data card")),
+      make("h2", {}, data.heading),
+      conditions(data, cell),
+      make("pre", { id: "question" }, data.questions[cell] + data.tail),
+      make("p", { class: "quiet" }, `${data.n[cell] ? `${data.n[cell].toLocaleString("en")} sampled units; ` : "Published table; "}`
+        + `${percent(data.weight[cell])} of the population asked about.`),
+      make("h2", {}, "The answers"),
       make("div", { class: "filters" },
         ...(model === NOBODY ? [] : [
           make("label", {}, "Model", select),
           button("Previous model", "previous", () => go({ model: step(-1) })),
           button("Next model", "next", () => go({ model: step(1) }))])),
       facts(data, model),
-      conditions(data, cell),
-      make("p", { class: "quiet" }, `${data.n[cell] ? `${data.n[cell].toLocaleString("en")} sampled units; ` : "Published table; "}`
-        + `${percent(data.weight[cell])} of the population asked about.`),
-      make("h2", {}, data.heading),
-      make("pre", { id: "question" }, data.questions[cell] + data.tail),
-      make("h2", {}, "The answers"),
       answers(data, cell, model, q),
-      make("figure", {}, make("div", { id: "distribution", "data-tall": "", style: `--tall:${4 + 1.7 * data.levels.length}rem` })),
+      make("figure", {}, make("div", { id: "distribution", "data-tall": "", style: `--tall:${6 + 1.7 * (data.levels.length === 2 ? 1 : data.levels.length)}rem` })),
       everybody(data, cell, model),
       over(data, model, answer),
       ...(data.models.length ? [make("h2", {}, "Every model"), scores(data, model)] : []),
@@ -123,14 +125,12 @@
   function facts(data, model) {
     const number = (value, digits) => (value === null || value === undefined ? "none" : value.toFixed(digits));
     const withError = (value, error) => `${number(value, 1)}${value === null || error === null ? "" : ` ± ${number(error, 1)}`}`;
-    const list = make("dl", { class: "facts", id: "facts" });
-    const said = model === NOBODY ? [] : [["Score", withError(model.score, model.error)],
-      ...(model.population === null ? [] : [["Against the population", withError(model.population, model.population_error)]]),
-      ["Distance", number(model.l1, 4)]];
-    for (const [name, value] of Object.entries(model.diagnostics)) said.push([ANCHORS[name] ?? plain(name), number(value, 3)]);
-    for (const [name, value] of Object.entries(model === NOBODY ? data.anchors : model.anchors ?? {})) said.push([ANCHORS[name], number(value, 4)]);
-    for (const [name, value] of said) list.append(make("div", {}, make("dt", {}, name), make("dd", {}, value)));
-    return list;
+    const list = (pairs) => make("dl", { class: "facts" }, ...pairs.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+    const said = model === NOBODY ? [] : [["Score", withError(model.score, model.error)], ["Distance", number(model.l1, 4)]];
+    const more = model.population === null ? [] : [["Against the population", withError(model.population, model.population_error)]];
+    for (const [name, value] of Object.entries(model.diagnostics)) more.push([ANCHORS[name] ?? plain(name), number(value, 3)]);
+    for (const [name, value] of Object.entries(model === NOBODY ? data.anchors : model.anchors ?? {})) more.push([ANCHORS[name], number(value, 4)]);
+    return make("div", { id: "facts" }, ...(said.length ? [list(said)] : []), make("details", {}, make("summary", {}, "More numbers"), list(more)));
   }
 
   // One choice per condition; where the combination does not occur, the nearest that has the
@@ -200,7 +200,8 @@
     return make("section", {},
       make("h2", {}, single ? `Over all levels of ${plain(data.variables[0])}` : "Over all conditions"),
       ...(single ? [make("div", { class: "filters" }, make("label", {}, "Answer", select))] : []),
-      make("figure", {}, make("div", { id: "over", "data-tall": "", style: "--tall:21rem" })));
+      make("figure", {}, make("div", { id: "over", "data-tall": "", style: "--tall:21rem" })),
+      make("p", { class: "note" }, make("code", {}, `epidemia plot ${single ? "curve" : "cells"} results/ --task ${data.name} --out NAME.pdf`), " draws it for a paper."));
   }
 
   function drawOver(data, model, answer) {
@@ -220,7 +221,7 @@
       (model.q ?? []).forEach((q, i) => data.levels.forEach((level, k) => rows.push({
         given: data.given[cellOf(i)].join(", "), answer: level, p: data.p[cellOf(i)][k], q: q[k], weight: data.weight[cellOf(i)],
       })));
-      if (rows.length) figure(element, read("figure-cells"), rows, `True against elicited probability in ${rows.length / data.levels.length} conditions: on the dashed line they are equal`);
+      if (rows.length) figure(element, read("figure-cells"), rows, `The survey against the model's answer in ${rows.length / data.levels.length} conditions: on the dashed line they are equal`);
       else {
         element.style.minHeight = "0";
         element.replaceChildren(make("p", { class: "note" }, "Nobody whose answers are here: nothing to draw."));
