@@ -309,17 +309,57 @@ def test_names_that_are_wrong_or_of_several_runs(ours, epidemia):
     scored(ours / "again", "large-7B", {LOW[0]: 90.0}, model_args={"dtype": "float32"})
     several = refused("small-1B", "large-7B", ours)
     assert "large-7B was asked the same tasks of ours in 2 runs; choose one:" in several
-    assert "  --where dtype=bfloat16\n  --where dtype=float32\n" in several
     # The other has neither.
-    assert "no model 'small-1B'" in refused(
-        "small-1B", "large-7B", ours, "--where", "dtype=float32"
-    )
     named = "large-7B (dtype=bfloat16)"
-    assert named in several
+    assert several.endswith(f":\n  '{named}'\n  'large-7B (dtype=float32)'\n")
+    removed = refused("small-1B", "large-7B", ours, "--where", "dtype=float32")
+    assert removed == (
+        "error: --where dtype=float32 leaves no run of 'small-1B': of its runs dtype is auto\n"
+    )
+    scored(ours / "both", "other", {LOW[0]: 50.0}, model_args={"dtype": "float32"})
+    assert refused("other", "large-7B", ours).endswith(
+        f":\n  '{named}'\n  'large-7B (dtype=float32)', or --where dtype=float32\n"
+    )
+    done = epidemia("compare", "other", "large-7B", ours, "--where", "dtype=float32")
+    assert "large-7B is" in done.stdout
     done = epidemia("compare", "small-1B", named, ours)
     assert done.returncode == 0 and "by 13.5 points" in " ".join(done.stdout.split())
     done = epidemia("compare", "large-7B (dtype=float32)", named, ours)
     assert "by 40.0 points" in " ".join(done.stdout.split())
+
+
+def test_the_name_of_a_run_chooses_it(ours, epidemia):
+    """Where the model is called so too: small-1B and small-1B (chat template)."""
+    chat = dict.fromkeys([*LOW, *HIGH], 45.0)
+    scored(ours / "chat", "small-1B", chat)
+    (file,) = (ours / "chat").glob("*.json")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "chat_template": "{{m}}"}))
+    run, plain = "small-1B (chat template)", "small-1B"
+    done = epidemia("compare", plain, run, ours)
+    assert done.returncode == 0, done.stderr
+    assert f"{run} is better, here and elsewhere, by 5.0 points" in " ".join(done.stdout.split())
+    assert "its model has others" not in done.stderr
+    done = epidemia("compare", plain, "large-7B", ours)
+    assert f"note: {plain} is the run of this name; its model has others: '{run}'" in done.stderr
+    assert "by 13.5 points" in " ".join(done.stdout.split())
+    several = epidemia("compare", f"org/{plain}", "large-7B", ours).stderr
+    chosen = f"choose one:\n  {plain}, or --where chat_template=none\n  '{run}'\n"
+    assert several.endswith(chosen)
+
+
+def test_a_respondents_run_is_named_by_what_it_knows(tmp_path):
+    config = {"model": "epidemia-baseline", "model_args": {"kind": "mean"}}
+    scored(tmp_path / "m", "m", dict.fromkeys(LOW, 20.0))
+    scored(tmp_path / "whole", "", dict.fromkeys(LOW, 30.0), **config)
+    scored(tmp_path / "chat", "", dict.fromkeys(LOW, 40.0), **config)
+    (file,) = (tmp_path / "chat").glob("*.json")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "chat_template": "{{m}}"}))
+    with pytest.raises(EpidemiaError) as stopped:
+        compare_models("knows averages only", "m", [tmp_path])
+    assert "\n  'knows averages only (kind=mean, chat template)'" in str(stopped.value)
+    run = "knows averages only (kind=mean, chat template)"
+    of_run = compare_models(run, "m", [tmp_path])
+    assert (of_run.one.name, of_run.comparisons[0].across.difference) == (run, 20.0)
 
 
 def test_tasks_asked_otherwise_are_left_out_and_counted(ours, epidemia):
@@ -361,7 +401,7 @@ def test_python_has_what_the_command_prints(ours, epidemia):
     assert [row["verdict"] for row in rows] == [*compared.table.verdict]
     assert [float(row["value"]) for row in rows] == [*compared.table.value]
     where = {"dtype": "bfloat16"}
-    with pytest.raises(EpidemiaError, match="no model 'small-1B'"):
+    with pytest.raises(EpidemiaError, match="leaves no run of 'small-1B'"):
         api.compare("small-1B", "large-7B", [ours], where)
 
 
@@ -379,4 +419,6 @@ def test_a_damaged_file_beside_good_ones_is_named(ours, epidemia):
     assert done.returncode == 0 and "results_2025.json is not a result file" in done.stderr
     # It may be of the model that is not there.
     said = epidemia("compare", "small-1B", "other", ours).stderr
-    assert "no model 'other'" in said and "results_2025.json is not a result file" in said
+    assert "no model 'other'" in said and "results_2025.json could not be read" in said
+    # What else there is to say of the results is no part of it.
+    assert len(said.splitlines()) == 2

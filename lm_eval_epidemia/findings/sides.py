@@ -35,12 +35,15 @@ class Side(NamedTuple):
         Tasks of others with samples.
     bare : set of str
         Tasks of others without.
+    note : str
+        Which other runs the model has, where its name is that of one; else empty.
     """
 
     name: str
     run: Entry | None
     answered: dict[str, Answered]
     bare: set[str]
+    note: str = ""
 
     @property
     def asked(self) -> set[str]:
@@ -55,12 +58,10 @@ class Side(NamedTuple):
         return _settings(entries[0]) if entries else {}
 
 
-def find_side(name: str, runs: Sequence[Entry], answered: Sequence[Answered]) -> Side:
-    """Find a model, or one of its runs, by its name."""
-    if named := [run for run in runs if name == run.name != run.model]:
-        run = named[0]
-        alike = [of for of in answered if _run_as(of.entry) == _run_as(run)]
-        return Side(run.name, run, *_by_task(run.name, alike))
+def runs_named(name: str, runs: Sequence[Entry], answered: Sequence[Answered]) -> list[Entry]:
+    """Return what a name is of: one run, or all that a model was asked; nothing if of none."""
+    if of_run := [run for run in runs if name in _names_of(run) - {run.model, name_of(run)}]:
+        return of_run[:1]
     entries = [*runs, *(of.entry for of in answered)]
     names: dict[str, set[Weights]] = defaultdict(set)
     for entry in entries:
@@ -79,19 +80,80 @@ def find_side(name: str, runs: Sequence[Entry], answered: Sequence[Answered]) ->
         if called.casefold() == name.casefold()
         for of in several
     }
-    known = {name_of(entry) for entry in entries}
-    if not weights:
+    return [entry for entry in entries if entry.weights in weights]
+
+
+def _names_of(run: Entry) -> set[str]:
+    return {run.name, _plain_name(run)}
+
+
+def _plain_name(run: Entry) -> str:
+    """Name a run, a reference respondent by what it knows."""
+    return (name_of(run) + run.name.removeprefix(run.model)).replace(") (", ", ")
+
+
+def find_side(
+    name: str, runs: Sequence[Entry], answered: Sequence[Answered], beside: Sequence[Entry] = ()
+) -> Side:
+    """Find a model, or one of its runs, by its name.
+
+    The name of a run is that run, also where the model is called so and has other runs of the same
+    tasks.
+
+    Parameters
+    ----------
+    name : str
+    runs : sequence of Entry
+        All runs over our tasks.
+    answered : sequence of Answered
+    beside : sequence of Entry
+        What the name of the other model is of: only settings that leave it are offered.
+
+    Raises
+    ------
+    EpidemiaError
+        If a name is of no model, or of one with several runs.
+    """
+    named = runs_named(name, runs, answered)
+    if not named:
+        known = {name_of(entry) for entry in (*runs, *(of.entry for of in answered))}
         raise EpidemiaError(f"no model {name!r} in these results; {_hint(name, known)}")
-    models = sorted({name_of(entry) for entry in entries if entry.weights in weights})
-    if len(weights) > 1:
+    models = sorted({name_of(entry) for entry in named})
+    if len({entry.weights for entry in named}) > 1:
         raise EpidemiaError(f"{name!r} may be {' or '.join(models)}: name one of them")
-    own = [run for run in runs if run.weights in weights]
+    own = [run for run in named if run.scores]
     asked = [task for run in own for task in run.scores]
-    if len(set(asked)) < len(asked):
-        listed = _several(models[0], "the same tasks of ours", own)
-        raise EpidemiaError(f"{listed}\nor give the name of one, such as {own[0].name!r}")
-    of_others = [of for of in answered if of.entry.weights in weights]
-    return Side(models[0], _merged(own), *_by_task(models[0], of_others))
+    is_clear = len(set(asked)) == len(asked)
+    exact = [run for run in own if name in _names_of(run)]
+    if exact and not (is_clear and name in (exact[0].model, name_of(exact[0]))):
+        run, others = exact[0], [run for run in own if run is not exact[0]]
+        called = _plain_name(run)
+        rest = few([shlex.quote(_plain_name(other)) for other in others])
+        note = f"{called} is the run of this name; its model has others: {rest}" if others else ""
+        return Side(called, run, *_by_task(called, _of_run(run, answered), beside), note)
+    if not is_clear:
+        raise EpidemiaError(_several(models[0], "the same tasks of ours", own, beside))
+    of_others = [of for of in answered if of.entry.weights == named[0].weights]
+    return Side(models[0], _merged(own), *_by_task(models[0], of_others, beside))
+
+
+def _of_run(run: Entry, answered: Sequence[Answered]) -> list[Answered]:
+    """Return the tasks of others that belong to a run.
+
+    Of a task that was asked in several files these are the run's own, then those with its
+    ``--limit``.
+    """
+    files = {score.source for score in run.scores.values()}
+    by_task: dict[str, list[Answered]] = defaultdict(list)
+    for of in answered:
+        if _run_as(of.entry) == _run_as(run):
+            by_task[of.task].append(of)
+    belonging = []
+    for several in by_task.values():
+        several = [of for of in several if of.path in files] or several
+        limited = [of for of in several if of.entry.protocol.limit == run.protocol.limit]
+        belonging += limited or several
+    return belonging
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
@@ -114,14 +176,17 @@ def _run_as(entry: Entry) -> tuple[object, ...]:
     return entry.weights, entry.chat, frozenset(entry.settings)
 
 
-def _by_task(model: str, answered: Sequence[Answered]) -> tuple[dict[str, Answered], set[str]]:
+def _by_task(
+    model: str, answered: Sequence[Answered], beside: Sequence[Entry]
+) -> tuple[dict[str, Answered], set[str]]:
     """Return the run of each task, of those with the same settings the newest; and bare tasks."""
     by_task: dict[str, dict[tuple[str, ...], Answered]] = defaultdict(dict)
     for run in (run for run in answered if run.has_samples):  # the oldest comes first
         by_task[run.task][(run.version, *map("=".join, _settings(run.entry).items()))] = run
     for task, several in by_task.items():
         if len(several) > 1:
-            raise EpidemiaError(_several(model, task, [run.entry for run in several.values()]))
+            entries = [run.entry for run in several.values()]
+            raise EpidemiaError(_several(model, task, entries, beside))
     bare = {run.task for run in answered} - by_task.keys()
     return {task: next(iter(several.values())) for task, several in by_task.items()}, bare
 
@@ -130,11 +195,29 @@ def _settings(entry: Entry) -> dict[str, str]:
     return {key: value for key, value in fields(entry).items() if key not in OF_THE_MODEL}
 
 
-def _several(model: str, task: str, entries: Sequence[Entry]) -> str:
-    """Say in what the runs of a model differ, and how one is chosen."""
+def _several(model: str, task: str, entries: Sequence[Entry], beside: Sequence[Entry]) -> str:
+    """Say in what the runs of a model differ, and what chooses each: its name, or its settings.
+
+    Settings are offered only where they leave the other model too.
+    """
     settings = [_settings(entry) for entry in entries]
     keys = dict.fromkeys(key for of in settings for key in of)
     apart = [key for key in keys if len({of.get(key, NONE) for of in settings}) > 1]
-    listed = [",".join(f"{key}={of.get(key, NONE)}" for key in apart) for of in settings]
-    lines = (f"  --where {shlex.quote(text)}" for text in listed)
+    own = [{key: of.get(key, NONE) for key in apart} for of in settings]
+    others = [_settings(of) for of in beside if of.weights != entries[0].weights]
+    names = [_plain_name(entry) for entry in entries]
+    lines = []
+    for entry, name, values in zip(entries, names, own, strict=True):
+        ways = []
+        if entry.scores and names.count(name) == 1:
+            ways.append(shlex.quote(name))
+        leaves_other = any(
+            all(of.get(key, NONE) == value for key, value in values.items()) for of in others
+        )
+        if values and leaves_other and own.count(values) == 1:
+            text = ",".join(f"{key}={value}" for key, value in values.items())
+            ways.append(f"--where {shlex.quote(text)}")
+        lines += ["  " + ", or ".join(ways)] if ways else []
+    if len(lines) < len(entries):
+        lines.append("  or give the result files that are meant instead of their folder")
     return "\n".join([f"{model} was asked {task} in {len(entries)} runs; choose one:", *lines])

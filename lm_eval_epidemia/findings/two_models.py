@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +17,10 @@ from lm_eval_epidemia.findings.documents import OverDocuments, compare_documents
 from lm_eval_epidemia.findings.leaderboard import columns, informative, together
 from lm_eval_epidemia.findings.means import shared_tasks
 from lm_eval_epidemia.findings.pool import Pool, noise_of
-from lm_eval_epidemia.findings.sides import NONE, Side, find_side
+from lm_eval_epidemia.findings.sides import NONE, Side, find_side, runs_named
 from lm_eval_epidemia.results.documents import Answered, answered_in
 from lm_eval_epidemia.results.entry import Asked, Entry
-from lm_eval_epidemia.results.models import chosen, models_of
+from lm_eval_epidemia.results.models import chosen, fields, models_of
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.results.results import Results, read_results
 
@@ -112,27 +113,61 @@ def compare_models(
     if only_informative and results.entries:
         results = informative(results)
     entries = [entry for entry in results.entries if entry.scores]
+    runs = _runs(entries)
+    named = [runs_named(name, runs, answered) for name in (one, other)]
     if where:
         kept = chosen([*entries, *(run.entry for run in answered)], where)
-        entries = [entry for entry in entries if any(entry is of for of in kept)]
+        runs = _runs(entry for entry in entries if any(entry is of for of in kept))
         answered = [run for run in answered if any(run.entry is of for of in kept)]
-    runs = [run for model in models_of(entries) for run in model.runs]
+        for name, before in zip((one, other), named, strict=True):
+            if before and not runs_named(name, runs, answered):
+                raise EpidemiaError(_without_runs(name, before, where))
+        named = [runs_named(name, runs, answered) for name in (one, other)]
+    # Whom a name asks for may be in a file that cannot be read.
+    missing = results.unread if not all(named) else ()
+    unread = [f"{path} could not be read: {reason}" for path, reason in missing]
     try:
-        first, second = (find_side(name, runs, answered) for name in (one, other))
+        first = find_side(one, runs, answered, named[1])
+        second = find_side(other, runs, answered, named[0])
     except EpidemiaError as error:
-        # Whom it asks for may be in a file that cannot be read.
-        raise EpidemiaError("\n".join([str(error), *results.notes])) from None
+        raise EpidemiaError("\n".join([str(error), *unread])) from None
     if first.name == second.name:
         raise EpidemiaError(f"{one!r} and {other!r} are one model: give two, or two of its runs")
+    is_one_model = named[0][0].weights == named[1][0].weights
+    if is_one_model:  # the same samples are no comparison
+        first, second = _apart(first, second)
     comparisons, asked_as, of_ours = _over_ours(first.run, second.run, runs)
     documents, of_others = compare_documents(first.answered, second.answered, cluster)
     notes = [*results.notes, *of_ours, *of_others, *_not_shared(first, second)]
+    if not is_one_model:
+        notes += filter(None, (first.note, second.note))
     if not comparisons and not documents:
         raise EpidemiaError(
             f"{first.name} and {second.name} share no task that both were asked alike: run both on "
             + "\n".join(["the same tasks, those of others with --log_samples", *notes])
         )
     return TwoModels(first, second, comparisons, asked_as, documents, notes)
+
+
+def _runs(entries: Iterable[Entry]) -> list[Entry]:
+    return [run for model in models_of(entries) for run in model.runs]
+
+
+def _apart(one: Side, other: Side) -> tuple[Side, Side]:
+    """Take out of two runs of a model the tasks of others that are in neither alone."""
+    both = {task for task, of in one.answered.items() if other.answered.get(task) is of}
+    first, second = (
+        side._replace(answered={task: of for task, of in side.answered.items() if task not in both})
+        for side in (one, other)
+    )
+    return first, second
+
+
+def _without_runs(name: str, runs: Sequence[Entry], where: Mapping[str, str]) -> str:
+    """Say that conditions leave no run of a model, and what its runs have."""
+    given = ",".join(f"{key}={value}" for key, value in where.items())
+    has = [f"{key} is {few(sorted({fields(run).get(key, NONE) for run in runs}))}" for key in where]
+    return f"--where {shlex.quote(given)} leaves no run of {name!r}: of its runs {'; '.join(has)}"
 
 
 def _ours(folders: Sequence[Path], answered: Sequence[Answered]) -> Results:
