@@ -13,9 +13,11 @@ from sums import EVEN, SIZES, write_tasks
 
 from lm_eval_epidemia import api
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.findings.two_models import compare_models
+from lm_eval_epidemia.findings.sides import find_side
+from lm_eval_epidemia.findings.two_models import _apart, compare_models
 from lm_eval_epidemia.report.two_models import LINES, WIDTH
 from lm_eval_epidemia.results.documents import answered_in
+from lm_eval_epidemia.results.results import read_results
 
 
 @pytest.fixture(scope="session")
@@ -345,6 +347,31 @@ def test_the_name_of_a_run_chooses_it(ours, epidemia):
     several = epidemia("compare", f"org/{plain}", "large-7B", ours).stderr
     chosen = f"choose one:\n  {plain}, or --where chat_template=none\n  '{run}'\n"
     assert several.endswith(chosen)
+
+
+def test_a_run_has_its_own_tasks_of_others(tmp_path):
+    """m was asked arc in the run of its name and in that of 10 documents.
+
+    Two runs that differ in our tasks alone have the same samples, which are no comparison.
+    """
+    for name, limit in (("whole", None), ("cut", 10.0)):
+        scored(tmp_path / name, "m", dict.fromkeys(HIGH, 45.0), limit=limit)
+        file = tmp_path / name / "results_2026.json"
+        written = json.loads(file.read_text())
+        written["results"] = {
+            task: {**row, "seen,none": 0.5 if limit else 1.0}
+            for task, row in written["results"].items()
+        }
+        written["results"]["arc"] = {"acc,none": 0.4}
+        written["n-samples"] = {"arc": {"original": 20, "effective": limit or 20}}
+        file.write_text(json.dumps(written))
+        file.with_name("samples_arc_2026.jsonl").touch()
+    runs, answered = read_results([tmp_path]).entries, answered_in([tmp_path])
+    for name, folder in (("m", "whole"), ("m (limit 10)", "cut")):
+        assert find_side(name, runs, answered).answered["arc"].path.parent.name == folder
+    (tmp_path / "cut" / "samples_arc_2026.jsonl").unlink()
+    whole = find_side("m", runs, answered)
+    assert all(not side.answered for side in _apart(whole, whole))
 
 
 def test_folders_of_two_models_are_compared_without_names(ours, epidemia):
