@@ -13,9 +13,11 @@ from sums import EVEN, SIZES, write_tasks
 
 from lm_eval_epidemia import api
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.findings.two_models import compare_models
+from lm_eval_epidemia.findings.sides import find_side
+from lm_eval_epidemia.findings.two_models import _apart, compare_models
 from lm_eval_epidemia.report.two_models import LINES, WIDTH
 from lm_eval_epidemia.results.documents import answered_in
+from lm_eval_epidemia.results.results import read_results
 
 
 @pytest.fixture(scope="session")
@@ -347,6 +349,61 @@ def test_the_name_of_a_run_chooses_it(ours, epidemia):
     assert several.endswith(chosen)
 
 
+def test_a_run_has_its_own_tasks_of_others(tmp_path):
+    """m was asked arc in the run of its name and in that of 10 documents.
+
+    Two runs that differ in our tasks alone have the same samples, which are no comparison.
+    """
+    for name, limit in (("whole", None), ("cut", 10.0)):
+        scored(tmp_path / name, "m", dict.fromkeys(HIGH, 45.0), limit=limit)
+        file = tmp_path / name / "results_2026.json"
+        written = json.loads(file.read_text())
+        written["results"] = {
+            task: {**row, "seen,none": 0.5 if limit else 1.0}
+            for task, row in written["results"].items()
+        }
+        written["results"]["arc"] = {"acc,none": 0.4}
+        written["n-samples"] = {"arc": {"original": 20, "effective": limit or 20}}
+        file.write_text(json.dumps(written))
+        file.with_name("samples_arc_2026.jsonl").touch()
+    runs, answered = read_results([tmp_path]).entries, answered_in([tmp_path])
+    for name, folder in (("m", "whole"), ("m (limit 10)", "cut")):
+        assert find_side(name, runs, answered).answered["arc"].path.parent.name == folder
+    (tmp_path / "cut" / "samples_arc_2026.jsonl").unlink()
+    whole = find_side("m", runs, answered)
+    assert all(not side.answered for side in _apart(whole, whole))
+
+
+def test_folders_of_two_models_are_compared_without_names(ours, epidemia):
+    done = epidemia("compare", ours / "small", ours / "large")
+    assert done.stdout == epidemia("compare", "small-1B", "large-7B", ours).stdout
+    done = epidemia("compare", ours / "large", ours / "small")
+    assert done.stdout.startswith("large-7B against small-1B\n")
+    scored(ours / "third", "third", dict.fromkeys(LOW, 30.0))
+    done = epidemia("compare", ours)
+    command = f"epidemia compare large-7B small-1B {ours}"
+    assert done.stdout.endswith(f"in two ways. To compare two models: {command}\n")
+
+
+def test_predictions_are_not_compared_and_what_to_run_is_said(tmp_path, epidemia):
+    quick = dict.fromkeys(("epidemia_quick_low", "epidemia_quick_high"), 50.0)
+    scored(tmp_path / "a", "a", quick)
+    scored(tmp_path / "b", "b", quick)
+    alone = (
+        "epidemia_quick of a and b only predicts scores, and is not compared: run "
+        "epidemia_low,epidemia_high of both"
+    )
+    done = epidemia("compare", "a", "b", tmp_path)
+    first, *notes = done.stderr.splitlines()
+    assert first == f"error: {alone}" and not any("is not compared" in note for note in notes)
+    scored(tmp_path / "c", "c", {LOW[0]: 40.0})
+    said = epidemia("compare", "a", "c", tmp_path).stderr
+    assert "a and c share no task: run both on the same tasks" in said
+    for name in "ab":
+        scored(tmp_path / f"low-{name}", name, {LOW[0]: 40.0})
+    assert alone in compare_models("a", "b", [tmp_path]).notes
+
+
 def test_a_respondents_run_is_named_by_what_it_knows(tmp_path):
     config = {"model": "epidemia-baseline", "model_args": {"kind": "mean"}}
     scored(tmp_path / "m", "m", dict.fromkeys(LOW, 20.0))
@@ -400,9 +457,18 @@ def test_python_has_what_the_command_prints(ours, epidemia):
     rows = list(csv.DictReader(io.StringIO(table)))
     assert [row["verdict"] for row in rows] == [*compared.table.verdict]
     assert [float(row["value"]) for row in rows] == [*compared.table.value]
-    where = {"dtype": "bfloat16"}
-    with pytest.raises(EpidemiaError, match="leaves no run of 'small-1B'"):
-        api.compare("small-1B", "large-7B", [ours], where)
+    for where, message in (
+        ({"dtype": "bfloat16"}, "where={'dtype': 'bfloat16'} leaves no run of 'small-1B': of its"),
+        ({"precision": "none"}, "where={'precision': 'none'}: no run has such a setting; the"),
+        ({"wording": "a b", "limit": "1"}, "where={'wording': 'a b', 'limit': '1'} leaves no run:"),
+    ):
+        with pytest.raises(EpidemiaError) as stopped:
+            api.compare("small-1B", "large-7B", [ours], where)
+        assert str(stopped.value).startswith(message)
+    scored(ours / "again", "large-7B", {LOW[0]: 90.0}, model_args={"dtype": "float32"})
+    scored(ours / "both", "other", {LOW[0]: 50.0}, model_args={"dtype": "float32"})
+    with pytest.raises(EpidemiaError, match=r", or where=\{'dtype': 'float32'\}$"):
+        api.compare("other", "large-7B", ours)
 
 
 def test_tasks_that_only_one_was_asked_are_counted(ours):

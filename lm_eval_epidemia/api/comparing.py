@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 
 import pandas as pd
+
+from lm_eval_epidemia.core.errors import EpidemiaError
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -79,7 +82,10 @@ def compare(
 
     paths = [results] if isinstance(results, str | PathLike) else results
     folders = [Path(fspath(path)) for path in paths]
-    compared = compare_models(one, other, folders, where, cluster, informative)
+    try:
+        compared = compare_models(one, other, folders, where, cluster, informative)
+    except EpidemiaError as error:
+        raise EpidemiaError(_without_options(str(error))) from None
     return Compared(
         one=compared.one.name,
         other=compared.other.name,
@@ -88,3 +94,15 @@ def compare(
         notes=tuple(compared.notes),
         words=tuple(report.in_words(compared)),
     )
+
+
+def _without_options(message: str) -> str:
+    """Write the options of the command in a message as arguments: ``where={'limit': 'none'}``."""
+    from lm_eval_epidemia.results.naming import pairs
+
+    def argument(option: re.Match[str]) -> str:
+        given = pairs(option[1].strip("'"))
+        return f"where={given}"
+
+    message = re.sub(r"--where ('[^']*'|[^\s:']+)", argument, message)
+    return message.replace("--cluster ", "cluster=")

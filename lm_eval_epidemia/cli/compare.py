@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -45,7 +45,8 @@ def compare(
     --models A B.
 
     Without names, 'epidemia compare results/' puts a model's scores in all the ways it was asked
-    side by side, and pairs them.
+    side by side, and pairs them; if nothing was asked in two ways, and there are two models, it
+    compares these.
     """
     check_format(format)
     if models is None:
@@ -76,7 +77,9 @@ def compare(
             f"--format {format}'"
         )
     # Where nothing holds results, the last is what should.
-    _ways(folders or [Path(given[-1])], informative, where)
+    folders = folders or [Path(given[-1])]
+    if pair := _ways(folders, informative, where):
+        _two_models(*pair, folders, where, cluster, format, informative)
 
 
 def _holds_results(path: Path) -> bool:
@@ -117,17 +120,29 @@ def _two_models(
         print("\n".join(report.in_words(compared)))
 
 
-def _ways(results: list[Path], informative: bool, where: list[str] | None) -> None:
-    """Put a model's scores in all the ways it was asked side by side, and pair them."""
+def _ways(
+    results: list[Path], informative: bool, where: list[str] | None
+) -> tuple[str, str] | None:
+    """Put a model's scores in all the ways it was asked side by side, and pair them.
+
+    Where nothing was asked in two ways there is nothing to pair: of two models, each with one run,
+    return the names instead, in the order of `results`.
+    """
     from lm_eval_epidemia.cli import listings
     from lm_eval_epidemia.findings import head_to_head, ways
     from lm_eval_epidemia.report.sections import printed
+    from lm_eval_epidemia.results.models import models_of
 
     read = results_of(results, informative, where=where)
+    in_wordings = ways.asked_in_wordings(read.entries)
+    in_one_way = all(len(asked.ways) == 1 for asked in ways.asked_in_ways(read.entries))
+    models = models_of(read.entries) if in_one_way and not in_wordings else []
+    if len(models) == 2 and all(len(model.runs) == 1 for model in models):
+        first, second = sorted(models, key=lambda model: _place(model.shown, results))
+        return first.name, second.name
     for note in [*read.notes, *ways.without_tasks(read)]:
         print(f"note: {note}", file=sys.stderr)
     rows = ways.side_by_side(read)
-    in_wordings = ways.asked_in_wordings(read.entries)
     findings = [
         head_to_head.two_ways(ways.asked_in_ways(read.entries)),
         head_to_head.two_wordings(read.entries, in_wordings),
@@ -141,3 +156,15 @@ def _ways(results: list[Path], informative: bool, where: list[str] | None) -> No
     if rows:
         show(listings.ways_compared(rows))
     show_sections(sections)
+    if len(models) > 1:
+        names = (model.name for model in models[:2])
+        command = shlex.join(["epidemia", "compare", *names, *map(str, results)])
+        print(f"Nothing was asked in two ways. To compare two models: {command}")
+    return None
+
+
+def _place(run: Any, folders: list[Path]) -> int:
+    """Return in which of the folders a run is."""
+    source = next(iter(run.scores.values())).source
+    within = {source, *source.parents}
+    return next((at for at, folder in enumerate(folders) if folder in within), len(folders))

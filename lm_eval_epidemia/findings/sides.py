@@ -12,7 +12,7 @@ from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, words_of
 from lm_eval_epidemia.results.documents import Answered
 from lm_eval_epidemia.results.entry import Entry
-from lm_eval_epidemia.results.models import fields, name_of
+from lm_eval_epidemia.results.models import fields, name_of, option_of
 from lm_eval_epidemia.results.naming import HASHES, Weights
 
 #: Settings of a run that are no difference in how two models were run.
@@ -215,8 +215,7 @@ def _several(model: str, task: str, entries: Sequence[Entry], beside: Sequence[E
             all(of.get(key, NONE) == value for key, value in values.items()) for of in others
         )
         if values and leaves_other and own.count(values) == 1:
-            text = ",".join(f"{key}={value}" for key, value in values.items())
-            ways.append(f"--where {shlex.quote(text)}")
+            ways.append(option_of(values))
         lines += ["  " + ", or ".join(ways)] if ways else []
     if len(lines) < len(entries):
         lines.append("  or give the result files that are meant instead of their folder")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +18,8 @@ from lm_eval_epidemia.findings.means import shared_tasks
 from lm_eval_epidemia.findings.pool import Pool, noise_of
 from lm_eval_epidemia.findings.sides import NONE, Side, find_side, runs_named
 from lm_eval_epidemia.results.documents import Answered, answered_in
-from lm_eval_epidemia.results.entry import Asked, Entry
-from lm_eval_epidemia.results.models import chosen, fields, models_of
+from lm_eval_epidemia.results.entry import Asked, Entry, leaf
+from lm_eval_epidemia.results.models import chosen, fields, models_of, option_of
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.results.results import Results, read_results
 
@@ -136,17 +135,43 @@ def compare_models(
     is_one_model = named[0][0].weights == named[1][0].weights
     if is_one_model:  # the same samples are no comparison
         first, second = _apart(first, second)
+    predictions = _predictions(first, second)
     comparisons, asked_as, of_ours = _over_ours(first.run, second.run, runs)
     documents, of_others = compare_documents(first.answered, second.answered, cluster)
     notes = [*results.notes, *of_ours, *of_others, *_not_shared(first, second)]
+    if predictions and (comparisons or documents):
+        notes.append(predictions)
     if not is_one_model:
         notes += filter(None, (first.note, second.note))
     if not comparisons and not documents:
-        raise EpidemiaError(
-            f"{first.name} and {second.name} share no task that both were asked alike: run both on "
-            + "\n".join(["the same tasks, those of others with --log_samples", *notes])
-        )
+        raise EpidemiaError("\n".join([predictions or _nothing_alike(first, second), *notes]))
     return TwoModels(first, second, comparisons, asked_as, documents, notes)
+
+
+def _predictions(one: Side, other: Side) -> str:
+    """Say of the predictions that two have how to compare what is predicted; empty without any."""
+    shared = set(one.run.scores if one.run else ()) & set(other.run.scores if other.run else ())
+    predicting = [asked for asked in shared if leaf(asked).benchmark.predicted]
+    if not predicting:
+        return ""
+    names = ", ".join(sorted({leaf(asked).group for asked in predicting}))
+    predicted = ",".join(sorted({leaf(a).entry.declared.group for a in predicting}, reverse=True))
+    return (
+        f"{names} of {one.name} and {other.name} only predicts scores, and is not compared: run "
+        f"{predicted} of both"
+    )
+
+
+def _nothing_alike(one: Side, other: Side) -> str:
+    if one.asked & other.asked:
+        return (
+            f"{one.name} and {other.name} share no task that both were asked alike: run both with "
+            "the same settings, tasks of others with --log_samples"
+        )
+    return (
+        f"{one.name} and {other.name} share no task: run both on the same tasks, those of others "
+        "with --log_samples"
+    )
 
 
 def _runs(entries: Iterable[Entry]) -> list[Entry]:
@@ -165,9 +190,8 @@ def _apart(one: Side, other: Side) -> tuple[Side, Side]:
 
 def _without_runs(name: str, runs: Sequence[Entry], where: Mapping[str, str]) -> str:
     """Say that conditions leave no run of a model, and what its runs have."""
-    given = ",".join(f"{key}={value}" for key, value in where.items())
     has = [f"{key} is {few(sorted({fields(run).get(key, NONE) for run in runs}))}" for key in where]
-    return f"--where {shlex.quote(given)} leaves no run of {name!r}: of its runs {'; '.join(has)}"
+    return f"{option_of(where)} leaves no run of {name!r}: of its runs {'; '.join(has)}"
 
 
 def _ours(folders: Sequence[Path], answered: Sequence[Answered]) -> Results:
@@ -220,7 +244,6 @@ def _over_ours(
         shared = [asked for tasks in by_part for asked in tasks]
         alike = [a for a in shared if asked_as[id(one)][a] == asked_as[id(other)][a]]
         if groups()[parts[0]].predicted:
-            notes.append(f"{column} is a prediction, and is not compared: compare what it predicts")
             continue
         if len(alike) < len(shared) and len(parts) == 1:
             of_both = asked_as[id(one)][shared[0]], asked_as[id(other)][shared[0]]

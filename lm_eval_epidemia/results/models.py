@@ -8,6 +8,7 @@ orderings heeds none. Here these are put together again: a run is what was asked
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -258,6 +259,12 @@ def conditions_of(given: Iterable[str]) -> dict[str, str]:
     return conditions
 
 
+def option_of(conditions: Mapping[str, str]) -> str:
+    """Write conditions as they are typed: ``--where limit=none,dtype=bfloat16``."""
+    text = ",".join(f"{key}={value}" for key, value in conditions.items())
+    return f"--where {shlex.quote(text)}"
+
+
 def chosen(entries: Sequence[Entry], conditions: Mapping[str, str]) -> list[Entry]:
     """Return the entries of the runs that were run so.
 
@@ -270,9 +277,9 @@ def chosen(entries: Sequence[Entry], conditions: Mapping[str, str]) -> list[Entr
     of = {id(run): fields(run) for run in runs}
     known = list(dict.fromkeys(key for settings in of.values() for key in settings))
     if unknown := [key for key in conditions if key not in known]:
+        option = option_of({key: conditions[key] for key in unknown})
         raise EpidemiaError(
-            f"--where {unknown[0]}=...: no run has such a setting; the settings are "
-            f"{', '.join(known)}"
+            f"{option}: no run has such a setting; the settings are {', '.join(known)}"
         )
     kept = [
         run
@@ -282,7 +289,6 @@ def chosen(entries: Sequence[Entry], conditions: Mapping[str, str]) -> list[Entr
     if not kept:
         values = {key: sorted({of[id(run)].get(key, "none") for run in runs}) for key in conditions}
         listed = "; ".join(f"{key} is {few(values[key])}" for key in conditions)
-        given = ",".join(f"{key}={value}" for key, value in conditions.items())
-        raise EpidemiaError(f"--where {given} leaves no run: in these results {listed}")
+        raise EpidemiaError(f"{option_of(conditions)} leaves no run: in these results {listed}")
     parts = [part for run in kept for part in run.parts or (run,)]
     return [entry for entry in entries if any(entry is part for part in parts)]
