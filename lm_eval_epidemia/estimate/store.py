@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.held import looked_up
 from lm_eval_epidemia.core.sealed import State, bases, read_once, sha256_of, stamp
 from lm_eval_epidemia.estimate.meaning import check_meaning
 from lm_eval_epidemia.estimate.registry import (
@@ -225,6 +226,7 @@ def _is_sound(name: str, place: Place) -> bool:
     return True
 
 
+@looked_up
 def all_places() -> dict[str, list[Place]]:
     """Return every vintage of every task that is here, by task name; the one that is used first."""
     usable, known, declared = _of_sets(), records(), all_tasks()
