@@ -23,6 +23,7 @@ from markupsafe import Markup
 from lm_eval_epidemia.benchmarks import groups, leaves
 from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import plural
+from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.findings import (
     data,
@@ -70,6 +71,7 @@ OWN = (
 )
 
 
+@held()
 def build_site(report: Report, out: Path, cutoffs: Sequence[probe.Cutoff] = ()) -> Path:
     """Write the site.
 
