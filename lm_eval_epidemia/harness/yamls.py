@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from lm_eval_epidemia.core import folders, paths
+from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.elicit.system import SYSTEM_PROMPTS
 from lm_eval_epidemia.elicit.variants import Variant
@@ -149,6 +150,7 @@ def _group(benchmark: Benchmark, name: str, way: Way, members: list[str]) -> str
     )
 
 
+@held()
 def render(dataset: str | None = None, variant: Variant | None = None) -> dict[str, str]:
     """Return the text of every file for the tasks available here, by its path in the folder.
 

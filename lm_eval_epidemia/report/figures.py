@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.extras import needs
+from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.paths import atomic_write
 from lm_eval_epidemia.findings import data, prior_rows, tilt, tuning_rows
 from lm_eval_epidemia.findings.reference import not_known
@@ -90,6 +91,7 @@ FIGURES = {
 }
 
 
+@held()
 def save(
     name: str, report: Callable[[], Any], out: Path | None = None, task: str | None = None
 ) -> Path:

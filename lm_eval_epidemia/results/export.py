@@ -14,6 +14,7 @@ from lm_eval_epidemia.benchmarks import BENCHMARKS
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError, plural
+from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.paths import writing
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.estimate import store
@@ -94,6 +95,7 @@ def _card(configs: dict[str, list[str]], places: dict[str, store.Place]) -> str:
     )
 
 
+@held()
 def export(out: Path, push_to_hub: str | None = None) -> Path:
     """Write every available task as a dataset repository.
 
