@@ -145,7 +145,7 @@ def test_a_result_file_that_is_damaged_is_named_and_left_out(runs, damage, said)
     path = result_file(runs / "noisy")
     damage(path)
     results = read_results([runs])
-    assert {entry.model for entry in results.entries} == {"epidemia-baseline kind=truth"}
+    assert {entry.model for entry in results.entries} == {"knows the truth (kind=truth)"}
     (note,) = results.notes
     assert str(path) in note and said in note and "run that evaluation again" in note
     assert "\n" not in note and len(note) < 700

@@ -332,7 +332,7 @@ def test_a_real_run_in_four_ways(tmp_path):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     (row,) = side_by_side(read_results([tmp_path]))
-    assert row.model == "epidemia-baseline kind=mean (n_samples=200)"
+    assert row.model == "knows averages only (kind=mean, n_samples=200)"
     scores = row.means
     assert set(scores) == {"letters", "likelihood", "sampled", "stated"}
     for mode in ("likelihood", "sampled", "stated"):

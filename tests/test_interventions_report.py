@@ -350,7 +350,7 @@ def test_without_what_was_said_the_rest_of_the_report_stands(runs, tmp_path):
     assert "is not in the file, so that the tables made of it leave them out" in read.notes[0]
     report = make_report(read)
     assert interventions.findings(report.runs) == []
-    assert report.standings[PLAIN]["epidemia-baseline kind=truth"].mean.value == 1
+    assert report.standings[PLAIN]["knows the truth (kind=truth)"].mean.value == 1
 
 
 def test_tables_fit_a_terminal(report):

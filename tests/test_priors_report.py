@@ -490,7 +490,7 @@ def test_damaged_lines_and_metrics_that_are_not_theirs_leave_their_file_out(runs
         message = rf"{NHANES + suffix}: the {metric} is [.\d]+, but that of what was said is [.\d]+"
         put(edited, message)
     read = read_results([tmp_path])
-    assert [e.model for e in read.entries] == ["epidemia-baseline kind=truth"]
+    assert [e.model for e in read.entries] == ["knows the truth (kind=truth)"]
     assert len(read.notes) == len(messages) == 12 + 10
     for path, message in messages.items():
         (note,) = [note for note in read.notes if str(path) in note]

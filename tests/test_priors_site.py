@@ -71,7 +71,7 @@ def test_a_quantity_shows_priors_truth_and_real_answers(site, visit):  # noqa: F
     tab.wait_for_selector("#stated svg")
     assert "0.926 ± 0.025" in tab.locator("#facts").inner_text()
     rows = rows_by_name(tab, "#priors")
-    exact, grid = rows["epidemia-baseline kind=truth"], rows[f"{CALIBRATED}, grid"]
+    exact, grid = rows["knows the truth (kind=truth)"], rows[f"{CALIBRATED}, grid"]
     assert "gpt-4o (published)" in rows
     assert exact[1].count("beta ") == 5 and exact[2] == f"{one.mean:.3f}"
     assert exact[4] == "0.00" and exact[5] == "5, 10, 20, 30"

@@ -31,13 +31,14 @@ from lm_eval_epidemia.findings.pool import Pool
 from lm_eval_epidemia.findings.prior_reference import KNOWS_POPULATION, reference
 from lm_eval_epidemia.findings.published import MARK
 from lm_eval_epidemia.findings.reference import AVERAGES, UNIFORM
-from lm_eval_epidemia.results.models import RESPONDENTS, Model, is_respondent
+from lm_eval_epidemia.results.models import Model, is_respondent
+from lm_eval_epidemia.results.naming import respondent
 
 #: The best models that are shown, and up to how many have a sentence each.
 MOST_ROWS, MOST_SENTENCES = 10, 3
 
 #: Reference respondents that are held against any run.
-BESIDE = [f"{RESPONDENTS[kind]} (kind={kind})" for kind in (AVERAGES, UNIFORM)]
+BESIDE = [respondent(kind) for kind in (AVERAGES, UNIFORM)]
 
 
 class Verdict(NamedTuple):

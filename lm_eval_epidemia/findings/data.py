@@ -38,7 +38,7 @@ from lm_eval_epidemia.findings.means import (
 )
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, known_over, references
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
-from lm_eval_epidemia.results.models import RESPONDENTS
+from lm_eval_epidemia.results.naming import RESPONDENTS
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.confidence import interval

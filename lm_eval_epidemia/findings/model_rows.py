@@ -27,13 +27,13 @@ from lm_eval_epidemia.findings.overview import ranks
 from lm_eval_epidemia.findings.reference import AVERAGES, UNIFORM, known_scores
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
 from lm_eval_epidemia.results.models import (
-    RESPONDENTS,
     Model,
     chips,
     is_respondent,
     models_of,
     together,
 )
+from lm_eval_epidemia.results.naming import RESPONDENTS, respondent
 
 #: How far a reference may be from that of other prompts before it counts as another.
 ROUNDING = 0.05
@@ -263,7 +263,7 @@ def reference_rows(rows: Iterable[ModelRow], kind: str) -> list[ModelRow]:
                 own = Cell(mean, value, value, cell.known, cell.guessed, "")
                 cuts.setdefault(cut, {}).setdefault(column, own)
     run = Entry(RESPONDENTS[kind], reference=True)
-    model = Model(f"{RESPONDENTS[kind]} (kind={kind})", run.weights, (run,))
+    model = Model(respondent(kind), run.weights, (run,))
     return [ModelRow(model, run, 0, cut, cells, math.nan, {}) for cut, cells in cuts.items()]
 
 

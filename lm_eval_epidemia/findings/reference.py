@@ -21,7 +21,7 @@ from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore, leaf
-from lm_eval_epidemia.results.models import RESPONDENTS
+from lm_eval_epidemia.results.naming import RESPONDENTS
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.score import monte_carlo
 from lm_eval_epidemia.score import score as scoring

@@ -12,8 +12,8 @@ from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, words_of
 from lm_eval_epidemia.results.documents import Answered
 from lm_eval_epidemia.results.entry import Entry
-from lm_eval_epidemia.results.models import fields, name_of, option_of
-from lm_eval_epidemia.results.naming import HASHES, Weights
+from lm_eval_epidemia.results.models import fields, option_of
+from lm_eval_epidemia.results.naming import HASHES, Weights, without_kind
 
 #: Settings of a run that are no difference in how two models were run.
 OF_THE_MODEL = ("model", "revision", "date", *HASHES)
@@ -60,19 +60,13 @@ class Side(NamedTuple):
 
 def runs_named(name: str, runs: Sequence[Entry], answered: Sequence[Answered]) -> list[Entry]:
     """Return what a name is of: one run, or all that a model was asked; nothing if of none."""
-    if of_run := [run for run in runs if name in _names_of(run) - {run.model, name_of(run)}]:
+    if of_run := [run for run in runs if name == run.name != run.model]:
         return of_run[:1]
     entries = [*runs, *(of.entry for of in answered)]
     names: dict[str, set[Weights]] = defaultdict(set)
     for entry in entries:
-        plain, _, _ = name_of(entry).partition(" (kind=")
-        for called in (
-            name_of(entry),
-            plain,
-            entry.model,
-            entry.weights.name,
-            entry.weights.model,
-        ):
+        plain = without_kind(entry.model)
+        for called in (entry.model, plain, entry.weights.name, entry.weights.model):
             names[called].add(entry.weights)
     weights = names.get(name) or {
         of
@@ -81,15 +75,6 @@ def runs_named(name: str, runs: Sequence[Entry], answered: Sequence[Answered]) -
         for of in several
     }
     return [entry for entry in entries if entry.weights in weights]
-
-
-def _names_of(run: Entry) -> set[str]:
-    return {run.name, _plain_name(run)}
-
-
-def _plain_name(run: Entry) -> str:
-    """Name a run, a reference respondent by what it knows."""
-    return (name_of(run) + run.name.removeprefix(run.model)).replace(") (", ", ")
 
 
 def find_side(
@@ -116,21 +101,20 @@ def find_side(
     """
     named = runs_named(name, runs, answered)
     if not named:
-        known = {name_of(entry) for entry in (*runs, *(of.entry for of in answered))}
+        known = {entry.model for entry in (*runs, *(of.entry for of in answered))}
         raise EpidemiaError(f"no model {name!r} in these results; {_hint(name, known)}")
-    models = sorted({name_of(entry) for entry in named})
+    models = sorted({entry.model for entry in named})
     if len({entry.weights for entry in named}) > 1:
         raise EpidemiaError(f"{name!r} may be {' or '.join(models)}: name one of them")
     own = [run for run in named if run.scores]
     asked = [task for run in own for task in run.scores]
     is_clear = len(set(asked)) == len(asked)
-    exact = [run for run in own if name in _names_of(run)]
-    if exact and not (is_clear and name in (exact[0].model, name_of(exact[0]))):
+    exact = [run for run in own if name == run.name]
+    if exact and not (is_clear and name == exact[0].model):
         run, others = exact[0], [run for run in own if run is not exact[0]]
-        called = _plain_name(run)
-        rest = few([shlex.quote(_plain_name(other)) for other in others])
-        note = f"{called} is the run of this name; its model has others: {rest}" if others else ""
-        return Side(called, run, *_by_task(called, _of_run(run, answered), beside), note)
+        rest = few([shlex.quote(other.name) for other in others])
+        note = f"{name} is the run of this name; its model has others: {rest}" if others else ""
+        return Side(name, run, *_by_task(name, _of_run(run, answered), beside), note)
     if not is_clear:
         raise EpidemiaError(_several(models[0], "the same tasks of ours", own, beside))
     of_others = [of for of in answered if of.entry.weights == named[0].weights]
@@ -205,7 +189,7 @@ def _several(model: str, task: str, entries: Sequence[Entry], beside: Sequence[E
     apart = [key for key in keys if len({of.get(key, NONE) for of in settings}) > 1]
     own = [{key: of.get(key, NONE) for key in apart} for of in settings]
     others = [_settings(of) for of in beside if of.weights != entries[0].weights]
-    names = [_plain_name(entry) for entry in entries]
+    names = [entry.name for entry in entries]
     lines = []
     for entry, name, values in zip(entries, names, own, strict=True):
         ways = []

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import altair as alt
 
-from lm_eval_epidemia.results.models import RESPONDENTS
+from lm_eval_epidemia.results.naming import RESPONDENTS
 
 #: Okabe and Ito's, but for those of too little contrast with a light page or a dark one: all have 3
 #: and more with both (WCAG 1.4.11).
@@ -27,8 +27,7 @@ MODELS = alt.Scale(range=COLOURS)
 BELOW = alt.Legend(orient="bottom", labelLimit=260, columns=3)
 
 #: The colours of reference respondents, by what stands in their names; models have the others.
-_RESPONDENTS = {RESPONDENTS["mean"]: GREEN, "kind=mean": GREEN, RESPONDENTS["uniform"]: GREY}
-_RESPONDENTS["kind=uniform"] = GREY
+_RESPONDENTS = {RESPONDENTS["mean"]: GREEN, RESPONDENTS["uniform"]: GREY}
 
 #: Of a mark that somebody points at.
 SCORE = alt.Tooltip("score:Q", format=".4~g")

@@ -18,6 +18,7 @@ from rich.text import Text
 from lm_eval_epidemia.findings.boards import Board
 from lm_eval_epidemia.findings.summary import Summary
 from lm_eval_epidemia.report.sections import Section, printed
+from lm_eval_epidemia.results.naming import without_kind
 
 #: Columns and lines of a screen.
 WIDTH, HEIGHT = 100, 25
@@ -204,11 +205,7 @@ def _room(section: Section, width: int) -> int:
 
 def cut_names(names: Sequence[str], width: int) -> list[str]:
     """Cut long names so that they can still be told apart: what they share goes first."""
-    # A reference respondent is known without its kind.
-    names = [
-        name if cell_len(name) <= width else re.sub(r" \(kind=\w+\)|kind=\w+, ", "", name)
-        for name in names
-    ]
+    names = [name if cell_len(name) <= width else without_kind(name) for name in names]
     cut = []
     for name in names:
         others = [other for other in names if other != name]

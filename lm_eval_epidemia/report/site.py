@@ -43,7 +43,7 @@ from lm_eval_epidemia.findings.answered import Samples, by_group, read_samples
 from lm_eval_epidemia.findings.finding import number
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.model_rows import parts_of, plain_name, plain_names
-from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, not_known
+from lm_eval_epidemia.findings.reference import not_known
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.drawn import drawing
@@ -52,7 +52,7 @@ from lm_eval_epidemia.report.output import printed_of
 from lm_eval_epidemia.report.pages import figures, hierarchy, models, start
 from lm_eval_epidemia.report.pages.figures import rows_of
 from lm_eval_epidemia.report.sections import as_script, printed
-from lm_eval_epidemia.results.models import RESPONDENTS, is_respondent, models_of
+from lm_eval_epidemia.results.models import is_respondent, models_of
 from lm_eval_epidemia.surveys.catalogue import records
 
 #: Lies in sites of version 0.1.0, which has no list of what it wrote.
@@ -235,7 +235,6 @@ def _names(report: Report) -> dict[str, str]:
     return {
         **{name: about.entry.title for name, about in leaves().items()},
         **{group: plain_name(group) for group in groups()},
-        KNOWS_MARGINAL: RESPONDENTS["mean"],
         **plain_names(report),
     }
 

@@ -162,6 +162,7 @@ class Entry:
         shown = ", ".join(f"{key}={value}" for key, value in self.shown)
         parts = ("chat template" * self.chat, printable(shown), str(self.protocol))
         asked = "; ".join(filter(None, parts))
-        name = self.model + (f" ({asked})" if asked else "")
+        # A model may end in brackets itself: "knows averages only (kind=mean, limit 10)".
+        name = f"{self.model} ({asked})".replace(") (", ", ") if asked else self.model
         name = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
         return name + (f" [{self.twin + 1}]" if self.twin else "")

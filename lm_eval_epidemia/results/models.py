@@ -21,15 +21,6 @@ from lm_eval_epidemia.results.entry import Entry, leaf
 from lm_eval_epidemia.results.naming import MAYBE, Weights
 from lm_eval_epidemia.results.protocol import Protocol, printable
 
-#: What the model `epidemia-baseline` is called, by its kind.
-RESPONDENTS = {
-    "mean": "knows averages only",
-    "truth": "knows the truth",
-    "uniform": "guesses uniformly",
-    "zero_one": "gives everybody the commoner answer",
-    "noisy": "knows the truth with noise",
-}
-
 #: Precisions that need no words: what the weights have, and the usual one.
 _PLAIN_DTYPES = ("auto", "float32")
 
@@ -40,7 +31,7 @@ class Model(NamedTuple):
     Attributes
     ----------
     name : str
-        As its user would name it; a reference respondent by what it knows.
+        As `naming.short_names` calls it.
     weights : Weights
     runs : tuple of Entry
         The one that answered most first; of equal ones the newest.
@@ -76,7 +67,7 @@ def models_of(entries: Iterable[Entry]) -> list[Model]:
         key = (Weights(""), entry.model) if entry.reference else (entry.weights, "")
         grouped.setdefault(key, []).append(entry)
     return [
-        Model(name_of(runs[0]), weights, tuple(sorted(runs_of(runs), key=_answered)))
+        Model(runs[0].model, weights, tuple(sorted(runs_of(runs), key=_answered)))
         for (weights, _), runs in grouped.items()
     ]
 
@@ -85,15 +76,6 @@ def _answered(run: Entry) -> tuple[float, float]:
     """Order runs: by how many tasks they answered, then the newest first."""
     shares = (score.seen for score in run.scores.values() if not math.isnan(score.value))
     return -math.fsum(shares), -run.date
-
-
-def name_of(entry: Entry) -> str:
-    """Return what a model is called: a reference respondent by what it knows."""
-    backend, _, kind = entry.model.partition(" kind=")
-    if backend == "epidemia-baseline" and (plain := RESPONDENTS.get(kind.split(",")[0])):
-        more = "".join(f", {setting}" for setting in kind.split(",")[1:])
-        return f"{plain} (kind={kind.split(',')[0]}{more})"
-    return entry.model
 
 
 def is_respondent(entry: Entry) -> bool:

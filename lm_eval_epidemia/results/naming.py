@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+
+#: What the model `epidemia-baseline` is called, by its kind.
+RESPONDENTS = {
+    "mean": "knows averages only",
+    "truth": "knows the truth",
+    "uniform": "guesses uniformly",
+    "zero_one": "gives everybody the commoner answer",
+    "noisy": "knows the truth with noise",
+}
 
 #: Of a model's arguments, those that make it another model.
 MODEL_ARGUMENTS = (
@@ -148,9 +158,12 @@ def short_names(everyone: Collection[Weights]) -> dict[Weights, str]:
     """Call models and adapters by the last part of their path, where that tells them apart.
 
     Where it does not, a model has its whole name, and an adapter as many parts of its path, from
-    the end, as tell it from the others: "small +run-1/adapter".
+    the end, as tell it from the others: "small +run-1/adapter". A reference respondent is called
+    by what it knows: "knows averages only (kind=mean)".
     """
-    models = {w.model: w.model if "=" in w.model else _last(w.model, 1) for w in everyone}
+    models = {
+        w.model: _respondent(w.model) if "=" in w.model else _last(w.model, 1) for w in everyone
+    }
     several = _repeated(models.values())
     models = {name: name if short in several else short for name, short in models.items()}
     adapters = dict.fromkeys((w.adapter for w in everyone if w.adapter), "")
@@ -168,10 +181,27 @@ def short_names(everyone: Collection[Weights]) -> dict[Weights, str]:
     }
 
 
+def respondent(kind: str, *more: str) -> str:
+    """Call a reference respondent by what it knows, with its kind, which commands take."""
+    return f"{RESPONDENTS[kind]} ({', '.join((f'kind={kind}', *more))})"
+
+
+def without_kind(name: str) -> str:
+    """Call a reference respondent by what it knows alone; any other model as it is."""
+    return re.sub(r" \(kind=\w+\)|kind=\w+, ", "", name)
+
+
+def _respondent(model: str) -> str:
+    backend, _, arguments = model.partition(" kind=")
+    kind, *more = arguments.split(",")
+    is_known = backend == "epidemia-baseline" and kind in RESPONDENTS
+    return respondent(kind, *more) if is_known else model
+
+
 def _repeated(names: Iterable[str]) -> set[str]:
     return {name for name, count in Counter(names).items() if count > 1}
 
 
 def _last(path: str, parts: int) -> str:
-    """Return the last parts of a path."""
-    return "/".join(Path(path).parts[-parts:]) or path
+    """Return the last parts of a path; a text with " / " in it is none."""
+    return path if " / " in path else "/".join(Path(path).parts[-parts:]) or path

@@ -20,7 +20,7 @@ from lm_eval_epidemia.report.palette import (
     names_at_ends,
     with_ends,
 )
-from lm_eval_epidemia.results.models import RESPONDENTS
+from lm_eval_epidemia.results.naming import RESPONDENTS
 
 
 def calibration(data: Any) -> Any:

@@ -18,7 +18,7 @@ from lm_eval_epidemia.report.marks import Mark, curve, strip
 from lm_eval_epidemia.report.pages.start import ENDS
 from lm_eval_epidemia.report.sections import with_error
 from lm_eval_epidemia.results.entry import Entry, leaf
-from lm_eval_epidemia.results.models import Model, chips, is_respondent, name_of
+from lm_eval_epidemia.results.models import Model, chips, is_respondent
 
 
 def files_of(models: Sequence[Model]) -> dict[str, str]:
@@ -96,7 +96,7 @@ def shown(
 
 
 def _is_averages(run: Entry) -> bool:
-    return is_respondent(run) and name_of(run).startswith(KNOWS_MARGINAL)
+    return is_respondent(run) and run.model.startswith(KNOWS_MARGINAL)
 
 
 def _mean(run: Entry, column: str) -> tuple[float, float]:
