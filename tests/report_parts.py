@@ -8,10 +8,22 @@ from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.score.estimates import Estimate
 
 
+def kind_of(model):
+    """Return the kind of a reference respondent, as it is given to lm-eval; else the model."""
+    kind = model.split("kind=")[-1]
+    return kind.removesuffix(")").replace(", ", ",") if "kind=" in model else model
+
+
 def numbers(findings):
     """Return all numbers of findings by kind, model (its kind alone), group, row and column."""
     return {
-        (one.kind, row.entry.model.split("kind=")[-1], row.group, row.name, part): cell
+        (
+            one.kind,
+            kind_of(row.entry.model),
+            row.group,
+            row.name,
+            part,
+        ): cell
         for one in findings
         for row in one.rows
         for part, cell in row.cells.items()

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from recorded_runs import copied_run
-from report_parts import command, numbers, rewritten
+from report_parts import command, kind_of, numbers, rewritten
 from scipy import stats
 
 from lm_eval_epidemia.benchmarks import INTERVENTION, WAYS
@@ -113,7 +113,7 @@ def test_an_effect_is_the_mean_of_samples_with_the_error_of_their_mean(seen):
 def test_the_overall_accuracy_is_lm_evals_with_its_error(report, seen):
     """Three tasks with 1/3 each: errors of independent tasks in quadrature."""
     one = seen["interventions", NOISY, PLAIN, "", "accuracy"]
-    (entry,) = (e for e in report.runs if e.model.endswith(NOISY))
+    (entry,) = (e for e in report.runs if "kind=noisy" in e.model)
     scores = [entry.scores[Asked(task, "intervention")] for task in (RANDOM, TUEBINGEN, ANTI)]
     assert one.value == pytest.approx(np.mean([score.value for score in scores]))
     # Draws stand in the file with four digits.
@@ -148,12 +148,12 @@ def test_who_does_not_retrieve_is_left_out_of_the_shortcut_test_and_named(report
         for one in interventions.findings(report.runs)
         if one.kind == "shortcut"
     )
-    models = {row[0].split("kind=")[1] for row in shortcut.rows}
+    models = {kind_of(row[0]) for row in shortcut.rows}
     assert models == {"truth", "retrieval"}
-    (entry,) = (e for e in report.runs if e.model.endswith(NOISY))
+    (entry,) = (e for e in report.runs if "kind=noisy" in e.model)
     share = entry.scores[Asked(RANDOM, "retrieval")].value
     assert 0.85 < share < 0.95
-    assert f"{NOISY} in epidemia_intervention (finds {share:.3f}" in shortcut.note
+    assert f"kind=noisy, noise=0.7) in epidemia_intervention (finds {share:.3f}" in shortcut.note
     # Who only retrieves is right wherever nothing changes, and nowhere else.
     rows = [row for row in shortcut.rows if "retrieval" in row[0]]
     assert len(rows) == 6
@@ -305,7 +305,7 @@ def test_answers_by_path_length_count_every_effect_with_a_yes_before(report):
 
 
 def test_what_was_said_is_read(report):
-    (entry,) = (e for e in report.runs if e.model.endswith(NOISY))
+    (entry,) = (e for e in report.runs if "kind=noisy" in e.model)
     _, odds, _ = respondent(RANDOM, load=retrieval)
     said = entry.scores[Asked(RANDOM, "retrieval")].said
     assert said.asked.all() and said.odds == pytest.approx(odds, rel=1e-3)

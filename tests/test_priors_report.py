@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from recorded_runs import copied_run
-from report_parts import command, numbers, rewritten
+from report_parts import command, kind_of, numbers, rewritten
 from scipy import stats
 
 from lm_eval_epidemia.benchmarks import WAYS
@@ -71,7 +71,7 @@ def truth():
 
 
 def said_by(report, model, way="direct"):
-    (entry,) = (e for e in report.entries if e.model in (model, f"epidemia-baseline kind={model}"))
+    (entry,) = (entry for entry in report.entries if kind_of(entry.model) == model)
     return entry.scores[Asked(NHANES, way)]
 
 
@@ -160,7 +160,7 @@ def test_the_leaderboard_has_lm_evals_number_and_error(report, runs):
     assert "stated priors beat five real" in board.title and "± standard error" in board.title
     assert "lower is better" not in board.title
     assert "judged here" in board.note
-    rows = {row[0].split("kind=")[-1]: row for row in board.rows}
+    rows = {kind_of(row[0]): row for row in board.rows}
     # Every quantity is won: that tells of no error.
     assert rows["truth"][2] == "1.000" and board.note.endswith(ALIKE_NOTE)
     # Who is known to be better stands first; published models have no rank.

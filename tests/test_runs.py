@@ -238,7 +238,7 @@ def test_reference_rows_are_cut_as_the_run_they_stand_beside(knows_marginal, tmp
             model = next(
                 m
                 for m in shown_of["models"]
-                if ("(limit 10)" in m["name"]) == bool(entry.protocol.limit)
+                if ("limit 10)" in m["name"]) == bool(entry.protocol.limit)
             )
             anchors = model.get("anchors", shown_of["anchors"])
             assert anchors["D mean"] == pytest.approx(score.l1, abs=1e-9)

@@ -24,6 +24,7 @@ from lm_eval_epidemia.findings.model_rows import parts_of
 from lm_eval_epidemia.findings.reference import asked_of, cut_of, known_over, part_asked, references
 from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore, leaf
 from lm_eval_epidemia.results.models import Model, chips, is_respondent
+from lm_eval_epidemia.results.naming import with_settings
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.confidence import interval
@@ -58,11 +59,12 @@ def answerers(models: Sequence[Model]) -> list[Answerer]:
     named: dict[str, Entry] = {}
     for model in models:
         for place, run in enumerate(model.runs):
-            settings = f" ({', '.join(chips(run)) or 'as by default'})" if place else ""
-            name, number = model.name + settings, 1
+            settings = (chips(run) or ("as by default",)) if place else ()
+            name = plain = with_settings(model.name, settings)
+            number = 1
             while name in named:
                 number += 1
-                name = f"{model.name}{settings} [{number}]"
+                name = f"{plain} [{number}]"
             named[name] = run
     return [Answerer(*pair) for pair in named.items()]
 

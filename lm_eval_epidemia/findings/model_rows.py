@@ -33,7 +33,7 @@ from lm_eval_epidemia.results.models import (
     models_of,
     together,
 )
-from lm_eval_epidemia.results.naming import RESPONDENTS, respondent
+from lm_eval_epidemia.results.naming import RESPONDENTS, respondent, with_settings
 
 #: How far a reference may be from that of other prompts before it counts as another.
 ROUNDING = 0.05
@@ -121,8 +121,7 @@ def plain_names(report: Report) -> dict[str, str]:
     for model in models_of(report.entries):
         rows = [part for run in model.runs for part in parts_of(run)]
         for row in rows:
-            settings = f" ({', '.join(chips(row))})" if len(rows) > 1 and chips(row) else ""
-            name = model.name + settings
+            name = with_settings(model.name, chips(row) if len(rows) > 1 else ())
             names[row.name] = name if name not in names.values() else row.name
     return names
 

@@ -20,6 +20,7 @@ from lm_eval_epidemia.findings.sides import NONE, Side, find_side, runs_named
 from lm_eval_epidemia.results.documents import Answered, answered_in
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
 from lm_eval_epidemia.results.models import chosen, fields, models_of, option_of
+from lm_eval_epidemia.results.naming import with_settings
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.results.results import Results, read_results
 
@@ -53,7 +54,10 @@ class TwoModels(NamedTuple):
         (one, mine), (other, theirs) = map(_taken_apart, (self.one.name, self.other.name))
         if one != other:
             return one, other
-        return _with_settings(one, mine, theirs), _with_settings(other, theirs, mine)
+        return (
+            with_settings(one, (setting for setting in mine if setting not in theirs)),
+            with_settings(other, (setting for setting in theirs if setting not in mine)),
+        )
 
     @property
     def unlike(self) -> dict[str, tuple[str, str]]:
@@ -71,11 +75,6 @@ def _taken_apart(name: str) -> tuple[str, list[str]]:
     """Return a name and its settings: "m (kind=noisy, noise=1)"."""
     parts = re.fullmatch(r"(.+?) \((.+)\)", name)
     return (parts[1], re.split("[,;] ", parts[2])) if parts else (name, [])
-
-
-def _with_settings(name: str, settings: Sequence[str], others: Sequence[str]) -> str:
-    apart = [setting for setting in settings if setting not in others]
-    return f"{name} ({', '.join(apart)})" if apart else name
 
 
 def compare_models(

@@ -14,6 +14,7 @@ from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.leaderboard import columns, compared
 from lm_eval_epidemia.findings.means import mean_over
 from lm_eval_epidemia.results.entry import Asked, Entry, closest, leaf
+from lm_eval_epidemia.results.naming import with_settings
 from lm_eval_epidemia.results.results import Results
 
 
@@ -113,8 +114,9 @@ def _named(entry: Entry) -> str:
     """Name a model with everything that was said about its prompts."""
     protocol = str(replace(entry.protocol, variant=entry.variant))
     shown = [f"{key}={value}" for key, value in entry.shown if key not in dict(entry.variant)]
-    parts = [part for part in ("chat template" * entry.chat, *shown, protocol) if part]
-    return entry.model + (f" ({', '.join(parts)})" if parts else "")
+    return with_settings(
+        entry.model, filter(None, ("chat template" * entry.chat, *shown, protocol))
+    )
 
 
 def side_by_side(results: Results) -> list[SideBySide]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.benchmarks import Leaf, in_way, leaves
-from lm_eval_epidemia.results.naming import Weights
+from lm_eval_epidemia.results.naming import Weights, with_settings
 from lm_eval_epidemia.results.protocol import Protocol, printable
 from lm_eval_epidemia.score.joint import Draws, joint_error
 
@@ -161,8 +161,6 @@ class Entry:
         """The model and how it was asked, in one line; no two entries have the same."""
         shown = ", ".join(f"{key}={value}" for key, value in self.shown)
         parts = ("chat template" * self.chat, printable(shown), str(self.protocol))
-        asked = "; ".join(filter(None, parts))
-        # A model may end in brackets itself: "knows averages only (kind=mean, limit 10)".
-        name = f"{self.model} ({asked})".replace(") (", ", ") if asked else self.model
+        name = with_settings(self.model, filter(None, ["; ".join(filter(None, parts))]))
         name = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
         return name + (f" [{self.twin + 1}]" if self.twin else "")

@@ -186,6 +186,14 @@ def respondent(kind: str, *more: str) -> str:
     return f"{RESPONDENTS[kind]} ({', '.join((f'kind={kind}', *more))})"
 
 
+def with_settings(name: str, settings: Iterable[str]) -> str:
+    """Say of a name how that was run: "m (limit 10)", "knows the truth (kind=truth, limit 10)"."""
+    more = ", ".join(settings)
+    if not more:
+        return name
+    return f"{name.removesuffix(')')}, {more})" if name.endswith(")") else f"{name} ({more})"
+
+
 def without_kind(name: str) -> str:
     """Call a reference respondent by what it knows alone; any other model as it is."""
     return re.sub(r" \(kind=\w+\)|kind=\w+, ", "", name)
