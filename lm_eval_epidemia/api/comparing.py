@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError, OptionError
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -84,8 +83,8 @@ def compare(
     folders = [Path(fspath(path)) for path in paths]
     try:
         compared = compare_models(one, other, folders, where, cluster, informative)
-    except EpidemiaError as error:
-        raise EpidemiaError(_without_options(str(error))) from None
+    except OptionError as error:
+        raise EpidemiaError(error.in_python) from None
     return Compared(
         one=compared.one.name,
         other=compared.other.name,
@@ -94,15 +93,3 @@ def compare(
         notes=tuple(compared.notes),
         words=tuple(report.in_words(compared)),
     )
-
-
-def _without_options(message: str) -> str:
-    """Write the options of the command in a message as arguments: ``where={'limit': 'none'}``."""
-    from lm_eval_epidemia.results.naming import pairs
-
-    def argument(option: re.Match[str]) -> str:
-        given = pairs(option[1].strip("'"))
-        return f"where={given}"
-
-    message = re.sub(r"--where ('[^']*'|[^\s:']+)", argument, message)
-    return message.replace("--cluster ", "cluster=")

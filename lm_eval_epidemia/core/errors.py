@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 #: A name is offered from this closeness on (0 to 1), and if it comes near the closest of all.
 CLOSE, NEARLY = 0.6, 0.85
@@ -19,6 +21,35 @@ ALIKE = 0.65
 
 class EpidemiaError(ValueError):
     """Bad input, or ground truth that cannot be used; the message says how to mend it."""
+
+
+class Option(NamedTuple):
+    """An option of a command, which is an argument of the same name in Python."""
+
+    name: str
+    value: str | Mapping[str, str]
+
+    @property
+    def typed(self) -> str:
+        """As a command has it: ``--where limit=none,dtype=bfloat16``."""
+        value = self.value
+        if not isinstance(value, str):
+            value = ",".join(f"{key}={each}" for key, each in value.items())
+        return f"--{self.name} {shlex.quote(value)}"
+
+    @property
+    def argument(self) -> str:
+        """As Python has it: ``where={'limit': 'none', 'dtype': 'bfloat16'}``."""
+        return f"{self.name}={self.value!r}"
+
+
+class OptionError(EpidemiaError):
+    """An error that speaks of options: its text is for the command line, `in_python` for Python."""
+
+    def __init__(self, *parts: str | Option) -> None:
+        super().__init__("".join(x if isinstance(x, str) else x.typed for x in parts))
+        self.in_python = "".join(x if isinstance(x, str) else x.argument for x in parts)
+        self.parts = parts
 
 
 def few(names: Sequence[str]) -> str:

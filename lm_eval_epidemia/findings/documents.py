@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural
+from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few, nearest, plural
 from lm_eval_epidemia.findings.comparison import CONFIDENCE, FEWEST
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, known, p_value
 from lm_eval_epidemia.findings.finding import Row as Line
@@ -152,16 +152,16 @@ def compare_documents(
 
     Raises
     ------
-    EpidemiaError
+    OptionError
         If no task has the column.
     """
     shared = [task for task in one if task in other]
     with_column = [task for task in shared if cluster and cluster in columns_in(one[task])]
     if cluster and shared and not with_column:
         columns = {column for task in shared for column in columns_in(one[task])}
-        raise EpidemiaError(
-            f"--cluster {cluster!r}: no task that both answered has such a column; "
-            f"{nearest(cluster, columns)}"
+        raise OptionError(
+            Option("cluster", cluster),
+            f": no task that both answered has such a column; {nearest(cluster, columns)}",
         )
     pairs: dict[str, Matched] = {}
     unlike: dict[str, list[str]] = defaultdict(list)

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from lm_eval_epidemia.benchmarks import in_way
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, words_of
+from lm_eval_epidemia.core.errors import Option, OptionError, few, nearest, words_of
 from lm_eval_epidemia.results.documents import Answered
 from lm_eval_epidemia.results.entry import Entry
-from lm_eval_epidemia.results.models import fields, option_of
+from lm_eval_epidemia.results.models import fields
 from lm_eval_epidemia.results.naming import HASHES, Weights, without_kind
 
 #: Settings of a run that are no difference in how two models were run.
@@ -96,16 +96,16 @@ def find_side(
 
     Raises
     ------
-    EpidemiaError
+    OptionError
         If a name is of no model, or of one with several runs.
     """
     named = runs_named(name, runs, answered)
     if not named:
         known = {entry.model for entry in (*runs, *(of.entry for of in answered))}
-        raise EpidemiaError(f"no model {name!r} in these results; {_hint(name, known)}")
+        raise OptionError(f"no model {name!r} in these results; {_hint(name, known)}")
     models = sorted({entry.model for entry in named})
     if len({entry.weights for entry in named}) > 1:
-        raise EpidemiaError(f"{name!r} may be {' or '.join(models)}: name one of them")
+        raise OptionError(f"{name!r} may be {' or '.join(models)}: name one of them")
     own = [run for run in named if run.scores]
     asked = [task for run in own for task in run.scores]
     is_clear = len(set(asked)) == len(asked)
@@ -116,7 +116,7 @@ def find_side(
         note = f"{name} is the run of this name; its model has others: {rest}" if others else ""
         return Side(name, run, *_by_task(name, _of_run(run, answered), beside), note)
     if not is_clear:
-        raise EpidemiaError(_several(models[0], "the same tasks of ours", own, beside))
+        raise OptionError(*_several(models[0], "the same tasks of ours", own, beside))
     of_others = [of for of in answered if of.entry.weights == named[0].weights]
     return Side(models[0], _merged(own), *_by_task(models[0], of_others, beside))
 
@@ -170,7 +170,7 @@ def _by_task(
     for task, several in by_task.items():
         if len(several) > 1:
             entries = [run.entry for run in several.values()]
-            raise EpidemiaError(_several(model, task, entries, beside))
+            raise OptionError(*_several(model, task, entries, beside))
     bare = {run.task for run in answered} - by_task.keys()
     return {task: next(iter(several.values())) for task, several in by_task.items()}, bare
 
@@ -179,7 +179,9 @@ def _settings(entry: Entry) -> dict[str, str]:
     return {key: value for key, value in fields(entry).items() if key not in OF_THE_MODEL}
 
 
-def _several(model: str, task: str, entries: Sequence[Entry], beside: Sequence[Entry]) -> str:
+def _several(
+    model: str, task: str, entries: Sequence[Entry], beside: Sequence[Entry]
+) -> list[str | Option]:
     """Say in what the runs of a model differ, and what chooses each: its name, or its settings.
 
     Settings are offered only where they leave the other model too.
@@ -190,17 +192,20 @@ def _several(model: str, task: str, entries: Sequence[Entry], beside: Sequence[E
     own = [{key: of.get(key, NONE) for key in apart} for of in settings]
     others = [_settings(of) for of in beside if of.weights != entries[0].weights]
     names = [entry.name for entry in entries]
-    lines = []
+    parts: list[str | Option] = [f"{model} was asked {task} in {len(entries)} runs; choose one:"]
+    is_clear = True
     for entry, name, values in zip(entries, names, own, strict=True):
-        ways = []
+        ways: list[str | Option] = []
         if entry.scores and names.count(name) == 1:
             ways.append(shlex.quote(name))
         leaves_other = any(
             all(of.get(key, NONE) == value for key, value in values.items()) for of in others
         )
         if values and leaves_other and own.count(values) == 1:
-            ways.append(option_of(values))
-        lines += ["  " + ", or ".join(ways)] if ways else []
-    if len(lines) < len(entries):
-        lines.append("  or give the result files that are meant instead of their folder")
-    return "\n".join([f"{model} was asked {task} in {len(entries)} runs; choose one:", *lines])
+            ways.append(Option("where", values))
+        for before, way in zip(("\n  ", ", or "), ways, strict=False):
+            parts += [before, way]
+        is_clear = is_clear and bool(ways)
+    if not is_clear:
+        parts.append("\n  or give the result files that are meant instead of their folder")
+    return parts

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lm_eval_epidemia.benchmarks import groups
-from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
+from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few, plural
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.comparison import AND, Comparison, compare_entries
 from lm_eval_epidemia.findings.documents import OverDocuments, compare_documents
@@ -19,7 +19,7 @@ from lm_eval_epidemia.findings.pool import Pool, noise_of
 from lm_eval_epidemia.findings.sides import NONE, Side, find_side, runs_named
 from lm_eval_epidemia.results.documents import Answered, answered_in
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
-from lm_eval_epidemia.results.models import chosen, fields, models_of, option_of
+from lm_eval_epidemia.results.models import chosen, fields, models_of
 from lm_eval_epidemia.results.naming import with_settings
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.results.results import Results, read_results
@@ -119,7 +119,7 @@ def compare_models(
         answered = [run for run in answered if any(run.entry is of for of in kept)]
         for name, before in zip((one, other), named, strict=True):
             if before and not runs_named(name, runs, answered):
-                raise EpidemiaError(_without_runs(name, before, where))
+                raise _without_runs(name, before, where)
         named = [runs_named(name, runs, answered) for name in (one, other)]
     # Whom a name asks for may be in a file that cannot be read.
     missing = results.unread if not all(named) else ()
@@ -127,8 +127,8 @@ def compare_models(
     try:
         first = find_side(one, runs, answered, named[1])
         second = find_side(other, runs, answered, named[0])
-    except EpidemiaError as error:
-        raise EpidemiaError("\n".join([str(error), *unread])) from None
+    except OptionError as error:
+        raise OptionError(*error.parts, *(f"\n{line}" for line in unread)) from None
     if first.name == second.name:
         raise EpidemiaError(f"{one!r} and {other!r} are one model: give two, or two of its runs")
     is_one_model = named[0][0].weights == named[1][0].weights
@@ -187,10 +187,12 @@ def _apart(one: Side, other: Side) -> tuple[Side, Side]:
     return first, second
 
 
-def _without_runs(name: str, runs: Sequence[Entry], where: Mapping[str, str]) -> str:
+def _without_runs(name: str, runs: Sequence[Entry], where: Mapping[str, str]) -> OptionError:
     """Say that conditions leave no run of a model, and what its runs have."""
     has = [f"{key} is {few(sorted({fields(run).get(key, NONE) for run in runs}))}" for key in where]
-    return f"{option_of(where)} leaves no run of {name!r}: of its runs {'; '.join(has)}"
+    return OptionError(
+        Option("where", where), f" leaves no run of {name!r}: of its runs {'; '.join(has)}"
+    )
 
 
 def _ours(folders: Sequence[Path], answered: Sequence[Answered]) -> Results:

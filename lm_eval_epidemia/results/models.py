@@ -8,14 +8,13 @@ orderings heeds none. Here these are put together again: a run is what was asked
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
-from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.results.entry import Entry, leaf
 from lm_eval_epidemia.results.naming import MAYBE, Weights
@@ -241,12 +240,6 @@ def conditions_of(given: Iterable[str]) -> dict[str, str]:
     return conditions
 
 
-def option_of(conditions: Mapping[str, str]) -> str:
-    """Write conditions as they are typed: ``--where limit=none,dtype=bfloat16``."""
-    text = ",".join(f"{key}={value}" for key, value in conditions.items())
-    return f"--where {shlex.quote(text)}"
-
-
 def chosen(entries: Sequence[Entry], conditions: Mapping[str, str]) -> list[Entry]:
     """Return the entries of the runs that were run so.
 
@@ -259,9 +252,9 @@ def chosen(entries: Sequence[Entry], conditions: Mapping[str, str]) -> list[Entr
     of = {id(run): fields(run) for run in runs}
     known = list(dict.fromkeys(key for settings in of.values() for key in settings))
     if unknown := [key for key in conditions if key not in known]:
-        option = option_of({key: conditions[key] for key in unknown})
-        raise EpidemiaError(
-            f"{option}: no run has such a setting; the settings are {', '.join(known)}"
+        raise OptionError(
+            Option("where", {key: conditions[key] for key in unknown}),
+            f": no run has such a setting; the settings are {', '.join(known)}",
         )
     kept = [
         run
@@ -271,6 +264,6 @@ def chosen(entries: Sequence[Entry], conditions: Mapping[str, str]) -> list[Entr
     if not kept:
         values = {key: sorted({of[id(run)].get(key, "none") for run in runs}) for key in conditions}
         listed = "; ".join(f"{key} is {few(values[key])}" for key in conditions)
-        raise EpidemiaError(f"{option_of(conditions)} leaves no run: in these results {listed}")
+        raise OptionError(Option("where", conditions), f" leaves no run: in these results {listed}")
     parts = [part for run in kept for part in run.parts or (run,)]
     return [entry for entry in entries if any(entry is part for part in parts)]
