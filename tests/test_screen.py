@@ -59,7 +59,9 @@ def test_one_model_is_a_sentence_and_a_table(tmp_path):
         write(tmp_path / name, row, config=SMALL)
     said = run(tmp_path)
     sentence, table = said.stdout.split("\n\n")
-    title, _, head, _, model, averages, guesses, *more = table.splitlines()
+    lines = table.splitlines()
+    start = next(place for place, line in enumerate(lines) if line.lstrip().startswith("model"))
+    title, (head, _, model, averages, guesses, *more) = lines[0], lines[start:]
     assert re.fullmatch(
         r"small: 3\.2 of 100 on single conditions \(2 of 63 tasks\); knowing only averages gets "
         r"[\d.]+, guessing 0\.",
@@ -243,7 +245,7 @@ def test_who_was_asked_most_leads_and_only_who_was_asked_alike_is_ranked(tmp_pat
 def test_runs_are_chosen_and_those_left_out_are_counted(tmp_path):
     for dtype, score in (("float32", 10.0), ("bfloat16", 30.0)):
         write(tmp_path / dtype, {COCAINE: a_row(score)}, config=run_as(dtype=dtype))
-    assert "1 more run of this model (other settings): --full" in run(tmp_path).stdout
+    assert "1 more run with other settings: --full" in run(tmp_path).stdout
     said = run(tmp_path, "--where", "dtype=bfloat16").stdout
     assert "30.0" in said and "10.0" not in said and "more run" not in said
     assert "1 of 2" in run(tmp_path, "--where", "dtype=bfloat16", "--section", "notes").stdout
@@ -325,7 +327,7 @@ def test_runs_that_have_no_row_are_counted_for_those_whose_they_are(tmp_path):
     for seen, limit in ((1.0, {}), (0.1, {"limit": 10.0})):
         config = {"model": "epidemia-baseline", "model_args": {"kind": "mean"}, **limit}
         write(tmp_path / f"{seen}", {COCAINE: a_row(5.0, seen=seen)}, config=config)
-    assert "1 more run of knows averages only (kind=mean) (other" in run(tmp_path).stdout
+    assert "1 more run with other settings (knows averages only" in run(tmp_path).stdout
 
 
 def test_published_scores_say_what_they_were_asked(tmp_path):

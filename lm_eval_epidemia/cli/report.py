@@ -181,7 +181,7 @@ def report(
         from lm_eval_epidemia.findings.summary import summary
         from lm_eval_epidemia.report.screen import WIDTH, lines
 
-        show_lines(lines(summary(read), None if wide else min(report_width(wide), WIDTH)))
+        show_lines(lines(summary(read, results), None if wide else min(report_width(wide), WIDTH)))
         asked = [printed(finding) for finding in (*from_samples, *of_probe) if finding.rows]
         show_sections(asked, report_width(wide))
     else:

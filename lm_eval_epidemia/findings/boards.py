@@ -16,7 +16,6 @@ from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Row
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, Report
 from lm_eval_epidemia.findings.means import answers, shared_tasks, tasks_in
 from lm_eval_epidemia.findings.model_rows import (
-    PLAIN,
     ROUNDING,
     ModelRow,
     asked_as,
@@ -31,6 +30,7 @@ from lm_eval_epidemia.findings.pool import Pool
 from lm_eval_epidemia.findings.prior_reference import KNOWS_POPULATION, reference
 from lm_eval_epidemia.findings.published import MARK
 from lm_eval_epidemia.findings.reference import AVERAGES, UNIFORM
+from lm_eval_epidemia.findings.words import CHOICE_MASS, scale, with_example
 from lm_eval_epidemia.results.models import Model, is_respondent
 from lm_eval_epidemia.results.naming import respondent
 
@@ -120,7 +120,7 @@ _MARKS = {
     _VS: "vs n: what knowing averages only gets on the prompts of that run.",
     _UNKNOWN: "vs ?: what it gets there is not known.",
     _MUTE: "†: does not answer this group (choice_mass below 0.1): unranked.",
-    _MASS: "choice_mass: probability of all answer letters; 1 is best, the rest is other words.",
+    _MASS: f"choice_mass: {CHOICE_MASS}",
 }
 
 
@@ -158,17 +158,12 @@ def _table(
     ]
     if benchmark is PRIOR:
         lines += _prior_reference(report, columns)
-    words = [
-        f"{column}: {PLAIN[column]}{share_of(counts[column], column)}"
+    asked = "; ".join(
+        f"{column}: {with_example(column)}{share_of(counts[column], column)}"
         for column in columns
         if column in TOGETHER
-    ]
-    error = " ± standard error" * benchmark.has_error
-    title = benchmark.heading.replace(benchmark.says, benchmark.says + error)
-    if benchmark is OBSERVATION:
-        title = title.replace("0 to 100", "0 (a guess) to 100 (another sample of the survey)")
-    asked = "; ".join(words).replace("single condition", "single condition (such as age)")
-    title += f". {asked}" if asked else ""
+    )
+    title = scale(benchmark) + (f". {asked}" if asked else "")
     published = [row for row in rows if row.run.reference]
     if any("choice_mass" in line.cells for line in lines):
         marks[_MASS] = None

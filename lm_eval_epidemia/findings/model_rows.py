@@ -38,17 +38,6 @@ from lm_eval_epidemia.results.naming import RESPONDENTS, respondent, with_settin
 #: How far a reference may be from that of other prompts before it counts as another.
 ROUNDING = 0.05
 
-#: What groups ask, in plain words.
-PLAIN = {
-    "epidemia_low": "single condition",
-    "epidemia_high": "two to five conditions",
-    "epidemia_extra": "more tasks",
-    "epidemia_marginal": "no condition",
-    "epidemia_joint": "two answers at once",
-    "epidemia_fresh": "fresh tasks",
-    "epidemia_prior": "stated prior",
-}
-
 #: Beginnings of the settings on which it depends what a reference respondent comes to.
 OF_REFERENCES = ("limit ", "incomplete", "n_samples", "task version ", "another truth")
 
@@ -124,15 +113,6 @@ def plain_names(report: Report) -> dict[str, str]:
             name = with_settings(model.name, chips(row) if len(rows) > 1 else ())
             names[row.name] = name if name not in names.values() else row.name
     return names
-
-
-def plain_name(group: str) -> str:
-    """Say what a group is: "single condition", "single condition, likelihood"."""
-    for name, says in PLAIN.items():
-        if group.startswith(name):
-            way = group.removeprefix(name).strip("_").replace("_", " ")
-            return says + (f", {way}" if way else "")
-    return group.removeprefix("epidemia_").replace("_", " ")
 
 
 def _cell(report: Report, run: Entry, group: str, known: Sequence[dict[Asked, float]]) -> Cell:

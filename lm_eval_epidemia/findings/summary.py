@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from textwrap import shorten
 from typing import NamedTuple
 
@@ -20,13 +21,15 @@ from lm_eval_epidemia.findings.boards import (
     share_of,
 )
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, Report, by_benchmark
-from lm_eval_epidemia.findings.model_rows import ModelRow, plain_name
+from lm_eval_epidemia.findings.model_rows import ModelRow
 from lm_eval_epidemia.findings.overview import predictions
+from lm_eval_epidemia.findings.words import plain_name
 from lm_eval_epidemia.results.entry import Entry, leaf
 from lm_eval_epidemia.results.models import Model, chips, is_respondent, models_of
+from lm_eval_epidemia.results.naming import without_kind
 
-#: Names of two models that stand in a command.
-LONGEST_PAIR = 44
+#: Names of two models, and folders, that stand in a command.
+LONGEST = 44
 
 
 class Summary(NamedTuple):
@@ -38,8 +41,8 @@ class Summary(NamedTuple):
 
 
 @held()
-def summary(report: Report) -> Summary:
-    """Return a report on one screen."""
+def summary(report: Report, results: Sequence[Path] = ()) -> Summary:
+    """Return a report on one screen; commands in it name the folders of its results."""
     parts = by_benchmark(report.columns)
     models = models_of(report.entries)
     rows = MOST_ROWS if len(parts) == 1 else max(3, 8 // len(parts))
@@ -49,7 +52,7 @@ def summary(report: Report) -> Summary:
     return Summary(
         [sentence for board in boards for sentence in sentences_of(board, len(boards) > 1)],
         boards,
-        [*_missing(report, models), *_counts(report, models, boards), _next(boards)],
+        [*_missing(report, models), *_counts(report, models, boards), _next(boards, results)],
     )
 
 
@@ -182,8 +185,8 @@ def _counts(report: Report, models: Sequence[Model], boards: Sequence[Board]) ->
     if runs := sum(more.values()):
         tested = [model.name for model in models if not is_respondent(model.shown)]
         names = [name for name, number in more.items() if number]
-        of = "this model" if tested == names else few(names)
-        counts.append(f"{plural(runs, 'more run')} of {of} (other settings): --full")
+        of = "" if tested == names else f" ({few([without_kind(name) for name in names])})"
+        counts.append(f"{plural(runs, 'more run')} with other settings{of}: --full")
     if report.tuned:
         counts.append(f"{len(report.tuned)} tuned beside their base: --section tuning")
     if number := len(report.notes):
@@ -191,7 +194,7 @@ def _counts(report: Report, models: Sequence[Model], boards: Sequence[Board]) ->
     return ["; ".join(counts)] if counts else []
 
 
-def _next(boards: Sequence[Board]) -> str:
+def _next(boards: Sequence[Board], results: Sequence[Path]) -> str:
     """Say what to look at next."""
     if not boards:
         return "Next: --section notes"
@@ -210,9 +213,10 @@ def _next(boards: Sequence[Board]) -> str:
     if boards[0].benchmark.predicted:
         return "Next: epidemia_low,epidemia_high; a quick look predicts, and ranks nobody."
     if len(names) > 1:
-        pair = " ".join(map(shlex.quote, names[:2]))
-        pair = pair if len(pair) <= LONGEST_PAIR else "MODEL OTHER"
-        return f"Next: epidemia compare {pair} results/; {where}; --html site/"
+        pair, folders = shlex.join(names[:2]), shlex.join(map(str, results))
+        pair = pair if len(pair) <= LONGEST else "MODEL OTHER"
+        folders = folders if folders and len(folders) <= LONGEST else "RESULTS"
+        return f"Next: epidemia compare {pair} {folders}; {where}; --html site/"
     more = "" if any(row.run.reference for row in rows) else ", --published (other models)"
     by = " (score by survey)" if where == "--section survey" else ""
     return f"Next: {where}{by}, --html site/ (every task){more}"

@@ -42,8 +42,9 @@ from lm_eval_epidemia.findings import (
 from lm_eval_epidemia.findings.answered import Samples, by_group, read_samples
 from lm_eval_epidemia.findings.finding import number
 from lm_eval_epidemia.findings.leaderboard import Report
-from lm_eval_epidemia.findings.model_rows import parts_of, plain_name, plain_names
+from lm_eval_epidemia.findings.model_rows import parts_of, plain_names
 from lm_eval_epidemia.findings.reference import not_known
+from lm_eval_epidemia.findings.words import plain_name
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.drawn import drawing

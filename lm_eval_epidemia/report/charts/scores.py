@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from lm_eval_epidemia.findings.model_rows import plain_name
+from lm_eval_epidemia.findings.words import plain_name
 from lm_eval_epidemia.report.palette import (
     BELOW,
     BESIDE,

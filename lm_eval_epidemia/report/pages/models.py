@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lm_eval_epidemia.findings import model_rows, profile
+from lm_eval_epidemia.findings import model_rows, profile, words
 from lm_eval_epidemia.findings.answered import Samples
 from lm_eval_epidemia.findings.finding import Finding, Number
 from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
@@ -91,7 +91,7 @@ def shown(
             }
             for other in model.runs
         ],
-        "columns": [(column, model_rows.plain_name(column)) for column in columns],
+        "columns": [(column, words.plain_name(column)) for column in columns],
     }
 
 
@@ -139,7 +139,7 @@ def _panels(report: Report, run: Entry, columns: Sequence[str]) -> list[dict[str
             high = measure.high if math.isfinite(measure.high) else max(ends)
             panels.append(
                 {
-                    "title": model_rows.plain_name(column),
+                    "title": words.plain_name(column),
                     "name": column,
                     "drawing": strip(
                         marks, ENDS.get(benchmark.name, ()), low, high, benchmark.digits
@@ -162,7 +162,7 @@ def _lines(lines: Finding | None, run: Entry) -> list[dict[str, str]]:
             if isinstance(slope, Number) and isinstance(tilt, Number):
                 said.append(
                     {
-                        "group": model_rows.plain_name(row.group),
+                        "group": words.plain_name(row.group),
                         "slope": with_error(slope, ".2f"),
                         "tilt": with_error(tilt, "+.2f"),
                     }

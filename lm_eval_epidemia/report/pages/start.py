@@ -12,14 +12,17 @@ from lm_eval_epidemia.benchmarks import Benchmark, groups
 from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.findings import overview, probe
 from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
-from lm_eval_epidemia.findings.model_rows import (
-    ModelRow,
-    model_rows,
-    plain_name,
-)
+from lm_eval_epidemia.findings.model_rows import ModelRow, model_rows
 from lm_eval_epidemia.findings.overview import as_lm_eval
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL
 from lm_eval_epidemia.findings.summary import sentences_of, summary
+from lm_eval_epidemia.findings.words import (
+    CHOICE_MASS,
+    EXAMPLES,
+    error_of,
+    plain_name,
+    with_example,
+)
 from lm_eval_epidemia.report.marks import Line, Mark, strip
 from lm_eval_epidemia.report.output import details
 from lm_eval_epidemia.report.pages.figures import CODE, DRAWN, published, rows_of
@@ -56,14 +59,6 @@ INTRO = {
     '<a href="quantities.html">every quantity</a>.',
 }
 
-#: What errors are of.
-ERRORS = {
-    "observation": "of the surveys' sampling and the orderings of the answers",
-    "quick": "of the prediction",
-    "intervention": "over the samples of names or graphs",
-    "prior": "over quantities",
-}
-
 GREEN = "Green bar: the respondent that knows averages only (how common each answer is in the "
 GREEN += "survey, not for whom), asked the same questions."
 
@@ -72,15 +67,6 @@ HOLLOW = {
     "observation": "Hollow: published scores of a reference implementation.",
     "prior": "Hollow: published answers, judged here.",
 }
-
-#: What words of a table mean, by the beginning of a group's name.
-WORDS = {
-    "epidemia_low": "Single condition: the question says one thing about the people, such as age.",
-    "epidemia_high": "Two to five conditions: it says several, such as age, sex and education.",
-}
-
-MASS = "Choice mass: probability of all answer letters together; the rest went to other words. "
-MASS += "Below 0.1 the model hardly answers."
 
 RANKS = "Ranks are what paired comparisons leave open, among runs that were asked in the same way."
 
@@ -158,8 +144,8 @@ def _board(
         "caption": _caption(benchmark, [(c, row) for c, here in drawn.items() for row in here])
         + (f" The best {DRAWN} models; {left} more are in the table." if left > 0 else ""),
         "words": [
-            *(says for name, says in WORDS.items() if any(c.startswith(name) for c in columns)),
-            *[MASS] * masses,
+            *_said_of_people(columns),
+            *[f"Choice mass: {CHOICE_MASS}"] * masses,
             *[RANKS] * any(cell.rank for row in shown for cell in row.cells.values()),
             *_elsewhere(rows, shown, folded),
         ],
@@ -197,6 +183,12 @@ def _board(
             for row in rows
         ],
     }
+
+
+def _said_of_people(columns: Sequence[str]) -> list[str]:
+    here = [group for group in EXAMPLES if any(column.startswith(group) for column in columns)]
+    listed = ", ".join(map(with_example, here))
+    return [f"{listed[:1].upper()}{listed[1:]}: what a question says of the people."] * bool(here)
 
 
 def _kind(row: ModelRow) -> str:
@@ -255,7 +247,7 @@ def _caption(benchmark: Benchmark, drawn: Sequence[tuple[str, ModelRow]]) -> str
     hollow = any(row.run.reference for _, row in drawn)
     parts = [
         "Dots: means over the tasks of a group. Their bars are 95 % intervals: 1.96 times the "
-        f"standard error to each side, {ERRORS.get(benchmark.name, 'over tasks')}. In the table, "
+        f"standard error to each side, {error_of(benchmark)}. In the table, "
         "± is one standard error."
     ]
     return " ".join([*parts, *[GREEN] * known, *[HOLLOW.get(benchmark.name, "")] * hollow])

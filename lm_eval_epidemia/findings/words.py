@@ -1,0 +1,62 @@
+"""What groups, scales and columns are called, in a terminal and on pages alike."""
+
+from __future__ import annotations
+
+from lm_eval_epidemia.benchmarks import Benchmark
+
+#: What groups ask, in plain words.
+PLAIN = {
+    "epidemia_low": "single condition",
+    "epidemia_high": "two to five conditions",
+    "epidemia_extra": "more tasks",
+    "epidemia_marginal": "no condition",
+    "epidemia_joint": "two answers at once",
+    "epidemia_fresh": "fresh tasks",
+    "epidemia_prior": "stated prior",
+}
+
+#: What a question of a group says of the people.
+EXAMPLES = {
+    "epidemia_low": "such as age",
+    "epidemia_high": "such as age and sex",
+}
+
+#: Scales whose ends a heading explains, by benchmark.
+_SCALES = {"observation": "Score, 0 (a guess) to 100 (another sample of the survey)"}
+
+#: What errors are of, by benchmark; of another, of its tasks.
+ERRORS = {
+    "observation": "survey sampling and answer orderings",
+    "quick": "the prediction",
+    "intervention": "the samples of names or graphs",
+    "prior": "the choice of quantities",
+}
+
+CHOICE_MASS = "probability of all answer letters, 1 at best; the rest went to other words."
+
+
+def plain_name(group: str) -> str:
+    """Say what a group is: "single condition", "single condition, likelihood"."""
+    for name, says in PLAIN.items():
+        if group.startswith(name):
+            way = group.removeprefix(name).strip("_").replace("_", " ")
+            return says + (f", {way}" if way else "")
+    return group.removeprefix("epidemia_").replace("_", " ")
+
+
+def with_example(group: str) -> str:
+    """Say what a group is, with what its questions say of people, where that is listed."""
+    example = EXAMPLES.get(group)
+    return plain_name(group) + (f" ({example})" if example else "")
+
+
+def scale(benchmark: Benchmark) -> str:
+    """Say what a benchmark's numbers are, and what their errors are of."""
+    error = f" ± standard error ({error_of(benchmark)})" * benchmark.has_error
+    direction = benchmark.heading.removeprefix(benchmark.says)
+    return _SCALES.get(benchmark.name, benchmark.says) + error + direction
+
+
+def error_of(benchmark: Benchmark) -> str:
+    """Say what the errors of a benchmark's numbers are of."""
+    return f"of {ERRORS[benchmark.name]}" if benchmark.name in ERRORS else "over tasks"
