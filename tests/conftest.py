@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import json
 import os
@@ -301,9 +300,16 @@ def parse_once():
         real = Path(path).resolve()
         if UNCHANGED.isdisjoint(real.parents):
             return parse(path, **how)
-        return copy.deepcopy(parsed(real, **how))
+        return copied(parsed(real, **how))
 
     index.load_yaml = load_yaml
+
+
+def copied(value):
+    """Copy lists and mappings, the rest of what YAML holds is never changed."""
+    if isinstance(value, dict):
+        return {key: copied(inside) for key, inside in value.items()}
+    return [copied(inside) for inside in value] if isinstance(value, list) else value
 
 
 def evaluate(tasks, **arguments):

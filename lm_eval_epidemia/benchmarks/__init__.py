@@ -16,7 +16,7 @@ from lm_eval_epidemia.benchmarks.observation import OBSERVATION, QUICK
 from lm_eval_epidemia.benchmarks.prior import PRIOR
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest, words_of
-from lm_eval_epidemia.core.held import looked_up
+from lm_eval_epidemia.core.held import held, looked_up
 from lm_eval_epidemia.core.sealed import stamp
 from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.surveys import fresh
@@ -93,6 +93,7 @@ def _needs(leaf: Leaf) -> str:
     return ""
 
 
+@held()
 def meant(name: str) -> list[Leaf]:
     """Return the declared tasks that a name means, whether their truth is here or not.
 
@@ -117,6 +118,7 @@ def meant(name: str) -> list[Leaf]:
     return leaves
 
 
+@held()
 def members(name: str) -> list[tuple[str, str]]:
     """Spell out a name as the available tasks it means, and their way of asking.
 

@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -38,6 +39,12 @@ def home() -> Path:
     """
     if given := os.environ.get("EPIDEMIA_HOME"):
         return Path(given).expanduser().resolve()
+    return _data_folder(os.environ.get("XDG_DATA_HOME"), os.environ.get("HOME"))
+
+
+@lru_cache
+def _data_folder(_xdg: str | None, _home: str | None) -> Path:
+    """Return the platform's data folder, which depends on these variables."""
     import platformdirs
 
     return Path(platformdirs.user_data_dir("lm-eval-epidemia", appauthor=False))

@@ -200,6 +200,7 @@ def built_groundtruth() -> Path:
     return paths.home() / "groundtruth"
 
 
+@looked_up
 def available() -> dict[str, Place]:
     """Return where the truth of every available task is, by task name.
 

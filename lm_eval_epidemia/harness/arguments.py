@@ -19,6 +19,7 @@ from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way, leaves, membe
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.console import print_anything
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
+from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.elicit.heeded import asked_for
 from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
 from lm_eval_epidemia.harness.kept import check_file
@@ -100,6 +101,7 @@ def _say_what_ships(names: Iterable[str]) -> None:
         )
 
 
+@held()
 def _check(given: Mapping[str, Any], names: Sequence[str], alone: bool) -> None:
     """Refuse what our tasks of these names would not heed.
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import collector
@@ -227,6 +228,7 @@ def extend_evaluator(evaluator: Any) -> None:
         evaluator.evaluate._epidemia = True
 
 
+@held()
 def task_manager(**kwargs: Any) -> Any:
     """Return a ``TaskManager`` with our tasks only, plus the user's ``include_path``.
 
