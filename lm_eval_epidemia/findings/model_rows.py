@@ -211,7 +211,7 @@ def asked_as(run: Entry, columns: Sequence[str]) -> frozenset[Any]:
 
 
 def model_rows(report: Report, columns: Sequence[str]) -> list[ModelRow]:
-    """Return the rows of a benchmark, see `runs_in_order`, and below them who knows averages only.
+    """Return the rows of a benchmark, see `runs_in_order`, and below them reference respondents.
 
     Parameters
     ----------
@@ -224,6 +224,7 @@ def model_rows(report: Report, columns: Sequence[str]) -> list[ModelRow]:
         for model, runs in runs_in_order(models_of(report.entries), columns)
         for place, run in enumerate(runs)
     ]
+    rows.sort(key=lambda row: is_respondent(row.run))
     return [*rows, *without_run(reference_rows(rows, AVERAGES), rows)]
 
 

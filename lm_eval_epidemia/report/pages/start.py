@@ -46,8 +46,8 @@ ASKS = {
 INTRO = {
     "observation": "Each score says how close a model's answers come to what a survey found: 0 "
     "is no closer than an answer that knows nothing, 100 as close as another sample of the survey. "
-    '<a href="method.html">How it is measured</a>; <a href="explorer.html">every task and '
-    "condition</a>.",
+    '<a href="method.html">How it is measured</a>; <a href="explorer.html">every question, with '
+    "what the survey found and what each model answered</a>.",
     "quick": "A quick look predicts what a model would score in the full groups, from 500 of their "
     "prompts: not to be ranked beside full runs.",
     "intervention": "Each accuracy says how often a model knows what an intervention changes in a "
@@ -254,13 +254,12 @@ def _caption(benchmark: Benchmark, drawn: Sequence[tuple[str, ModelRow]]) -> str
 
 
 def _drawn(column: str, rows: Sequence[ModelRow]) -> list[ModelRow]:
-    """Return the rows that a figure shows, the best first."""
-    here = [
+    """Return the rows that a figure shows, as they stand in the table."""
+    return [
         row
         for row in rows
         if row.place == 0 and column in row.cells and row.run.model != KNOWS_MARGINAL
     ][:DRAWN]
-    return sorted(here, key=lambda row: -row.cells[column].mean.value)
 
 
 def _panel(
@@ -277,7 +276,7 @@ def _panel(
             row.cells[column].mean.value,
             row.cells[column].low,
             row.cells[column].high,
-            None if math.isnan(row.cells[column].known) else row.cells[column].known,
+            None if _is_averages(row, column) else row.cells[column].known,
             f"{row.cells[column].mean.value:.{benchmark.digits}f}",
             row.run.reference,
         )
@@ -289,6 +288,12 @@ def _panel(
         "title": plain_name(column),
         "drawing": strip(marks, shown_lines, low, high, benchmark.digits),
     }
+
+
+def _is_averages(row: ModelRow, column: str) -> bool:
+    """Whether a row needs no mark of who knows averages only: it is theirs, or none is known."""
+    known = row.cells[column].known
+    return math.isnan(known) or row.run.model.startswith(KNOWS_MARGINAL)
 
 
 def linked(name: str, files: Mapping[str, str]) -> str | Markup:
