@@ -224,7 +224,9 @@ def model_rows(report: Report, columns: Sequence[str]) -> list[ModelRow]:
         for model, runs in runs_in_order(models_of(report.entries), columns)
         for place, run in enumerate(runs)
     ]
-    rows.sort(key=lambda row: is_respondent(row.run))
+    # Published scores alone are no run that respondents could stand beside.
+    if any(not row.run.reference and not is_respondent(row.run) for row in rows):
+        rows.sort(key=lambda row: is_respondent(row.run))
     return [*rows, *without_run(reference_rows(rows, AVERAGES), rows)]
 
 

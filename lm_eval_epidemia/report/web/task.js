@@ -130,9 +130,7 @@
     const more = model.population === null ? [] : [["Against the population", withError(model.population, model.population_error)]];
     for (const [name, value] of Object.entries(model.diagnostics)) more.push([ANCHORS[name] ?? plain(name), number(value, 3)]);
     for (const [name, value] of Object.entries(model === NOBODY ? data.anchors : model.anchors ?? {})) more.push([ANCHORS[name], number(value, 4)]);
-    // Who steps from model to model with it open wants the numbers of each.
-    const folded = make("details", document.querySelector("#facts details")?.open ? { open: "" } : {}, make("summary", {}, "More numbers"), list(more));
-    return make("div", { id: "facts" }, ...(said.length ? [list(said)] : []), folded);
+    return make("div", { id: "facts" }, ...(said.length ? [list(said)] : []), make("details", {}, make("summary", {}, "More numbers"), list(more)));
   }
 
   // One choice per condition; where the combination does not occur, the nearest that has the
