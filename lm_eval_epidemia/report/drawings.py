@@ -15,16 +15,18 @@ from markupsafe import escape
 #: Stands for the colour of the page's text while a figure is drawn.
 INK = "#010203"
 
-#: Colours of what surrounds the marks: those of the page's text.
+#: What surrounds the marks has the colours of the page's text, and can be read on a phone.
 CONFIG = {
     "background": "transparent",
     "axis": {
         "labelColor": INK,
         "titleColor": INK,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
         "gridColor": "#88888855",
         "domainColor": "#888888",
     },
-    "legend": {"labelColor": INK, "titleColor": INK},
+    "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 11},
     "header": {"labelColor": INK, "titleColor": INK},
     "view": {"stroke": "#88888855"},
     "text": {"color": INK},

@@ -26,6 +26,17 @@ COLOURS = [*PALETTE, *_MORE]
 MODELS = alt.Scale(range=COLOURS)
 BELOW = alt.Legend(orient="bottom", labelLimit=260, columns=3)
 
+#: Models in a list below, settings under names: beside its axis, a chart of `NARROW` fits a phone.
+LISTED = alt.Legend(
+    orient="bottom",
+    columns=1,
+    labelLimit=290,
+    labelExpr=r"split(datum.label, / (?=\()/)",
+    symbolOpacity=1,
+    symbolStrokeWidth=0,
+)
+NARROW = 270
+
 #: The colours of reference respondents, by what stands in their names; models have the others.
 _RESPONDENTS = {RESPONDENTS["mean"]: GREEN, RESPONDENTS["uniform"]: GREY}
 
@@ -102,12 +113,14 @@ def respondent_colour(name: str) -> str | None:
     return next((colour for part, colour in _RESPONDENTS.items() if part in name), None)
 
 
-def colour_of(models: Sequence[str], shades: Sequence[str] = COLOURS) -> alt.Color:
+def colour_of(
+    models: Sequence[str], shades: Sequence[str] = COLOURS, legend: alt.Legend | None = None
+) -> alt.Color:
     """Give each model a colour, which no reference respondent has; these have their own."""
     free = cycle(shade for shade in shades if shade not in _RESPONDENTS.values())
     colours = [respondent_colour(name) or next(free) for name in models]
     scale = alt.Scale(domain=models, range=colours)
-    return alt.Color("model:N", title=None, sort=models, legend=None, scale=scale)
+    return alt.Color("model:N", title=None, sort=models, legend=legend, scale=scale)
 
 
 def by_metric(draw: Callable[[Panel], Any]) -> Callable[[Any], Any]:

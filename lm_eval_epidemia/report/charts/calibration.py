@@ -10,7 +10,9 @@ from lm_eval_epidemia.report.palette import (
     DASHED,
     GREEN,
     GREY,
+    LISTED,
     MODELS,
+    NARROW,
     ORANGE,
     SHARES,
     UPRIGHT,
@@ -82,9 +84,7 @@ def tilt(data: Any) -> Any:
     base = alt.Chart()
     models = base.transform_filter("datum.kind == 'run'")
     known = base.transform_filter("datum.kind == 'respondent'")
-    # In a list below, as wide as the chart, so that they can be read on a phone.
-    listed: dict[str, Any] = {"columns": 1, "labelLimit": 300, "symbolOpacity": 1}
-    colour = colour_of(names).legend(orient="bottom", **listed)
+    colour = colour_of(names, legend=LISTED)
     averages = f"datum.model == '{RESPONDENTS['mean']}'"
     shade = alt.condition(averages, alt.value(GREEN), alt.value(GREY))
     shapes = alt.Scale(range=["cross", "square", "triangle-up"])
@@ -92,7 +92,7 @@ def tilt(data: Any) -> Any:
         "respondent:N",
         title=None,
         sort=None,
-        legend=alt.Legend(orient="top", **listed),
+        legend=alt.Legend(orient="top", columns=1, labelLimit=300),
         scale=shapes,
     )
     chart = alt.layer(
@@ -107,5 +107,5 @@ def tilt(data: Any) -> Any:
             x=x, y=y, color=colour, tooltip=["model:N", *values]
         ),
         data=alt.Data(values=rows),
-    ).properties(width=270, height=270)
+    ).properties(width=NARROW, height=NARROW)
     return facets(chart, "group", None)
