@@ -229,7 +229,7 @@ def test_the_first_page_is_small(site, visit):
     assert "Choice mass: " in words and "Ranks are " in words
     # Pages without results are last in the menu.
     menu = tab.locator("nav").inner_text()
-    assert re.search("Surveys.*No results:.*Interventions.*Quantities$", menu, re.DOTALL)
+    assert re.search("Surveys.*No results:.*Interventions.*Each expectation$", menu, re.DOTALL)
     # A mark for every model, which says in words what it shows.
     drawn = tab.locator("figure.leaderboard svg[role=img]").first
     assert drawn.get_attribute("aria-label").startswith("100.0, from ")
@@ -540,8 +540,10 @@ def test_the_figures_page_draws_what_there_is(site, visit):
     assert "knows averages only" in tab.locator("#figure-surveys figcaption").inner_text()
     # On a phone, no text of a drawing is below 11 pixels.
     phone = visit(site, "figures.html", width=390)
-    small = """Math.min(...[...document.querySelectorAll("figure svg text")].map((text) =>
-      parseFloat(getComputedStyle(text).fontSize) * text.getCTM().a))"""
+    small = """Math.min(...[...document.querySelectorAll("[id^=figure-] svg text")].filter((text) =>
+      text.closest("#figure-surveys, #figure-conditions"))
+      .map((text) => [text.getScreenCTM(), parseFloat(getComputedStyle(text).fontSize)])
+      .map(([at, size]) => size * Math.hypot(at.a, at.b)))"""
     assert phone.evaluate(small) > 10.9
     assert "d = 2" in tab.locator("#figure-conditions svg").first.text_content()
     said = tab.locator("main").inner_text()

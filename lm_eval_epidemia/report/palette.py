@@ -123,6 +123,13 @@ def colour_of(
     return alt.Color("model:N", title=None, sort=models, legend=legend, scale=scale)
 
 
+def own_colour(otherwise: alt.Color, field: str = "model") -> alt.Color:
+    """Give reference respondents their own colours where a chart gets its rows by name."""
+    tests = [(f"indexof(datum.{field}, '{who}') >= 0", c) for who, c in _RESPONDENTS.items()]
+    colour: alt.Color = otherwise.condition([{"test": test, "value": c} for test, c in tests])
+    return colour
+
+
 def by_metric(draw: Callable[[Panel], Any]) -> Callable[[Any], Any]:
     """Draw one below the other what is on different scales.
 
@@ -151,9 +158,7 @@ def by_metric(draw: Callable[[Panel], Any]) -> Callable[[Any], Any]:
 
 def knows_marginal(base: alt.Chart, **look: Any) -> Any:
     """Draw a green mark where the respondent stands that knows P(Y) alone, but in its own row."""
-    own = " || ".join(
-        f"indexof(datum.model, '{k}') >= 0" for k, c in _RESPONDENTS.items() if c == GREEN
-    )
+    own = f"indexof(datum.model, '{RESPONDENTS['mean']}') >= 0"
     known = base.transform_filter(f"isValid(datum.mean) && !({own})")
     return known.mark_tick(color=GREEN, thickness=2, **look).encode(x="mean:Q")
 

@@ -20,6 +20,7 @@ from lm_eval_epidemia.report.palette import (
     diagonal,
     facets,
     names_at_ends,
+    own_colour,
     with_ends,
 )
 from lm_eval_epidemia.results.naming import RESPONDENTS
@@ -41,9 +42,11 @@ def calibration(data: Any) -> Any:
             color=alt.value("#56B4E9"),
         )
     )
-    curve = base.transform_filter("datum.kind == 'curve'").mark_line(point=True, color=ORANGE)
-    line = curve.encode(x="q:Q", y="p:Q", order="q:Q", tooltip=["model:N", "q:Q", "p:Q"])
-    chart = alt.layer(density, diagonal(), line, data=data).properties(width=260, height=260)
+    curve = base.transform_filter("datum.kind == 'curve'").mark_line(point=True)
+    colour = own_colour(alt.Color("kind:N", legend=None, scale=alt.Scale(range=[ORANGE])))
+    tooltip = ["model:N", "q:Q", "p:Q"]
+    line = curve.encode(x="q:Q", y="p:Q", order="q:Q", color=colour, tooltip=tooltip)
+    chart = alt.layer(density, diagonal(), line, data=data).properties(width=NARROW, height=NARROW)
     return facets(chart, "model", None, 250)
 
 
@@ -55,7 +58,7 @@ def order_bias(data: Any) -> Any:
     base = alt.Chart(
         with_ends(rows, "position", "answers", value="times", ends=ends) if rows else data
     )
-    colour = alt.Color("model:N", sort=None, legend=None, scale=MODELS)
+    colour = own_colour(alt.Color("model:N", sort=None, legend=None, scale=MODELS))
     x = alt.X("position:N", title="Displayed as", axis=UPRIGHT)
     times = alt.Tooltip("times:Q", format=".2f")
     curves = base.mark_line(point=True).encode(
