@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import altair as alt
-import vl_convert
 from markupsafe import escape
+
+from lm_eval_epidemia.report.charts import svg
 
 #: Stands for the colour of the page's text while a figure is drawn.
 INK = "#010203"
@@ -69,10 +70,10 @@ def drawings(chart: alt.TopLevelMixin, says: str) -> list[Panel]:
     """
     panels = []
     for title, note, specification in _parts(chart.to_dict()):
-        text = str(vl_convert.vegalite_to_svg(json.dumps({**specification, "config": CONFIG})))
+        text = svg(json.dumps({**specification, "config": CONFIG}))
         said = escape(f"{says}: {title}" if title else says)
-        # The picture as a whole says in words what it shows; its marks say nothing of themselves.
-        text = re.sub(r' (role|aria-[a-z]+)="[^"]*"', "", text.replace(INK, "currentColor"))
+        # The picture as a whole says in words what it shows.
+        text = text.replace(INK, "currentColor")
         text = text.replace("<svg ", f'<svg role="img" aria-label="{said}" ', 1)
         width = re.search(r' width="(\d+)', text)
         panels.append(Panel(title, text, int(width[1]) if width else 300, note))
