@@ -234,7 +234,7 @@ def test_the_first_page_is_small(site, visit):
     assert "Choice mass: " in words and "Ranks are " in words
     # Pages without results are last in the menu.
     menu = tab.locator("nav").inner_text()
-    assert re.search("Surveys.*No results:.*Interventions.*Quantities$", menu, re.DOTALL)
+    assert re.search("Surveys.*No results:.*Interventions.*Each expectation$", menu, re.DOTALL)
     # A mark for every model, which says in words what it shows.
     drawn = tab.locator("figure.leaderboard svg[role=img]").first
     assert drawn.get_attribute("aria-label").startswith("100.0, from ")
@@ -534,10 +534,22 @@ def test_tasks_that_were_not_asked_are_listed_too(site, visit):
 
 def test_the_figures_page_draws_what_there_is(site, visit):
     tab = visit(site, "figures.html")
-    # A picture per panel, each with what it shows.
-    panels = tab.locator("#figure-surveys svg")
-    assert panels.count() == 6 and "kind=mean" in panels.first.text_content()
-    assert "by survey: single condition: " in panels.first.get_attribute("aria-label")
+    # A picture per group, a row of it per survey, each with what it shows.
+    panels = tab.locator("#figure-surveys > .panels svg")
+    titles = tab.locator("#figure-surveys h3").all_inner_texts()
+    assert panels.count() == len(titles) == len(set(titles)) and "single condition" in titles
+    assert "by survey: single condition" in panels.first.get_attribute("aria-label")
+    # Who knows averages only is a mark in every row, not one of the models.
+    assert "NSDUH" in panels.first.text_content()
+    assert "knows averages only" not in panels.first.text_content()
+    assert "knows averages only" in tab.locator("#figure-surveys figcaption").inner_text()
+    # On a phone, no text of a drawing is below 11 pixels.
+    phone = visit(site, "figures.html", width=390)
+    small = """Math.min(...[...document.querySelectorAll("[id^=figure-] svg text")].filter((text) =>
+      text.closest("#figure-surveys, #figure-conditions"))
+      .map((text) => [text.getScreenCTM(), parseFloat(getComputedStyle(text).fontSize)])
+      .map(([at, size]) => size * Math.hypot(at.a, at.b)))"""
+    assert phone.evaluate(small) > 10.9
     assert "d = 2" in tab.locator("#figure-conditions svg").first.text_content()
     said = tab.locator("main").inner_text()
     assert "no base model and its instruct version" in said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lm_eval_epidemia.benchmarks import groups
@@ -139,6 +139,23 @@ def _who(run: TunedRun) -> str:
     return f"{run.card.dataset.kind}, {run.card.how}{left_out}"
 
 
+def _told_apart(runs: Sequence[TunedRun]) -> list[str]:
+    """Say what each run was trained on and, of those alike in that, which settings differ."""
+    said = []
+    for run in runs:
+        alike = [other for other in runs if _who(other) == _who(run)]
+        settings = [other.card.settings for other in alike if other.card]
+        own = run.card.settings if run.card else {}
+        differ = [
+            f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
+            for key, value in own.items()
+            if any(other.get(key) != value for other in settings)
+        ]
+        more = differ or [run.entry.name] * (len(alike) > 1)
+        said.append(", ".join([_who(run), *more]))
+    return said
+
+
 def _trained(run: TunedRun) -> int:
     assert run.card is not None
     return run.card.dataset.rows["train"]
@@ -167,8 +184,8 @@ def learning_rows(report: Report, _task: str | None = None) -> Rows:
                 ("base", "base", None, base, mean_over(base, tasks)),
                 ("known", KNOWS_MARGINAL, None, Entry(KNOWS_MARGINAL), knows),
                 *(
-                    ("distributions", _who(run), None, run.entry, mean_over(run.entry, tasks))
-                    for run in soft
+                    ("distributions", who, None, run.entry, mean_over(run.entry, tasks))
+                    for who, run in zip(_told_apart(soft), soft, strict=True)
                 ),
             ]
             rows += [

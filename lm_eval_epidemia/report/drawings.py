@@ -9,22 +9,25 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import altair as alt
-import vl_convert
 from markupsafe import escape
+
+from lm_eval_epidemia.report.charts import svg
 
 #: Stands for the colour of the page's text while a figure is drawn.
 INK = "#010203"
 
-#: Colours of what surrounds the marks: those of the page's text.
+#: What surrounds the marks has the colours of the page's text, and can be read on a phone.
 CONFIG = {
     "background": "transparent",
     "axis": {
         "labelColor": INK,
         "titleColor": INK,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
         "gridColor": "#88888855",
         "domainColor": "#888888",
     },
-    "legend": {"labelColor": INK, "titleColor": INK},
+    "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 11},
     "header": {"labelColor": INK, "titleColor": INK},
     "view": {"stroke": "#88888855"},
     "text": {"color": INK},
@@ -67,10 +70,10 @@ def drawings(chart: alt.TopLevelMixin, says: str) -> list[Panel]:
     """
     panels = []
     for title, note, specification in _parts(chart.to_dict()):
-        text = str(vl_convert.vegalite_to_svg(json.dumps({**specification, "config": CONFIG})))
+        text = svg(json.dumps({**specification, "config": CONFIG}))
         said = escape(f"{says}: {title}" if title else says)
-        # The picture as a whole says in words what it shows; its marks say nothing of themselves.
-        text = re.sub(r' (role|aria-[a-z]+)="[^"]*"', "", text.replace(INK, "currentColor"))
+        # The picture as a whole says in words what it shows.
+        text = text.replace(INK, "currentColor")
         text = text.replace("<svg ", f'<svg role="img" aria-label="{said}" ', 1)
         width = re.search(r' width="(\d+)', text)
         panels.append(Panel(title, text, int(width[1]) if width else 300, note))

@@ -26,6 +26,17 @@ COLOURS = [*PALETTE, *_MORE]
 MODELS = alt.Scale(range=COLOURS)
 BELOW = alt.Legend(orient="bottom", labelLimit=260, columns=3)
 
+#: Models in a list below, settings under names: beside its axis, a chart of `NARROW` fits a phone.
+LISTED = alt.Legend(
+    orient="bottom",
+    columns=1,
+    labelLimit=290,
+    labelExpr=r"split(datum.label, / (?=\()/)",
+    symbolOpacity=1,
+    symbolStrokeWidth=0,
+)
+NARROW = 270
+
 #: The colours of reference respondents, by what stands in their names; models have the others.
 _RESPONDENTS = {RESPONDENTS["mean"]: GREEN, RESPONDENTS["uniform"]: GREY}
 
@@ -102,12 +113,21 @@ def respondent_colour(name: str) -> str | None:
     return next((colour for part, colour in _RESPONDENTS.items() if part in name), None)
 
 
-def colour_of(models: Sequence[str], shades: Sequence[str] = COLOURS) -> alt.Color:
+def colour_of(
+    models: Sequence[str], shades: Sequence[str] = COLOURS, legend: alt.Legend | None = None
+) -> alt.Color:
     """Give each model a colour, which no reference respondent has; these have their own."""
     free = cycle(shade for shade in shades if shade not in _RESPONDENTS.values())
     colours = [respondent_colour(name) or next(free) for name in models]
     scale = alt.Scale(domain=models, range=colours)
-    return alt.Color("model:N", title=None, sort=models, legend=None, scale=scale)
+    return alt.Color("model:N", title=None, sort=models, legend=legend, scale=scale)
+
+
+def own_colour(otherwise: alt.Color, field: str = "model") -> alt.Color:
+    """Give reference respondents their own colours where a chart gets its rows by name."""
+    tests = [(f"indexof(datum.{field}, '{who}') >= 0", c) for who, c in _RESPONDENTS.items()]
+    colour: alt.Color = otherwise.condition([{"test": test, "value": c} for test, c in tests])
+    return colour
 
 
 def by_metric(draw: Callable[[Panel], Any]) -> Callable[[Any], Any]:
@@ -138,9 +158,7 @@ def by_metric(draw: Callable[[Panel], Any]) -> Callable[[Any], Any]:
 
 def knows_marginal(base: alt.Chart, **look: Any) -> Any:
     """Draw a green mark where the respondent stands that knows P(Y) alone, but in its own row."""
-    own = " || ".join(
-        f"indexof(datum.model, '{k}') >= 0" for k, c in _RESPONDENTS.items() if c == GREEN
-    )
+    own = f"indexof(datum.model, '{RESPONDENTS['mean']}') >= 0"
     known = base.transform_filter(f"isValid(datum.mean) && !({own})")
     return known.mark_tick(color=GREEN, thickness=2, **look).encode(x="mean:Q")
 

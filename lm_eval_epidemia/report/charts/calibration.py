@@ -10,7 +10,9 @@ from lm_eval_epidemia.report.palette import (
     DASHED,
     GREEN,
     GREY,
+    LISTED,
     MODELS,
+    NARROW,
     ORANGE,
     SHARES,
     UPRIGHT,
@@ -18,6 +20,7 @@ from lm_eval_epidemia.report.palette import (
     diagonal,
     facets,
     names_at_ends,
+    own_colour,
     with_ends,
 )
 from lm_eval_epidemia.results.naming import RESPONDENTS
@@ -39,9 +42,11 @@ def calibration(data: Any) -> Any:
             color=alt.value("#56B4E9"),
         )
     )
-    curve = base.transform_filter("datum.kind == 'curve'").mark_line(point=True, color=ORANGE)
-    line = curve.encode(x="q:Q", y="p:Q", order="q:Q", tooltip=["model:N", "q:Q", "p:Q"])
-    chart = alt.layer(density, diagonal(), line, data=data).properties(width=260, height=260)
+    curve = base.transform_filter("datum.kind == 'curve'").mark_line(point=True)
+    colour = own_colour(alt.Color("kind:N", legend=None, scale=alt.Scale(range=[ORANGE])))
+    tooltip = ["model:N", "q:Q", "p:Q"]
+    line = curve.encode(x="q:Q", y="p:Q", order="q:Q", color=colour, tooltip=tooltip)
+    chart = alt.layer(density, diagonal(), line, data=data).properties(width=NARROW, height=NARROW)
     return facets(chart, "model", None, 250)
 
 
@@ -53,7 +58,7 @@ def order_bias(data: Any) -> Any:
     base = alt.Chart(
         with_ends(rows, "position", "answers", value="times", ends=ends) if rows else data
     )
-    colour = alt.Color("model:N", sort=None, legend=None, scale=MODELS)
+    colour = own_colour(alt.Color("model:N", sort=None, legend=None, scale=MODELS))
     x = alt.X("position:N", title="Displayed as", axis=UPRIGHT)
     times = alt.Tooltip("times:Q", format=".2f")
     curves = base.mark_line(point=True).encode(
@@ -82,9 +87,7 @@ def tilt(data: Any) -> Any:
     base = alt.Chart()
     models = base.transform_filter("datum.kind == 'run'")
     known = base.transform_filter("datum.kind == 'respondent'")
-    # In a list below, as wide as the chart, so that they can be read on a phone.
-    listed: dict[str, Any] = {"columns": 1, "labelLimit": 300, "symbolOpacity": 1}
-    colour = colour_of(names).legend(orient="bottom", **listed)
+    colour = colour_of(names, legend=LISTED)
     averages = f"datum.model == '{RESPONDENTS['mean']}'"
     shade = alt.condition(averages, alt.value(GREEN), alt.value(GREY))
     shapes = alt.Scale(range=["cross", "square", "triangle-up"])
@@ -92,7 +95,7 @@ def tilt(data: Any) -> Any:
         "respondent:N",
         title=None,
         sort=None,
-        legend=alt.Legend(orient="top", **listed),
+        legend=alt.Legend(orient="top", columns=1, labelLimit=300),
         scale=shapes,
     )
     chart = alt.layer(
@@ -107,5 +110,5 @@ def tilt(data: Any) -> Any:
             x=x, y=y, color=colour, tooltip=["model:N", *values]
         ),
         data=alt.Data(values=rows),
-    ).properties(width=270, height=270)
+    ).properties(width=NARROW, height=NARROW)
     return facets(chart, "group", None)

@@ -7,14 +7,15 @@ from typing import Any
 
 import altair as alt
 
-from lm_eval_epidemia.findings.words import plain_name
 from lm_eval_epidemia.report.palette import (
     BELOW,
     BESIDE,
     BLUE,
     DASHED,
     GREEN,
+    LISTED,
     MODELS,
+    NARROW,
     ORANGE,
     PALETTE,
     SCORE,
@@ -62,6 +63,11 @@ def _known(panel: Panel) -> list[str]:
     return [_KNOWN] if any(row["mean"] is not None for row in panel.rows) else []
 
 
+def _is_averages(row: dict[str, Any]) -> bool:
+    """Whether a row is of who knows averages only."""
+    return respondent_colour(row["model"]) == GREEN
+
+
 @by_metric
 def leaderboard(panel: Panel) -> Any:
     """Rows: model, place, group, column (its place), score, low, high, mean (respondent), kind, and
@@ -77,18 +83,29 @@ def leaderboard(panel: Panel) -> Any:
 
 @by_metric
 def surveys(panel: Panel) -> Any:
-    """Rows: as of `leaderboard`, and survey."""
-    rows = panel.rows
-    titles = (f"{plain_name(row['group'])}: {row['survey'].upper()}" for row in rows)
-    parted = [{**row, "panel": title} for row, title in zip(rows, titles, strict=True)]
-    panel = panel._replace(data=alt.Data(values=parted))
-    y = alt.Y("model:N", title=None, sort=panel.models, axis=alt.Axis(labelLimit=200))
+    """Rows: as of `leaderboard`, and survey: a row of the chart, with every model in it."""
+    # Who knows averages only is the green mark beside the others, and a dot where it is alone.
+    others = [row for row in panel.rows if not _is_averages(row)] or panel.rows
+    parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in others:
+        parts.setdefault((row["group"], row["survey"]), []).append(row)
+    # Models of a survey stand below one another, so that no dot hides another's.
+    rows = [
+        {**row, "survey": row["survey"].upper(), "below": (place + 0.5) / len(part)}
+        for part in parts.values()
+        for place, row in enumerate(part)
+    ]
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    panel = panel._replace(data=alt.Data(values=rows), models=models)
+    y = alt.Y("survey:N", title=None, sort=sorted({row["survey"] for row in rows}))
+    below = alt.YOffset("below:Q", scale=alt.Scale(domain=[0, 1]))
+    tall = min(24 + 2 * max(map(len, parts.values())), 48)
     tooltip = ["model:N", "survey:N", SCORE, "tasks:Q"]
-    dots = _dots(panel, panel.says, tooltip, 45, colour_of(panel.models, [BLUE]), y=y)
-    known = knows_marginal(alt.Chart(panel.data), size=12).encode(y=y)
-    chart = alt.layer(*dots, known).properties(width=150, height=alt.Step(16))
-    title = panel.says_of(*_known(panel))
-    return facets(chart, "panel", title, 260).resolve_scale(y="independent")
+    colour = colour_of(models, legend=LISTED)
+    dots = _dots(panel, panel.with_errors, tooltip, 45, colour, y=y, yOffset=below)
+    known = knows_marginal(alt.Chart(panel.data), size=tall - 8).encode(y=y)
+    chart = alt.layer(*dots, known).properties(width=NARROW, height=alt.Step(tall))
+    return chart.facet(column=_by_group(alt.Column, panel)).resolve_scale(y="independent")
 
 
 @by_metric
@@ -118,21 +135,23 @@ def conditions(panel: Panel) -> Any:
     "respondent"), and those of `by_metric`."""
     x = alt.X("conditions:O", title="Number of conditions", axis=UPRIGHT)
     tooltip = ["model:N", "conditions:N", SCORE, "tasks:Q"]
-    everybody = alt.Chart(with_ends(panel.rows, "conditions", "way", ends=panel.ends))
+    rows = [{**row, "kind": "respondent"} if _is_averages(row) else row for row in panel.rows]
+    everybody = alt.Chart(alt.Data(values=rows))
     point = alt.OverlayMarkDef(color=GREEN)
     respondent = everybody.transform_filter("datum.kind == 'respondent'").mark_line(
         color=GREEN, strokeDash=[2, 2], point=point
     )
     models = everybody.transform_filter("datum.kind != 'respondent'")
-    intervals, line = lines(models, panel.score, tooltip, x=x, color=panel.colour)
+    answering = dict.fromkeys(row["model"] for row in rows if row["kind"] != "respondent")
+    colour = colour_of(list(answering), legend=LISTED)
+    intervals, line = lines(models, panel.score, tooltip, x=x, color=colour)
     dashes = alt.Scale(domain=["run", "published"], range=[[1, 0], [6, 3]])
     dash = alt.StrokeDash("kind:N", legend=None, scale=dashes)
     chart = alt.layer(
         respondent.encode(x=x, y=panel.score, tooltip=tooltip, detail="model:N"),
         intervals,
         line.encode(strokeDash=dash),
-        names_at_ends(models, panel.colour, x=BESIDE),
-    ).properties(width=260, height=max(240, 13 * len(panel.models)))
+    ).properties(width=NARROW, height=240)
     title = f"all groups of a way of asking together; {_KNOWN}"
     if any(row["kind"] == "published" for row in panel.rows):
         title += "; long dashes: published"
@@ -155,16 +174,14 @@ def against(
         beside = alt.XOffset("model:N", sort=panel.models)
         tooltip = ["model:N", f"{field}:O", alt.Tooltip("score:Q", format=".3f")]
         several = facet != "group" and len({row["group"] for row in panel.rows}) > 1
-        facets = [facet, *["group"] * several]
-        base = alt.Chart(with_ends(panel.rows, field, *facets, ends=panel.ends))
-        layers = [*lines(base, panel.score, tooltip, x=x, xOffset=beside, color=panel.colour)]
-        layers.append(names_at_ends(base, panel.colour, x=x, xOffset=beside))
+        base, colour = alt.Chart(panel.data), colour_of(panel.models, legend=LISTED)
+        layers = [*lines(base, panel.score, tooltip, x=x, xOffset=beside, color=colour)]
         if even is not None:
             layers.insert(0, base.mark_rule(**DASHED).encode(y=alt.YDatum(even)))
         parts: dict[str, Any] = {"column": alt.Column(f"{facet}:N", title=title, sort=None)}
         if several:
             parts["row"] = alt.Row("group:N", title=None, sort=None)
-        return alt.layer(*layers).properties(width=360, height=240).facet(**parts)
+        return alt.layer(*layers).properties(width=NARROW, height=240).facet(**parts)
 
     return figure
 

@@ -11,11 +11,14 @@ from lm_eval_epidemia.report.palette import (
     BLUE,
     GREEN,
     GREY,
+    NARROW,
     ORANGE,
     PALETTE,
     PERCENT,
+    PURPLE,
     SHARES,
     diagonal,
+    own_colour,
 )
 
 
@@ -46,7 +49,7 @@ def distribution(data: Any) -> Any:
             x=x,
             y=y,
             tooltip=["who:N", "answer:N", "p:Q"],
-            color=_who(alt.Color, "bar: truth", [GREEN, ORANGE, *PALETTE[2:]]),
+            color=own_colour(_who(alt.Color, "bar: truth", [GREEN, ORANGE, *PALETTE[2:]]), "who"),
             shape=_who(alt.Shape, "bar: truth"),
         ),
     ).properties(width=320, height=alt.Step(26))
@@ -80,7 +83,10 @@ def curve(data: Any) -> Any:
     # Models have what is left: the place of one is fourth or, beside the truth alone, second.
     free = [colour for colour in PALETTE if colour not in (BLUE, GREEN, GREY)]
     scale = alt.Scale(range=[BLUE, ORANGE, GREY, *free])
-    tests = [(f"datum.who == '{who}'", colour, dashes) for who, colour, dashes in _KNOWN]
+    tests = [
+        (f"datum.who == '{who}' || indexof(datum.who, '{who} (') == 0", shade, dashes)
+        for who, shade, dashes in _KNOWN
+    ]
     colour: Any = alt.Color("who:N", sort=None, legend=None, scale=scale)
     colour = colour.condition([{"test": test, "value": shade} for test, shade, _ in tests])
     dash = alt.StrokeDash(condition=[{"test": test, "value": dashes} for test, _, dashes in tests])
@@ -102,7 +108,8 @@ def curve(data: Any) -> Any:
 
 def cells(data: Any) -> Any:
     """Rows: given, answer, p, q, weight: every cell of a task, one model."""
-    shades = alt.Scale(range=[ORANGE, BLUE, GREEN])
+    shades = alt.Scale(range=[ORANGE, BLUE, PURPLE])
+    above = alt.Legend(orient="top", columns=2, labelLimit=140)
     points = (
         alt.Chart(data)
         .mark_point(filled=True, opacity=0.6)
@@ -110,11 +117,11 @@ def cells(data: Any) -> Any:
             x=alt.X("q:Q", title="The model's answer", **SHARES),
             y=alt.Y("p:Q", title="The survey", **SHARES),
             size=alt.Size("weight:Q", legend=None),
-            color=alt.Color("answer:N", title=None, scale=shades),
+            color=alt.Color("answer:N", title=None, scale=shades, legend=above),
             tooltip=["given:N", "answer:N", "p:Q", "q:Q"],
         )
     )
-    return alt.layer(diagonal(), points).properties(width=300, height=300)
+    return alt.layer(diagonal(), points).properties(width=NARROW, height=NARROW)
 
 
 def bootstrap(data: Any) -> Any:

@@ -35,7 +35,7 @@ _SHAPES = alt.Scale(domain=_PARTS, range=["circle", "diamond", "square", "triang
 _COLOURS = alt.Scale(domain=_PARTS, range=[BLUE, ORANGE, GREY, PURPLE])
 
 #: How many losses of a curve are drawn at most, or nearly.
-MOST = 100
+MOST = 50
 
 #: How many pixels the name of a model may take above its chart.
 _WIDE = 420

@@ -46,8 +46,7 @@ ASKS = {
 INTRO = {
     "observation": "Each score says how close a model's answers come to what a survey found: 0 "
     "is no closer than an answer that knows nothing, 100 as close as another sample of the survey. "
-    '<a href="method.html">How it is measured</a>; <a href="explorer.html">every task and '
-    "condition</a>.",
+    '<a href="method.html">How it is measured</a>.',
     "quick": "A quick look predicts what a model would score in the full groups, from 500 of their "
     "prompts: not to be ranked beside full runs.",
     "intervention": "Each accuracy says how often a model knows what an intervention changes in a "

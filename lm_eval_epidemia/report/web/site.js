@@ -45,12 +45,12 @@ window.epidemia = (() => {
 
   const INK = "#010203";
 
-  // A chart is as wide as there is room for, unless it has facets or a row per answer; its height is
-  // kept from the start.
+  // A chart is as wide as there is room for, unless it has facets, a row per answer or the same scale
+  // on both axes, which is square; its height is kept from the start.
   async function figure(element, specification, rows, says = "") {
     await script("assets/vega.js");
     const spec = { ...structuredClone(specification), datasets: { rows } };
-    if (!spec.facet && !spec.height?.step) Object.assign(spec, { width: "container", autosize: { type: "fit-x", contains: "padding" } });
+    if (!spec.facet && !spec.height?.step && spec.width !== spec.height) Object.assign(spec, { width: "container", autosize: { type: "fit-x", contains: "padding" } });
     await vegaEmbed(element, spec, { renderer: "svg", config: colours(), actions: false });
     const svg = element.querySelector("svg.marks");
     if (!svg) return;

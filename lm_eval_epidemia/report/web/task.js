@@ -122,6 +122,9 @@
     drawOver(data, model, answer);
   }
 
+  // Whether "More numbers" is open: it stays so from model to model.
+  let unfolded = false;
+
   function facts(data, model) {
     const number = (value, digits) => (value === null || value === undefined ? "none" : value.toFixed(digits));
     const withError = (value, error) => `${number(value, 1)}${value === null || error === null ? "" : ` ± ${number(error, 1)}`}`;
@@ -130,7 +133,9 @@
     const more = model.population === null ? [] : [["Against the population", withError(model.population, model.population_error)]];
     for (const [name, value] of Object.entries(model.diagnostics)) more.push([ANCHORS[name] ?? plain(name), number(value, 3)]);
     for (const [name, value] of Object.entries(model === NOBODY ? data.anchors : model.anchors ?? {})) more.push([ANCHORS[name], number(value, 4)]);
-    return make("div", { id: "facts" }, ...(said.length ? [list(said)] : []), make("details", {}, make("summary", {}, "More numbers"), list(more)));
+    const details = make("details", unfolded ? { open: "" } : {}, make("summary", {}, "More numbers"), list(more));
+    details.addEventListener("toggle", () => { unfolded = details.open; });
+    return make("div", { id: "facts" }, ...(said.length ? [list(said)] : []), details);
   }
 
   // One choice per condition; where the combination does not occur, the nearest that has the
