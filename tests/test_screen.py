@@ -33,7 +33,7 @@ def run(*arguments):
 
 
 def a_row(score, mass=0.9, seen=1.0):
-    metrics = {"score": score, "score_stderr": 2.0, "score_population": score, "l1": 0.3}
+    metrics = {"score": score, "score_stderr": 2.0, "score_population": score}
     metrics |= {"choice_mass": mass, "seen": seen}
     return {f"{metric},none": value for metric, value in metrics.items()}
 
@@ -362,3 +362,24 @@ def test_of_more_than_20_runs_asked_alike_csv_and_json_pair_neighbours(tmp_path)
     data = json.loads(run(tmp_path / "21", "--format", "json").stdout)
     assert any(says in note for note in data["notes"])
     assert sum(row["kind"] == "pair" for row in data["rows"]) == 20
+
+
+def test_results_with_the_same_settings_that_differ_are_marked(tmp_path):
+    write(tmp_path, dict.fromkeys(LOW, (40.0, 1.0)), stamp="2026-01-01", date=1.0)
+    write(tmp_path, dict.fromkeys(LOW, (43.1, 1.0)), stamp="2026-01-02", date=2.0)
+    said = " ".join(run(tmp_path).stdout.split())
+    assert "43.1 ± 0.7 *" in said
+    assert "*: 2 results with the same settings differ by 3.1: the newest counts." in said
+    # The same file twice is no other result.
+    write(tmp_path, dict.fromkeys(LOW, (43.1, 1.0)), stamp="2026-01-03", date=3.0)
+    write(tmp_path, dict.fromkeys(LOW, (43.1, 1.0)), stamp="2026-01-01", date=1.0)
+    assert "differ by" not in run(tmp_path).stdout
+
+
+def test_scores_that_are_not_those_of_their_distances_are_marked(tmp_path):
+    write(tmp_path / "edited", {COCAINE: {**a_row(95.0), "l1,none": 0.3}}, model="x/edited")
+    said = " ".join(run(tmp_path).stdout.split())
+    assert (
+        "edited: 95 of 100 on single conditions (1 of 63 tasks), which do not follow from" in said
+    )
+    assert "edited 95.0 ‡ " in said and "‡: scores that do not follow from their distances" in said

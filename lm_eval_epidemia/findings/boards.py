@@ -19,6 +19,7 @@ from lm_eval_epidemia.findings.model_rows import (
     ROUNDING,
     ModelRow,
     asked_as,
+    doubts,
     reference_rows,
     row_of,
     runs_in_order,
@@ -172,7 +173,8 @@ def _table(
         notes.append("Ranked together: runs asked alike (prompts, task version).")
     if published:
         notes.append(f"Published: {published_priors.MARK if benchmark is PRIOR else MARK}.")
-    return Finding("summary", title, (), lines, " ".join(notes + [_MARKS[mark] for mark in marks]))
+    notes += [*doubts(everyone, benchmark.digits), *(_MARKS[mark] for mark in marks)]
+    return Finding("summary", title, (), lines, " ".join(notes))
 
 
 def share_of(tasks: int, column: str) -> str:
@@ -193,7 +195,7 @@ def _cells(
         if column not in row.cells:
             continue
         cell = row.cells[column]
-        parts: list[Cell] = [cell.mean]
+        parts: list[Cell] = [cell.mean, *cell.doubt.marks]
         if not answers(row.run, column):
             parts.append("†")
             marks.append(_MUTE)

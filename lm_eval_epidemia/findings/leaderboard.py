@@ -92,6 +92,8 @@ class Report(NamedTuple):
         Runs of tuned models, each with that of its base where there is one.
     unread : tuple of (Path, str)
         Files that could not be read, each with the reason.
+    changed : dict of str to list of Asked
+        By entry, tasks whose scores are not those of their distances.
     """
 
     entries: list[Entry]
@@ -106,6 +108,7 @@ class Report(NamedTuple):
     closed_published: list[Entry]
     tuned: tuple[TunedRun, ...] = ()
     unread: tuple[tuple[Path, str], ...] = ()
+    changed: Mapping[str, Sequence[Asked]] = {}
 
     @property
     def runs(self) -> list[Entry]:
@@ -206,6 +209,7 @@ def make_report(
         if "population" in truth.distances or not truth.distances
     }
     noise = {task: noise_of(truth) for task, truth in truths.items()}
+    changed = _changed(runs, anchors)
     subset = {task.task for task in asked if _in_closed_subset(task)}
     closed = [Asked(task, way) for task in sorted(subset) for way in CLOSED_WAYS]
     return Report(
@@ -216,11 +220,12 @@ def make_report(
         another,
         noise,
         versions,
-        [*results.notes, *notes, *_changed(runs, anchors), *_many(asked_ours)],
+        [*results.notes, *notes, *_said_changed(changed), *_many(asked_ours)],
         closed,
         published(closed) if with_published else [],
         tuple(tuned),
         results.unread,
+        changed,
     )
 
 
@@ -241,23 +246,28 @@ def closed_subset(report: Report) -> list[tuple[Entry, str, Number]]:
     return sorted(means, key=lambda item: (-item[2].value, item[0].name, item[1]))
 
 
-def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> list[str]:
-    """Name scores that are not those of their distances."""
-    notes = []
+def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> dict[str, list[Asked]]:
+    """Return the tasks of entries whose scores are not those of their distances."""
+    changed = {}
     for entry in entries:
         wrong = [
-            asked.task
+            asked
             for asked, score in entry.scores.items()
             if entry.protocol == Protocol()
             and asked.task in anchors
             and abs(normalise(score.l1, anchors[asked.task], "score") - score.value) > TOLERANCE
         ]
         if wrong:
-            notes.append(
-                f"{entry.name}: the scores of {plural(len(wrong), 'task')} are not those of their "
-                f"distances ({wrong[0]}): the file was changed, or D_perfect was another"
-            )
-    return notes
+            changed[entry.name] = wrong
+    return changed
+
+
+def _said_changed(changed: Mapping[str, Sequence[Asked]]) -> list[str]:
+    return [
+        f"{name}: the scores of {plural(len(wrong), 'task')} are not those of their "
+        f"distances ({wrong[0].task}): the file was changed, or D_perfect was another"
+        for name, wrong in changed.items()
+    ]
 
 
 def _many(entries: Sequence[Entry]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, groups
@@ -42,6 +43,29 @@ ROUNDING = 0.05
 OF_REFERENCES = ("limit ", "incomplete", "n_samples", "task version ", "another truth")
 
 
+class Doubt(NamedTuple):
+    """Why a mean may not be what it says.
+
+    Attributes
+    ----------
+    results : int
+        Result files with the same settings: one, and those that give another mean.
+    differ : float
+        By how much the older ones' means differ from it at most.
+    changed : bool
+        Whether it has scores that are not those of their distances.
+    """
+
+    results: int = 1
+    differ: float = 0.0
+    changed: bool = False
+
+    @property
+    def marks(self) -> list[str]:
+        """What stands behind the mean."""
+        return ["*"] * bool(self.differ) + ["‡"] * self.changed
+
+
 class Cell(NamedTuple):
     """What a run came to in a group.
 
@@ -54,6 +78,7 @@ class Cell(NamedTuple):
         What the respondents that know averages only, and that guess, come to, asked the same; NaN
         where that is not known.
     rank : str
+    doubt : Doubt
     """
 
     mean: Number
@@ -62,6 +87,7 @@ class Cell(NamedTuple):
     known: float
     guessed: float
     rank: str
+    doubt: Doubt = Doubt()
 
 
 class ModelRow(NamedTuple):
@@ -94,6 +120,21 @@ class ModelRow(NamedTuple):
     def silent(self) -> bool:
         """Whether the model answers in none of the groups."""
         return not any(answers(self.run, column) for column in self.cells)
+
+
+def doubts(rows: Iterable[ModelRow], digits: int) -> list[str]:
+    """Say what the marks behind means are."""
+    several = [cell.doubt for row in rows for cell in row.cells.values() if cell.doubt.marks]
+    says = []
+    if differ := max((doubt.differ for doubt in several), default=0.0):
+        most = max(doubt.results for doubt in several)
+        says.append(
+            f"*: {most} results with the same settings differ by {differ:.{digits}f}: "
+            "the newest counts."
+        )
+    if any(doubt.changed for doubt in several):
+        says.append("‡: scores that do not follow from their distances: see the notes.")
+    return says
 
 
 def parts_of(run: Entry) -> tuple[Entry, ...]:
@@ -133,7 +174,19 @@ def _cell(report: Report, run: Entry, group: str, known: Sequence[dict[Asked, fl
         averages,
         guesses,
         ranks(standings[0]) if len(standings) == 1 else "",
+        _doubt(report, run, group, tasks),
     )
+
+
+def _doubt(report: Report, run: Entry, group: str, tasks: Sequence[Asked]) -> Doubt:
+    """Put each older file's scores in the place of the newest."""
+    by: dict[Path, float] = defaultdict(float)
+    for asked, score in run.older:
+        if asked in tasks and not math.isnan(score.value):
+            by[score.source] += (score.value - run.scores[asked].value) / len(tasks)
+    differ = [abs(x) for x in by.values() if round(abs(x), groups()[group].digits)]
+    wrong = [asked for part in parts_of(run) for asked in report.changed.get(part.name, ())]
+    return Doubt(1 + len(differ), max(differ, default=0.0), any(a in tasks for a in wrong))
 
 
 def row_of(

@@ -108,6 +108,8 @@ def _sentence(row: ModelRow, board: Board) -> str:
         for c in asked
     )
     scores += _cut(row)
+    if any(row.cells[c].doubt.changed for c in asked):
+        scores += ", which do not follow from its distances (‡)"
     known = [[row.cells[c].known for c in asked], [row.cells[c].guessed for c in asked]]
     if is_respondent(row.run) or any(math.isnan(value) for values in known for value in values):
         return f"{name}: {scores}."

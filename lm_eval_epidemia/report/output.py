@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, groupby, islice
 from typing import Any
 
 from lm_eval_epidemia.benchmarks import Benchmark
@@ -147,6 +147,9 @@ def json_of(written: Mapping[str, Any]) -> str:
 #: What a spreadsheet takes for a formula, at the beginning of a cell.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
+#: Rows whose values are turned into columns at a time.
+AT_A_TIME = 10_000
+
 
 @held()
 def as_csv(report: Report, more: Sequence[dict[str, Any]] = ()) -> str:
@@ -159,16 +162,21 @@ def csv_of(rows: Iterable[dict[str, Any]]) -> str:
     import pandas as pd
 
     columns: dict[str, list[Any]] = {}
-    for place, row in enumerate(rows):
-        for name in row:
-            if name not in columns:
-                columns[name] = [math.nan] * place
-        for name, column in columns.items():
-            value = row.get(name, math.nan)
-            formula = isinstance(value, str) and value.startswith(FORMULA)
-            column.append(f"'{value}" if formula else value)
+    written = 0
+    # Many rows in a row have the same names: their values are added a column at a time.
+    for names, alike in groupby(rows, key=tuple):
+        while values := list(zip(*map(dict.values, islice(alike, AT_A_TIME)), strict=True)):
+            for name, column in zip(names, values, strict=True):
+                columns.setdefault(name, [math.nan] * written).extend(map(_no_formula, column))
+            written += len(values[0])
+            for name in columns.keys() - set(names):
+                columns[name] += [math.nan] * len(values[0])
     text: str = pd.DataFrame(columns).to_csv(index=False, lineterminator="\n")
     return text
+
+
+def _no_formula(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 #: What LaTeX does not know by itself.

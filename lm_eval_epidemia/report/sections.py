@@ -149,6 +149,8 @@ def printed(finding: Finding, long: bool = False) -> Section:
 def tidy(finding: Finding) -> list[dict[str, Any]]:
     """Return the numbers of a finding as rows of one tidy table, see `output.as_rows`."""
     rows = []
+    entries = {id(row.entry): row.entry for row in finding.rows}
+    of_entry = {key: _of_entry(entry) for key, entry in entries.items()}
     for row in finding.rows:
         primary = groups()[row.group].leading if row.group else ""
         for column in finding.columns:
@@ -166,7 +168,7 @@ def tidy(finding: Finding) -> list[dict[str, Any]]:
                 {
                     **_NOTHING,
                     "kind": finding.kind,
-                    **_of_entry(row.entry),
+                    **of_entry[id(row.entry)],
                     "group": row.group,
                     "name": " / ".join(filter(None, (row.name, column.name * column.named))),
                     "metric": metric.format(primary=primary) or primary,

@@ -132,6 +132,8 @@ class Entry:
     date : float
         When its newest result file was written, in seconds of Unix time; NaN where that is not
         known.
+    older : tuple of (Asked, TaskScore)
+        What older files have of its tasks, with the same settings; it does not count.
     parts : tuple of Entry
         What a whole run is put together from, see `models.runs_of`; empty for what is read.
     """
@@ -150,6 +152,7 @@ class Entry:
     details: tuple[tuple[str, str], ...] = ()
     shown: tuple[tuple[str, str], ...] = ()
     date: float = math.nan
+    older: tuple[tuple[Asked, TaskScore], ...] = ()
     parts: tuple[Entry, ...] = ()
 
     def part(self, asked: Asked) -> Entry:

@@ -150,6 +150,7 @@ def together(parts: Sequence[Entry]) -> Entry:
         details=_merged(part.details for part in parts),
         shown=_merged(part.shown for part in parts),
         date=max(part.date for part in parts),
+        older=tuple(pair for part in parts for pair in part.older),
         parts=tuple(parts),
     )
 

@@ -12,9 +12,10 @@ from typing import Any
 
 def printable(text: str) -> str:
     """Return a text from a file in one line, with a mark for what no terminal or page can show."""
-    return "".join(
-        c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split())
-    )
+    line = " ".join(text.split())
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
 
 
 def number_in(value: Any) -> float:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lm_eval_epidemia.core.errors import few, plural
-from lm_eval_epidemia.results.entry import Asked, Entry
+from lm_eval_epidemia.results.entry import Entry
 from lm_eval_epidemia.results.naming import MAYBE, short_names
 from lm_eval_epidemia.results.protocol import printable
 
@@ -60,15 +60,12 @@ def rows_of(pieces: Sequence[Piece]) -> tuple[list[Entry], list[str]]:
         What is left out, and what stands in a row of its own.
     """
     rows: dict[Identity, Entry] = {}
-    older: dict[Identity, list[tuple[Asked, Path]]] = defaultdict(list)
     for _, entry in (piece for piece in pieces if piece.entry.scores):
         identity = _asked_as(entry)
         row = rows.setdefault(identity, replace(entry, scores={}, others={}))
         row.parameters = entry.parameters or row.parameters
         row.date = entry.date  # the newest comes last
-        older[identity] += [
-            (asked, row.scores[asked].source) for asked in entry.scores if asked in row.scores
-        ]
+        row.older += tuple((a, row.scores[a]) for a in entry.scores if a in row.scores)
         row.scores |= entry.scores
     joined = dict(rows)
     for identity in sorted(rows, key=len, reverse=True):
@@ -79,7 +76,7 @@ def rows_of(pieces: Sequence[Piece]) -> tuple[list[Entry], list[str]]:
             row.variant = row.variant or part.variant
             row.parameters = row.parameters or part.parameters
             row.date = max(row.date, part.date)
-            older[fitting[0]] += older.pop(identity)
+            row.older += part.older
             joined[identity] = row
     beside: dict[Path, dict[Entry, None]] = defaultdict(dict)
     for path, entry in pieces:
@@ -89,9 +86,7 @@ def rows_of(pieces: Sequence[Piece]) -> tuple[list[Entry], list[str]]:
     alone, twice = _with_others(entries, pieces, beside)
     entries += alone
     _named(entries)
-    notes = [
-        _said_older(rows[identity], replaced) for identity, replaced in older.items() if replaced
-    ]
+    notes = [_said_older(row) for row in entries if row.older]
     notes += [
         f"{entry.name}: {few(list(entry.others))} cannot be told to belong to one of the other "
         "rows of this model, and stands in a row of its own"
@@ -111,12 +106,12 @@ def _older(paths: Iterable[Path]) -> str:
     return f"{len(named)} older {'file has' if len(named) == 1 else 'files have'} ({few(named)})"
 
 
-def _said_older(row: Entry, replaced: Sequence[tuple[Asked, Path]]) -> str:
-    tasks = plural(len({asked for asked, _ in replaced}), "task")
+def _said_older(row: Entry) -> str:
+    tasks = plural(len({asked for asked, _ in row.older}), "task")
     return (
         f"{row.name}: {tasks} asked more than once with "
         "the same settings; the newest result of each counts, and what "
-        f"{_older(path for _, path in replaced)} of them is left out"
+        f"{_older(score.source for _, score in row.older)} of them is left out"
     )
 
 

@@ -12,7 +12,7 @@ from lm_eval_epidemia.benchmarks import Benchmark, groups
 from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.findings import overview, probe
 from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
-from lm_eval_epidemia.findings.model_rows import ModelRow, model_rows
+from lm_eval_epidemia.findings.model_rows import ModelRow, doubts, model_rows
 from lm_eval_epidemia.findings.overview import as_lm_eval
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL
 from lm_eval_epidemia.findings.summary import sentences_of, summary
@@ -145,6 +145,7 @@ def _board(
         "words": [
             *_said_of_people(columns),
             *[f"Choice mass: {CHOICE_MASS}"] * masses,
+            *doubts(rows, benchmark.digits),
             *[RANKS] * any(cell.rank for row in shown for cell in row.cells.values()),
             *_elsewhere(rows, shown, folded),
         ],
@@ -165,7 +166,12 @@ def _board(
                 "silent": row.silent,
                 "cells": [
                     {
-                        "text": with_error(row.cells[column].mean, f".{benchmark.digits}f")
+                        "text": " ".join(
+                            [
+                                with_error(row.cells[column].mean, f".{benchmark.digits}f"),
+                                *row.cells[column].doubt.marks,
+                            ]
+                        )
                         if column in row.cells
                         else "",
                         "rank": row.cells[column].rank if column in row.cells else "",
