@@ -956,7 +956,8 @@ def test_calibration_lines_fit_a_phone_whatever_models_are_called():
     rows = [{**row, "model": name, "kind": "run"}]
     rows.append({**row, "model": "knows averages only", "kind": "respondent"})
     (panel,) = drawings(charts.CHARTS["tilt"](alt.Data(values=rows)), "tilt")
-    assert panel.width <= 340 and f">{name}<" in panel.svg
+    lines = ("SmolLM2-135M-Instruct", "(chat template, choice-hf)")
+    assert panel.width <= 340 and all(f">{line}<" in panel.svg for line in lines)
 
 
 def test_of_two_answers_the_first_is_drawn():
