@@ -191,12 +191,13 @@ def test_the_leaderboard_has_the_numbers_of_the_result_files(site, runs, visit):
         shown = rows[NAMES[kind]][header.index("single condition epidemia_low")]
         assert shown.startswith(f"{score:.1f} ± {error:.1f}")
     assert "LLama3 70B published" in rows
-    # Best first; below runs what was published, which was asked in other words, and who is silent.
-    marks = ("does not answer", "published")
+    # Best first; below runs what was published, which was asked in other words, who is silent, and
+    # last who knows averages only, which is no model.
+    marks = ("knows averages only", "does not answer", "published")
     means = [
         (*(mark not in name for mark in marks), first_number(row[1])) for name, row in rows.items()
     ]
-    assert means == sorted(means, reverse=True) and means[0] == (True, True, 100)
+    assert means == sorted(means, reverse=True) and means[0] == (True, True, True, 100)
 
 
 def test_figure_and_table_have_one_order_and_averages_stand_apart(site, visit):
@@ -245,7 +246,8 @@ def test_the_first_page_is_small(site, visit):
     caption = tab.locator("figure.leaderboard figcaption").inner_text()
     assert "Green bar: " in caption and "Hollow: published" in caption
     words = tab.locator(".words").inner_text()
-    assert "Choice mass: " in words and "Ranks are " in words
+    ranked = "rank " in tab.locator("#table-1").inner_text()
+    assert "Choice mass: " in words and ("Ranks are " in words) == ranked
     # Pages without results are last in the menu.
     menu = tab.locator("nav").inner_text()
     assert re.search("Surveys.*No results:.*Interventions.*Each expectation$", menu, re.DOTALL)

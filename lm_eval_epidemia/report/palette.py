@@ -125,8 +125,11 @@ def colour_of(
 
 def own_colour(otherwise: alt.Color, field: str = "model") -> alt.Color:
     """Give reference respondents their own colours where a chart gets its rows by name."""
-    tests = [(f"indexof(datum.{field}, '{who}') >= 0", c) for who, c in _RESPONDENTS.items()]
-    colour: alt.Color = otherwise.condition([{"test": test, "value": c} for test, c in tests])
+    own: list[Any] = [
+        {"test": f"indexof(datum.{field}, '{who}') >= 0", "value": shade}
+        for who, shade in _RESPONDENTS.items()
+    ]
+    colour: alt.Color = otherwise.condition(own)
     return colour
 
 

@@ -127,7 +127,9 @@ def sentences(report: Report) -> dict[str, str]:
 def _board(
     report: Report, benchmark: Benchmark, columns: Sequence[str], files: Mapping[str, str]
 ) -> dict[str, Any]:
-    rows = sorted(model_rows(report, columns), key=lambda row: is_averages(row.run))
+    rows = sorted(
+        model_rows(report, columns), key=lambda row: row.run.model.startswith(KNOWS_MARGINAL)
+    )
     others = list(dict.fromkeys(name for row in rows for name in row.others))
     masses = any(not math.isnan(row.choice_mass) for row in rows)
     sizes = any(row.run.parameters for row in rows)
