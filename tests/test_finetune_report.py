@@ -9,6 +9,7 @@ import math
 import shutil
 from dataclasses import replace
 from io import StringIO
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -569,3 +570,15 @@ def test_a_real_adapter_is_another_model_than_its_base(tiny_llama, tmp_path):
     assert paired(report) == {f"{tiny_llama.name} +adapter": tiny_llama.name}
     one = only(tuning.read(report).groups, part="all")
     assert one.l1.before != one.l1.after and one.l1.difference.error > 0
+
+
+def test_models_trained_on_the_same_are_told_apart_by_the_settings_that_differ():
+    def run(name, **settings):
+        dataset = SimpleNamespace(kind="distributions", held_out={})
+        card = SimpleNamespace(dataset=dataset, how="lora", settings={"lr": 1e-3, **settings})
+        return SimpleNamespace(card=card, entry=SimpleNamespace(name=name))
+
+    runs = [run("a", dtype="bfloat16"), run("b", dtype="float32")]
+    said = ["distributions, lora, dtype bfloat16", "distributions, lora, dtype float32"]
+    assert tuning_rows._told_apart(runs) == said
+    assert tuning_rows._told_apart(runs[:1]) == ["distributions, lora"]

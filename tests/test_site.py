@@ -19,12 +19,12 @@ from test_huggingface import samples_in
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.responses import softmax
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import explorer, profile
+from lm_eval_epidemia.findings import explorer, model_rows, profile
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report import marks, palette
 from lm_eval_epidemia.report import site as building
 from lm_eval_epidemia.report.cards import card
-from lm_eval_epidemia.report.pages import figures
+from lm_eval_epidemia.report.pages import figures, start
 from lm_eval_epidemia.report.site import build_site
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.results import read_results
@@ -204,6 +204,25 @@ def test_the_leaderboard_has_the_numbers_of_the_result_files(site, runs, visit):
     assert respondents[0] == (True, True, 100)
 
 
+def test_figure_and_table_have_one_order_and_averages_stand_apart(site, visit):
+    tab = visit(site, "index.html")
+    panels = tab.locator("#board-observation figure.leaderboard .strip")
+    table = tab.locator("#table-1 tbody tr[data-place='0'] a").all_inner_texts()
+    for drawn in (panels.nth(i).locator(".who").all_inner_texts() for i in range(panels.count())):
+        assert drawn == [name for name in table if name in drawn]
+        assert drawn[-1].startswith("knows averages only")
+    # On its own row it has no mark beside its dot.
+    assert panels.locator("svg.apart").count() and not panels.locator("svg.apart .known").count()
+    assert panels.locator("svg .known").count()
+    link = tab.get_by_role("link", name="Every question, with the truth")
+    assert link.get_attribute("href") == "explorer.html"
+
+
+def test_who_may_have_every_rank_has_none():
+    cell = model_rows.Cell(*[None] * 5, rank="1-4 of 4")
+    assert start._rank(cell) == "" and start._rank(cell._replace(rank="1-2 of 4")) == "1-2 of 4"
+
+
 def test_tables_sort_and_filter(site, visit):
     tab = visit(site, "index.html")
     number = header_of(tab, "#table-1").index("single condition epidemia_low") + 1
@@ -231,7 +250,8 @@ def test_the_first_page_is_small(site, visit):
     caption = tab.locator("figure.leaderboard figcaption").inner_text()
     assert "Green bar: " in caption and "Hollow: published" in caption
     words = tab.locator(".words").inner_text()
-    assert "Choice mass: " in words and "Ranks are " in words
+    ranked = "rank " in tab.locator("#table-1").inner_text()
+    assert "Choice mass: " in words and ("Ranks are " in words) == ranked
     # Pages without results are last in the menu.
     menu = tab.locator("nav").inner_text()
     assert re.search("Surveys.*No results:.*Interventions.*Each expectation$", menu, re.DOTALL)
@@ -337,12 +357,15 @@ def test_models_are_stepped_through_and_addresses_reopen(site, visit):
     tab.wait_for_selector("#answers")
     names = tab.locator("#model option").all_inner_texts()
     first = tab.locator("#model").input_value()
+    tab.locator("#facts summary").click()
     for name in names[1:3]:
         tab.locator("#next").click()
         tab.wait_for_function("name => document.getElementById('model').value === name", arg=name)
     tab.locator("#previous").click()
     tab.wait_for_function("name => document.getElementById('model').value === name", arg=names[1])
     assert first == names[0]
+    # What was unfolded stays so.
+    assert tab.locator("#facts details").get_attribute("open") is not None
     again = visit(site, f"task.html{tab.evaluate('location.hash')}")
     again.wait_for_selector("#answers")
     assert again.locator("#model").input_value() == names[1]
@@ -354,6 +377,9 @@ def test_models_are_stepped_through_and_addresses_reopen(site, visit):
 def test_two_conditions_and_exact_tables_and_published_models(site, visit):
     tab = visit(site, f"task.html#task={AGE_SEX}&cell=0")
     tab.wait_for_selector("#over svg")
+    # The survey against the answer: both axes have one scale, so the plot is square.
+    plot = tab.locator("#over svg .background").first.bounding_box()
+    assert plot["width"] == pytest.approx(plot["height"], abs=2)
     given = store.load(AGE_SEX).given
     other = next(labels[1] for labels in given if labels[1] != given[0][1])
     tab.select_option("#condition-1", other)
@@ -415,6 +441,10 @@ def test_calibration_and_colours(site, visit):
     assert "knows the population" in tab.locator("#figure-tilt svg").first.text_content()
     lines = rows_by_name(tab, "#scales-1")
     assert tiny in lines and NAMES["truth"] in lines
+    # A reference respondent has its own colour here too.
+    tab.select_option("#chosen", next(name for name in names if "averages" in name))
+    tab.wait_for_selector("#calibration svg:has-text('averages')")
+    assert tab.locator("#calibration svg [stroke='#009E73']").count()
     # On a phone, text of drawings is not below 10 pixels, nearly; no chart has a menu of its own.
     assert tab.locator(".vega-embed summary").count() == 0
     phone = visit(site, "calibration.html", width=390)

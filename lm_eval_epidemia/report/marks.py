@@ -36,6 +36,8 @@ class Mark(NamedTuple):
     text : str
         The score as it is written.
     published : bool
+    apart : bool
+        Whether it is no model's: set apart from the marks above.
     """
 
     who: str
@@ -45,6 +47,7 @@ class Mark(NamedTuple):
     known: float | None = None
     text: str = ""
     published: bool = False
+    apart: bool = False
 
 
 class Line(NamedTuple):
@@ -101,6 +104,7 @@ def strip(
     parts.append(Markup("</svg><span></span>"))
     for mark in marks:
         says = f"{mark.text}, from {mark.low:.{digits}f} to {mark.high:.{digits}f}"
+        kinds = [*["published"] * mark.published, *["apart"] * mark.apart]
         known = Markup("")
         if mark.known is not None:
             says += f"; who knows averages only, asked the same: {mark.known:.{digits}f}"
@@ -109,15 +113,16 @@ def strip(
             )
         parts.append(
             Markup(
-                '<span class="who">{who}</span><svg role="img" aria-label="{says}"{kind}>'
+                '<span class="who{apart}">{who}</span><svg role="img" aria-label="{says}"{kind}>'
                 '<title>{says}</title><line class="axis" x1="0" x2="100%" y1="50%" y2="50%"/>'
                 '{rules}{known}<line class="interval" x1="{low}" x2="{high}" y1="50%" y2="50%"/>'
                 '<circle class="dot" cx="{value}" cy="50%" r="5"/></svg>'
                 '<span class="value">{text}</span>'
             ).format(
                 who=mark.who,
+                apart=" apart" * mark.apart,
                 says=says,
-                kind=Markup(' class="published"') if mark.published else "",
+                kind=Markup(' class="{}"').format(" ".join(kinds)) if kinds else "",
                 rules=rules,
                 known=known,
                 low=at(mark.low),

@@ -126,8 +126,8 @@ def colour_of(
 def own_colour(otherwise: alt.Color, field: str = "model") -> alt.Color:
     """Give reference respondents their own colours where a chart gets its rows by name."""
     own: list[Any] = [
-        {"test": f"indexof(datum.{field}, '{name}') >= 0", "value": colour}
-        for name, colour in _RESPONDENTS.items()
+        {"test": f"indexof(datum.{field}, '{who}') >= 0", "value": shade}
+        for who, shade in _RESPONDENTS.items()
     ]
     colour: alt.Color = otherwise.condition(own)
     return colour

@@ -80,8 +80,10 @@ STATED = "stated"
 
 
 def svg(text: str) -> str:
-    """Draw a specification: marks say nothing of themselves, and stand where an eye can see."""
-    drawn = re.sub(r' (role|aria-[a-z]+)="[^"]*"', "", vl_convert.vegalite_to_svg(text))
+    """Draw a specification, without what no eye sees: words on marks, defaults, tiny fractions."""
+    drawn = vl_convert.vegalite_to_svg(text)
+    unseen = r' (role|aria-[a-z]+|pointer-events)="[^"]*"| (opacity|stroke-width)="1"'
+    drawn = re.sub(rf'{unseen}|<path class="foreground" d=""[^>]*/>', "", drawn)
     return re.sub(r"(\.\d\d)\d+", r"\1", drawn)
 
 

@@ -46,8 +46,8 @@ def tuning(panel: Panel) -> Any:
     """Rows: model, group, task, part, before, after, low, high (of after), mean (respondent), and
     those of `by_metric`."""
     title = f"{panel.says}: before (hollow) and after (± 1.96 standard errors)"
-    after = alt.X("after:Q", scale=panel.scale, title=title)
-    y = alt.Y("task:N", title=None, sort=None, axis=alt.Axis(labelLimit=320))
+    after = alt.X("after:Q", scale=panel.scale, title=title, axis=alt.Axis(tickCount=5))
+    y = alt.Y("task:N", title=None, sort=None, axis=alt.Axis(labelLimit=320, ticks=False))
     base = alt.Chart().encode(y=y)
     colour = alt.Color("part:N", title=None, legend=BELOW, scale=_COLOURS)
     values = (alt.Tooltip(f"{part}:Q", format=".4~g") for part in ("before", "after"))
@@ -86,7 +86,7 @@ def _thinned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def losses(data: Any) -> Any:
     """Rows: model, step, loss, split ("train" or "validation"); kind "kept" instead of "loss" where
     step is that of the checkpoint that was kept."""
-    x = alt.X("step:Q", title="Optimiser steps", axis=alt.Axis(tickMinStep=1))
+    x = alt.X("step:Q", title="Optimiser steps", axis=alt.Axis(tickMinStep=1, tickCount=5))
     curved = _thinned([row for row in data.to_dict()["values"] if row["kind"] == "loss"])
     named = with_ends(curved, "step", "model", name="split", value="loss").to_dict()["values"]
     rows = [row for row in data.to_dict()["values"] if row["kind"] != "loss"] + named
@@ -95,7 +95,7 @@ def losses(data: Any) -> Any:
     colour = alt.Color("split:N", title=None, legend=None, scale=splits)
     loss = base.transform_filter("datum.kind == 'loss'")
     curves = loss.encode(
-        y=alt.Y("loss:Q", title="Loss", scale=alt.Scale(zero=False)),
+        y=alt.Y("loss:Q", title="Loss", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5)),
         color=colour,
         tooltip=["model:N", "split:N", "step:Q", alt.Tooltip("loss:Q", format=".4~g")],
     )

@@ -13,12 +13,12 @@ from lm_eval_epidemia.findings.finding import Finding, Number
 from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
 from lm_eval_epidemia.findings.means import REACH, answers, choice_mass, group_mean, tasks_in
 from lm_eval_epidemia.findings.overview import size
-from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, known_scores
+from lm_eval_epidemia.findings.reference import known_scores
 from lm_eval_epidemia.report.marks import Mark, curve, strip
-from lm_eval_epidemia.report.pages.start import ENDS
+from lm_eval_epidemia.report.pages.start import ENDS, is_averages
 from lm_eval_epidemia.report.sections import with_error
 from lm_eval_epidemia.results.entry import Entry, leaf
-from lm_eval_epidemia.results.models import Model, chips, is_respondent
+from lm_eval_epidemia.results.models import Model, chips
 
 
 def files_of(models: Sequence[Model]) -> dict[str, str]:
@@ -73,7 +73,7 @@ def shown(
         "silent": not any(answers(run, column) for column in columns),
         "published": run.reference,
         "panels": _panels(report, run, columns),
-        "averages": _is_averages(run),
+        "averages": is_averages(run),
         "ends": [
             {"title": title, "tasks": [_drawn(task) for task in part]}
             for title, part in (("Where it does worst", worst), ("Where it does best", best))
@@ -95,10 +95,6 @@ def shown(
     }
 
 
-def _is_averages(run: Entry) -> bool:
-    return is_respondent(run) and run.model.startswith(KNOWS_MARGINAL)
-
-
 def _mean(run: Entry, column: str) -> tuple[float, float]:
     mean = group_mean(run, column)
     return mean.value, mean.error
@@ -106,7 +102,7 @@ def _mean(run: Entry, column: str) -> tuple[float, float]:
 
 def _panels(report: Report, run: Entry, columns: Sequence[str]) -> list[dict[str, Any]]:
     # Beside its own scores, the respondent that knows averages only has no mark for these.
-    known = {} if _is_averages(run) else known_scores(run, report.runs)
+    known = {} if is_averages(run) else known_scores(run, report.runs)
     parts, panels = by_benchmark(columns), []
     for benchmark, several in parts.items():
         for column in several:

@@ -12,7 +12,7 @@ from lm_eval_epidemia.benchmarks import Benchmark, groups
 from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.findings import overview, probe
 from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
-from lm_eval_epidemia.findings.model_rows import ModelRow, doubts, model_rows
+from lm_eval_epidemia.findings.model_rows import Cell, ModelRow, doubts, model_rows
 from lm_eval_epidemia.findings.overview import as_lm_eval
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL
 from lm_eval_epidemia.findings.summary import sentences_of, summary
@@ -27,6 +27,8 @@ from lm_eval_epidemia.report.marks import Line, Mark, strip
 from lm_eval_epidemia.report.output import details
 from lm_eval_epidemia.report.pages.figures import CODE, DRAWN, published, rows_of
 from lm_eval_epidemia.report.sections import printed, with_error
+from lm_eval_epidemia.results.entry import Entry
+from lm_eval_epidemia.results.models import is_respondent
 
 #: What the ends of a scale mean, by the benchmark whose scale it is.
 ENDS = {
@@ -125,7 +127,9 @@ def sentences(report: Report) -> dict[str, str]:
 def _board(
     report: Report, benchmark: Benchmark, columns: Sequence[str], files: Mapping[str, str]
 ) -> dict[str, Any]:
-    rows = model_rows(report, columns)
+    rows = sorted(
+        model_rows(report, columns), key=lambda row: row.run.model.startswith(KNOWS_MARGINAL)
+    )
     others = list(dict.fromkeys(name for row in rows for name in row.others))
     masses = any(not math.isnan(row.choice_mass) for row in rows)
     sizes = any(row.run.parameters for row in rows)
@@ -146,7 +150,7 @@ def _board(
             *_said_of_people(columns),
             *[f"Choice mass: {CHOICE_MASS}"] * masses,
             *doubts(rows, benchmark.digits),
-            *[RANKS] * any(cell.rank for row in shown for cell in row.cells.values()),
+            *[RANKS] * any(_rank(cell) for row in shown for cell in row.cells.values()),
             *_elsewhere(rows, shown, folded),
         ],
         "folded": folded,
@@ -174,7 +178,7 @@ def _board(
                         )
                         if column in row.cells
                         else "",
-                        "rank": row.cells[column].rank if column in row.cells else "",
+                        "rank": _rank(row.cells[column]) if column in row.cells else "",
                         "part": _part(report, row, column),
                     }
                     for column in columns
@@ -200,7 +204,18 @@ def _kind(row: ModelRow) -> str:
     """Say what a row is of, where it is no model that answers."""
     if row.run.reference:
         return "baseline" if row.run.model == KNOWS_MARGINAL else "reference"
-    return "silent" * row.silent
+    return "baseline" if is_averages(row.run) else "silent" * row.silent
+
+
+def is_averages(run: Entry) -> bool:
+    """Whether a run is of the respondent that knows averages only."""
+    return is_respondent(run) and run.model.startswith(KNOWS_MARGINAL)
+
+
+def _rank(cell: Cell) -> str:
+    """Return a rank; of a run that may have every place, none."""
+    places, _, of = cell.rank.partition(" of ")
+    return "" if places == f"1-{of}" else cell.rank
 
 
 def _part(report: Report, row: ModelRow, column: str) -> str:
@@ -281,9 +296,13 @@ def _panel(
             row.cells[column].mean.value,
             row.cells[column].low,
             row.cells[column].high,
-            None if _is_averages(row, column) else row.cells[column].known,
+            # Beside its own score, who knows averages only has no mark.
+            None
+            if is_averages(row.run) or math.isnan(row.cells[column].known)
+            else row.cells[column].known,
             f"{row.cells[column].mean.value:.{benchmark.digits}f}",
             row.run.reference,
+            is_averages(row.run),
         )
         for row in here
     ]
@@ -293,12 +312,6 @@ def _panel(
         "title": plain_name(column),
         "drawing": strip(marks, shown_lines, low, high, benchmark.digits),
     }
-
-
-def _is_averages(row: ModelRow, column: str) -> bool:
-    """Whether a row needs no mark of who knows averages only: it is theirs, or none is known."""
-    known = row.cells[column].known
-    return math.isnan(known) or row.run.model.startswith(KNOWS_MARGINAL)
 
 
 def linked(name: str, files: Mapping[str, str]) -> str | Markup:
