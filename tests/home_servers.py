@@ -157,9 +157,9 @@ class Handler(BaseHTTPRequestHandler):
 # The forms.
 
 
-def choices(server, text, told, **more):
+def choices(server, prompt, told, **more):
     chosen = [] if server.fault == "empty" else [{"index": 0, "logprobs": told, **more}]
-    return {"choices": chosen, "usage": usage(text)}
+    return {"choices": chosen, "usage": usage(prompt)}
 
 
 def chat(most, check=lambda body: None):

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 
 import numpy as np
 import pytest
@@ -47,9 +48,9 @@ WAYS_OUT = {
 }
 
 
-def ask(server, chat, **arguments):
+def ask(at, chat, **arguments):
     arguments = {"pause": 0.001, "max_retries": 2, "num_concurrent": 2, **arguments}
-    lm = ChoiceAPI(base_url=server.url(chat), model="any", **arguments)
+    lm = ChoiceAPI(base_url=at.url(chat), model="any", **arguments)
     if chat:
         messages = [lm.apply_chat_template([{"role": "user", "content": text}]) for text in TEXTS]
         asked = requests([(one, letter) for one in messages for letter in LETTERS])
@@ -98,8 +99,6 @@ def test_a_fault_is_refused_in_words_that_name_the_server_and_a_way_out(kind, ch
         ask(server, chat)
     said = str(end.value)
     assert "\n" not in said and NAMES[kind] in said
-    import re
-
     assert re.search(WAYS_OUT[kind], said)
 
 
@@ -138,8 +137,8 @@ def test_a_prompt_that_was_cut_is_refused(kind, chat, said):
 def test_ollama_gets_a_context_that_holds_the_longest_prompt(monkeypatch):
     with home("ollama") as server:
         lm = ChoiceAPI(base_url=server.url(False), model="any", pause=0.001)
-        lm.loglikelihood(plain(["word " * 3000 + "Answer:", "Answer:"], "AB"), disable_tqdm=True)
-        assert {body["options"]["num_ctx"] for _, body in server.bodies if "raw" in body} == {8192}
+        lm.loglikelihood(plain([" word1" * 3000 + "Answer:", "Answer:"], "AB"), disable_tqdm=True)
+        assert {body["options"]["num_ctx"] for _, body in server.bodies if "raw" in body} == {16384}
 
 
 def test_probabilities_after_sampling_are_none_of_the_model():
@@ -151,7 +150,7 @@ def test_probabilities_after_sampling_are_none_of_the_model():
 def test_an_old_mlx_that_shows_numbers_is_to_be_updated(chat):
     with (
         home("mlx", "old") as server,
-        pytest.raises(EpidemiaError, match="as numbers.*pip install"),
+        pytest.raises(EpidemiaError, match=r"as numbers.*pip install"),
     ):
         ask(server, chat)
 
@@ -185,7 +184,7 @@ def test_the_line_and_the_file_name_the_server(tmp_path, caplog):
     with home("llama.cpp") as server, caplog.at_level(logging.INFO, "lm_eval_epidemia"):
         for _ in range(2):
             lm = ChoiceAPI(base_url=server.url(False), model="any")
-            cached(lm, path).loglikelihood(plain(TEXTS, LETTERS), disable_tqdm=True)
+            cached(lm, path).loglikelihood(plain(TEXTS, LETTERS))
             told = lm.get_model_info()["choice_api"]
             assert (told["server"], told["repeatable"]) == ("llama.cpp b7000", True)
     assert "is llama.cpp b7000; letters are read by top 300" in caplog.text

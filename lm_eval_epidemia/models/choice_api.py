@@ -125,8 +125,6 @@ class ChoiceAPI(LM):
         _one_of("variants", variants, "auto, sum or one", ("auto", "sum", "one"))
         servers = ("auto", *BY_NAME)
         _one_of("server", server, f"one of {', '.join(servers)}", servers)
-        if server == "auto" and url.path.endswith("/api/generate"):
-            server = "ollama"
         _one_of("verify_certificate", verify_certificate, "True or False", (True, False))
         _one_of("enable_thinking", enable_thinking, "True or False", (None, True, False))
         self.model, self.base_url = str(model), str(base_url)

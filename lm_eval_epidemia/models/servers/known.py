@@ -80,10 +80,17 @@ def find(url: str, given: str, verify: bool | ssl.SSLContext) -> Found:
     if given != "auto":
         return Found(BY_NAME[given], "", True)
     answers = what_it_says(url, PATHS, verify)
-    for server in KNOWN:
+    # Only Ollama has this address.
+    for server in (OLLAMA,) if is_ollamas(url) else KNOWN:
         if (version := server.tells(answers)) is not None:
             return Found(server, version, False)
-    return Found(OTHER, OTHER.tells(answers) or "", False)
+    other = OLLAMA if is_ollamas(url) else OTHER
+    return Found(other, OTHER.tells(answers) or "", False)
+
+
+def is_ollamas(url: str) -> bool:
+    """Whether an address is that of Ollama's own form for plain text."""
+    return url.partition("?")[0].endswith("/api/generate")
 
 
 def refuse_address(url: str, chat: bool, found: Found) -> None:
@@ -93,7 +100,7 @@ def refuse_address(url: str, chat: bool, found: Found) -> None:
     ------
     EpidemiaError
     """
-    if found.server is OLLAMA and not chat and not url.partition("?")[0].endswith("/api/generate"):
+    if found.server is OLLAMA and not chat and not is_ollamas(url):
         raise EpidemiaError(
             f"{url} is an Ollama server{f' {found.version}' * bool(found.version)}: its "
             "/v1/completions puts the model's chat template around every prompt, and plain text "
