@@ -22,6 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
+from lm_eval_epidemia.models.servers.known import PROBE
+
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWX"
 #: Tokens by id: letters in three spellings, words, and the two of an unlikely word.
 VOCABULARY = [
@@ -158,6 +160,10 @@ class Handler(BaseHTTPRequestHandler):
         chat = "chat" in self.path
         text = body["messages"][-1]["content"] if chat else body["prompt"]
         text = text if isinstance(text, str) else str(text)
+        if text == PROBE:  # asked beside the prompts: not counted, and without faults
+            n = min((body.get("top_logprobs") if chat else body.get("logprobs")) or 1, server.most)
+            reply = self.reply(None, f"{text} in a chat" if chat else text, n, chat, body)
+            return self.send(200, reply | {"usage": {}})
         with server.lock:
             server.asked[text] += 1
             server.payloads.append(body)

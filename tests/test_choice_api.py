@@ -457,7 +457,7 @@ def test_lettered_tasks_of_others_and_those_it_cannot_answer(mmlu_style):
             "no variable is set by the name that api_key_env",
         ),
         ({"header_env": "NOT_SET_ANYWHERE"}, "no variable is set by the name that header_env"),
-        ({"server": "ollama"}, "server=ollama: expected auto or openai"),
+        ({"server": "lmstudio"}, "server=lmstudio: expected one of auto, ollama, llama.cpp, mlx"),
     ],
 )
 def test_arguments(given, said):

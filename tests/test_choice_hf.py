@@ -10,6 +10,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from lm_eval.api.registry import get_model
 from rounding import assert_same, log_probability, metric
 from test_huggingface import TWO_PROCESSES, lm_eval, results_in, samples_in
 
@@ -497,6 +498,25 @@ def test_log_probabilities_that_are_not_numbers_stay_so(tiny_llama, tmp_path):
         model.lm_head.weight.fill_(torch.nan)
     for rows in both(saved(tmp_path, model, tiny_llama), pairs(cells=3)):
         assert np.isnan([x for ((x, _),) in rows]).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "tokens"), [(1, 4096), (None, 4096), ("auto", 4096), ("1", 7), (2, 14), ("2", 14)]
+)
+def test_batches_are_filled_unless_a_size_is_given(tiny_llama, given, tokens):
+    """lm-eval's command line hands on the number 1 for none, and text for what was given."""
+    from lm_eval.config.evaluate_config import EvaluatorConfig
+
+    from lm_eval_epidemia.models.choices import Question
+
+    assert repr(EvaluatorConfig().batch_size) == "1"
+    sized = {} if given is None else {"batch_size": given}
+    lm = get_model("choice-hf").create_from_arg_string(
+        f"pretrained={tiny_llama},dtype=float32", {"device": "cpu", **sized}
+    )
+    assert lm._token_limit([Question([1] * 7, 0, [0], [1])]) == tokens
+    # What takes the stock path is asked as ever.
+    assert str(lm.batch_size) == str(given or 1)
 
 
 def test_memory_that_runs_out_halves_the_batches(tiny_llama, monkeypatch):

@@ -179,7 +179,7 @@ CASES = {
 
 
 @pytest.mark.rounding
-@pytest.mark.parametrize("batch_size", [1, 2, 64, "auto"])
+@pytest.mark.parametrize("batch_size", ["1", 2, 64, "auto"])
 def test_shapes_of_trees(tiny_llama, batches, on_path, batch_size):  # noqa: F811
     """Limits of one and two prompts fall into branches; one pack of all repeats nothing."""
     on_path("tree")
@@ -195,11 +195,11 @@ def test_shapes_of_trees(tiny_llama, batches, on_path, batch_size):  # noqa: F81
 
 
 @pytest.mark.rounding
-@pytest.mark.parametrize("batch_size", [1, 3, 16])
+@pytest.mark.parametrize("batch_size", ["1", 3, 16])
 def test_tasks_as_trees(tiny_llama, batches, on_path, batch_size):  # noqa: F811
     on_path("tree")
     assert_same(*both(tiny_llama, pairs(cells=20), batch_size=batch_size))
-    limit = batch_size * max(len(one.tokens) for pack in batches for one in pack.questions)
+    limit = int(batch_size) * max(len(one.tokens) for pack in batches for one in pack.questions)
     assert all(isinstance(pack, Pack) and pack.cost <= limit for pack in batches)
     assert len(batches) > 1 or batch_size == 16
 

@@ -135,8 +135,8 @@ class Kept:
             held = f"{database.filename} holds answers of {self.record['model']} read at {before}"
             _logger.warning("epidemia: %s; they are taken for those of %s", held, base_url)
 
-    def note(self, read_by: str, variants: str) -> None:
-        """Write down how letters are read, before the first answer is written.
+    def note(self, read_by: str, variants: str, checked: Mapping[str, Any]) -> None:
+        """Write down how letters are read, and what was seen of the server, before any answer.
 
         Raises
         ------
@@ -153,7 +153,8 @@ class Kept:
                 self._refuse_spellings(before, read_by, variants)
             ways = {*before.get("read_by", read_by).split(" and "), read_by}
             how = {"read_by": " and ".join(sorted(ways)), "spellings": variants}
-            self.record = {**self._asks, "base_url": self._url, **how}
+            where = {"base_url": self._url, "checked": dict(checked)}
+            self.record = {**self._asks, **where, **how}
             connection.execute("CREATE TABLE IF NOT EXISTS choice_api (record TEXT)")
             connection.execute("CREATE TABLE IF NOT EXISTS choice_api_keys (key TEXT PRIMARY KEY)")
             connection.execute("DELETE FROM choice_api")

@@ -6,6 +6,8 @@ import json
 import re
 import ssl
 import threading
+import time
+from collections.abc import Iterable
 from contextlib import suppress
 from http.client import HTTPException
 from typing import Any
@@ -14,11 +16,8 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, build_opener
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
-#: What ``server=`` may be: found out, or one that sends plain text to the model as it is.
-SERVERS = ("auto", "openai")
-
 #: Seconds that the question may take in all, and bytes of its answer that are read.
-PATIENCE, MOST_BYTES = 3.0, 1000
+PATIENCE, MOST_BYTES = 3.0, 1_000_000
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -34,7 +33,9 @@ def beside(url: str, name: str) -> str:
     ``http://HOST/v1/chat/completions`` and ``http://HOST/completions`` give ``http://HOST/NAME``.
     """
     parts = urlsplit(url)
-    root = parts.path.removesuffix("/completions").removesuffix("/chat").removesuffix("/v1")
+    root = parts.path
+    for end in ("/completions", "/chat", "/v1", "/api/generate"):
+        root = root.removesuffix(end)
     return parts._replace(path=f"{root}/{name}", query="", fragment="").geturl()
 
 
@@ -61,37 +62,60 @@ def refuse_template(url: str, server: str = "auto", verify: bool | ssl.SSLContex
     is_asked = address.startswith(("http://", "https://")) and address.endswith("/v1/completions")
     if server == "openai" or not is_asked:
         return
-    context = verify if isinstance(verify, ssl.SSLContext) else ssl.create_default_context()
-    if verify is False:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    version = _version(beside(address, "api/version"), context)
+    answer = what_it_says(address, ["api/version"], verify).get("api/version")
+    version = answer.get("version") if isinstance(answer, dict) else None
     if not isinstance(version, str):
         return
     which = f" {version}" if re.fullmatch(r"[\w.+-]{1,40}", version) else ""
     raise EpidemiaError(
         f"{address} is an Ollama server{which}: its /v1/completions puts the model's chat template "
         "around every prompt, and plain text would be measured as a chat. Ask for the chat, with "
-        "--apply_chat_template and the address that ends in /v1/chat/completions; or serve the "
-        "model with llama.cpp or vLLM, which take plain text as it is. If this is another server "
+        "--apply_chat_template and the address that ends in /v1/chat/completions; letters after "
+        "plain text are read by --model choice-api at /api/generate. If this is another server "
         "that answers GET /api/version too, add server=openai to --model_args"
     )
 
 
-def _version(address: str, context: ssl.SSLContext) -> Any:
-    """Return what a server says of its version; None where it says none, or not in time."""
-    versions: list[Any] = []
+def what_it_says(
+    url: str, paths: Iterable[str], verify: bool | ssl.SSLContext = True
+) -> dict[str, Any]:
+    """Ask a server what it is: one short GET for each path, all at once, without a key.
+
+    Parameters
+    ----------
+    url : str
+        One of its OpenAI-compatible addresses.
+    paths : iterable of str
+        Beside these.
+    verify : bool or ssl.SSLContext
+        As of `Endpoint`.
+
+    Returns
+    -------
+    dict
+        By path the JSON of its answer, and by "Server" the header of the last; those without an
+        answer, or with another, are missing.
+    """
+    context = verify if isinstance(verify, ssl.SSLContext) else ssl.create_default_context()
+    if verify is False:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    answers: dict[str, Any] = {}
     other = (ValueError, LookupError, TypeError, RecursionError)
 
-    def ask() -> None:
+    def ask(path: str) -> None:
         opener = build_opener(_NoRedirect, HTTPSHandler(context=context))
         with (
             suppress(OSError, HTTPException, *other),
-            opener.open(address, timeout=PATIENCE) as reply,
+            opener.open(beside(url, path), timeout=PATIENCE) as reply,
         ):
-            versions.append(json.loads(reply.read(MOST_BYTES))["version"])
+            answers[path] = json.loads(reply.read(MOST_BYTES))
+            answers["Server"] = reply.headers.get("Server", "")
 
     # A timeout of urllib is one for each piece of an answer: a thread can be left behind.
-    asking = threading.Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(PATIENCE)
-    return versions[0] if versions else None
+    asking = [threading.Thread(target=ask, args=(path,), daemon=True) for path in paths]
+    ends = time.monotonic() + PATIENCE
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join(max(ends - time.monotonic(), 0))
+    return dict(answers)

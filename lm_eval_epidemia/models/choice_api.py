@@ -29,10 +29,10 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.elicit.within import Within
 from lm_eval_epidemia.harness.kept import Kept, writing
 from lm_eval_epidemia.harness.keys import headers, refuse_keys
-from lm_eval_epidemia.harness.servers import SERVERS
 from lm_eval_epidemia.models.choices import remember, spaces_moved
 from lm_eval_epidemia.models.endpoint import Endpoint
 from lm_eval_epidemia.models.served import WAY_OUT, Answered, Prompt, Served
+from lm_eval_epidemia.models.servers.known import BY_NAME
 
 #: Prompts after which a model that never began with a letter is not asked on, and the probability
 #: of all letters below which they say nothing of what it would answer: a model that thinks first
@@ -51,7 +51,8 @@ class ChoiceAPI(LM):
     Parameters
     ----------
     base_url : str
-        Ends in ``/chat/completions`` or ``/completions``.
+        Ends in ``/chat/completions`` or ``/completions``; for plain text of Ollama in
+        ``/api/generate``.
     model : str
         As the server knows it.
     num_concurrent : int
@@ -75,8 +76,8 @@ class ChoiceAPI(LM):
         A file of certificates that are trusted.
     enable_thinking : bool, optional
         Handed to the server's chat template (vLLM, SGLang); False for models that think first.
-    server : {"auto", "openai"}
-        "openai" does not ask whether the server is Ollama, whose completions are refused.
+    server : {"auto", "ollama", "llama.cpp", "mlx", "sglang", "vllm", "openai"}
+        Which forms it has; by default it is asked. "openai" for OpenAI's.
     """
 
     #: Whether it says itself whose answers a file of --use_cache holds.
@@ -113,15 +114,17 @@ class ChoiceAPI(LM):
                 f"choice-api has no argument {name!r} ({hint}); it needs no tokenizer"
             )
         url = urlsplit(base_url or "")
-        if url.scheme not in ("http", "https") or not url.path.endswith("/completions"):
+        ends = ("/completions", "/api/generate")
+        if url.scheme not in ("http", "https") or not url.path.endswith(ends):
             raise EpidemiaError(
                 f"choice-api: base_url={base_url}: expected an address that begins with http "
-                "and ends in /v1/chat/completions or /v1/completions"
+                "and ends in /v1/chat/completions or /v1/completions (of Ollama in /api/generate)"
             )
         if not model:
             raise EpidemiaError("choice-api: give model=NAME, as the server knows it")
         _one_of("variants", variants, "auto, sum or one", ("auto", "sum", "one"))
-        _one_of("server", server, "auto or openai", SERVERS)
+        servers = ("auto", *BY_NAME)
+        _one_of("server", server, f"one of {', '.join(servers)}", servers)
         _one_of("verify_certificate", verify_certificate, "True or False", (True, False))
         _one_of("enable_thinking", enable_thinking, "True or False", (None, True, False))
         self.model, self.base_url = str(model), str(base_url)
@@ -210,6 +213,7 @@ class ChoiceAPI(LM):
         told = {
             "letters_read_by": kept.get("read_by", self.served.read_by or "nothing asked"),
             "variants": kept.get("spellings", self.served.variant),
+            **kept.get("checked", self.served.checked),
             "tokens": self.served.tokens,
             "asked_again": dict(self.endpoint.faults),
         }
@@ -223,6 +227,8 @@ class ChoiceAPI(LM):
         No more prompts are asked at a time than there are connections, those counted whose answer
         is not yet written: these a run that is killed asks again, and no others.
         """
+        texts = (getattr(prompt.context, "prompt", prompt.context) for prompt in prompts)
+        self.served.longest_text = max(map(len, texts), default=0)
         # Equal beginnings side by side, so that they meet in the server's prefix cache.
         left = iter(sorted(prompts, key=lambda prompt: str(prompt.context)))
         # Written by those who ask: an interrupt of the thread that keeps may come anywhere in it,
@@ -256,7 +262,7 @@ class ChoiceAPI(LM):
             seen = seen or any(_is_seen(reply) for _, reply in good)
             if seen and held:
                 if not written:
-                    self._kept.note(self.served.read_by, self.served.variant)
+                    self._kept.note(self.served.read_by, self.served.variant, self.served.checked)
                 with writing(self.cache_hook.dbdict):
                     remember(self, held, self._kept.mark)
                 held.clear()

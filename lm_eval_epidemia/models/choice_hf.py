@@ -53,17 +53,18 @@ LONGEST_CHOICE = 8
 #: Positions whose log-probabilities are in memory at a time.
 ROWS = 64
 
-#: Tokens per forward pass with ``batch_size=auto``, halved when they do not fit into memory.
+#: Tokens per forward pass unless a batch size is given, halved when they do not fit into memory.
 AUTO_TOKENS = {"cuda": 65_536, "cpu": 4_096}
 
 
 class ChoiceHF(HFLM):
     """`HFLM` that answers multiple-choice requests in one pass per context.
 
-    Takes the arguments of `HFLM`. ``batch_size=N`` is as many tokens as N of the longest prompts
-    have; shorter ones share a batch in larger numbers. ``batch_size=auto`` starts at 65,536 tokens
-    (4,096 without a GPU) and halves that when memory runs out. Encoder-decoder models, requests
-    with longer continuations and rolling log-likelihoods take the stock path.
+    Takes the arguments of `HFLM`. Batches start at 65,536 tokens (4,096 without a GPU), and that is
+    halved when memory runs out: so with ``batch_size=auto``, and without any. ``batch_size=N`` is
+    as many tokens as N of the longest prompts have; shorter ones share a batch in larger numbers.
+    Encoder-decoder models, requests with longer continuations and rolling log-likelihoods take the
+    stock path.
     """
 
     #: For measurements: "tree" or "rows" instead of what costs less.
@@ -72,6 +73,7 @@ class ChoiceHF(HFLM):
     # Loading is the stock class's, with errors that say what to mend.
 
     def __init__(self, *args: Any, **given: Any) -> None:
+        self._batch_is_given = loading.is_batch_given(given)
         with loading.explaining_arguments("choice-hf", HFLM, args, given):
             super().__init__(*args, **given)
 
@@ -152,7 +154,8 @@ class ChoiceHF(HFLM):
 
     def _token_limit(self, questions: Sequence[Question]) -> int:
         """Tokens of a batch, padding included."""
-        if self.batch_size == "auto":
+        # The stock path keeps its one at a time: it tries out what fits, which takes long.
+        if self.batch_size == "auto" or not self._batch_is_given:
             return AUTO_TOKENS.get(self.device.type, AUTO_TOKENS["cpu"])
         return int(self.batch_size) * max((len(q.tokens) for q in questions), default=1)
 

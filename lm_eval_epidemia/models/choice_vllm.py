@@ -19,7 +19,7 @@ from tqdm import tqdm
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.models.choices import Encoded, Question, answer_requests, remember
-from lm_eval_epidemia.models.loading import explaining_arguments
+from lm_eval_epidemia.models.loading import explaining_arguments, is_batch_given
 
 try:
     from lm_eval.models.vllm_causallms import VLLM
@@ -58,6 +58,8 @@ class ChoiceVLLM(VLLM):
     """
 
     def __init__(self, *args: Any, **given: Any) -> None:
+        if not is_batch_given(given):  # the engine batches itself
+            given["batch_size"] = "auto"
         with explaining_arguments("choice-vllm", VLLM, args, given):
             super().__init__(*args, **given)
 

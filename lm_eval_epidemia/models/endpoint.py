@@ -171,7 +171,8 @@ class Endpoint:
             try:
                 answer = read(self._posted(url, content))
             except BadReply as fault:
-                self._note(fault)
+                if tries != 1:
+                    self._note(fault)
                 # Who waits for a rate limit while others get through is only late.
                 tried += not (tried and fault.limits and self._through > through)
                 through = self._through

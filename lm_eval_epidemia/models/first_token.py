@@ -19,7 +19,8 @@ from lm_eval_epidemia.models.endpoint import BadReply
 #: tokens may come to 20 ** (3 / 256), see `most_mass`.
 MOST_MASS = 20 ** (3 / 2**8)
 
-#: What is left beside the tokens shown is known up to the rounding of their sum: 20 float32.
+#: What is left beside the tokens shown is known up to the rounding of their sum: 20 float32, or as
+#: many as are shown.
 LEAST_LEFT = 20 * 2.0**-24
 
 #: Tokens that begin a word, as tokenizers write them that are not decoded.
@@ -64,18 +65,50 @@ def shown_in(reply: Any) -> Shown:
         raise BadReply("an answer without choices")
     if not (told := choices[0].get("logprobs")):
         raise Without("an answer without log-probabilities")
+    if isinstance(told, dict) and "content" in told:
+        return read_content(told["content"])
     try:
-        if "content" in told:
-            first = told["content"][0]
-            written, pairs = (
-                first["token"],
-                [(x["token"], x["logprob"]) for x in first["top_logprobs"]],
-            )
-        else:
-            written, pairs = told["tokens"][0], list(told["top_logprobs"][0].items())
+        written, pairs = told["tokens"][0], list(told["top_logprobs"][0].items())
         top = [(token, float(x)) for token, x in pairs]
     except (AttributeError, LookupError, TypeError, ValueError, OverflowError):
         raise Without("log-probabilities in no known form") from None
+    return checked(top, written)
+
+
+def read_content(tokens: Any) -> Shown:
+    """Read the first of a list of tokens, each with its likeliest ones, as most servers write it.
+
+    Raises
+    ------
+    BadReply
+        If it does not say what it should.
+    """
+    if not tokens:
+        raise Without("an answer without log-probabilities")
+    try:
+        first = tokens[0]
+        top = [(x["token"], float(x["logprob"])) for x in first["top_logprobs"]]
+        written = first["token"]
+    except (AttributeError, LookupError, TypeError, ValueError, OverflowError):
+        raise Without("log-probabilities in no known form") from None
+    return checked(top, written)
+
+
+def checked(top: list[tuple[str, float]], written: str) -> Shown:
+    """Return what is shown in order, if it can be true.
+
+    Parameters
+    ----------
+    top : list of (str, float)
+        Tokens and their log-probabilities, in any order.
+    written : str
+        The token generated.
+
+    Raises
+    ------
+    BadReply
+        If it cannot.
+    """
     if not all(isinstance(token, str) and math.isfinite(x) for token, x in top):
         raise BadReply("log-probabilities that are not numbers")
     # The same token twice is a slip; two tokens that read alike have probabilities of their own.
@@ -136,7 +169,8 @@ def by_text(shown: Shown, choices: Sequence[str], add: bool) -> list[tuple[float
         As lm-eval takes them; what is not shown is `Within`.
     """
     least = shown.top[-1][1]
-    left = math.log(max(-math.expm1(min(_sum(x for _, x in shown.top), 0.0)), LEAST_LEFT))
+    rounding = max(LEAST_LEFT, len(shown.top) * 2.0**-24)
+    left = math.log(max(-math.expm1(min(_sum(x for _, x in shown.top), 0.0)), rounding))
     top = [(_spaced(token), x) for token, x in shown.top]
     ways = [spellings(choice, add) for choice in choices]
     seen = [[x for token, x in top if token in way] for way in ways]

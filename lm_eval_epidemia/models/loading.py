@@ -92,6 +92,19 @@ def _explaining(*kinds: type[Exception]) -> Callable[[_Meaning], Callable[..., A
     return explaining
 
 
+def is_batch_given(given: Mapping[str, Any]) -> bool:
+    """Whether somebody chose a batch size.
+
+    lm-eval's command line hands on the number 1 where none was given, and text where one was.
+
+    Parameters
+    ----------
+    given : mapping
+        The arguments of a model.
+    """
+    return given.get("batch_size", 1) not in (None, 1)
+
+
 @contextmanager
 def explaining_arguments(
     name: str, stock: type, args: Sequence[Any], more: Mapping[str, Any]
