@@ -134,6 +134,20 @@ def test_a_prompt_that_was_cut_is_refused(kind, chat, said):
     assert NAMES[kind] in str(end.value)
 
 
+def test_a_chat_of_several_turns_is_refused_where_turns_may_be_dropped():
+    """Ollama keeps the system message and the last, and counts the tokens of what it kept."""
+    turns = [{"role": role, "content": "A"} for role in ("system", "user", "assistant", "user")]
+    with home("ollama") as server:
+        lm = ChoiceAPI(base_url=server.url(True), model="any", pause=0.001)
+        asked = requests([(lm.apply_chat_template(turns), letter) for letter in LETTERS])
+        with pytest.raises(EpidemiaError, match=r"2 questions.*without --fewshot_as_multiturn"):
+            lm.loglikelihood(asked, disable_tqdm=True)
+    with home("llama.cpp") as server:
+        lm = ChoiceAPI(base_url=server.url(True), model="any", pause=0.001)
+        asked = requests([(lm.apply_chat_template(turns), letter) for letter in LETTERS])
+        assert len(lm.loglikelihood(asked, disable_tqdm=True)) == len(LETTERS)
+
+
 def test_ollama_gets_a_context_that_holds_the_longest_prompt(monkeypatch):
     with home("ollama") as server:
         lm = ChoiceAPI(base_url=server.url(False), model="any", pause=0.001)

@@ -50,6 +50,17 @@ def _read(reply: Any, asked: Asked) -> Shown:
     return shown
 
 
+def _chat_body(asked: Asked) -> dict[str, Any]:
+    # Of a chat that is too long it drops the first turns, and what is left shows nothing of it.
+    turns = sum(message["role"] == "user" for message in asked.content)
+    if turns > 1:
+        raise EpidemiaError(
+            f"a chat of {turns} questions: of one that does not fit, Ollama drops the first "
+            "without a word. Ask without --fewshot_as_multiturn, so that examples stand in one message"
+        )
+    return chat_body(asked)
+
+
 def _read_chat(reply: Any, asked: Asked) -> Shown:
     shown = shown_in(reply)
     _refuse_cut(said(reply, "usage", "prompt_tokens"), None)
@@ -65,7 +76,7 @@ OLLAMA = Server(
     "Ollama",
     _tells,
     Form(_body, "api/generate", _read, (20,)),
-    Form(chat_body, read=_read_chat),
+    Form(_chat_body, read=_read_chat),
     way_out="Ollama shows log-probabilities since 0.12.11, of plain text at "
     "base_url=http://HOST:11434/api/generate and of a chat at "
     "http://HOST:11434/v1/chat/completions, with --apply_chat_template",
