@@ -56,7 +56,7 @@ def _chat_body(asked: Asked) -> dict[str, Any]:
     if turns > 1:
         raise EpidemiaError(
             f"a chat of {turns} questions: of one that does not fit, Ollama drops the first "
-            "without a word. Ask without --fewshot_as_multiturn, so that examples stand in one message"
+            "without a word. Ask without --fewshot_as_multiturn: examples then stand in one message"
         )
     return chat_body(asked)
 
