@@ -960,6 +960,28 @@ def test_calibration_lines_fit_a_phone_whatever_models_are_called():
     assert panel.width <= 340 and all(f">{line}<" in panel.svg for line in lines)
 
 
+def test_ways_beside_each_other_fit_a_phone_and_averages_have_no_row_among_models():
+    row = {"way": "closed", "place": 0, "score": 30.0, "low": 25.0, "high": 60.0, "mean": 40.0}
+    row |= {"kind": "run", "metric": "Score", "lowest": 0, "highest": 100, "tasks": 3}
+    names = "SmolLM2-135M-Instruct (chat template, balanced orderings)", "knows averages only"
+    rows = [{**row, "model": name} for name in names]
+    (panel,) = drawings(charts.CHARTS["closed"](alt.Data(values=rows)), "closed")
+    lines = ("SmolLM2-135M-Instruct", "(chat template,", "balanced orderings)")
+    assert panel.width <= 340 and all(f">{line}<" in panel.svg for line in lines)
+    assert ">knows averages only<" not in panel.svg and ">green: knows averages only<" in panel.svg
+    (panel,) = drawings(charts.CHARTS["closed"](alt.Data(values=rows[1:])), "closed")
+    assert ">knows averages only<" in panel.svg
+
+
+def test_where_averages_are_several_a_figure_says_why():
+    row = {"group": "epidemia_low", "column": 0, "survey": "gss", "score": 30.0, "low": 25.0}
+    row |= {"high": 60.0, "kind": "run", "metric": "Score", "lowest": 0, "highest": 100, "tasks": 3}
+    for known in ((40.0, 40.0), (40.0, 60.0)):
+        rows = [{**row, "model": f"m{mean}{i}", "mean": mean} for i, mean in enumerate(known)]
+        (panel,) = drawings(charts.CHARTS["surveys"](alt.Data(values=rows)), "surveys")
+        assert ("different prompts" in panel.note) == (known[0] != known[1])
+
+
 def test_of_two_answers_the_first_is_drawn():
     rows = [
         {"who": who, "answer": answer, "place": place, "p": 0.5, "low": 0.4, "high": 0.6}

@@ -37,6 +37,9 @@ LISTED = alt.Legend(
 )
 NARROW = 270
 
+#: Names beside rows, in as many lines as they have settings: a phone has no room for one line.
+STACKED = alt.Axis(labelLimit=150, labelExpr=r"split(datum.label, / (?=\()|(?<=,) /)")
+
 #: The colours of reference respondents, by what stands in their names; models have the others.
 _RESPONDENTS = {RESPONDENTS["mean"]: GREEN, RESPONDENTS["uniform"]: GREY}
 

@@ -19,6 +19,7 @@ from lm_eval_epidemia.report.palette import (
     ORANGE,
     PALETTE,
     SCORE,
+    STACKED,
     UPRIGHT,
     Panel,
     by_metric,
@@ -52,10 +53,10 @@ def _dots(
     )
 
 
-def _by_group(channel: Any, panel: Panel) -> Any:
+def _by_group(channel: Any, panel: Panel, *notes: str) -> Any:
     """Part by group, in order, and say what the marks are."""
     by_column = alt.EncodingSortField("column", op="min")
-    return channel("group:N", title=panel.says_of(*_known(panel)), sort=by_column)
+    return channel("group:N", title=panel.says_of(*_known(panel), *notes), sort=by_column)
 
 
 def _known(panel: Panel) -> list[str]:
@@ -105,13 +106,20 @@ def surveys(panel: Panel) -> Any:
     dots = _dots(panel, panel.with_errors, tooltip, 45, colour, y=y, yOffset=below)
     known = knows_marginal(alt.Chart(panel.data), size=tall - 8).encode(y=y)
     chart = alt.layer(*dots, known).properties(width=NARROW, height=alt.Step(tall))
-    return chart.facet(column=_by_group(alt.Column, panel)).resolve_scale(y="independent")
+    asked = {len({row["mean"] for row in part} - {None}) for part in parts.values()}
+    notes = ["several green marks: runs were asked different prompts"] * (max(asked) > 1)
+    by_group = _by_group(alt.Column, panel, *notes)
+    return chart.facet(column=by_group).resolve_scale(y="independent")
 
 
 @by_metric
 def closed(panel: Panel) -> Any:
     """Rows: model, way, place, score, low, high, mean (respondent), kind, those of `by_metric`."""
-    y = alt.Y("model:N", title=None, sort=panel.models, axis=alt.Axis(labelLimit=260))
+    # Who knows averages only is the green mark beside the others, and a dot where it is alone.
+    rows = [row for row in panel.rows if not _is_averages(row)] or panel.rows
+    models = list(dict.fromkeys(row["model"] for row in rows))
+    panel = panel._replace(data=alt.Data(values=rows), models=models)
+    y = alt.Y("model:N", title=None, sort=models, axis=STACKED)
     place: dict[str, Any] = {"y": y, "yOffset": alt.YOffset("way:N")}
     colours = {"closed": ORANGE, "likelihood": BLUE}
     ways = [way for way in colours if any(row["way"] == way for row in panel.rows)]
@@ -123,10 +131,12 @@ def closed(panel: Panel) -> Any:
         alt.Color("way:N", title="asked in", legend=BELOW, scale=scale),
     )
     tooltip = ["model:N", "way:N", SCORE, "tasks:Q"]
-    title = panel.says_of(panel.with_errors, *_known(panel))
-    dots = _dots(panel, str(title), tooltip, 70, colour, **place)
+    dots = _dots(panel, panel.with_errors, tooltip, 70, colour, **place)
     known = knows_marginal(alt.Chart(panel.data), size=12).encode(**place)
-    return alt.layer(*dots, known).properties(width=380, height=alt.Step(14))
+    tallest = max(1 + name.count(" (") + name.count(", ") for name in models)
+    chart = alt.layer(*dots, known).properties(width=170, height=alt.Step(max(14, 7 * tallest)))
+    notes = panel.says_of(*_known(panel))
+    return chart.properties(title=alt.Title(notes, fontSize=11)) if notes else chart
 
 
 @by_metric
