@@ -367,17 +367,16 @@ def test_run_takes_names_with_blanks_between_them(epidemia):
 def test_demo_without_torch_is_told_apart(tmp_path, monkeypatch, epidemia):
     """The baselines of the demonstration."""
     monkeypatch.setattr(demo, "find_spec", lambda name: None if name == "torch" else name)
-    respondents = {name: demo.RESPONDENTS[name] for name in ("truth", "uniform")}
-    monkeypatch.setattr(demo, "RESPONDENTS", respondents)
+    monkeypatch.setattr(demo, "SHOWN", ({"kind": "truth"}, {"kind": "uniform"}))
     monkeypatch.chdir(tmp_path)
     done = epidemia("demo")
     assert done.returncode == 0, done.stderr
     lines = {row.split("  ")[1].strip(): row for row in done.stdout.splitlines() if " ± " in row}
-    assert lines["truth"].count("100.0 ±") == 2
-    assert lines["uniform"].count(" 0.0 ±") == 2
+    assert lines["knows the truth"].count("100.0 ±") == 2
+    assert lines["guesses uniformly"].count(" 0.0 ±") == 2
     assert "Llama" not in done.stdout
     assert f"results are in {tmp_path / 'epidemia-demo'}" in done.stdout
-    folder = tmp_path / "epidemia-demo" / "truth"
+    folder = tmp_path / "epidemia-demo" / "knows_the_truth"
     (entry,) = read_results([folder]).entries
     for task in demo.KEPT:
         asked = Asked(task, "letters")
@@ -387,7 +386,7 @@ def test_demo_without_torch_is_told_apart(tmp_path, monkeypatch, epidemia):
 
 def test_the_demonstration_does_not_show_what_git_says(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(demo, "find_spec", lambda name: None)
-    monkeypatch.setattr(demo, "RESPONDENTS", {"truth": {"kind": "truth"}})
+    monkeypatch.setattr(demo, "SHOWN", ({"kind": "truth"},))
     monkeypatch.setattr(demo, "DEMO_GROUPS", ("epidemia_low_fbi",))
     monkeypatch.setattr(demo, "KEPT", ("epidemia_low_fbi_sex_by_offense",))
     monkeypatch.chdir(tmp_path)

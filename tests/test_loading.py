@@ -378,7 +378,7 @@ def test_neither_an_adapter_nor_tuned_weights_are_ignored(tiny_llama, tmp_path):
 
 def test_the_demonstration_with_two_models(tiny_llama, tmp_path, monkeypatch):
     """Their lines are what `lm_eval --model choice-hf` gives, and no tiny random one is made."""
-    monkeypatch.setattr(demo, "RESPONDENTS", {})
+    monkeypatch.setattr(demo, "SHOWN", ())
     monkeypatch.setattr(demo, "DEMO_GROUPS", ("epidemia_low",))
     plain = copy_of(tiny_llama, tmp_path / "plain", "chat")
     lines = demo.demo(tmp_path / "out", limit=2, models=[str(tiny_llama), str(plain)])

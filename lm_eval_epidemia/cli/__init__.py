@@ -31,7 +31,7 @@ app = typer.Typer(
     help="Do language models know how the world is distributed? Ask them with lm-eval.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 #: What commands are for, in the order in which the help lists them.

@@ -19,6 +19,7 @@ from lm_eval_epidemia.benchmarks import (
     in_way,
     leaves,
 )
+from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest, plural
 from lm_eval_epidemia.elicit.orderings import LETTERS
@@ -38,7 +39,6 @@ from lm_eval_epidemia.findings.means import (
 )
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, known_over, references
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
-from lm_eval_epidemia.results.naming import RESPONDENTS
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.confidence import interval

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, groups
+from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import (
@@ -34,7 +35,7 @@ from lm_eval_epidemia.results.models import (
     models_of,
     together,
 )
-from lm_eval_epidemia.results.naming import RESPONDENTS, respondent, with_settings
+from lm_eval_epidemia.results.naming import respondent, with_settings
 
 #: How far a reference may be from that of other prompts before it counts as another.
 ROUNDING = 0.05

@@ -14,6 +14,7 @@ import numpy as np
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part, part_of
+from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, MOST_SAMPLES, Variant
@@ -21,7 +22,6 @@ from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore, leaf
-from lm_eval_epidemia.results.naming import RESPONDENTS
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.score import monte_carlo
 from lm_eval_epidemia.score import score as scoring

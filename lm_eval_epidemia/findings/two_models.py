@@ -114,13 +114,14 @@ def compare_models(
     runs = _runs(entries)
     named = [runs_named(name, runs, answered) for name in (one, other)]
     if where:
+        before = named
         kept = chosen([*entries, *(run.entry for run in answered)], where)
         runs = _runs(entry for entry in entries if any(entry is of for of in kept))
         answered = [run for run in answered if any(run.entry is of for of in kept)]
-        for name, before in zip((one, other), named, strict=True):
-            if before and not runs_named(name, runs, answered):
-                raise _without_runs(name, before, where)
         named = [runs_named(name, runs, answered) for name in (one, other)]
+        for name, had, has in zip((one, other), before, named, strict=True):
+            if had and not has:
+                raise _without_runs(name, had, where)
     # Whom a name asks for may be in a file that cannot be read.
     missing = results.unread if not all(named) else ()
     unread = [f"{path} could not be read: {reason}" for path, reason in missing]

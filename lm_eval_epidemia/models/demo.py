@@ -15,6 +15,7 @@ from unittest import mock
 from rich.console import Console
 from rich.progress import track
 
+from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.paths import atomic_write, check_writable
@@ -28,13 +29,15 @@ DEMO_GROUPS = ("epidemia_low", "epidemia_high")
 #: The survey whose tasks models answer.
 SURVEY = "nsduh"
 
-#: Respondents of the demonstration, best first.
-RESPONDENTS: dict[str, dict[str, Any]] = {
-    "truth": {"kind": "truth"},
-    "noisy (0.3)": {"kind": "noisy", "noise": 0.3},
-    "noisy (1)": {"kind": "noisy", "noise": 1.0},
-    **{kind: {"kind": kind} for kind in ("mean", "zero_one", "uniform")},
-}
+#: Arguments of the demonstration's respondents, best first.
+SHOWN: tuple[dict[str, Any], ...] = (
+    {"kind": "truth"},
+    {"kind": "noisy", "noise": 0.3},
+    {"kind": "noisy", "noise": 1.0},
+    {"kind": "mean"},
+    {"kind": "zero_one"},
+    {"kind": "uniform"},
+)
 
 #: The tasks whose samples are kept, so that the site of the demonstration shows their conditions.
 KEPT = (
@@ -166,9 +169,10 @@ def demo(out: Path, limit: int | None = None, models: Sequence[str] = ()) -> lis
     lines = []
     # lm-eval asks for the commit of the folder it runs in, and git complains where there is none.
     with mock.patch.object(evaluator, "get_git_commit_hash", lambda: None, create=True):
-        for name, kind in track(RESPONDENTS.items(), "baselines", console=Console(stderr=True)):
-            how = {"model": "epidemia-baseline", "model_args": dict(kind)}
-            lines.append(_evaluate(name, out, groups, **how))
+        for respondent in track(SHOWN, "baselines", console=Console(stderr=True)):
+            noise = f" ({respondent['noise']:g})" if "noise" in respondent else ""
+            how = {"model": "epidemia-baseline", "model_args": dict(respondent)}
+            lines.append(_evaluate(RESPONDENTS[respondent["kind"]] + noise, out, groups, **how))
         for model in named:
             Console(stderr=True).print(f"{model.given} through choice-hf", highlight=False)
             lines.append(_ask(model, out, groups, limit))

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import altair as alt
 
-from lm_eval_epidemia.results.naming import RESPONDENTS
+from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
+from lm_eval_epidemia.results.naming import kind_of
 
 #: Okabe and Ito's, but for those of too little contrast with a light page or a dark one: all have 3
 #: and more with both (WCAG 1.4.11).
@@ -40,8 +41,8 @@ NARROW = 270
 #: Names beside rows, in as many lines as they have settings: a phone has no room for one line.
 STACKED = alt.Axis(labelLimit=150, labelExpr=r"split(datum.label, / (?=\()|(?<=,) /)")
 
-#: The colours of reference respondents, by what stands in their names; models have the others.
-_RESPONDENTS = {RESPONDENTS["mean"]: GREEN, RESPONDENTS["uniform"]: GREY}
+#: The colours of reference respondents, by their kinds; models have the others.
+_RESPONDENTS = {"mean": GREEN, "uniform": GREY}
 
 #: Of a mark that somebody points at.
 SCORE = alt.Tooltip("score:Q", format=".4~g")
@@ -105,6 +106,12 @@ class Panel(NamedTuple):
         """A colour per model, the same in every panel; lines say at their ends whose they are."""
         return colour_of(self.models)
 
+    def of_models(self) -> Panel:
+        """Leave out who knows averages only, unless alone: the green mark beside the others."""
+        rows = [row for row in self.rows if kind_of(row["model"]) != "mean"] or self.rows
+        models = list(dict.fromkeys(row["model"] for row in rows))
+        return self._replace(data=alt.Data(values=rows), models=models)
+
     def says_of(self, *notes: str) -> str | None:
         """Join what is to be said of marks, and of hollow ones if any score is published."""
         hollow = any(row.get("kind") == "published" for row in self.rows)
@@ -113,7 +120,12 @@ class Panel(NamedTuple):
 
 def respondent_colour(name: str) -> str | None:
     """Return the colour of a reference respondent; None of a model."""
-    return next((colour for part, colour in _RESPONDENTS.items() if part in name), None)
+    return _RESPONDENTS.get(kind_of(name) or "")
+
+
+def is_called(who: str, field: str = "model") -> str:
+    """Return Vega's test for a name: that of somebody, alone or with settings in brackets."""
+    return f"(datum.{field} == '{who}' || indexof(datum.{field}, '{who} (') == 0)"
 
 
 def colour_of(
@@ -129,8 +141,8 @@ def colour_of(
 def own_colour(otherwise: alt.Color, field: str = "model") -> alt.Color:
     """Give reference respondents their own colours where a chart gets its rows by name."""
     own: list[Any] = [
-        {"test": f"indexof(datum.{field}, '{who}') >= 0", "value": shade}
-        for who, shade in _RESPONDENTS.items()
+        {"test": is_called(RESPONDENTS[kind], field), "value": shade}
+        for kind, shade in _RESPONDENTS.items()
     ]
     colour: alt.Color = otherwise.condition(own)
     return colour
@@ -164,8 +176,7 @@ def by_metric(draw: Callable[[Panel], Any]) -> Callable[[Any], Any]:
 
 def knows_marginal(base: alt.Chart, **look: Any) -> Any:
     """Draw a green mark where the respondent stands that knows P(Y) alone, but in its own row."""
-    own = f"indexof(datum.model, '{RESPONDENTS['mean']}') >= 0"
-    known = base.transform_filter(f"isValid(datum.mean) && !({own})")
+    known = base.transform_filter(f"isValid(datum.mean) && !{is_called(RESPONDENTS['mean'])}")
     return known.mark_tick(color=GREEN, thickness=2, **look).encode(x="mean:Q")
 
 

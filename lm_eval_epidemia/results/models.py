@@ -17,7 +17,7 @@ from typing import NamedTuple
 from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.results.entry import Entry, leaf
-from lm_eval_epidemia.results.naming import MAYBE, Weights
+from lm_eval_epidemia.results.naming import MAYBE, Weights, kind_of
 from lm_eval_epidemia.results.protocol import Protocol, printable
 
 #: Precisions that need no words: what the weights have, and the usual one.
@@ -80,6 +80,11 @@ def _answered(run: Entry) -> tuple[float, float]:
 def is_respondent(entry: Entry) -> bool:
     """Whether an entry is of a reference respondent that was run."""
     return entry.weights.model.startswith("epidemia-baseline")
+
+
+def is_averages(entry: Entry) -> bool:
+    """Whether an entry is of the respondent that was run and knows averages only."""
+    return is_respondent(entry) and kind_of(entry.model) == "mean"
 
 
 def runs_of(entries: Sequence[Entry]) -> list[Entry]:

@@ -10,14 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-#: What the model `epidemia-baseline` is called, by its kind.
-RESPONDENTS = {
-    "mean": "knows averages only",
-    "truth": "knows the truth",
-    "uniform": "guesses uniformly",
-    "zero_one": "gives everybody the commoner answer",
-    "noisy": "knows the truth with noise",
-}
+from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 
 #: Of a model's arguments, those that make it another model.
 MODEL_ARGUMENTS = (
@@ -184,6 +177,14 @@ def short_names(everyone: Collection[Weights]) -> dict[Weights, str]:
 def respondent(kind: str, *more: str) -> str:
     """Call a reference respondent by what it knows, with its kind, which commands take."""
     return f"{RESPONDENTS[kind]} ({', '.join((f'kind={kind}', *more))})"
+
+
+def kind_of(name: str) -> str | None:
+    """Return the kind of the reference respondent that is called so; None of a model."""
+    kinds = (
+        kind for kind, who in RESPONDENTS.items() if name == who or name.startswith(f"{who} (")
+    )
+    return next(kinds, None)
 
 
 def with_settings(name: str, settings: Iterable[str]) -> str:

@@ -14,7 +14,15 @@ from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.score.score import mean, uniform, zero_one
 
-KINDS = ("truth", "uniform", "mean", "zero_one", "noisy")
+#: What each kind is called.
+RESPONDENTS = {
+    "truth": "knows the truth",
+    "uniform": "guesses uniformly",
+    "mean": "knows averages only",
+    "zero_one": "gives everybody the commoner answer",
+    "noisy": "knows the truth with noise",
+}
+KINDS = tuple(RESPONDENTS)
 
 
 def answers(truth: GroundTruth, kind: str, noise: float = 1.0, seed: int = 0) -> Array:

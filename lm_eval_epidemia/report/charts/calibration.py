@@ -6,6 +6,7 @@ from typing import Any
 
 import altair as alt
 
+from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.report.palette import (
     DASHED,
     GREEN,
@@ -19,11 +20,11 @@ from lm_eval_epidemia.report.palette import (
     colour_of,
     diagonal,
     facets,
+    is_called,
     names_at_ends,
     own_colour,
     with_ends,
 )
-from lm_eval_epidemia.results.naming import RESPONDENTS
 
 
 def calibration(data: Any) -> Any:
@@ -88,8 +89,7 @@ def tilt(data: Any) -> Any:
     models = base.transform_filter("datum.kind == 'run'")
     known = base.transform_filter("datum.kind == 'respondent'")
     colour = colour_of(names, legend=LISTED)
-    averages = f"datum.model == '{RESPONDENTS['mean']}'"
-    shade = alt.condition(averages, alt.value(GREEN), alt.value(GREY))
+    shade = alt.condition(is_called(RESPONDENTS["mean"]), alt.value(GREEN), alt.value(GREY))
     shapes = alt.Scale(range=["cross", "square", "triangle-up"])
     shape = alt.Shape(
         "respondent:N",

@@ -32,6 +32,7 @@ from lm_eval_epidemia.report.palette import (
     respondent_colour,
     with_ends,
 )
+from lm_eval_epidemia.results.naming import kind_of
 
 #: What a green mark is.
 _KNOWN = "green: knows averages only"
@@ -64,11 +65,6 @@ def _known(panel: Panel) -> list[str]:
     return [_KNOWN] if any(row["mean"] is not None for row in panel.rows) else []
 
 
-def _is_averages(row: dict[str, Any]) -> bool:
-    """Whether a row is of who knows averages only."""
-    return respondent_colour(row["model"]) == GREEN
-
-
 @by_metric
 def leaderboard(panel: Panel) -> Any:
     """Rows: model, place, group, column (its place), score, low, high, mean (respondent), kind, and
@@ -85,10 +81,9 @@ def leaderboard(panel: Panel) -> Any:
 @by_metric
 def surveys(panel: Panel) -> Any:
     """Rows: as of `leaderboard`, and survey: a row of the chart, with every model in it."""
-    # Who knows averages only is the green mark beside the others, and a dot where it is alone.
-    others = [row for row in panel.rows if not _is_averages(row)] or panel.rows
+    panel = panel.of_models()
     parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in others:
+    for row in panel.rows:
         parts.setdefault((row["group"], row["survey"]), []).append(row)
     # Models of a survey stand below one another, so that no dot hides another's.
     rows = [
@@ -96,13 +91,12 @@ def surveys(panel: Panel) -> Any:
         for part in parts.values()
         for place, row in enumerate(part)
     ]
-    models = list(dict.fromkeys(row["model"] for row in rows))
-    panel = panel._replace(data=alt.Data(values=rows), models=models)
+    panel = panel._replace(data=alt.Data(values=rows))
     y = alt.Y("survey:N", title=None, sort=sorted({row["survey"] for row in rows}))
     below = alt.YOffset("below:Q", scale=alt.Scale(domain=[0, 1]))
     tall = min(24 + 2 * max(map(len, parts.values())), 48)
     tooltip = ["model:N", "survey:N", SCORE, "tasks:Q"]
-    colour = colour_of(models, legend=LISTED)
+    colour = colour_of(panel.models, legend=LISTED)
     dots = _dots(panel, panel.with_errors, tooltip, 45, colour, y=y, yOffset=below)
     known = knows_marginal(alt.Chart(panel.data), size=tall - 8).encode(y=y)
     chart = alt.layer(*dots, known).properties(width=NARROW, height=alt.Step(tall))
@@ -115,11 +109,8 @@ def surveys(panel: Panel) -> Any:
 @by_metric
 def closed(panel: Panel) -> Any:
     """Rows: model, way, place, score, low, high, mean (respondent), kind, those of `by_metric`."""
-    # Who knows averages only is the green mark beside the others, and a dot where it is alone.
-    rows = [row for row in panel.rows if not _is_averages(row)] or panel.rows
-    models = list(dict.fromkeys(row["model"] for row in rows))
-    panel = panel._replace(data=alt.Data(values=rows), models=models)
-    y = alt.Y("model:N", title=None, sort=models, axis=STACKED)
+    panel = panel.of_models()
+    y = alt.Y("model:N", title=None, sort=panel.models, axis=STACKED)
     place: dict[str, Any] = {"y": y, "yOffset": alt.YOffset("way:N")}
     colours = {"closed": ORANGE, "likelihood": BLUE}
     ways = [way for way in colours if any(row["way"] == way for row in panel.rows)]
@@ -133,7 +124,7 @@ def closed(panel: Panel) -> Any:
     tooltip = ["model:N", "way:N", SCORE, "tasks:Q"]
     dots = _dots(panel, panel.with_errors, tooltip, 70, colour, **place)
     known = knows_marginal(alt.Chart(panel.data), size=12).encode(**place)
-    tallest = max(1 + name.count(" (") + name.count(", ") for name in models)
+    tallest = max(1 + name.count(" (") + name.count(", ") for name in panel.models)
     chart = alt.layer(*dots, known).properties(width=170, height=alt.Step(max(14, 7 * tallest)))
     notes = panel.says_of(*_known(panel))
     return chart.properties(title=alt.Title(notes, fontSize=11)) if notes else chart
@@ -145,7 +136,10 @@ def conditions(panel: Panel) -> Any:
     "respondent"), and those of `by_metric`."""
     x = alt.X("conditions:O", title="Number of conditions", axis=UPRIGHT)
     tooltip = ["model:N", "conditions:N", SCORE, "tasks:Q"]
-    rows = [{**row, "kind": "respondent"} if _is_averages(row) else row for row in panel.rows]
+    rows = [
+        {**row, "kind": "respondent"} if kind_of(row["model"]) == "mean" else row
+        for row in panel.rows
+    ]
     everybody = alt.Chart(alt.Data(values=rows))
     point = alt.OverlayMarkDef(color=GREEN)
     respondent = everybody.transform_filter("datum.kind == 'respondent'").mark_line(

@@ -6,6 +6,7 @@ from typing import Any
 
 import altair as alt
 
+from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.report.palette import (
     BESIDE,
     BLUE,
@@ -18,6 +19,7 @@ from lm_eval_epidemia.report.palette import (
     PURPLE,
     SHARES,
     diagonal,
+    is_called,
     own_colour,
 )
 
@@ -58,8 +60,8 @@ def distribution(data: Any) -> Any:
 #: Who stands in a chart with the models, with a colour and dashes.
 _KNOWN = (
     ("truth", BLUE, [1, 0]),
-    ("knows averages only", GREEN, [4, 3]),
-    ("guesses uniformly", GREY, [1, 3]),
+    (RESPONDENTS["mean"], GREEN, [4, 3]),
+    (RESPONDENTS["uniform"], GREY, [1, 3]),
 )
 
 
@@ -83,10 +85,7 @@ def curve(data: Any) -> Any:
     # Models have what is left: the place of one is fourth or, beside the truth alone, second.
     free = [colour for colour in PALETTE if colour not in (BLUE, GREEN, GREY)]
     scale = alt.Scale(range=[BLUE, ORANGE, GREY, *free])
-    tests = [
-        (f"datum.who == '{who}' || indexof(datum.who, '{who} (') == 0", shade, dashes)
-        for who, shade, dashes in _KNOWN
-    ]
+    tests = [(is_called(who, "who"), shade, dashes) for who, shade, dashes in _KNOWN]
     colour: Any = alt.Color("who:N", sort=None, legend=None, scale=scale)
     colour = colour.condition([{"test": test, "value": shade} for test, shade, _ in tests])
     dash = alt.StrokeDash(condition=[{"test": test, "value": dashes} for test, _, dashes in tests])

@@ -15,10 +15,10 @@ from lm_eval_epidemia.findings.means import REACH, answers, choice_mass, group_m
 from lm_eval_epidemia.findings.overview import size
 from lm_eval_epidemia.findings.reference import known_scores
 from lm_eval_epidemia.report.marks import Mark, curve, strip
-from lm_eval_epidemia.report.pages.start import ENDS, is_averages
+from lm_eval_epidemia.report.pages.start import ENDS
 from lm_eval_epidemia.report.sections import with_error
 from lm_eval_epidemia.results.entry import Entry, leaf
-from lm_eval_epidemia.results.models import Model, chips
+from lm_eval_epidemia.results.models import Model, chips, is_averages
 
 
 def files_of(models: Sequence[Model]) -> dict[str, str]:

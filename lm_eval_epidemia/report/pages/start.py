@@ -27,8 +27,7 @@ from lm_eval_epidemia.report.marks import Line, Mark, strip
 from lm_eval_epidemia.report.output import details
 from lm_eval_epidemia.report.pages.figures import CODE, DRAWN, published, rows_of
 from lm_eval_epidemia.report.sections import printed, with_error
-from lm_eval_epidemia.results.entry import Entry
-from lm_eval_epidemia.results.models import is_respondent
+from lm_eval_epidemia.results.models import is_averages
 
 #: What the ends of a scale mean, by the benchmark whose scale it is.
 ENDS = {
@@ -127,9 +126,7 @@ def sentences(report: Report) -> dict[str, str]:
 def _board(
     report: Report, benchmark: Benchmark, columns: Sequence[str], files: Mapping[str, str]
 ) -> dict[str, Any]:
-    rows = sorted(
-        model_rows(report, columns), key=lambda row: row.run.model.startswith(KNOWS_MARGINAL)
-    )
+    rows = model_rows(report, columns)
     others = list(dict.fromkeys(name for row in rows for name in row.others))
     masses = any(not math.isnan(row.choice_mass) for row in rows)
     sizes = any(row.run.parameters for row in rows)
@@ -205,11 +202,6 @@ def _kind(row: ModelRow) -> str:
     if row.run.reference:
         return "baseline" if row.run.model == KNOWS_MARGINAL else "reference"
     return "baseline" if is_averages(row.run) else "silent" * row.silent
-
-
-def is_averages(run: Entry) -> bool:
-    """Whether a run is of the respondent that knows averages only."""
-    return is_respondent(run) and run.model.startswith(KNOWS_MARGINAL)
 
 
 def _rank(cell: Cell) -> str:
