@@ -98,7 +98,8 @@ def report(
     html: Annotated[Path | None, Option(help="Write the site into this folder too.")] = None,
     full: Annotated[bool, Option("--full", help="Every table, and every note.")] = False,
     section: Annotated[
-        str | None, Option(help="One part of --full, such as survey, pair or notes; a wrong name lists all.")
+        str | None,
+        Option(help="One part of --full, such as survey or notes; a wrong name lists all."),
     ] = None,
     wide: Annotated[bool, Option("--wide", help="Tables wider than 100 columns.")] = False,
     where: Where = None,

@@ -131,7 +131,7 @@ def _board(
     masses = any(not math.isnan(row.choice_mass) for row in rows)
     sizes = any(row.run.parameters for row in rows)
     drawn = {column: here for column in columns if (here := _drawn(column, rows))}
-    figure = [_panel(column, here, benchmark, files) for column, here in drawn.items()]
+    figure = [_panel(report, column, here, benchmark, files) for column, here in drawn.items()]
     left = sum(row.place == 0 for row in rows) - DRAWN
     shown = [row for row in rows if _stands(row, rows)]
     folded = [column for column in columns if not any(column in row.cells for row in shown)]
@@ -192,6 +192,7 @@ def _board(
 
 
 def _said_of_people(columns: Sequence[str]) -> list[str]:
+    """Say of groups what their questions say of the people, with an example."""
     here = [group for group in EXAMPLES if any(column.startswith(group) for column in columns)]
     listed = ", ".join(map(with_example, here))
     return [f"{listed[:1].upper()}{listed[1:]}: what a question says of the people."] * bool(here)
@@ -275,7 +276,11 @@ def _drawn(column: str, rows: Sequence[ModelRow]) -> list[ModelRow]:
 
 
 def _panel(
-    column: str, here: Sequence[ModelRow], benchmark: Benchmark, files: Mapping[str, str]
+    report: Report,
+    column: str,
+    here: Sequence[ModelRow],
+    benchmark: Benchmark,
+    files: Mapping[str, str],
 ) -> dict[str, Any]:
     measure = groups()[column].measure
     values = [value for row in here for value in (row.cells[column].low, row.cells[column].high)]
@@ -292,7 +297,8 @@ def _panel(
             None
             if is_averages(row.run) or math.isnan(row.cells[column].known)
             else row.cells[column].known,
-            f"{row.cells[column].mean.value:.{benchmark.digits}f}",
+            f"{row.cells[column].mean.value:.{benchmark.digits}f}"
+            + (f" ({part})" if (part := _part(report, row, column)) else ""),
             row.run.reference,
             is_averages(row.run),
         )
