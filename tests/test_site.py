@@ -14,6 +14,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from conftest import recorded
 from playwright.sync_api import sync_playwright
+from report_parts import rewritten
 from test_huggingface import samples_in
 
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -855,6 +856,19 @@ def test_pages_hold_no_more_of_a_model_than_they_draw(site):
     # Calibration: of the first model alone, in a file of its own.
     assert (site / "calibration.html").stat().st_size < 100_000
     assert (site / "data/calibration-0.js").stat().st_size < 8_000
+
+
+def test_a_mean_over_fewer_tasks_says_so_in_the_figure(runs, tmp_path):
+    def keep_one(results):
+        results["results"] = {COCAINE: results["results"][COCAINE]}
+
+    rewritten(runs / "truth", tmp_path / "truth", keep_one)
+    report = make_report(read_results([runs / "mean", tmp_path / "truth"]))
+    board = next(b for b in start.shown(report, [], [], {}, {})["boards"] if b["panels"])
+    (low,) = (panel for panel in board["panels"] if panel["name"] == "epidemia_low")
+    written = re.findall(r'class="value">([^<]+)<', str(low["drawing"]))
+    assert re.fullmatch(r"[0-9.]+", written[0])  # asked most, so first
+    assert written[1] == "100.0 (1 task)"
 
 
 def test_figures_show_the_first_models_and_say_how_many_there_are():

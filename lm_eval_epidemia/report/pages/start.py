@@ -216,7 +216,7 @@ def _part(report: Report, row: ModelRow, column: str) -> str:
     if column not in row.cells:
         return ""
     tasks, most = row.cells[column].mean.tasks, overview.most_tasks(report, column)
-    return f"{tasks} tasks" if tasks < most else ""
+    return plural(tasks, "task") if tasks < most else ""
 
 
 def _stands(row: ModelRow, rows: Sequence[ModelRow]) -> bool:
