@@ -162,7 +162,7 @@ def _table(
     asked = "; ".join(
         f"{column}: {with_example(column)}{share_of(counts[column], column)}"
         for column in columns
-        if column in TOGETHER
+        if column in TOGETHER or share_of(counts[column], column)
     )
     title = scale(benchmark) + (f". {asked}" if asked else "")
     published = [row for row in rows if row.run.reference]
@@ -281,9 +281,11 @@ def _verdicts(
     over : str
         The group, or groups with `AND` between them; empty where nobody is compared.
     verdicts : list of Verdict
-        Of runs that answer.
+        Of runs that answer, and whose scores follow from their distances.
     """
     compared = [row for row in rows if not row.run.reference and not row.silent]
+    # Of scores that are not those of their distances nothing follows.
+    compared = [r for r in compared if not any(c.doubt.changed for c in r.cells.values())]
     runs = [row.run for row in compared]
     if benchmark.predicted or len(runs) < 2:
         return "", []

@@ -16,10 +16,10 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.comparison import AND, Comparison, compare_entries
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.means import mean_over, shared_tasks, tasks_in, worth
-from lm_eval_epidemia.findings.normalise import normalise
 from lm_eval_epidemia.findings.pool import Pool, noise_of
 from lm_eval_epidemia.findings.published import published
 from lm_eval_epidemia.findings.ranks import Standing, standings
+from lm_eval_epidemia.findings.reference import part_asked
 from lm_eval_epidemia.findings.tuned import TunedRun, tuned_runs
 from lm_eval_epidemia.findings.versions import (
     Pairs,
@@ -209,7 +209,7 @@ def make_report(
         if "population" in truth.distances or not truth.distances
     }
     noise = {task: noise_of(truth) for task, truth in truths.items()}
-    changed = _changed(runs, anchors)
+    changed = changed_in(runs)
     subset = {task.task for task in asked if _in_closed_subset(task)}
     closed = [Asked(task, way) for task in sorted(subset) for way in CLOSED_WAYS]
     return Report(
@@ -220,7 +220,7 @@ def make_report(
         another,
         noise,
         versions,
-        [*results.notes, *notes, *_said_changed(changed), *_many(asked_ours)],
+        [*results.notes, *notes, *said_changed(runs, changed), *_many(asked_ours)],
         closed,
         published(closed) if with_published else [],
         tuple(tuned),
@@ -246,28 +246,39 @@ def closed_subset(report: Report) -> list[tuple[Entry, str, Number]]:
     return sorted(means, key=lambda item: (-item[2].value, item[0].name, item[1]))
 
 
-def _changed(entries: Iterable[Entry], anchors: Mapping[str, Anchors]) -> dict[str, list[Asked]]:
-    """Return the tasks of entries whose scores are not those of their distances."""
+def changed_in(entries: Iterable[Entry]) -> dict[str, list[Asked]]:
+    """Return the tasks of entries whose scores are not those of their distances, by entry.
+
+    Those of another truth, or of cells that are not known (``--samples``), cannot be checked.
+    """
     changed = {}
     for entry in entries:
-        wrong = [
-            asked
-            for asked, score in entry.scores.items()
-            if entry.protocol == Protocol()
-            and asked.task in anchors
-            and abs(normalise(score.l1, anchors[asked.task], "score") - score.value) > TOLERANCE
-        ]
+        wrong = [asked for asked in entry.scores if _is_changed(entry, asked)]
         if wrong:
             changed[entry.name] = wrong
     return changed
 
 
-def _said_changed(changed: Mapping[str, Sequence[Asked]]) -> list[str]:
-    return [
-        f"{name}: the scores of {plural(len(wrong), 'task')} are not those of their "
-        f"distances ({wrong[0].task}): the file was changed, or D_perfect was another"
-        for name, wrong in changed.items()
-    ]
+def _is_changed(entry: Entry, asked: Asked) -> bool:
+    score, part = entry.scores[asked], part_asked(entry, asked)
+    # Other versions of a task may have had another scale.
+    if part is None or entry.part(asked).protocol.task_version or math.isnan(score.l1):
+        return False
+    return abs(float(part.score_of(score.l1)) - score.value) > TOLERANCE
+
+
+def said_changed(entries: Iterable[Entry], changed: Mapping[str, Sequence[Asked]]) -> list[str]:
+    """Say of entries which of their scores are not those of their distances, and in which files."""
+    notes = []
+    for entry in entries:
+        if wrong := changed.get(entry.name, ()):
+            files = sorted({entry.scores[asked].source.name for asked in wrong})
+            notes.append(
+                f"{entry.name}: the scores of {plural(len(wrong), 'task')} are not those of their "
+                f"distances ({few([in_way(*asked) for asked in wrong])}; in {few(files)}): the "
+                "file was changed, or D_perfect was another"
+            )
+    return notes
 
 
 def _many(entries: Sequence[Entry]) -> list[str]:

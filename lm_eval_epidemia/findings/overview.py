@@ -75,7 +75,7 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
         return entry.reference, [worth(entry, c) for c in columns], entry.protocol
 
     entries = [e for e in report.entries if any(e.name in s for s in standings.values())]
-    rows, partial = [], False
+    rows, partial, changed = [], False, False
     for entry in sorted(entries, key=order):
         cells: dict[str, Cell] = {"size": size(entry.parameters)}
         for column in columns:
@@ -86,7 +86,14 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
             number = standing.mean.tasks
             other = number != most[column] if standing.shared in (0, number) else True
             partial = partial or other
-            cells[column] = standing.mean, f"({plural(number, 'task')})" * other
+            wrong = report.changed.get(entry.name, ())
+            is_changed = any(asked in wrong for asked in tasks_in(entry, column))
+            changed = changed or is_changed
+            cells[column] = (
+                standing.mean,
+                "‡" * is_changed,
+                f"({plural(number, 'task')})" * other,
+            )
             silent = not entry.reference and not answers(entry, column)
             cells[f"rank {column}"] = "does not answer" if silent else ranks(standing)
             if standing.best is not None:
@@ -105,6 +112,8 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
         note = "Predictions: models are neither ranked nor compared by them."
     if partial:
         note += " (n tasks): a mean over more or fewer tasks, not to be read beside the rest."
+    if changed:
+        note += " ‡: scores that do not follow from their distances: see the notes."
     if any(entry.reference for entry in entries):
         mark = published_priors.MARK if benchmark is PRIOR else MARK
         note += f" (published): {mark}; over the tasks asked here."

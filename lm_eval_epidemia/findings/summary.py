@@ -21,12 +21,13 @@ from lm_eval_epidemia.findings.boards import (
     share_of,
 )
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, Report, by_benchmark
+from lm_eval_epidemia.findings.means import shared_tasks
 from lm_eval_epidemia.findings.model_rows import ModelRow
 from lm_eval_epidemia.findings.overview import predictions
 from lm_eval_epidemia.findings.words import plain_name
 from lm_eval_epidemia.results.entry import Entry, leaf
 from lm_eval_epidemia.results.models import Model, chips, is_respondent, models_of
-from lm_eval_epidemia.results.naming import without_kind
+from lm_eval_epidemia.results.naming import Weights, without_kind
 
 #: Names of two models, and folders, that stand in a command.
 LONGEST = 44
@@ -189,11 +190,21 @@ def _counts(report: Report, models: Sequence[Model], boards: Sequence[Board]) ->
         names = [name for name, number in more.items() if number]
         of = "" if tested == names else f" ({few([without_kind(name) for name in names])})"
         counts.append(f"{plural(runs, 'more run')} with other settings{of}: --full")
-    if report.tuned:
-        counts.append(f"{len(report.tuned)} tuned beside their base: --section tuning")
+    if tuned := len(_beside_bases(report)):
+        counts.append(f"{plural(tuned, 'tuned model')} beside the base: --section tuning")
     if number := len(report.notes):
         counts.append(f"{plural(number, 'note')}: --section notes")
     return ["; ".join(counts)] if counts else []
+
+
+def _beside_bases(report: Report) -> set[Weights]:
+    """Return the tuned models that were asked what their bases were asked, in the same way."""
+    return {
+        run.entry.weights
+        for run in report.tuned
+        if run.base
+        and any(shared_tasks([run.entry, run.base], column) for column in report.columns)
+    }
 
 
 def _next(boards: Sequence[Board], results: Sequence[Path]) -> str:

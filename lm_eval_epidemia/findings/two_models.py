@@ -13,7 +13,13 @@ from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.comparison import AND, Comparison, compare_entries
 from lm_eval_epidemia.findings.documents import OverDocuments, compare_documents
-from lm_eval_epidemia.findings.leaderboard import columns, informative, together
+from lm_eval_epidemia.findings.leaderboard import (
+    changed_in,
+    columns,
+    informative,
+    said_changed,
+    together,
+)
 from lm_eval_epidemia.findings.means import shared_tasks
 from lm_eval_epidemia.findings.pool import Pool, noise_of
 from lm_eval_epidemia.findings.sides import NONE, Side, find_side, runs_named
@@ -135,10 +141,12 @@ def compare_models(
     is_one_model = named[0][0].weights == named[1][0].weights
     if is_one_model:  # the same samples are no comparison
         first, second = _apart(first, second)
+    sides = [side.run for side in (first, second) if side.run]
     predictions = _predictions(first, second)
     comparisons, asked_as, of_ours = _over_ours(first.run, second.run, runs)
     documents, of_others = compare_documents(first.answered, second.answered, cluster)
-    notes = [*results.notes, *of_ours, *of_others, *_not_shared(first, second)]
+    doubted = said_changed(sides, changed_in(sides))
+    notes = [*doubted, *results.notes, *of_ours, *of_others, *_not_shared(first, second)]
     if predictions and (comparisons or documents):
         notes.append(predictions)
     if not is_one_model:

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from lm_eval_epidemia.benchmarks import Benchmark, groups
 from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.findings import overview, probe
+from lm_eval_epidemia.findings.boards import share_of
 from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
 from lm_eval_epidemia.findings.model_rows import Cell, ModelRow, doubts, model_rows
 from lm_eval_epidemia.findings.overview import as_lm_eval
@@ -151,7 +152,7 @@ def _board(
             *_elsewhere(rows, shown, folded),
         ],
         "folded": folded,
-        "columns": [(column, plain_name(column)) for column in columns],
+        "columns": [(column, _titled(report, column)) for column in columns],
         "sizes": sizes,
         "masses": masses,
         "others": others,
@@ -209,6 +210,11 @@ def _rank(cell: Cell) -> str:
     """Return a rank; of a run that may have every place, none."""
     places, _, of = cell.rank.partition(" of ")
     return "" if places == f"1-{of}" else cell.rank
+
+
+def _titled(report: Report, column: str) -> str:
+    """Name a group, with how many of its tasks those were asked who were asked most."""
+    return plain_name(column) + share_of(overview.most_tasks(report, column), column)
 
 
 def _part(report: Report, row: ModelRow, column: str) -> str:
@@ -307,7 +313,7 @@ def _panel(
     shown_lines = lines if not column.startswith("epidemia_intervention_") else lines[-1:]
     return {
         "name": column,
-        "title": plain_name(column),
+        "title": _titled(report, column),
         "drawing": strip(marks, shown_lines, low, high, benchmark.digits),
     }
 
