@@ -139,6 +139,15 @@ def test_adapters_of_one_base_are_told_apart_and_paired_by_their_cards(results):
     assert report.notes == [] and report.pairs == []
 
 
+def test_the_first_screen_says_who_was_trained_on_what_it_is_asked(results):
+    said = " ".join(run("report", results).stdout.split())
+    assert "after training on these tasks" in said and "trained on it" in said
+    assert "2 tuned models beside the base: --section tuning" in said
+    # The base alone was not; nor is there a table of tuned models without it.
+    assert "train" not in run("report", results / "base").stdout
+    assert "--section tuning" not in run("report", results / "0").stdout
+
+
 def test_a_folder_is_taken_relative_to_the_working_directory(answered, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     put(tmp_path / "out", card(how="full"))

@@ -86,6 +86,11 @@ def write(folder, tasks, model="/x/some-model", stamp="2026-01-01", **more):
         rows[name] = row
         task = name.removesuffix("_likelihood").removesuffix("_sampled")
         task = task.removesuffix("_closed")
+        if "score_stderr_stderr,none" in row and task in store.available():
+            # The distance that has the score; 0 has any from D_zero on.
+            anchors = Anchors.of(store.load(task))
+            far = anchors.zero - row["score,none"] / 100 * (anchors.zero - anchors.perfect)
+            row["l1,none"] = far if row["score,none"] else 1.9
         truth = store.load(task).fingerprint if task in store.available() else "x"
         configs[name] = {"metadata": {"truth": truth, **more.get("metadata", {})}}
     results = {
@@ -117,7 +122,11 @@ def test_a_run_becomes_an_entry(tmp_path):
     assert (entry.name, entry.parameters, entry.protocol) == ("some-model", 7.6e9, Protocol())
     assert entry.scores[Asked(COCAINE, "letters")].value == 40.0
     assert entry.scores[Asked(COCAINE, "likelihood")].error == 1.0
-    assert entry.scores[Asked(COCAINE, "letters")].metrics == {**METRICS, "score_population": 40.0}
+    assert entry.scores[Asked(COCAINE, "letters")].metrics == {
+        **METRICS,
+        "score_population": 40.0,
+        "l1": pytest.approx(0.188099, abs=1e-6),  # D_zero - .4 (D_zero - D_perfect)
+    }
 
 
 def test_what_was_asked_otherwise_stands_apart(tmp_path):

@@ -72,7 +72,7 @@ def test_one_model_is_a_sentence_and_a_table(tmp_path):
     assert re.fullmatch(r"  small +3\.2 +0\.90 +0\.6500", model)
     assert averages.startswith("  knows averages only (kind=mean) ")
     assert guesses.startswith("  guesses uniformly (kind=uniform) ") and guesses.endswith(" 0.0")
-    assert more[0].startswith("choice_mass: probability of all answer letters")
+    assert more[0].startswith("choice_mass: mean probability of all answer letters")
     assert more[-1].startswith("Next: ") and len(more) <= 3
     # What stands in its row is what is said in the sentence.
     assert f"gets {averages.split()[-1]}, guessing" in sentence
@@ -203,6 +203,21 @@ def test_who_does_not_answer_is_marked_last_and_unranked(tmp_path):
     (greyed,) = [line for line in lines(summary(report)) if line.muted]
     assert greyed.text.split()[0] == "mute"
     assert "does not answer" in run(tmp_path, "--full").stdout
+
+
+def test_every_group_says_of_how_many_tasks_and_choice_mass_is_of_letters(tmp_path):
+    likelihood = {f"{task}_likelihood": a_row(20.0, mass=0.5) for task in LOW}
+    write(tmp_path, {COCAINE: a_row(30.0, mass=0.9), HEROIN: a_row(30.0, mass=0.7), **likelihood})
+    said = " ".join(run(tmp_path, "--wide").stdout.split())
+    assert "epidemia_low: single condition (such as age) (2 of 63 tasks)" in said
+    assert "epidemia_low_likelihood: single condition, likelihood (2 of 63 tasks)" in said
+    assert re.search(r"some-model 30\.0 20\.0 0\.80", said)
+
+
+def test_a_setting_has_one_value(tmp_path):
+    write(tmp_path, {COCAINE: a_row(30.0)})
+    with pytest.raises(EpidemiaError, match="limit=none,limit=10: a run has one value"):
+        run(tmp_path, "--where", "limit=none,limit=10")
 
 
 def test_a_reference_is_asked_what_the_run_was_asked(tmp_path):
@@ -383,3 +398,19 @@ def test_scores_that_are_not_those_of_their_distances_are_marked(tmp_path):
         "edited: 95 of 100 on single conditions (1 of 63 tasks), which do not follow from" in said
     )
     assert "edited 95.0 ‡ " in said and "‡: scores that do not follow from their distances" in said
+    notes = run(tmp_path, "--section", "notes").stdout
+    assert "1 task are not those" in notes and f"({COCAINE}; in results_2026-01-01.json)" in notes
+    # In other orderings, and of the first prompts of a task, as well; nobody is better by them.
+    seen = float(store.load(COCAINE).weights[:2].sum())
+    edited = {COCAINE: {**a_row(95.0), "l1,none": 0.3}}
+    limited = {COCAINE: {**a_row(95.0, seen=seen), "l1,none": 0.3}}
+    config = {"model_args": {"pretrained": "x/few"}, "limit": 2.0}
+    write(tmp_path / "few", limited, config=config)
+    balanced = {"metadata": {"orderings": "balanced"}}
+    for name, row in (("balanced", edited), ("honest", {COCAINE: a_row(10.0)})):
+        write(tmp_path / name, row, model=f"x/{name}", **balanced)
+    said = run(tmp_path).stdout
+    assert sum(" 95.0 ‡" in row for row in rows_of(said)) == 3 and "better" not in said
+    assert run(tmp_path, "--full").stdout.count("95.0 ‡") >= 3
+    done = CliRunner().invoke(app, ["compare", "balanced", "honest", str(tmp_path)])
+    assert "balanced (orderings=balanced): the scores of 1 task are not those" in done.stderr

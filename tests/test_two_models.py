@@ -379,10 +379,31 @@ def test_folders_of_two_models_are_compared_without_names(ours, epidemia):
     assert done.stdout == epidemia("compare", "small-1B", "large-7B", ours).stdout
     done = epidemia("compare", ours / "large", ours / "small")
     assert done.stdout.startswith("large-7B against small-1B\n")
+    # The same in every format.
+    done = epidemia("compare", ours / "small", ours / "large", "--format", "csv")
+    assert (
+        done.stdout == epidemia("compare", "small-1B", "large-7B", ours, "--format", "csv").stdout
+    )
     scored(ours / "third", "third", dict.fromkeys(LOW, 30.0))
     done = epidemia("compare", ours)
     command = f"epidemia compare large-7B small-1B {ours}"
     assert done.stdout.endswith(f"in two ways. To compare two models: {command}\n")
+
+
+def test_who_does_not_answer_is_not_compared(ours, epidemia):
+    (path,) = (ours / "large").glob("*.json")
+    written = json.loads(path.read_text())
+    for task in LOW:
+        written["results"][task]["choice_mass,none"] = 0.02
+    path.write_text(json.dumps(written))
+    done = epidemia("compare", "small-1B", "large-7B", ours)
+    assert "epidemia_low: not compared, as large-7B does not answer" in done.stderr
+    assert "epidemia_low," not in done.stdout and "epidemia_high, " in done.stdout
+    for task in HIGH:
+        written["results"].pop(task)
+    path.write_text(json.dumps(written))
+    error = epidemia("compare", "small-1B", "large-7B", ours).stderr
+    assert error.startswith("error: nothing of small-1B and large-7B can be compared\n")
 
 
 def test_predictions_are_not_compared_and_what_to_run_is_said(tmp_path, epidemia):

@@ -71,14 +71,9 @@ def compare(
         )
     if cluster:
         raise EpidemiaError("--cluster is for two models: epidemia compare A B RESULTS")
-    if format != "table":
-        raise EpidemiaError(
-            f"--format {format} is for two models; the ways of one are rows of 'epidemia report "
-            f"--format {format}'"
-        )
     # Where nothing holds results, the last is what should.
     folders = folders or [Path(given[-1])]
-    if pair := _ways(folders, informative, where):
+    if pair := _ways(folders, informative, where, format):
         _two_models(*pair, folders, where, cluster, format, informative)
 
 
@@ -121,7 +116,7 @@ def _two_models(
 
 
 def _ways(
-    results: list[Path], informative: bool, where: list[str] | None
+    results: list[Path], informative: bool, where: list[str] | None, format: str
 ) -> tuple[str, str] | None:
     """Put a model's scores in all the ways it was asked side by side, and pair them.
 
@@ -140,6 +135,11 @@ def _ways(
     if len(models) == 2 and all(len(model.runs) == 1 for model in models):
         first, second = sorted(models, key=lambda model: _place(model.shown, results))
         return first.name, second.name
+    if format != "table":
+        raise EpidemiaError(
+            f"--format {format} is for two models; the ways of one are rows of 'epidemia report "
+            f"--format {format}'"
+        )
     for note in [*read.notes, *ways.without_tasks(read)]:
         print(f"note: {note}", file=sys.stderr)
     rows = ways.side_by_side(read)

@@ -39,7 +39,7 @@ def demo(
         ),
     ] = None,
     limit: Annotated[
-        int | None, Option(help="Ask models at most so many prompts per task.")
+        int | None, Option(help="Ask models at most so many prompts per task.", min=1)
     ] = None,
 ) -> None:
     """Evaluate respondents whose answers are known, and your models or a tiny one."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, groups
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.findings.finding import Number
-from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.leaderboard import TOGETHER, Report
 from lm_eval_epidemia.findings.means import (
     REACH,
     answers,
@@ -42,6 +42,10 @@ ROUNDING = 0.05
 
 #: Beginnings of the settings on which it depends what a reference respondent comes to.
 OF_REFERENCES = ("limit ", "incomplete", "n_samples", "task version ", "another truth")
+
+
+#: Said of a model among whose training texts are tasks that it was asked.
+TRAINED = "trained on it"
 
 
 class Doubt(NamedTuple):
@@ -104,7 +108,7 @@ class ModelRow(NamedTuple):
     cells : dict of str to Cell
         By group.
     choice_mass : float
-        Mean over the tasks asked by letters; NaN where it is not known.
+        Mean over the tasks of the groups in `TOGETHER`, else over all; NaN where it is not known.
     others : dict of str to float
         Other tasks of lm-eval, beside scores or where nothing else was asked.
     """
@@ -200,6 +204,7 @@ def row_of(
     # Settings of what was asked in other groups are not said.
     here = [part for part in parts_of(run) if any(tasks_in(part, c) for c in columns)]
     others = model.others if place == 0 else run.others
+    first = [task for column in asked.keys() & {*TOGETHER} for task in asked[column]]
     beside = any(groups()[c] is OBSERVATION for c in columns) or all(
         leaf(task).group in columns for task in run.scores
     )
@@ -207,11 +212,25 @@ def row_of(
         model,
         run,
         place,
-        chips(run if len(here) == len(parts_of(run)) else together(here)),
+        (
+            *_trained(report, run, asked),
+            *chips(run if len(here) == len(parts_of(run)) else together(here)),
+        ),
         {column: _cell(report, run, column, known) for column in asked},
-        choice_mass(run, [task for tasks in asked.values() for task in tasks]),
+        choice_mass(run, first or [task for tasks in asked.values() for task in tasks]),
         others if beside else {},
     )
+
+
+def _trained(report: Report, run: Entry, asked: Mapping[str, Sequence[Asked]]) -> list[str]:
+    """Say of a tuned model that it was trained on tasks that it was asked here."""
+    seen = {
+        task
+        for tuned in report.tuned
+        if tuned.card and any(tuned.entry is part for part in parts_of(run))
+        for task in tuned.card.dataset.tasks
+    }
+    return [TRAINED] * any(task.task in seen for tasks in asked.values() for task in tasks)
 
 
 def asked_share(run: Entry, columns: Iterable[str]) -> float:

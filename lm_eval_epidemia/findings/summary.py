@@ -22,7 +22,7 @@ from lm_eval_epidemia.findings.boards import (
 )
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, Report, by_benchmark
 from lm_eval_epidemia.findings.means import shared_tasks
-from lm_eval_epidemia.findings.model_rows import ModelRow
+from lm_eval_epidemia.findings.model_rows import TRAINED, ModelRow
 from lm_eval_epidemia.findings.overview import predictions
 from lm_eval_epidemia.findings.words import plain_name
 from lm_eval_epidemia.results.entry import Entry, leaf
@@ -108,7 +108,7 @@ def _sentence(row: ModelRow, board: Board) -> str:
         f"{share_of(row.cells[c].mean.tasks, c)}"
         for c in asked
     )
-    scores += _cut(row)
+    scores += _cut(row) + ", after training on these tasks" * (TRAINED in row.chips)
     if any(row.cells[c].doubt.changed for c in asked):
         scores += ", which do not follow from its distances (‡)"
     known = [[row.cells[c].known for c in asked], [row.cells[c].guessed for c in asked]]
@@ -227,7 +227,8 @@ def _next(boards: Sequence[Board], results: Sequence[Path]) -> str:
         return "Next: epidemia_low,epidemia_high; a quick look predicts, and ranks nobody."
     if len(names) > 1:
         pair, folders = shlex.join(names[:2]), shlex.join(map(str, results))
-        pair = pair if len(pair) <= LONGEST else "MODEL OTHER"
+        fits = len(pair) <= LONGEST and not any(name.startswith("-") for name in names[:2])
+        pair = pair if fits else "MODEL OTHER"
         folders = folders if folders and len(folders) <= LONGEST else "RESULTS"
         return f"Next: epidemia compare {pair} {folders}; {where}; --html site/"
     more = "" if any(row.run.reference for row in rows) else ", --published (other models)"

@@ -20,7 +20,13 @@ from lm_eval_epidemia.findings.leaderboard import (
     said_changed,
     together,
 )
-from lm_eval_epidemia.findings.means import shared_tasks
+from lm_eval_epidemia.findings.means import (
+    LOW_MASS,
+    answers,
+    choice_mass,
+    shared_tasks,
+    tasks_in,
+)
 from lm_eval_epidemia.findings.pool import Pool, noise_of
 from lm_eval_epidemia.findings.sides import NONE, Side, find_side, runs_named
 from lm_eval_epidemia.results.documents import Answered, answered_in
@@ -152,7 +158,11 @@ def compare_models(
     if not is_one_model:
         notes += filter(None, (first.note, second.note))
     if not comparisons and not documents:
-        raise EpidemiaError("\n".join([predictions or _nothing_alike(first, second), *notes]))
+        mute = any(not answers(run, group) for run in sides for group in columns([run]))
+        why = f"nothing of {first.name} and {second.name} can be compared"
+        raise EpidemiaError(
+            "\n".join([predictions or (why if mute else _nothing_alike(first, second)), *notes])
+        )
     return TwoModels(first, second, comparisons, asked_as, documents, notes)
 
 
@@ -255,6 +265,9 @@ def _over_ours(
         alike = [a for a in shared if asked_as[id(one)][a] == asked_as[id(other)][a]]
         if groups()[parts[0]].predicted:
             continue
+        if any(not answers(run, part) for run in (one, other) for part in parts):
+            notes += _silent(one, other, column) if len(parts) == 1 else []
+            continue
         if len(alike) < len(shared) and len(parts) == 1:
             of_both = asked_as[id(one)][shared[0]], asked_as[id(other)][shared[0]]
             both = " and ".join(str(protocol) or "everything as by default" for protocol in of_both)
@@ -276,6 +289,17 @@ def _over_ours(
             }
             how[column] = "; ".join(sorted(asked - {""}))
     return comparisons, how, notes
+
+
+def _silent(one: Entry, other: Entry, group: str) -> list[str]:
+    """Say which of two models do not answer a group: their scores say nothing of what they know."""
+    masses = [(run, choice_mass(run, tasks_in(run, group))) for run in (one, other)]
+    return [
+        f"{group}: not compared, as {run.name} does not answer (choice_mass {mass:.2g}, below "
+        f"{LOW_MASS})"
+        for run, mass in masses
+        if not answers(run, group)
+    ]
 
 
 def _protocols(run: Entry) -> dict[Asked, Protocol]:

@@ -242,7 +242,11 @@ def conditions_of(given: Iterable[str]) -> dict[str, str]:
         key, sign, value = (part.strip() for part in pair.partition("="))
         if not (key and sign and value):
             raise EpidemiaError(f"--where {pair!r}: expected SETTING=VALUE, such as limit=none")
-        conditions[key] = value
+        if conditions.setdefault(key, value) != value:
+            raise EpidemiaError(
+                f"--where {key}={conditions[key]},{key}={value}: a run has one value of a setting; "
+                "choose one"
+            )
     return conditions
 
 

@@ -13,6 +13,7 @@ from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.findings import overview, probe
 from lm_eval_epidemia.findings.boards import share_of
 from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
+from lm_eval_epidemia.findings.means import answers
 from lm_eval_epidemia.findings.model_rows import Cell, ModelRow, doubts, model_rows
 from lm_eval_epidemia.findings.overview import as_lm_eval
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL
@@ -68,6 +69,8 @@ HOLLOW = {
     "observation": "Hollow: published scores of a reference implementation.",
     "prior": "Hollow: published answers, judged here.",
 }
+
+MUTE = " Models that do not answer (choice mass below 0.1) are in the table alone."
 
 RANKS = "Ranks are what paired comparisons leave open, among runs that were asked in the same way."
 
@@ -143,7 +146,8 @@ def _board(
         "panels": figure,
         "asks": ASKS.get(benchmark.name, ""),
         "caption": _caption(benchmark, [(c, row) for c, here in drawn.items() for row in here])
-        + (f" The best {DRAWN} models; {left} more are in the table." if left > 0 else ""),
+        + (f" The best {DRAWN} models; {left} more are in the table." if left > 0 else "")
+        + MUTE * any(not answers(row.run, column) for row in rows for column in row.cells),
         "words": [
             *_said_of_people(columns),
             *[f"Choice mass: {CHOICE_MASS}"] * masses,
@@ -273,11 +277,14 @@ def _caption(benchmark: Benchmark, drawn: Sequence[tuple[str, ModelRow]]) -> str
 
 
 def _drawn(column: str, rows: Sequence[ModelRow]) -> list[ModelRow]:
-    """Return the rows that a figure shows, as they stand in the table."""
+    """Return the rows that a figure shows, as they stand in the table: who answers."""
     return [
         row
         for row in rows
-        if row.place == 0 and column in row.cells and row.run.model != KNOWS_MARGINAL
+        if row.place == 0
+        and column in row.cells
+        and row.run.model != KNOWS_MARGINAL
+        and answers(row.run, column)
     ][:DRAWN]
 
 
