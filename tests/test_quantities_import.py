@@ -102,9 +102,9 @@ def test_units_slices_and_people_are_read_from_the_texts_of_other_domains(
     assert made.task == "epidemia_prior_mine"
     assert list(made.column("unit")) == ["dollars", "millions USD", "", "dollars"]
     assert list(made.column("n")) == [400] * 4  # (20 / 1) ** 2
-    assert made.quantities[1].wording == "the average total raised in millions USD for invented " + (
-        "companies"
-    )
+    assert made.quantities[
+        1
+    ].wording == "the average total raised in millions USD for invented " + ("companies")
     assert [each.level for each in made.quantities[3].conditions] == ["Retail", "3rd quarter"]
 
 
@@ -119,7 +119,10 @@ def test_another_form_is_refused_with_what_was_given_and_expected(tmp_path, vari
     of_share = baselines | {"easy_13": baselines["easy_4"]}
     less = {name: of for name, of in baselines.items() if name != "easy_13"}
     cases = [
-        ((changed("easy_4", std="wide"), baselines), r"easy_4\.std: .*valid number.*NAME_variables"),
+        (
+            (changed("easy_4", std="wide"), baselines),
+            r"easy_4\.std: .*valid number.*NAME_variables",
+        ),
         ((changed("easy_4", ground_truth_distribution_type="gamma"), baselines), "beta"),
         ((but("WeightKg"), baselines), "easy_4 is about a slice of WeightKg, which the file does"),
         ((variables, less), "5 answers about easy_13 .beta.: missing.*expected 25 of alpha and"),
