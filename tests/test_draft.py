@@ -512,8 +512,9 @@ def test_a_salary_file_gives_means_without_an_editor(tmp_path, home):
     }
     path = tmp_path / "pay2024.csv"
     pd.DataFrame(salaries).to_csv(path, index=False)
+    asked = "--outcomes salary,hours_per_week --given sex,degree"
     for line in (
-        f"survey new {path} --name pay --weight none --outcomes salary --given sex",
+        f"survey new {path} --name pay --weight none {asked}",
         f"groundtruth build pay --raw {path}",
         f"quantities new pay --raw {path} --n 12",
     ):
