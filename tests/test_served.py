@@ -28,7 +28,7 @@ from lm_eval_epidemia.harness.keys import headers, masked
 from lm_eval_epidemia.models.choice_api import ChoiceAPI
 from lm_eval_epidemia.models.endpoint import BadReply, Endpoint, _Busy
 from lm_eval_epidemia.models.first_token import shown_in
-from lm_eval_epidemia.models.served import _tokens
+from lm_eval_epidemia.models.server_tokens import counted
 from lm_eval_epidemia.results.results import read_results
 
 
@@ -94,8 +94,8 @@ def test_a_server_that_never_says_what_it_is_costs_a_moment(monkeypatch):
     monkeypatch.setattr(servers, "PATIENCE", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1/completions"
-        servers.refuse_template(url)
-    servers.refuse_template(url)  # nobody there
+        servers.check_template(url)
+    servers.check_template(url)  # nobody there
 
 
 def test_a_server_that_says_it_bit_by_bit_is_not_waited_for(monkeypatch):
@@ -115,7 +115,7 @@ def test_a_server_that_says_it_bit_by_bit_is_not_waited_for(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=drip, args=(listener,))
         thread.start()
-        servers.refuse_template(f"http://127.0.0.1:{listener.getsockname()[1]}/v1/completions")
+        servers.check_template(f"http://127.0.0.1:{listener.getsockname()[1]}/v1/completions")
         returned.set()
         thread.join()
     assert not dripped.is_set()
@@ -655,7 +655,7 @@ def test_a_key_is_hidden_in_every_way_of_writing_it(key):
     ],
 )
 def test_tokens_however_they_are_told(usage, tokens):
-    assert _tokens(usage) == tokens
+    assert counted(usage) == tokens
 
 
 # Interrupted.
