@@ -62,6 +62,8 @@ class Home(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.kind, self.fault, self.lock = kind, fault, threading.Lock()
         self.asked, self.bodies, self.generated = Counter(), [], 0
+        #: GETs that a model is still loading for.
+        self.loading = 0
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
     @property
@@ -127,6 +129,10 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def do_GET(self):
+        if self.server.loading > 0 and self.path != "/v1/models":
+            self.server.loading -= 1
+            error = {"code": 503, "message": "Loading model", "type": "unavailable_error"}
+            return self.reply(503, {"error": error})
         answer = TELLS[self.server.kind].get(self.path)
         self.reply(200 if answer else 404, answer or {"error": "not found"})
 
@@ -199,13 +205,23 @@ def plain(most):
 
 
 def ollama_generate(server, body):
-    """Fields that it does not know are passed over."""
-    must(body.get("top_logprobs", 0) <= 20, "top_logprobs must be between 0 and 20")
     must(not (body.get("raw") and (body.get("template") or body.get("system"))), "raw mode")
-    must(body.get("stream") is False)
     text = body["prompt"]
     if not body.get("raw") or server.fault == "twice":
         text = templated([{"role": "user", "content": text}])
+    return ollama(server, body, text)
+
+
+def ollama_chat(server, body):
+    never = server.fault == "never"
+    text = body["messages"][-1]["content"] if never else templated(body["messages"])
+    return ollama(server, body, text)
+
+
+def ollama(server, body, text):
+    """Fields that it does not know are passed over."""
+    must(body.get("top_logprobs", 0) <= 20, "top_logprobs must be between 0 and 20")
+    must(body.get("stream") is False)
     pairs, said = server.shown(text, body["top_logprobs"])
     n, most = len(tokens_of(text)), body["options"].get("num_ctx", 4096)
     n = most if server.fault == "cut" else min(n, most)
@@ -284,7 +300,7 @@ def tokenize(server, body):
 
 CHAT, PLAIN = "/v1/chat/completions", "/v1/completions"
 POSTS = {
-    "ollama": {"/api/generate": ollama_generate, CHAT: chat(20)},
+    "ollama": {"/api/generate": ollama_generate, "/api/chat": ollama_chat, CHAT: chat(20)},
     "llama.cpp": {"/completion": llama_completion, PLAIN: plain(1000), CHAT: chat(1000)},
     "mlx": {PLAIN: mlx(False), CHAT: mlx(True)},
     "sglang": {

@@ -97,6 +97,8 @@ class Scripted(ThreadingHTTPServer):
     says : tuple
         What it answers to GET /api/version: status, body, pairs of headers; or None, and it drops
         the connection.
+    alike : bool
+        Whether its chat is answered as plain text.
     """
 
     daemon_threads, request_queue_size = True, 256
@@ -111,10 +113,12 @@ class Scripted(ThreadingHTTPServer):
         delay=0.0,
         models=("any",),
         says=(404, b""),
+        alike=False,
     ):
         super().__init__(("127.0.0.1", 0), Handler)
         self.fault, self.ids, self.most, self.key, self.usage = fault, ids, most, key, usage
         self.delay, self.models, self.says, self.versions = delay, models, says, []
+        self.alike = alike
         self.lock = threading.Lock()
         self.asked, self.answered, self.faults = Counter(), Counter(), Counter()
         self.payloads, self.times = [], []
@@ -162,7 +166,8 @@ class Handler(BaseHTTPRequestHandler):
         text = text if isinstance(text, str) else str(text)
         if text == PROBE:  # asked beside the prompts: not counted, and without faults
             n = min((body.get("top_logprobs") if chat else body.get("logprobs")) or 1, server.most)
-            reply = self.reply(None, f"{text} in a chat" if chat else text, n, chat, body)
+            of_chat = chat and not server.alike
+            reply = self.reply(None, f"{text} in a chat" if of_chat else text, n, chat, body)
             return self.send(200, reply | {"usage": {}})
         with server.lock:
             server.asked[text] += 1

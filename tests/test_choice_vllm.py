@@ -3,11 +3,14 @@
 EPIDEMIA_TEST_VLLM names it; `.ci/run` makes it, and CONTRIBUTING.md says how.
 """
 
+import importlib
 import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import rounding
@@ -55,6 +58,30 @@ def engine(start):
 def usual(engine, mmlu_style):
     """What choice-vllm answers when nothing is special."""
     return engine("choice-vllm", [*TASKS, *OTHERS], f"include={mmlu_style}")
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        ({}, "auto"),
+        ({"batch_size": None}, "auto"),
+        ({"batch_size": 1}, "auto"),  # lm-eval's command line, where none was given
+        ({"batch_size": "1"}, "1"),
+        ({"batch_size": 8}, 8),
+    ],
+)
+def test_the_engine_batches_where_no_batch_size_is_given(monkeypatch, given, size):
+    """With lm-eval's class in name only, so that no vLLM is needed."""
+
+    class Engine:
+        def __init__(self, pretrained, batch_size=1, **more):
+            self.batch_size = batch_size
+
+    ours, stock = "lm_eval_epidemia.models.choice_vllm", "lm_eval.models.vllm_causallms"
+    monkeypatch.setitem(sys.modules, stock, SimpleNamespace(VLLM=Engine))
+    monkeypatch.delitem(sys.modules, ours, raising=False)
+    assert importlib.import_module(ours).ChoiceVLLM(pretrained="m", **given).batch_size == size
+    del sys.modules[ours]
 
 
 def assert_same(ours, theirs):

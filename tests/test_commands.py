@@ -179,6 +179,9 @@ def desk(tiny_llama, mmlu_style, tmp_path_factory):
     labels = {name: dict(enumerate(levels, 1)) for name, levels in answers.items()}
     pyreadstat.write_sav(people, str(folder / "gss7224_r3.sav"), variable_value_labels=labels)
     official.write("brfss", folder, official.people("brfss", 300))
+    for kind in ("variables", "baselines"):
+        sample = REPOSITORY / "tests" / "data" / f"sample_{kind}.json"
+        shutil.copy(sample, folder / f"glassdoor_{kind}.json")
     (folder / "docs").mkdir()
     (folder / "docs" / "results").symlink_to(REPOSITORY / "docs" / "results")
     others = folder / "others"

@@ -1,6 +1,7 @@
 """Drafting a record from any survey file: what is read, guessed, asked, left out, and written."""
 
 import re
+import shlex
 
 import numpy as np
 import pandas as pd
@@ -9,12 +10,17 @@ import yaml
 from conftest import evaluate
 from drafts import LABELS, ROWS, everything, labelled_sav, labels_of, loaded, people, way
 from official import save
+from typer.testing import CliRunner
 
+from lm_eval_epidemia import cli
+from lm_eval_epidemia.benchmarks.prior.quantities.store import load as load_quantities
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.surveys.check import check_files
 from lm_eval_epidemia.surveys.draft import columns, cuts, variables, words
+from lm_eval_epidemia.surveys.draft.columns import Field
 from lm_eval_epidemia.surveys.draft.drafting import draft, write
+from lm_eval_epidemia.surveys.draft.measuring import measure_of
 from lm_eval_epidemia.surveys.draft.text import cleaned, marks
 from lm_eval_epidemia.surveys.draft.variables import kind_of
 from lm_eval_epidemia.surveys.draft.wishes import Wishes
@@ -455,3 +461,70 @@ def test_a_recoding_is_no_task(tmp_path):
     found = draft([path], Wishes(outcomes=["woman", "happy"], given=["sex"]))
     assert [plan.outcome for plan in found.plans] == ["happy"]
     assert "woman by sex" in found.notes[0]
+
+
+# -- Numbers that have a mean ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "words", "unit"),
+    [
+        ("salary", "", "salary", "$"),
+        ("midpointSalary", "", "midpoint salary", "$"),
+        ("net_worth_eur", "", "net worth", "\u20ac"),
+        ("lohn", "Bruttolohn in Euro", "bruttolohn", "\u20ac"),
+        ("hours_per_week", "", "hours per week", "hours"),
+        ("bmi", "", "body mass index", "kg/m2"),
+        ("BMXWT", "Weight (kg)", "weight", "kg"),
+        ("LBXTC", "Total cholesterol (mg/dL)", "total cholesterol", "mg/dL"),
+        ("q1", "How many hours do you work?", "answer to 'How many hours do you work?'", "hours"),
+        ("score", "", "score", ""),
+    ],
+)
+def test_what_numbers_measure_is_drafted_from_names_and_labels(name, label, words, unit):
+    measure = measure_of(Field(name, 0, 1, label), "", True, 40, {})
+    assert (measure.words, measure.unit) == (words, unit)
+    assert measure.plural == (name == "hours_per_week")
+
+
+def test_what_may_be_codes_has_no_mean(sav, tmp_path):
+    assert measure_of(Field("relig", 0, 1), "", True, 13, {}) is None
+    assert measure_of(Field("zip", 0, 1), "", True, 900, {}) is None
+    found = draft([sav], choose=everything)
+    record = loaded(found, tmp_path)
+    # 991 is "never used": no age.
+    assert way(record, "firstuse").measure is None and way(record, "gun").measure is None
+    assert way(record, "bmi").measure.unit == "kg/m2"
+    assert way(record, "age").measure.note == "counting '89 or older' as 89"
+    assert "# check: bmi: what 'the average ...' is of, and its unit" in found.text
+
+
+def test_a_salary_file_gives_means_without_an_editor(tmp_path, home):
+    rng = np.random.default_rng(4)
+    rows, degree = 600, rng.choice(["none", "college", "graduate"], 600)
+    of_degree = np.select([degree == "none", degree == "college"], [40_000, 60_000], 95_000)
+    salaries = {
+        "sex": rng.choice(["female", "male"], rows),
+        "degree": degree,
+        "sector": rng.choice(["public", "private", "own business"], rows),
+        "salary": np.round(of_degree * rng.lognormal(0, 0.6, rows), -2).astype(int),
+        "hours_per_week": np.round(rng.normal(np.where(degree == "none", 33, 41), 5)).astype(int),
+    }
+    path = tmp_path / "pay2024.csv"
+    pd.DataFrame(salaries).to_csv(path, index=False)
+    asked = "--outcomes salary,hours_per_week --given sex,degree"
+    for line in (
+        f"survey new {path} --name pay --weight none {asked}",
+        f"groundtruth build pay --raw {path}",
+        f"quantities new pay --raw {path} --n 12",
+    ):
+        done = CliRunner().invoke(cli.app, shlex.split(line))
+        assert done.exit_code == 0, (done.output, done.exception)
+    made = {}
+    for quantity in load_quantities("epidemia_prior_pay_0").quantities:
+        made.setdefault(quantity.base, []).append(quantity)
+    assert {(each.family, each.unit) for each in made["salary"]} == {("lognormal", "dollars")}
+    assert {(each.family, each.unit) for each in made["hours_per_week"]} == {("normal", "hours")}
+    assert made["salary"][0].marginal_mean == pytest.approx(salaries["salary"].mean())
+    assert made["salary"][0].wording.startswith("the average salary (in dollars) of a person")
+    assert made["hours_per_week"][0].wording.startswith("the average hours per week (in hours) of")

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 from home_servers import NAMES, home, templated
-from scripted_server import added, truth
+from scripted_server import added, tokens_of, truth
 from test_choice_api import cached, plain, requests
 
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -123,8 +123,8 @@ def test_answers_that_are_not_repeatable_are_said_and_kept(kind, chat, caplog, t
 @pytest.mark.parametrize(
     ("kind", "chat", "said"),
     [
-        ("ollama", False, "OLLAMA_CONTEXT_LENGTH"),
-        ("ollama", True, "OLLAMA_CONTEXT_LENGTH"),
+        ("ollama", False, "--num_fewshot"),
+        ("ollama", True, "--num_fewshot"),
         ("llama.cpp", False, "larger -c"),
     ],
 )
@@ -155,6 +155,50 @@ def test_ollama_gets_a_context_that_holds_the_longest_prompt(monkeypatch):
         assert {body["options"]["num_ctx"] for _, body in server.bodies if "raw" in body} == {16384}
 
 
+@pytest.mark.parametrize("words", [2047, 2048, 3071])
+def test_a_chat_of_any_length_is_read_where_the_context_holds_it(words):
+    """The size of the context is asked for, and not guessed from that of the prompt."""
+    with home("ollama") as server:
+        lm = ChoiceAPI(base_url=server.url(True), model="any", pause=0.001, enable_thinking=False)
+        frame = len(tokens_of(templated([{"role": "user", "content": ""}])))
+        text = " word1" * (words - frame)
+        message = lm.apply_chat_template([{"role": "user", "content": text}])
+        assert len(tokens_of(templated([{"role": "user", "content": text}]))) == words
+        lm.loglikelihood(requests([(message, letter) for letter in LETTERS]), disable_tqdm=True)
+        bodies = [body for path, body in server.bodies if path == "/api/chat"]
+        assert {(body["truncate"], body["think"]) for body in bodies} == {(False, False)}
+        assert all(body["options"]["num_ctx"] > words for body in bodies)
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_a_llama_server_that_is_still_loading_is_waited_for(chat, caplog):
+    """Not taken for another one: it says 503 to all but /v1/models."""
+    with home("llama.cpp") as server:
+        server.loading = 10  # GETs, five at a time
+        lm, found = ask(server, chat, max_retries=4)
+        assert lm.served.server == "llama.cpp b7000" and lm.served.read_by == "top 300"
+        assert is_right(found, "llama.cpp", chat, "top 300")
+    assert "while it loads its model; asking again" in caplog.text
+    with home("llama.cpp") as server:
+        server.loading = 1000
+        with pytest.raises(EpidemiaError, match=r"in 3 tries, the last: HTTP 503 .* loads its mo"):
+            ask(server, chat)
+        assert not server.bodies
+
+
+def test_the_line_says_where_no_template_could_be_seen(caplog):
+    """SGLang's plain text is read by ids, its chat as text."""
+    unseen = "plain text and chat could not be compared"
+    with caplog.at_level(logging.INFO, "lm_eval_epidemia"):
+        with home("sglang") as server:
+            ask(server, False)
+        assert unseen in caplog.text
+        caplog.clear()
+        with home("llama.cpp") as server:
+            ask(server, False)
+        assert "is llama.cpp" in caplog.text and unseen not in caplog.text
+
+
 def test_probabilities_after_sampling_are_none_of_the_model():
     with home("llama.cpp", "sampled") as server, pytest.raises(EpidemiaError, match="log-prob"):
         ask(server, False)
@@ -178,9 +222,8 @@ def test_plain_text_at_ollamas_completions_is_refused_and_at_generate_it_is_raw(
                 lm.loglikelihood(plain(TEXTS, LETTERS))
         assert not server.bodies
         ask(server, False)
-        assert all(
-            body["raw"] and body["truncate"] is False for p, body in server.bodies if "v1" not in p
-        )
+        plain_text = [body for path, body in server.bodies if path == "/api/generate"]
+        assert all(body["raw"] and body["truncate"] is False for body in plain_text)
 
 
 def test_the_server_may_be_named():

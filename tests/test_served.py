@@ -28,7 +28,7 @@ from lm_eval_epidemia.harness.keys import headers, masked
 from lm_eval_epidemia.models.choice_api import ChoiceAPI
 from lm_eval_epidemia.models.endpoint import BadReply, Endpoint, _Busy
 from lm_eval_epidemia.models.first_token import shown_in
-from lm_eval_epidemia.models.served import _tokens
+from lm_eval_epidemia.models.server_tokens import counted
 from lm_eval_epidemia.results.results import read_results
 
 
@@ -59,13 +59,22 @@ def test_plain_text_for_ollama_is_refused_before_any_is_sent(monkeypatch):
             assert said in str(end.value)
         assert not server.payloads and len(server.versions) == 1
         assert KEY not in str(server.versions) + str(end.value)
-        # Who knows better says so; a chat is a chat.
+        # Who knows better says so.
         lm = ChoiceAPI(base_url=server.url(False), model="any", server="openai")
         assert len(lm.loglikelihood(plain(TEXTS), disable_tqdm=True)) == 160
-        lm = model(server, chat=True)
-        message = lm.apply_chat_template([{"role": "user", "content": "Which?"}])
-        lm.loglikelihood(requests([(message, "A")]), disable_tqdm=True)
-        assert len(server.versions) == 2 and KEY not in str(server.versions)
+        assert len(server.versions) == 1
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_a_template_is_seen_where_letters_are_read_by_ids_too(chat):
+    """Both forms are asked for the same ids, so that they can be compared."""
+    with (
+        scripted(ids=True, alike=True) as server,
+        pytest.raises(EpidemiaError, match="the same answer after plain text and in a chat"),
+    ):
+        lm = model(server, chat=chat)
+        message = lm.apply_chat_template([{"role": "user", "content": "Which?"}]) if chat else "Q:"
+        lm.loglikelihood(requests([(message, "A" if chat else " A")]), disable_tqdm=True)
 
 
 @pytest.mark.parametrize(
@@ -94,8 +103,8 @@ def test_a_server_that_never_says_what_it_is_costs_a_moment(monkeypatch):
     monkeypatch.setattr(servers, "PATIENCE", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1/completions"
-        servers.refuse_template(url)
-    servers.refuse_template(url)  # nobody there
+        servers.check_template(url)
+    servers.check_template(url)  # nobody there
 
 
 def test_a_server_that_says_it_bit_by_bit_is_not_waited_for(monkeypatch):
@@ -115,7 +124,7 @@ def test_a_server_that_says_it_bit_by_bit_is_not_waited_for(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=drip, args=(listener,))
         thread.start()
-        servers.refuse_template(f"http://127.0.0.1:{listener.getsockname()[1]}/v1/completions")
+        servers.check_template(f"http://127.0.0.1:{listener.getsockname()[1]}/v1/completions")
         returned.set()
         thread.join()
     assert not dripped.is_set()
@@ -655,7 +664,7 @@ def test_a_key_is_hidden_in_every_way_of_writing_it(key):
     ],
 )
 def test_tokens_however_they_are_told(usage, tokens):
-    assert _tokens(usage) == tokens
+    assert counted(usage) == tokens
 
 
 # Interrupted.

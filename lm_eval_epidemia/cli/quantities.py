@@ -87,6 +87,20 @@ def build(
         print(f"  {line}")
 
 
+@app.command("import")
+def import_(
+    files: Annotated[
+        list[Path], Argument(help="NAME_variables.json and NAME_baselines.json of OpenEstimate.")
+    ],
+    name: Annotated[Text, Option(help="Call the task epidemia_prior_NAME.")] = None,
+    out: _OUT = None,
+) -> None:
+    """Make a set of OpenEstimate's public files: job listings, venture capital, or your own."""
+    from lm_eval_epidemia.benchmarks.prior.quantities.imported import imported
+
+    _keep(imported(files, name), out)
+
+
 @app.command("list")
 def listed(
     tasks: Annotated[Texts, Argument(help="Sets of which every quantity is listed.")] = None,

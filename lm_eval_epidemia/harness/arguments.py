@@ -25,7 +25,7 @@ from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
 from lm_eval_epidemia.harness.kept import check_file
 from lm_eval_epidemia.harness.keys import refuse_keys
 from lm_eval_epidemia.harness.missing import refuse_missing
-from lm_eval_epidemia.harness.servers import refuse_template
+from lm_eval_epidemia.harness.servers import check_template
 
 #: Groups of which a run says how many tasks have a truth here.
 COUNTED = ("epidemia_low", "epidemia_high")
@@ -112,7 +112,7 @@ def _check(given: Mapping[str, Any], names: Sequence[str], alone: bool) -> None:
     if given.get("model") == "local-completions":
         # It may put a chat template around the plain text of our prompts.
         url, server = model_args.get("base_url"), model_args.get("server", "auto")
-        refuse_template(str(url), str(server), model_args.get("verify_certificate", True))
+        check_template(str(url), str(server), model_args.get("verify_certificate", True))
     for fault in _faults(given, model_args, names):
         if alone:
             raise EpidemiaError(fault)

@@ -10,7 +10,8 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from http.client import HTTPException
-from typing import Any
+from typing import Any, NoReturn
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, build_opener
 
@@ -18,6 +19,10 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 
 #: Seconds that the question may take in all, and bytes of its answer that are read.
 PATIENCE, MOST_BYTES = 3.0, 1_000_000
+
+
+class Unavailable(str):
+    """What a server says where it is not ready to answer (HTTP 503)."""
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -39,7 +44,7 @@ def beside(url: str, name: str) -> str:
     return parts._replace(path=f"{root}/{name}", query="", fragment="").geturl()
 
 
-def refuse_template(url: str, server: str = "auto", verify: bool | ssl.SSLContext = True) -> None:
+def check_template(url: str, server: str = "auto", verify: bool | ssl.SSLContext = True) -> None:
     """Refuse plain text for an Ollama server, which would put a chat template around it.
 
     It tells itself by ``GET /api/version``. One short request, without a key; a server that answers
@@ -64,15 +69,25 @@ def refuse_template(url: str, server: str = "auto", verify: bool | ssl.SSLContex
         return
     answer = what_it_says(address, ["api/version"], verify).get("api/version")
     version = answer.get("version") if isinstance(answer, dict) else None
-    if not isinstance(version, str):
-        return
+    if isinstance(version, str):
+        refuse_template(address, version)
+
+
+def refuse_template(url: str, version: str) -> NoReturn:
+    """Refuse plain text for an Ollama server of this version; empty if it is not known.
+
+    Raises
+    ------
+    EpidemiaError
+    """
     which = f" {version}" if re.fullmatch(r"[\w.+-]{1,40}", version) else ""
     raise EpidemiaError(
-        f"{address} is an Ollama server{which}: its /v1/completions puts the model's chat template "
-        "around every prompt, and plain text would be measured as a chat. Ask for the chat, with "
-        "--apply_chat_template and the address that ends in /v1/chat/completions; letters after "
-        "plain text are read by --model choice-api at /api/generate. If this is another server "
-        "that answers GET /api/version too, add server=openai to --model_args"
+        f"{url} is an Ollama server{which}: its /v1/completions puts the model's chat template "
+        "around every prompt, and plain text would be measured as a chat. Give --model choice-api "
+        "and base_url=http://HOST:11434/api/generate for letters after plain text; or ask for the "
+        "chat, with --apply_chat_template and the address that ends in /v1/chat/completions. If "
+        "this is another server that answers GET /api/version too, add server=openai to "
+        "--model_args"
     )
 
 
@@ -93,8 +108,8 @@ def what_it_says(
     Returns
     -------
     dict
-        By path the JSON of its answer, and by "Server" the header of the last; those without an
-        answer, or with another, are missing.
+        By path the JSON of its answer, or `Unavailable`, and by "Server" the header of the last;
+        those without an answer, or with another, are missing.
     """
     context = verify if isinstance(verify, ssl.SSLContext) else ssl.create_default_context()
     if verify is False:
@@ -104,12 +119,15 @@ def what_it_says(
 
     def ask(path: str) -> None:
         opener = build_opener(_NoRedirect, HTTPSHandler(context=context))
-        with (
-            suppress(OSError, HTTPException, *other),
-            opener.open(beside(url, path), timeout=PATIENCE) as reply,
-        ):
-            answers[path] = json.loads(reply.read(MOST_BYTES))
-            answers["Server"] = reply.headers.get("Server", "")
+        with suppress(OSError, HTTPException, *other):
+            try:
+                with opener.open(beside(url, path), timeout=PATIENCE) as reply:
+                    answers[path] = json.loads(reply.read(MOST_BYTES))
+                    answers["Server"] = reply.headers.get("Server", "")
+            except HTTPError as error:
+                with error:
+                    if error.code == 503:
+                        answers[path] = Unavailable(error.read(2000).decode(errors="replace"))
 
     # A timeout of urllib is one for each piece of an answer: a thread can be left behind.
     asking = [threading.Thread(target=ask, args=(path,), daemon=True) for path in paths]

@@ -75,7 +75,8 @@ class ChoiceAPI(LM):
     ca_cert_path : str, optional
         A file of certificates that are trusted.
     enable_thinking : bool, optional
-        Handed to the server's chat template (vLLM, SGLang); False for models that think first.
+        Handed to the server's chat template (vLLM, SGLang, Ollama); False for models that think
+        first.
     server : {"auto", "ollama", "llama.cpp", "mlx", "sglang", "vllm", "openai"}
         Which forms it has; by default it is asked. "openai" for OpenAI's.
     """

@@ -73,9 +73,11 @@ class ChoiceHF(HFLM):
     # Loading is the stock class's, with errors that say what to mend.
 
     def __init__(self, *args: Any, **given: Any) -> None:
-        self._batch_is_given = loading.is_batch_given(given)
         with loading.explaining_arguments("choice-hf", HFLM, args, given):
             super().__init__(*args, **given)
+        # Not batch_size="auto" where none is given, as `choice-vllm` has it: the stock paths then
+        # try out what fits before each task, which takes longer than one at a time.
+        self._fills_batches = self.batch_size == "auto" or not loading.is_batch_given(given)
 
     def _get_config(self, pretrained: str, **more: Any) -> None:
         subfolder = more.get("subfolder") or ""
@@ -154,8 +156,7 @@ class ChoiceHF(HFLM):
 
     def _token_limit(self, questions: Sequence[Question]) -> int:
         """Tokens of a batch, padding included."""
-        # The stock path keeps its one at a time: it tries out what fits, which takes long.
-        if self.batch_size == "auto" or not self._batch_is_given:
+        if self._fills_batches:
             return AUTO_TOKENS.get(self.device.type, AUTO_TOKENS["cpu"])
         return int(self.batch_size) * max((len(q.tokens) for q in questions), default=1)
 

@@ -142,6 +142,7 @@ class Endpoint:
         read: Callable[[Any], T],
         url: str | None = None,
         tries: int | None = None,
+        noted: bool = True,
     ) -> T:
         """Post a request until its reply can be read.
 
@@ -152,8 +153,8 @@ class Endpoint:
             From the reply's JSON to what it says; raises `BadReply`.
         url : str, optional
             Another address of the server.
-        tries : int, optional
-            Instead of the usual number.
+        tries, noted
+            As of `until`.
 
         Raises
         ------
@@ -164,14 +165,45 @@ class Endpoint:
         Stopped
             If the run ends before it answers.
         """
-        content = json.dumps(payload).encode()
-        url, most, tried, through = url or self.url, tries or self.tries, 0, self._through
+        content, to = json.dumps(payload).encode(), url or self.url
+
+        def attempt() -> T:
+            answer = read(self._posted(to, content))
+            with self._lock:
+                self._through += 1
+            return answer
+
+        return self.until(attempt, to, tries, noted)
+
+    def until(
+        self, attempt: Callable[[], T], url: str, tries: int | None = None, noted: bool = True
+    ) -> T:
+        """Try something until it raises no `BadReply`, with pauses between.
+
+        Parameters
+        ----------
+        attempt : callable
+        url : str
+            What is asked by it.
+        tries : int, optional
+            Instead of the usual number.
+        noted : bool
+            Whether what goes wrong is said and counted.
+
+        Raises
+        ------
+        EpidemiaError
+            If it still fails after all tries.
+        Stopped
+            If the run ends before.
+        """
+        most, tried, through = tries or self.tries, 0, self._through
         while True:
             self._wait(self._not_before - time.monotonic())
             try:
-                answer = read(self._posted(url, content))
+                return attempt()
             except BadReply as fault:
-                if tries != 1:
+                if noted:
                     self._note(fault)
                 # Who waits for a rate limit while others get through is only late.
                 tried += not (tried and fault.limits and self._through > through)
@@ -184,10 +216,6 @@ class Endpoint:
                         f"{url} did not answer a request in {tried} tries, the last: {last}"
                     ) from None
                 self._pause_after(tried, fault)
-            else:
-                with self._lock:
-                    self._through += 1
-                return answer
 
     def scrubbed(self, text: str) -> str:
         """Return a server's words in a line, without what was sent as a key."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from types import MappingProxyType
@@ -19,22 +18,16 @@ from typing import Any, NamedTuple, TypeVar
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness.servers import beside
 from lm_eval_epidemia.models.endpoint import BadReply, Declined, Endpoint
-from lm_eval_epidemia.models.first_token import Shown, Without, by_id, by_text, spellings
+from lm_eval_epidemia.models.first_token import Shown, Without, by_id, by_text
+from lm_eval_epidemia.models.server_tokens import ServerTokenizer, counted
 from lm_eval_epidemia.models.servers import known
-from lm_eval_epidemia.models.servers.form import TOPS, Asked, Form
+from lm_eval_epidemia.models.servers.form import TOPS, Asked, Form, Server
 
 #: A word whose tokens no prompt of ours makes likely: a server that returns them heeds ids.
 UNLIKELY = " zyzzyva"
 
 #: A server that gives no log-probabilities of the first prompt so many times gives none.
 SLIPS = 3
-
-#: What servers call the tokens of a prompt and of its answer.
-COUNTS = (
-    ("prompt_tokens", "completion_tokens"),
-    ("prompt_eval_count", "eval_count"),
-    ("tokens_evaluated", "tokens_predicted"),
-)
 
 WAY_OUT = (
     "Ask for a group in which the model writes its answer: epidemia_low_stated, "
@@ -86,8 +79,6 @@ class How(NamedTuple):
     Attributes
     ----------
     form : Form
-    ids : bool
-        Whether letters are named by their token ids.
     top : int
         Likeliest tokens that are asked for.
     limit : str
@@ -95,7 +86,6 @@ class How(NamedTuple):
     """
 
     form: Form
-    ids: bool
     top: int
     limit: str = "max_tokens"
 
@@ -139,7 +129,7 @@ class Served:
         self.how: How | None = None
         #: Tokens that the server counted, the most of one request, and whether it counts.
         self.tokens, self.longest, self.counts = 0, 0, True
-        self._ids: dict[tuple[str, str], tuple[int, ...]] = {}
+        self._tokenizer = ServerTokenizer(endpoint, model)
         self._lock = threading.Lock()
         #: Replies to the first prompt without log-probabilities.
         self._slips = 0
@@ -148,7 +138,7 @@ class Served:
     def adds(self) -> bool:
         """Whether the spellings of a letter are added up."""
         if self.variants == "auto":
-            return self.how is None or not self.how.ids
+            return self.how is None or not self.how.form.by_ids
         return self.variants == "sum"
 
     @property
@@ -156,7 +146,7 @@ class Served:
         """What letters are read by; empty before the first prompt is answered."""
         if self.how is None:
             return ""
-        return "token ids" if self.how.ids else f"top {self.how.top}"
+        return "token ids" if self.how.form.by_ids else f"top {self.how.top}"
 
     @property
     def variant(self) -> str:
@@ -209,16 +199,12 @@ class Served:
         Whether it heeds token ids is seen from whether it returns tokens that are not likely, not
         from its version.
         """
-        url = self.endpoint.url
-        found = self.found = known.find(url, self._given, self.endpoint.verify)
+        url, words = self.endpoint.url, ""
+        found = self.found = self.endpoint.until(
+            lambda: known.find(url, self._given, self.endpoint.verify), url
+        )
         known.refuse_address(url, self.chat, found)
-        server = found.server
-        form = server.chat if self.chat else server.plain
-        by_ids = server.chat_by_ids if self.chat else server.plain_by_ids
-        words, ways = "", [How(form, False, top) for top in form.tops]
-        if by_ids and self._tokens_of(prompt):
-            ways.insert(0, How(by_ids, True, TOPS[0]))
-        for way in ways:
+        for way in self._ways(found.server, prompt):
             for limit in ("max_tokens", "max_completion_tokens"):
                 self.how = way._replace(limit=limit)
                 try:
@@ -235,49 +221,47 @@ class Served:
             raise self._without(words)
         raise EpidemiaError(f"{url} does not take the first prompt: {words}")
 
+    def _ways(self, server: Server, prompt: Prompt) -> Iterator[How]:
+        """List the ways to ask a server, the best first."""
+        form, by_ids = server.form(self.chat), server.form_by_ids(self.chat)
+        if by_ids and self._tokens_of(prompt):
+            yield How(by_ids, TOPS[0])
+        yield from (How(form, top) for top in form.tops)
+
     def _check(self, how: How) -> None:
         """Ask a prompt whose answer is certain: twice, and once more in the other form."""
         assert self.found
-        shown = [self._shown(how, self.chat) for _ in range(2)]
+        shown = [self._probed(how, self.chat) for _ in range(2)]
         for one in shown:
             known.refuse_ids(one)
         self.apart = known.unlike(*shown)
-        told = f"letters are read by {self.read_by}"
-        if self.apart > known.REPEATS:
-            told += (
-                f"; not repeatable: one prompt, asked twice, got probabilities {self.apart:.2f} "
-                "apart"
-            )
-        log = _logger.warning if self.apart > known.REPEATS else _logger.info
-        log("epidemia: %s is %s; %s", self.endpoint.url, self.server or "a server", told)
         server = self.found.server
-        other = server.plain if self.chat else server.chat
-        ids = how.form in (server.plain_by_ids, server.chat_by_ids) and how.form is other
+        form = server.form_by_ids if how.form.by_ids else server.form
+        other = form(not self.chat)
         another = None
         # Addresses that are not there, and models without a template, say nothing.
         with suppress(Declined, EpidemiaError):
-            another = self._shown(How(other, ids, how.top, how.limit), not self.chat, tries=1)
-        if another is None or not known.same(shown[0], another):
-            return
-        words = (
-            f"{self.endpoint.url} gives the same answer after plain text and in a chat: a chat "
-            "template is put around both, or around neither"
-        )
-        if not self.found.is_given:
-            raise EpidemiaError(
-                f"{words}. Serve the model with llama.cpp or vLLM; or, if you know that this form "
-                "is right, add server=openai to --model_args"
-            )
-        _logger.warning("epidemia: %s", words)
+            another = other and self._probed(how._replace(form=other), not self.chat, once=True)
+        alike = another and known.same(shown[0], another)
+        told = [f"letters are read by {self.read_by}"]
+        if self.apart > known.REPEATS:
+            apart = f"{self.apart:.2f} apart"
+            told.append(f"not repeatable: one prompt, asked twice, got probabilities {apart}")
+        if alike is None:
+            told.append("plain text and chat could not be compared, so that a template is unseen")
+        log = _logger.warning if self.apart > known.REPEATS else _logger.info
+        log("epidemia: %s is %s; %s", self.endpoint.url, self.server or "a server", "; ".join(told))
+        if alike:
+            known.refuse_alike(self.endpoint.url, self.found)
 
-    def _shown(self, how: How, chat: bool, tries: int | None = None) -> Shown:
+    def _probed(self, how: How, chat: bool, once: bool = False) -> Shown:
         """Return what is shown after the prompt whose answer is certain."""
         content: Any = [{"role": "user", "content": known.PROBE}] if chat else known.PROBE
         ids: set[int] = set()
-        if how.ids:
+        if how.form.by_ids:
             choices = tuple(letter if self.chat else f" {letter}" for letter in known.PROBED)
-            context = json.dumps(content) if chat else content
-            wanted = self._tokens_of(Prompt(context, choices, []))
+            # The same tokens in either form, or there would be nothing to compare.
+            wanted = self._letters("" if self.chat else known.PROBE, choices)
             ids = set(chain.from_iterable(wanted or ()))
         asked = self._question(content, how, sorted(ids))
 
@@ -286,9 +270,9 @@ class Served:
             return how.form.read(reply, asked)
 
         url = None
-        if not how.form.path and chat != self.chat:
+        if chat != self.chat:
             url = beside(self.endpoint.url, "v1/chat/completions" if chat else "v1/completions")
-        return self._post(asked, how, read, url, tries)
+        return self._post(asked, how, read, url, once)
 
     def _without(self, why: str) -> EpidemiaError:
         return EpidemiaError(
@@ -298,12 +282,13 @@ class Served:
         )
 
     def _asked(self, prompt: Prompt, how: How, trial: bool = False) -> Answered:
-        wanted = self._tokens_of(prompt) if how.ids else None
-        if wanted is None:  # or a letter that is not one token
-            how = how._replace(ids=False)
+        wanted = self._tokens_of(prompt) if how.form.by_ids else None
+        if how.form.by_ids and wanted is None:  # a letter that is not one token
+            assert self.found
+            how = how._replace(form=self.found.server.form(self.chat))
         asked = set(chain.from_iterable(wanted or ()))
         if trial and asked:
-            asked |= set(self._token_ids(UNLIKELY))
+            asked |= set(self._tokenizer.ids(UNLIKELY))
 
         content = json.loads(prompt.context.prompt) if self.chat else prompt.context
         question = self._question(content, how, sorted(asked))
@@ -342,70 +327,31 @@ class Served:
         how: How,
         read: Callable[[Any], T],
         url: str | None = None,
-        tries: int | None = None,
+        once: bool = False,
     ) -> T:
         if how.form.path:
             url = beside(self.endpoint.url, how.form.path)
-        return self.endpoint.ask(how.form.body(asked), read, url, tries)
+        # Whether a second form is there is tried once, and its lack is no fault.
+        return self.endpoint.ask(
+            how.form.body(asked), read, url, tries=1 if once else None, noted=not once
+        )
 
     def _count(self, reply: Any) -> int:
         """Count the tokens of a reply, also of one that cannot be used."""
-        usage = reply if isinstance(reply, dict) else {}
-        for name in ("usage", "meta_info"):
-            usage = usage[name] if isinstance(usage.get(name), dict) else usage
-        total = _tokens(usage)
+        total = counted(reply)
         with self._lock:
             self.tokens += total
             self.longest = max(self.longest, total)
         return total
 
     def _tokens_of(self, prompt: Prompt) -> list[tuple[int, ...]] | None:
-        """Return the tokens of each letter by the server's tokenizer; None if it does not tell.
+        """Return the tokens of each letter; None if the server does not tell."""
+        return self._letters("" if self.chat else prompt.context, prompt.choices)
 
-        A letter is tokenized behind the last word of the prompt, as lm-eval tokenizes it behind all
-        of it; in a chat, alone.
+    def _letters(self, text: str, choices: Sequence[str]) -> list[tuple[int, ...]] | None:
+        """Return the tokens of letters behind a text: a letter is tokenized behind its last word.
+
+        In a chat it is tokenized alone, and the text is empty.
         """
-        tail = "" if self.chat else prompt.context.split()[-1]
-        by_letter = []
-        for choice in prompt.choices:
-            ways = spellings(choice, self.variants == "sum")
-            after = [self._after(tail, text) for text in ways]
-            if not (single := [ids[0] for ids in after if len(ids) == 1]):
-                return None
-            by_letter.append(tuple(dict.fromkeys(single)))
-        return by_letter
-
-    def _after(self, tail: str, text: str) -> tuple[int, ...]:
-        """Tokenize a text behind the last word of a prompt, once; empty if they grow together."""
-        if (tail, text) not in self._ids:
-            before, both = self._token_ids(tail), self._token_ids(tail + text)
-            is_apart = both[: len(before)] == before
-            self._ids[tail, text] = both[len(before) :] if is_apart else ()
-        return self._ids[tail, text]
-
-    def _token_ids(self, text: str) -> tuple[int, ...]:
-        """Tokenize a text as the server does (vLLM's /tokenize); empty if it does not tell."""
-
-        def read(reply: Any) -> tuple[int, ...]:
-            tokens = reply.get("tokens") if isinstance(reply, dict) else None
-            if not isinstance(tokens, list) or not all(isinstance(token, int) for token in tokens):
-                raise BadReply("an answer without tokens")
-            return tuple(tokens)
-
-        url = beside(self.endpoint.url, "tokenize")
-        asked = {"model": self.model, "prompt": text, "add_special_tokens": False}
-        with suppress(Declined, EpidemiaError):
-            return self.endpoint.ask(asked, read, url, tries=3) if text else ()
-        return ()
-
-
-def _tokens(usage: Mapping[str, Any]) -> int:
-    """Read how many tokens a request took; 0 if that is not said."""
-
-    def whole(name: str) -> int:
-        number: Any = usage.get(name)
-        is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
-        return int(number) if is_number and 0 <= number < math.inf else 0
-
-    both = (whole(one) + whole(other) for one, other in COUNTS)
-    return whole("total_tokens") or next(filter(None, both), 0)
+        tail = text.split()[-1] if text else ""
+        return self._tokenizer.letters(tail, choices, self.variants == "sum")

@@ -211,6 +211,8 @@ _TIMES = {
     "billion": 1e9,
     "trillion": 1e12,
 }
+#: "millions USD": numbers count so many of it, and "27 million USD" is 27 of them.
+_IN_WORDS = re.compile(rf"(?P<times>{_WORDS}) (?:of )?(?=\S)", re.IGNORECASE)
 
 #: Without separators of thousands, and with them. "0,05" is no 0 and 05.
 # Nor is "170.5(3)" or "5. 3" two numbers, nor "1,20,000".
@@ -289,7 +291,8 @@ def numbers(
         measured in per cent; NaN where a per cent sign has no meaning.
     unit : str, optional
         Of the quantity, empty for a count or a share: no other one may stand in the tag. Without
-        it, any may that is known here.
+        it, any may that is known here. Of "millions USD" a number with its magnitude ("$27
+        million") is 27 too.
     allowed : collection of str
         Which `labels` may stand in the tag: with another one, its numbers are others than those
         that were asked for.
@@ -304,10 +307,12 @@ def numbers(
     text = _without_markup(text)
     if len(_BULLET.findall(text)) > 1:
         text = _BULLET.sub("\n", text)
-    for pattern in _token(unit):
+    counted = _IN_WORDS.match(unit or "")
+    each = _times(counted) if counted else 1.0
+    for pattern in _token(unit[counted.end() :] if unit and counted else unit):
         tokens = _tokens(text, pattern)
         if _form(count).fullmatch(_kinds(tokens)):
-            return _values(tokens, percent)
+            return _values(tokens, percent, each)
     return None
 
 
@@ -379,9 +384,12 @@ _UNCLEAR = re.compile(
 def _figure(token: re.Match[str]) -> tuple[float, float]:
     """Return a number as it is written, and the power of ten or the magnitude after it."""
     written, _, power = re.sub("[, ']", "", token["digits"]).partition("_")
-    return float(written), float(f"1e{power or 0}") * _TIMES.get(
-        (token["times"] or "").lower().rstrip("s"), 1.0
-    )
+    return float(written), float(f"1e{power or 0}") * _times(token)
+
+
+def _times(match: re.Match[str]) -> float:
+    """Return the magnitude that a word says."""
+    return _TIMES.get((match["times"] or "").lower().rstrip("s"), 1.0)
 
 
 def _kinds(tokens: Sequence[re.Match[str]]) -> str:
@@ -434,8 +442,13 @@ def _form(count: int) -> re.Pattern[str]:
     return re.compile("|".join(forms))
 
 
-def _values(tokens: Sequence[re.Match[str]], percent: float) -> tuple[float, ...] | None:
-    """Return the numbers of a tag; None if one is not finite or its magnitude is not clear."""
+def _values(
+    tokens: Sequence[re.Match[str]], percent: float, each: float
+) -> tuple[float, ...] | None:
+    """Return the numbers of a tag; None if one is not finite or its magnitude is not clear.
+
+    Those with a magnitude are divided by `each`, that of the unit.
+    """
     values, scales, scaled, bare = [], [], [], []
     for place, (token, after) in enumerate(zip_longest(tokens, tokens[1:])):
         if token.lastgroup != "number":
@@ -443,7 +456,8 @@ def _values(tokens: Sequence[re.Match[str]], percent: float) -> tuple[float, ...
         figure, scale = _figure(token)
         scale *= percent if token["percent"] else 1
         negative = "-" in (token["sign"] or "") + (token["money"] or "")
-        values.append(figure * scale * (-1 if negative else 1))
+        value = figure * scale / (each if token["times"] else 1)
+        values.append(-value if negative else value)
         scales.append((scale, bool(token["percent"])))
         if scale != 1:
             scaled.append((place, figure, scale, bool(token["times"])))

@@ -54,12 +54,15 @@ class Form(NamedTuple):
         From the JSON of the reply, and `Asked`, to what it shows.
     tops : tuple of int
         Numbers of likeliest tokens to ask for, the best first.
+    by_ids : bool
+        Whether letters are named by their token ids.
     """
 
     body: Callable[[Asked], dict[str, Any]]
     path: str = ""
     read: Callable[[Any, Asked], Shown] = lambda reply, asked: shown_in(reply)
     tops: tuple[int, ...] = TOPS
+    by_ids: bool = False
 
 
 class Server(NamedTuple):
@@ -73,7 +76,7 @@ class Server(NamedTuple):
         another kind.
     plain, chat : Form
     plain_by_ids, chat_by_ids : Form, optional
-        Where letters are named by their token ids.
+        Where it takes token ids.
     way_out : str
         What to do where it shows no log-probabilities, or wrong ones.
     """
@@ -85,6 +88,14 @@ class Server(NamedTuple):
     plain_by_ids: Form | None = None
     chat_by_ids: Form | None = None
     way_out: str = ""
+
+    def form(self, chat: bool) -> Form:
+        """Return how it is asked for plain text or a chat."""
+        return self.chat if chat else self.plain
+
+    def form_by_ids(self, chat: bool) -> Form | None:
+        """Return the same by token ids; None where it takes none."""
+        return self.chat_by_ids if chat else self.plain_by_ids
 
 
 def said(answers: Mapping[str, Any], path: str, key: str) -> Any:

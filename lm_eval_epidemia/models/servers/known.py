@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import ssl
 from math import exp
 from typing import NamedTuple
 
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.harness.servers import what_it_says
+from lm_eval_epidemia.harness.servers import Unavailable, refuse_template, what_it_says
+from lm_eval_epidemia.models.endpoint import BadReply
 from lm_eval_epidemia.models.first_token import Shown
 from lm_eval_epidemia.models.servers.form import Server
 from lm_eval_epidemia.models.servers.llama_cpp import LLAMA_CPP
@@ -39,6 +41,9 @@ PROBE, PROBED = "Repeat the letter B. Answer:", tuple("ABCDEFGH")
 #: How far probabilities of the same prompt may be apart, and log-probabilities of two prompts at
 #: the least: fewer tokens than these say nothing.
 REPEATS, APART, FEWEST = 0.01, 0.01, 5
+
+
+_logger = logging.getLogger("lm_eval_epidemia")
 
 
 class Found(NamedTuple):
@@ -76,10 +81,17 @@ def find(url: str, given: str, verify: bool | ssl.SSLContext) -> Found:
     given : str
         "auto", or a name of `BY_NAME`.
     verify : bool or ssl.SSLContext
+
+    Raises
+    ------
+    BadReply
+        If it is still loading its model (llama.cpp), and does not tell itself as long.
     """
     if given != "auto":
         return Found(BY_NAME[given], "", True)
     answers = what_it_says(url, PATHS, verify)
+    if isinstance(answers.get("props"), Unavailable):
+        raise BadReply("HTTP 503 at /props", "llama-server says so while it loads its model")
     # Only Ollama has this address.
     for server in (OLLAMA,) if is_ollamas(url) else KNOWN:
         if (version := server.tells(answers)) is not None:
@@ -101,14 +113,7 @@ def refuse_address(url: str, chat: bool, found: Found) -> None:
     EpidemiaError
     """
     if found.server is OLLAMA and not chat and not is_ollamas(url):
-        raise EpidemiaError(
-            f"{url} is an Ollama server{f' {found.version}' * bool(found.version)}: its "
-            "/v1/completions puts the model's chat template around every prompt, and plain text "
-            "would be measured as a chat. Give base_url=http://HOST:11434/api/generate for plain "
-            "text; or ask for the chat, with --apply_chat_template and the address that ends in "
-            "/v1/chat/completions. If this is another server that answers GET /api/version too, "
-            "add server=openai to --model_args"
-        )
+        refuse_template(url, found.version)
 
 
 def refuse_ids(shown: Shown) -> None:
@@ -126,8 +131,29 @@ def unlike(one: Shown, other: Shown) -> float:
     return max(abs(exp(first[token]) - exp(second[token])) for token in both)
 
 
-def same(one: Shown, other: Shown) -> bool:
-    """Whether two prompts got the very same answer; False where too little is shown to tell."""
+def same(one: Shown, other: Shown) -> bool | None:
+    """Whether two prompts got the very same answer; None where too little is shown to tell."""
     first, second = dict(one.top), dict(other.top)
     both = first.keys() & second.keys()
-    return len(both) >= FEWEST and all(abs(first[t] - second[t]) < APART for t in both)
+    if len(both) < FEWEST:
+        return None
+    return all(abs(first[token] - second[token]) < APART for token in both)
+
+
+def refuse_alike(url: str, found: Found) -> None:
+    """Refuse a server that gives the same answer in a chat, unless the user knows its form.
+
+    Raises
+    ------
+    EpidemiaError
+    """
+    words = (
+        f"{url} gives the same answer after plain text and in a chat: a chat template is put "
+        "around both, or around neither"
+    )
+    if not found.is_given:
+        raise EpidemiaError(
+            f"{words}. Serve the model with llama.cpp or vLLM; or, if you know that this form "
+            "is right, add server=openai to --model_args"
+        )
+    _logger.warning("epidemia: %s", words)

@@ -32,6 +32,7 @@ def chat_body(asked: Asked) -> dict[str, Any]:
 
 
 PLAIN, CHAT = Form(plain_body), Form(chat_body)
+PLAIN_BY_IDS, CHAT_BY_IDS = PLAIN._replace(by_ids=True), CHAT._replace(by_ids=True)
 
 
 def _vllm(answers: Mapping[str, Any]) -> str | None:
@@ -58,8 +59,8 @@ VLLM = Server(
     _vllm,
     PLAIN,
     CHAT,
-    PLAIN,
-    CHAT,
+    PLAIN_BY_IDS,
+    CHAT_BY_IDS,
     "start it with 'vllm serve MODEL', without --max-logprobs",
 )
 
@@ -68,8 +69,8 @@ OTHER = Server(
     _other,
     PLAIN,
     CHAT,
-    PLAIN,
-    CHAT,
+    PLAIN_BY_IDS,
+    CHAT_BY_IDS,
     "serve the model with llama.cpp or vLLM, or ask it in Ollama "
     "(docs/running.md has a table of servers)",
 )

@@ -41,7 +41,7 @@ SGLANG = Server(
     _tells,
     PLAIN,
     CHAT,
-    Form(_body, "generate", _read),
+    Form(_body, "generate", _read, by_ids=True),
     way_out="update it and start it with 'python -m sglang.launch_server --model-path MODEL', with "
     "its tokenizer (no --skip-tokenizer-init)",
 )

@@ -12,6 +12,7 @@ import numpy as np
 
 from lm_eval_epidemia.surveys.draft import cuts
 from lm_eval_epidemia.surveys.draft.columns import Field
+from lm_eval_epidemia.surveys.draft.measuring import measure_of
 from lm_eval_epidemia.surveys.draft.tally import Array, Tally
 from lm_eval_epidemia.surveys.draft.text import apart, cleaned, number, shortened
 from lm_eval_epidemia.surveys.draft.words import (
@@ -21,6 +22,7 @@ from lm_eval_epidemia.surveys.draft.words import (
     PREDICATES,
     asks_nothing,
 )
+from lm_eval_epidemia.surveys.variable import Measure
 
 #: Numbers of more values are binned; a variable of more answers is none.
 VALUES = 12
@@ -62,6 +64,8 @@ class Draft(NamedTuple):
         Share of the population that has a level.
     labelled : bool
         Whether the file says what its values mean.
+    measure : Measure or None
+        What its numbers measure, where they have a mean.
     """
 
     name: str
@@ -75,6 +79,7 @@ class Draft(NamedTuple):
     asides: tuple[str, ...] = ()
     known: float = 1.0
     labelled: bool = False
+    measure: Measure | None = None
 
     @property
     def most(self) -> float:
@@ -273,6 +278,10 @@ def _amounts(
         levels += _binned(draft, values[inner], weights[inner], tally.whole, low, high)
         levels += _levels(draft, high, meant, weight, cuts.shown)
         checks.append("cut at round numbers near the quintiles")
+        if not low and not high:
+            topped = {value: meant[value] for value in weight if value in meant}
+            told = measure_of(draft.column, draft.kind, tally.whole, len(weight), topped)
+            draft = draft._replace(measure=told)
     if bare_ends := [code for code in high if code not in meant]:
         checks.append(f"without a label, and a level: {_listed(map(number, bare_ends))}")
     among = [code for code in meant if code in weight and code not in low and code not in high]

@@ -138,6 +138,39 @@ DEMOGRAPHIC: dict[str, Pattern] = {
     ),
 }
 
+#: Units of numbers, by what a column's name or label says; the first that fits.
+UNITS = {
+    "\u20ac": r"\b(eur|euros?)\b|\u20ac",
+    "\u00a3": r"\bgbp\b|\bpounds sterling\b|\u00a3",
+    "$": r"\busd\b|\bdollars?\b|\$",
+    "kg/m2": r"\bbmi\w{0,2}\b|body mass index",
+    "kg": r"\b(kgs?|kilos?|kilograms?)\b",
+    "pounds": r"\b(lbs?|pounds)\b",
+    "cm": r"\b(cm|cent[ie]met(er|re)s?)\b",
+    "%": r"%|\bper ?cent\b",
+    "minutes": r"\bmin(ute)?s\b",
+    "hours": r"\b(hours|hrs)\b",
+    "days": r"\bdays\b",
+    "weeks": r"\bweeks\b",
+    "months": r"\bmonths\b",
+    "years": r"\b(years|yrs|age)\b",
+}
+
+#: What is counted in dollars where no currency is named; marked, as all that is guessed.
+MONEY = (
+    r"\b(salar(y|ies)|wages?|earnings?|incomes?|(real|fam|hh)inc\w*|pay|rent|prices?|costs?|expen(ses?"
+    r"|ditures?)|spending|wealth|assets|debts?|savings)\b"
+)
+
+#: Numbers whose mean means nothing.
+CODED = (
+    r"\b(zip|postal|fips|naics|soc|isco|icd|codes?|county|tract|district|occupation|industry|yob)\b"
+    r"|\b(year of|birth ?year|year born)\b"
+)
+
+#: Names of columns that are abbreviations.
+SPELT_OUT = {"bmi": "body mass index", "hrs": "hours"}
+
 #: Answers that continue "is" as they stand, once in small letters.
 _IS = (
     "male female married widowed divorced separated single unmarried employed unemployed retired "

@@ -11,6 +11,7 @@ from lm_eval_epidemia.surveys.draft.people import Sampling
 from lm_eval_epidemia.surveys.draft.tasks import TaskPlan
 from lm_eval_epidemia.surveys.draft.text import CHECK, cleaned, number, quoted, shortened
 from lm_eval_epidemia.surveys.draft.variables import Draft, DraftLevel
+from lm_eval_epidemia.surveys.variable import Measure
 
 WIDTH = 96
 
@@ -142,12 +143,17 @@ def _variable(draft: Draft, marked: bool) -> list[str]:
 
     about = f"  # {_plain(shortened(draft.column.label))}" if draft.column.label else ""
     sign = f"{CHECK} {draft.name}:" if marked else "#"
+    measured = []
+    if draft.measure:
+        what = "what 'the average ...' is of, and its unit; delete it where a mean means nothing"
+        measured = [f"    measure: {_measure(draft.measure)}{mark(what)}"]
     lines = [
         f"  {draft.name}:{about}",
         *(f"    {sign} {_plain(check)}" for check in draft.checks),
         *(f"    # {_plain(aside)}" for aside in draft.asides),
         f"    column: {quoted(draft.column.name)}",
         f"    question: {quoted(draft.question)}{mark('as you would ask it')}",
+        *measured,
         f"    levels:{mark('labels, and phrases that go on from: a person who')}",
         *(f"      - {_level(level)}" for level in draft.levels),
     ]
@@ -156,6 +162,12 @@ def _variable(draft: Draft, marked: bool) -> list[str]:
     if draft.missing_texts:
         lines.append(f"    missing_texts: {_texts(draft.missing_texts)}")
     return lines
+
+
+def _measure(measure: Measure) -> str:
+    texts = measure.model_dump(exclude_defaults=True, exclude={"plural"})
+    said = [f"{name}: {quoted(text)}" for name, text in texts.items()]
+    return f"{{{', '.join([*said, *['plural: true'] * measure.plural])}}}"
 
 
 def _level(level: DraftLevel) -> str:

@@ -1,0 +1,246 @@
+"""Sets in OpenEstimate's public form: its files of variables and of their baselines, in JSON.
+
+``NAME_variables.json`` has by name the truth of each variable and its text; ``NAME_baselines.json``
+has by name and N ("5", "10", "20", "30") the posteriors of 25 draws of N answers, under the priors
+Normal(0, sd 100,000) and Beta(1, 1). From a posterior and its prior follow the mean and the
+variance of the answers, which is all that scores are made of. Job listings and venture capital may
+not be redistributed: who has the files makes the tasks of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter
+
+from lm_eval_epidemia.benchmarks.prior.posterior import FLAT_SD
+from lm_eval_epidemia.benchmarks.prior.quantities import draws
+from lm_eval_epidemia.benchmarks.prior.quantities.bins import QUARTERS
+from lm_eval_epidemia.benchmarks.prior.quantities.estimators import DomainStats, numbers_of
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
+    DIFFICULTIES,
+    DRAWS,
+    SIZES,
+    Condition,
+    Family,
+    Quantities,
+    Quantity,
+)
+from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX
+from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.core.sealed import problem
+
+_Positive = Annotated[FiniteFloat, Field(gt=0)]
+
+
+class _Variable(BaseModel):
+    """A variable of the public form; what else the file has of it is passed over."""
+
+    mean: FiniteFloat
+    std: _Positive
+    se: Annotated[FiniteFloat, Field(ge=0)]
+    base_variable: str
+    conditions: Annotated[list[tuple[str, Any]], Field(max_length=len(DIFFICULTIES) - 1)]
+    family: Family = Field(alias="ground_truth_distribution_type")
+    text: Annotated[str, Field(alias="variable", min_length=1)]
+
+
+class _NormalPosterior(BaseModel):
+    mu: FiniteFloat
+    sigma: Annotated[FiniteFloat, Field(ge=0, lt=FLAT_SD)]
+
+    def sums(self, size: int) -> draws.Sums:
+        """Take the prior off: what `size` answers come to (posterior.of_baseline backwards)."""
+        squared = self.sigma**2 / (1 - (self.sigma / FLAT_SD) ** 2)
+        return draws.Sums(self.mu * (1 + squared / FLAT_SD**2), squared * size, size)
+
+
+class _BetaPosterior(BaseModel):
+    alpha: Annotated[FiniteFloat, Field(ge=1)]
+    beta: Annotated[FiniteFloat, Field(ge=1)]
+
+    def sums(self, _size: int) -> draws.Sums:
+        """Take the prior off; how many the answers count as, alpha and beta tell themselves."""
+        size = self.alpha + self.beta - 2
+        share = (self.alpha - 1) / size
+        return draws.Sums(share, share * (1 - share), size)
+
+
+_VARIABLES = TypeAdapter(dict[str, _Variable])
+
+_FORM = (
+    "expected OpenEstimate's NAME_variables.json (by variable: mean, std, se, variable, "
+    "base_variable, conditions, ground_truth_distribution_type) and NAME_baselines.json (by "
+    f"variable: {DRAWS} posteriors of each of {', '.join(map(str, SIZES))})"
+)
+
+#: In what a mean is measured, as the texts say it: "in units of ug/L", "(in dollars)", "in cm".
+_UNIT = re.compile(
+    r"\bin units of (?P<named>\S+)|\(in (?P<bracketed>[^()]+)\)|"
+    r"\bin (?P<said>(?:(?:thousand|million|billion)s? (?:of )?)?(?:USD|(?:US )?dollars|euros)"
+    r"|cm|kg|centimet(?:er|re)s|kilograms|pounds|per ?cent|years|months|weeks|days|hours|minutes)\b"
+)
+
+
+def imported(files: Sequence[Path], name: str | None = None) -> Quantities:
+    """Make a set of OpenEstimate's public files.
+
+    Parameters
+    ----------
+    files : sequence of Path
+        ``NAME_variables.json`` and ``NAME_baselines.json``, in any order; each tells by what it
+        holds which it is.
+    name : str, optional
+        Of the set; by default NAME.
+
+    Returns
+    -------
+    Quantities
+        Scores are relative to the "published" draws, as the published ones are. Texts, families,
+        truths and conditions are those of the file; units are read from its texts. Its fingerprint
+        is empty.
+
+    Raises
+    ------
+    EpidemiaError
+        If a file is missing or has another form, or a variable lacks its baselines, or the
+        variable without conditions that it is a slice of.
+    """
+    by_kind: dict[str, tuple[Path, dict[str, Any]]] = {}
+    for path in files:
+        kind, content = _read(path)
+        if kind in by_kind:
+            raise EpidemiaError(f"{path} and {by_kind[kind][0]} both hold {kind}: {_FORM}")
+        by_kind[kind] = (path, content)
+    for kind in ("variables", "baselines"):
+        if kind not in by_kind:
+            raise EpidemiaError(
+                f"no file of {kind} was given, only {few(list(map(str, files)))}: {_FORM}"
+            )
+    path, content = by_kind["variables"]
+    try:
+        variables = _VARIABLES.validate_python(content)
+    except ValueError as error:
+        raise EpidemiaError(f"{path}: {problem(error)}: {_FORM}") from error
+    baselines_path, baselines = by_kind["baselines"]
+    name = name or path.stem.removesuffix("_variables")
+    return Quantities(
+        task=PREFIX + name,
+        survey=name,
+        vintage="OpenEstimate",
+        title=f"{name}, in OpenEstimate's form",
+        about={
+            "source": "imported by the user",
+            "citation": "OpenEstimate: Evaluating LLMs on Reasoning Under Uncertainty with "
+            "Real-World Data (2025)",
+            "files": "; ".join(f"{file.name} sha256 {paths.sha256_of(file)}" for file in files),
+            "draws": "published: as their posteriors tell",
+        },
+        quantities=tuple(
+            _quantity(each, variables, _people(variables[each], baselines.get(each)), path)
+            for each in variables
+        ),
+        baselines={
+            "published": draws.stacked(
+                [
+                    _sums(each, variables[each].family, baselines, baselines_path)
+                    for each in variables
+                ]
+            )
+        },
+        scored="published",
+        fingerprint="",
+    )
+
+
+def _read(path: Path) -> tuple[str, dict[str, Any]]:
+    """Read a file, and tell by its first entry what it holds."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise EpidemiaError(f"{path} cannot be read ({error}): {_FORM}") from error
+    first = next(iter(content.values()), None) if isinstance(content, dict) else None
+    keys = set(first) if isinstance(first, dict) else set()
+    if keys & {"mean", "ground_truth_distribution_type"}:
+        return "variables", content
+    if keys & {str(size) for size in SIZES}:
+        return "baselines", content
+    what = few(sorted(map(str, keys or content))) if isinstance(content, dict) else "no JSON object"
+    raise EpidemiaError(f"{path} holds {what or 'nothing'}: {_FORM}")
+
+
+def _people(variable: _Variable, baselines: Any) -> int:
+    """Return how many are in a slice: as the file says, or as their standard error does."""
+    number = None
+    with suppress(LookupError, TypeError):
+        number = baselines["all"][0]["actual_n"]
+    if isinstance(number, int):
+        return number
+    return round((variable.std / variable.se) ** 2) if variable.se else 0
+
+
+def _quantity(name: str, variables: Mapping[str, _Variable], n: int, path: Path) -> Quantity:
+    variable = variables[name]
+    base = variables.get(variable.base_variable)
+    if base is None or base.conditions:
+        raise EpidemiaError(
+            f"{path}: {name} is about a slice of {variable.base_variable}, which the file does not "
+            "have without conditions: its mean and std are what a flat prior is made of"
+        )
+    is_share = variable.family == "beta"
+    unit = None if is_share else _UNIT.search(base.text)
+    # A mean of what is positive for everybody together is one of what cannot be negative.
+    least = 0.0 if base.mean > 0 else None
+    return Quantity(
+        name=name,
+        base=variable.base_variable,
+        conditions=tuple(
+            Condition(on, _level(variables.get(on), level), "") for on, level in variable.conditions
+        ),
+        family=variable.family,
+        unit=unit[unit.lastgroup or 0] if unit else "",
+        wording=variable.text[:1].lower() + variable.text[1:].rstrip(". "),
+        **numbers_of(_stats(variable), n, _stats(base), is_share, least),
+    )
+
+
+def _stats(variable: _Variable) -> DomainStats:
+    return DomainStats(variable.mean, variable.std, variable.se)
+
+
+def _level(on: _Variable | None, level: Any) -> str:
+    """Name a level: of a number its quarter, of a share yes or no."""
+    if on is not None and level in range(4):
+        if on.family != "beta":
+            return QUARTERS[int(level)]
+        if level in (0, 1):
+            return "Yes" if level else "No"
+    return str(level)
+
+
+def _sums(
+    name: str, family: Family, baselines: Mapping[str, Any], path: Path
+) -> list[list[draws.Sums]]:
+    """Return what the draws of a variable come to, by size."""
+    form = _BetaPosterior if family == "beta" else _NormalPosterior
+    listed = []
+    for size in SIZES:
+        try:
+            sums = [form.model_validate(each).sums(size) for each in baselines[name][str(size)]]
+        except (ValueError, LookupError, TypeError, ZeroDivisionError) as error:
+            fault = problem(error) if isinstance(error, ValueError) else "missing or empty"
+        else:
+            fault = "" if len(sums) == DRAWS else f"{len(sums)} draws"
+        if fault:
+            raise EpidemiaError(
+                f"{path}: posteriors of {size} answers about {name} ({family}): {fault}; expected "
+                f"{DRAWS} of {' and '.join(form.model_fields)}"
+            )
+        listed.append(sums)
+    return listed

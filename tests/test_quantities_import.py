@@ -1,0 +1,151 @@
+"""Sets made of OpenEstimate's public files.
+
+``data/sample_*.json`` holds five variables of its NHANES part in their public form (MIT License,
+copyright 2025 Alana Marzoev, Jillian Ross, Jacob Andreas, Mike Cafarella).
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from lm_eval_epidemia.benchmarks.prior import PRIOR, judged, posterior
+from lm_eval_epidemia.benchmarks.prior.quantities import store
+from lm_eval_epidemia.benchmarks.prior.quantities.imported import imported
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES
+from lm_eval_epidemia.cli import app
+from lm_eval_epidemia.core.errors import EpidemiaError
+
+FILES = [Path(__file__).parent / f"data/sample_{kind}.json" for kind in ("variables", "baselines")]
+
+
+@pytest.fixture
+def variables():
+    return json.loads(FILES[0].read_text())
+
+
+@pytest.fixture
+def baselines():
+    return json.loads(FILES[1].read_text())
+
+
+def write(folder, variables, baselines):
+    files = [folder / "mine_variables.json", folder / "mine_baselines.json"]
+    for path, content in zip(files, (variables, baselines), strict=True):
+        path.write_text(json.dumps(content))
+    return files
+
+
+def test_the_command_makes_a_task_whose_truths_and_families_are_those_of_the_file(home):
+    result = CliRunner().invoke(app, ["quantities", "import", *map(str, reversed(FILES))])
+    assert result.exit_code == 0, result.output
+    assert "task epidemia_prior_sample" in result.output
+    made, shipped = store.load("epidemia_prior_sample"), store.load("epidemia_prior_nhanes")
+    assert PRIOR.entries()["epidemia_prior_sample"].group == "epidemia_prior_own"
+    of_shipped = {quantity.name: quantity for quantity in shipped.quantities}
+    for quantity in made.quantities:
+        same = of_shipped[quantity.name]
+        assert quantity._replace(unit="", wording="", conditions=(), low=0, high=0) == (
+            same._replace(unit="", wording="", conditions=(), low=0, high=0)
+        )
+        levels = [(variable, level) for variable, level, _ in quantity.conditions]
+        assert levels == [(variable, level) for variable, level, _ in same.conditions]
+    assert list(made.column("unit")) == ["kilograms", "ug/L", "", "kilograms", ""]
+    assert made.quantities[3].wording.startswith("the average weight among adult (over 18)")
+
+
+def test_baselines_are_those_of_the_file_and_score_as_the_published_ones(baselines):
+    made, shipped = imported(FILES), store.load("epidemia_prior_nhanes")
+    is_share = made.column("family") == "beta"
+    _, a, b = posterior.of_baseline(is_share, made.baseline)
+    for place, quantity in enumerate(made.quantities):
+        for at, size in enumerate(SIZES):
+            told = np.array([list(each.values()) for each in baselines[quantity.name][str(size)]])
+            np.testing.assert_allclose(a[place, at], told[:, 0], rtol=1e-12)
+            np.testing.assert_allclose(b[place, at], told[:, 1], rtol=1e-9)
+    # What a prior and the answers make together is told by the posteriors alone.
+    places = [list(shipped.column("name")).index(each.name) for each in made.quantities]
+    samples = shipped.baselines["published"]
+    part = shipped._replace(
+        quantities=tuple(shipped.quantities[place] for place in places),
+        baselines={"published": type(samples)(*(each[places] for each in samples))},
+    )
+    priors = np.array([(0, 80, 5), (0, 0.5, 0.1), (2, -2, 0.3), (2, 4.4, 0.1), (1, 2, 9)], float)
+    stated = judged.Stated(*np.repeat(priors[:, None], 5, axis=1).transpose(2, 0, 1))
+    one, other = judged.judge(made, stated), judged.judge(part, stated)
+    for field in ("ratio", "crps"):
+        np.testing.assert_allclose(getattr(one, field), getattr(other, field), rtol=1e-9)
+
+
+def test_units_slices_and_people_are_read_from_the_texts_of_other_domains(
+    tmp_path, variables, baselines
+):
+    """As of job listings and venture capital: levels in words, no number of people."""
+    texts = {
+        "Salary": "The average midpoint (in dollars) of the pay of invented jobs in Utopia",
+        "Raised": "The average total raised in millions USD for invented companies.",
+        "Staff": "The average number of employees for invented companies",
+    }
+    mine = {
+        name: variables["WeightKg"]
+        | {"std": 20.0, "se": 1.0, "variable": text, "base_variable": name}
+        for name, text in texts.items()
+    }
+    mine["single_0"] = mine["Salary"] | {
+        "conditions": [["Sector", "Retail"], ["Staff", 2]],
+        "nat_langs": ["the company is in retail", "Staff in (8.00, 17.00]"],
+    }
+    of_each = {key: posteriors for key, posteriors in baselines["WeightKg"].items() if key != "all"}
+    made = imported(write(tmp_path, mine, dict.fromkeys(mine, of_each)))
+    assert made.task == "epidemia_prior_mine"
+    assert list(made.column("unit")) == ["dollars", "millions USD", "", "dollars"]
+    assert list(made.column("n")) == [400] * 4  # (20 / 1) ** 2
+    assert made.quantities[
+        1
+    ].wording == "the average total raised in millions USD for invented " + ("companies")
+    assert [each.level for each in made.quantities[3].conditions] == ["Retail", "3rd quarter"]
+
+
+def test_another_form_is_refused_with_what_was_given_and_expected(tmp_path, variables, baselines):
+    def changed(name, **fields):
+        return {**variables, name: variables[name] | fields}
+
+    def but(name):
+        return {other: of for other, of in variables.items() if other != name}
+
+    short = baselines | {"easy_4": baselines["easy_4"] | {"10": baselines["easy_4"]["10"][1:]}}
+    of_share = baselines | {"easy_13": baselines["easy_4"]}
+    less = {name: of for name, of in baselines.items() if name != "easy_13"}
+    cases = [
+        (
+            (changed("easy_4", std="wide"), baselines),
+            r"easy_4\.std: .*valid number.*NAME_variables",
+        ),
+        ((changed("easy_4", ground_truth_distribution_type="gamma"), baselines), "beta"),
+        ((but("WeightKg"), baselines), "easy_4 is about a slice of WeightKg, which the file does"),
+        ((variables, less), "5 answers about easy_13 .beta.: missing.*expected 25 of alpha and"),
+        ((variables, short), r"10 answers about easy_4 .normal.: 24 draws; expected 25 of mu and"),
+        ((variables, of_share), "easy_13 .beta.: alpha: Field required"),
+        ((variables, variables), "both hold variables"),
+        ((variables, {"a": {"b": 1}}), "holds b: expected OpenEstimate's NAME_variables.json"),
+        ((variables, []), "holds no JSON object"),
+        ((variables, {}), "holds nothing"),
+        ((changed("easy_4", mean=1e400), baselines), "finite"),
+    ]
+    for (one, other), message in cases:
+        with pytest.raises(EpidemiaError, match=message):
+            imported(write(tmp_path, one, other))
+    with pytest.raises(EpidemiaError, match="no file of baselines was given"):
+        imported(FILES[:1])
+    with pytest.raises(EpidemiaError, match=r"nowhere.json cannot be read"):
+        imported([tmp_path / "nowhere.json"])
+    given = ["quantities", "import", *map(str, FILES), "--name", "nhanes"]
+    wrong = CliRunner().invoke(app, given).exception
+    assert "is a set that ships: give another, for example my_nhanes" in str(wrong)
+
+
+def test_each_quantity_has_all_draws():
+    for values in imported(FILES).baseline:
+        assert values.shape == (5, len(SIZES), DRAWS)
