@@ -47,10 +47,13 @@ def answered(rows: Sequence[Mapping[str, Any]], column: str) -> Scored:
     if name not in WAYS:
         raise EpidemiaError(f"no way of asking {name!r} ({nearest(name, WAYS)})")
     way = WAYS[name]
-    leaf = leaves().get(way.named(task))
-    if leaf is None or leaf.way != name:
-        known = {each.entry.name for each in leaves().values() if each.way == name}
-        raise EpidemiaError(f"no task {task!r} in the way {name!r} ({nearest(task, known)})")
+    asked = {
+        leaf.entry.name: leaf
+        for leaf in leaves().values()
+        if leaf.way == name and way.asks(leaf.entry.declared)
+    }
+    if (leaf := asked.get(task)) is None:
+        raise EpidemiaError(f"no task {task!r} in the way {name!r} ({nearest(task, asked)})")
     needed = [*GIVEN[:2]] if not way.generated else ["reply", "p"][: 1 + (name == "stated")]
     if column not in needed:
         raise EpidemiaError(
