@@ -21,10 +21,10 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.paths import writing
 from lm_eval_epidemia.harness import yamls
-from lm_eval_epidemia.results.export.about import about
-from lm_eval_epidemia.results.export.card import card, evaluation
+from lm_eval_epidemia.results.export.about import texts
+from lm_eval_epidemia.results.export.card import dataset_card, evaluation
 from lm_eval_epidemia.results.export.config import Config
-from lm_eval_epidemia.results.export.croissant import croissant
+from lm_eval_epidemia.results.export.croissant import croissant_file
 
 #: What the columns of questions begin with; those of the way follow, and the canary.
 _FIRST = ("task", "way", "cell", "ordering", "prompt", "choices", "answers", "given", "truth")
@@ -102,9 +102,9 @@ def _fill(out: Path, repository: str | None, stated: bool) -> None:
         )
     ]
     pages = {
-        "README.md": card(configs),
+        "README.md": dataset_card(configs),
         "eval.yaml": evaluation([*groups]),
-        "croissant.json": croissant(configs, repository),
+        "croissant.json": croissant_file(configs, repository),
     }
     for name, text in pages.items():
         (out / name).write_text(text, encoding="utf-8")
@@ -149,7 +149,7 @@ def _tables(asked: _Asked) -> tuple[pa.Table, list[dict[str, Any]]]:
     """Return the questions of a task, and a row of what is true for each of its cells."""
     benchmark, entry, way = asked
     truth = way.load(entry.name)
-    cells, canary = benchmark.cells(truth), about()["canary"]
+    cells, canary = benchmark.cells(truth), texts()["canary"]
     questions = split(entry.name, way.name).data.table.replace_schema_metadata(None)
     columns = {name: questions[name] for name in questions.column_names}
     columns |= {
@@ -160,10 +160,10 @@ def _tables(asked: _Asked) -> tuple[pa.Table, list[dict[str, Any]]]:
         columns["answers"] = pa.array(answers, pa.list_(pa.string()))
     order = dict.fromkeys([*(name for name in _FIRST if name in columns), *columns])
     columns = {name: columns[name] for name in order} | {"canary": [canary] * len(questions)}
-    given = way.described(truth) if cells else []
+    given, fingerprint = way.described(truth) if cells else [], truth.fingerprint
     rows = [
         {
-            **{"task": entry.name, "cell": cell, "given": given[cell], "truth": truth.fingerprint},
+            **{"task": entry.name, "cell": cell, "given": given[cell], "truth": fingerprint},
             **{name: values[cell] for name, values in cells.items()},
             "canary": canary,
         }

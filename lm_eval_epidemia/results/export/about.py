@@ -10,7 +10,7 @@ import yaml
 
 
 @lru_cache(maxsize=1)
-def about() -> dict[str, Any]:
+def texts() -> dict[str, Any]:
     """Return what the card and the Croissant file say."""
     text = (files(__package__) / "about.yaml").read_text(encoding="utf-8")
     return dict(yaml.safe_load(text))

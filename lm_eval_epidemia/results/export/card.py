@@ -11,7 +11,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.registry import read_registry
-from lm_eval_epidemia.results.export.about import about
+from lm_eval_epidemia.results.export.about import texts
 from lm_eval_epidemia.results.export.config import Config
 from lm_eval_epidemia.surveys.catalogue import record
 
@@ -68,9 +68,9 @@ Personal data: {personal}
 """
 
 
-def card(configs: Sequence[Config]) -> str:
+def dataset_card(configs: Sequence[Config]) -> str:
     """Return the dataset card: YAML header, contents, limits, and each survey's licence, once."""
-    said = about()
+    said = texts()
 
     def columns(split: str) -> str:
         present = {name for config in configs for name in config.columns.get(split, ())}
@@ -95,7 +95,7 @@ def card(configs: Sequence[Config]) -> str:
 
 def _header(configs: Sequence[Config]) -> str:
     """Return the YAML front matter; a config takes one line."""
-    said = about()
+    said = texts()
     facts = {
         "pretty_name": said["title"],
         "language": ["en"],
@@ -147,7 +147,7 @@ def evaluation(configs: Sequence[str]) -> str:
     Its check wants a framework that it knows, which lm-eval is not, and of Inspect what its
     samples, solvers and scorers are.
     """
-    said = about()
+    said = texts()
     listed = {
         "name": said["title"],
         "description": said["description"],

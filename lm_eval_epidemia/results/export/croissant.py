@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from lm_eval_epidemia.core.version import __version__
-from lm_eval_epidemia.results.export.about import about
+from lm_eval_epidemia.results.export.about import texts
 from lm_eval_epidemia.results.export.config import Config
 
 #: The specification's, to which readers compare.
@@ -38,7 +38,7 @@ _CONTEXT: dict[str, Any] = {
 _CITE = "The lm-eval-epidemia authors, lm-eval-epidemia; the surveys as README.md cites them."
 
 
-def croissant(configs: Sequence[Config], repository: str | None) -> str:
+def croissant_file(configs: Sequence[Config], repository: str | None) -> str:
     """Return the Croissant file.
 
     Parameters
@@ -47,7 +47,7 @@ def croissant(configs: Sequence[Config], repository: str | None) -> str:
     repository : str, optional
         Id on the Hub, where files are to be found; otherwise they lie beside this one.
     """
-    said = about()
+    said = texts()
     splits = [(config, split) for config in configs for split in config.columns]
     within = {"containedIn": {"@id": "repository"}} if repository else {}
     written = {
@@ -107,7 +107,7 @@ def _repository(repository: str | None) -> Iterator[dict[str, Any]]:
 
 
 def _fields(config: Config, split: str) -> Iterator[dict[str, Any]]:
-    meaning = about()["columns"][split]
+    meaning = texts()["columns"][split]
     for name in config.columns[split]:
         kind, depth = config.schema.field(name).type, 0
         while pa.types.is_list(kind):
