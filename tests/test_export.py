@@ -1,6 +1,7 @@
 """The exported dataset repository, read back by `datasets`, by lm-eval and by `mlcroissant`."""
 
 import json
+import re
 from dataclasses import replace
 
 import datasets
@@ -8,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from conftest import evaluate
+from conftest import REPOSITORY, evaluate
 
 from lm_eval_epidemia.api import load_truth, score_answers
 from lm_eval_epidemia.benchmarks import OBSERVATION
@@ -248,3 +249,14 @@ def test_stated_leaves_what_is_answered_in_writing(tmp_path, monkeypatch, epidem
     assert not configs & {"epidemia_low", "epidemia_low_likelihood"}
     tasks = yaml.safe_load((tmp_path / "written/eval.yaml").read_text())["tasks"]
     assert [listed["id"] for listed in tasks] == ["epidemia_low_stated", "epidemia_high_stated"]
+
+
+def test_the_page_scores_a_table_in_ten_lines(repository, tmp_path, monkeypatch, capsys):
+    page = (REPOSITORY / "docs" / "elsewhere.md").read_text()
+    code, shown = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL).groups()
+    # Without empty lines and comments.
+    assert len([line for line in code.splitlines() if line and line[0] != "#"]) <= 10
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
+    monkeypatch.chdir(repository.parent)
+    exec(code, {})
+    assert capsys.readouterr().out == shown

@@ -85,6 +85,6 @@ def export(
     """Write questions and truths as a dataset repository, for any harness."""
     from lm_eval_epidemia.results.export import export as export_dataset
 
-    folder, suffix = export_dataset(out, push_to_hub, stated), "_stated" * stated
+    folder, group = export_dataset(out, push_to_hub, stated), "epidemia_low" + "_stated" * stated
     print(f"the dataset repository is in {folder}")
-    print(f"try: lm_eval --include_path {folder / 'task_yamls'} --tasks epidemia_low{suffix} ...")
+    print(f"try: lm_eval --include_path {folder / 'task_yamls'} --tasks {group} --model ...")

@@ -117,7 +117,7 @@ def _fields(config: Config, split: str) -> Iterator[dict[str, Any]]:
             "@type": "cr:Field",
             "@id": f"{config.name}-{split}/{name}",
             "name": name,
-            "description": meaning[name],
+            "description": meaning.get(name, name),
             "dataType": "sc:Text" if pa.types.is_string(kind) else number,
             **({"repeated": True} if depth else {}),
             "source": {
