@@ -1,50 +1,122 @@
-"""The exported dataset repository, read back by `datasets` and by lm-eval."""
+"""The exported dataset repository, read back by `datasets`, by lm-eval and by `mlcroissant`."""
+
+import json
+import re
+from dataclasses import replace
 
 import datasets
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import yaml
-from conftest import evaluate
+from conftest import REPOSITORY, evaluate
 
+from lm_eval_epidemia.api import load_truth, score_answers
+from lm_eval_epidemia.benchmarks import OBSERVATION
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.results import export as exporting
 from lm_eval_epidemia.results.export import export
-from lm_eval_epidemia.surveys.catalogue import task
+from lm_eval_epidemia.results.export.croissant import croissant_file
+from lm_eval_epidemia.surveys.catalogue import record, task
 
 TASK = "epidemia_low_nsduh_heroin_ever_by_age"
+CANARY = "6613c1db-d9b6-474b-9ece-eb69cac03231"
 
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
-    """All files of a repository; but for those of one survey, its splits are all the same."""
-    same = split(TASK)
+    """All files of a repository; but for tasks of one survey, all of a way hold the same."""
+    tables, once = exporting._tables, {}
 
-    def of_one_survey(task, way):
-        return split(task, way) if "_nsduh_" in task else same
+    def of_one_survey(asked):
+        if asked.entry.part.endswith("_low_nsduh"):
+            return tables(asked)
+        key = asked.benchmark.name, asked.way.name
+        if key not in once:
+            once[key] = tables(asked)
+        return once[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exporting, "split", of_one_survey)
+        patch.setattr(exporting, "_tables", of_one_survey)
         return export(tmp_path_factory.mktemp("export") / "questions")
 
 
-def test_datasets_loads_a_split(repository, tmp_path):
-    found = datasets.load_dataset(
-        str(repository), "epidemia_low", split=TASK, cache_dir=str(tmp_path)
-    )
-    ours = split(TASK)
-    assert found.column_names == ours.column_names
-    assert found.to_list() == ours.to_list()
+@pytest.fixture
+def loaded(repository, tmp_path):
+    """Load a split as anybody would."""
+
+    def load(config, split):
+        return datasets.load_dataset(str(repository), config, split=split, cache_dir=str(tmp_path))
+
+    return load
+
+
+def test_datasets_loads_the_questions(loaded):
+    questions = loaded("epidemia_low", "test").filter(lambda row: row["task"] == TASK).to_list()
+    for row, ours in zip(questions, split(TASK), strict=True):
+        assert {name: row[name] for name in ours} == ours
+        levels = store.load(TASK).levels
+        assert row["answers"] == [levels[level] for level in ours["order"]]
+        assert row["way"] == "letters" and CANARY in row["canary"]
+    assert {(row["cell"], row["ordering"]) for row in questions} == {
+        (cell, place) for cell in range(len(questions) // 2) for place in range(2)
+    }
+
+
+def test_whoever_never_heard_of_lm_eval_can_score(loaded):
+    """By the formula of the card, with nothing but the split `truth`."""
+    rows = loaded("epidemia_low", "truth").to_pandas()
+    rows = rows[rows.task == TASK].dropna(axis="columns")
+    truth = load_truth(TASK)
+    assert list(rows.given) == [[f"age: {age}"] for (age,) in truth.given]
+    assert np.array_equal(np.stack(rows.p), truth.p) and rows.weight.sum() == pytest.approx(1)
+    frame = truth.to_frame()
+    for name in ("low", "high"):
+        assert np.concatenate([*rows[name]]) == pytest.approx(frame[name])
+    assert list(rows.n) == list(truth.n) and list(rows.n_eff) == list(truth.n_eff)
+    d = (rows.weight * [np.abs(p - [0.02, 0.98]).sum() for p in rows.p]).sum()
+    ends = rows.iloc[0]
+    score = 100 * np.clip((ends.d_zero - d) / (ends.d_zero - ends.d_perfect), 0, 1)
+    said = rows.explode("levels").rename(columns={"levels": "level"})
+    said["p"] = np.where(said.level == "Yes", 0.02, 0.98)
+    table = score_answers(said)
+    assert 0 < score < 100 and table.value[0] == pytest.approx(score, abs=1e-9)
+    # A truth as it is exported scores 100.
+    own = rows.explode(["levels", "p"]).rename(columns={"levels": "level"})
+    assert score_answers(own).value[0] == 100
+
+
+def test_every_config_loads_and_tells_what_is_true(repository, loaded):
+    header = yaml.safe_load((repository / "README.md").read_text().split("---")[1])
+    for config in header["configs"]:
+        assert [file["split"] for file in config["data_files"]] == ["test", "truth"]
+        files = [path for file in config["data_files"] for path in repository.glob(file["path"])]
+        # `datasets` loads no config whose splits differ in their columns.
+        first, *others = map(pq.read_schema, files)
+        assert all(other.equals(first) for other in others), config
+        assert all(CANARY in text for text in pq.read_table(files[-1])["canary"].to_pylist())
+    graphs = loaded("epidemia_intervention", "truth").to_pandas().drop_duplicates("cell")
+    changed = graphs[graphs.kappa == 1]
+    assert {*changed.right} == {"No"} and len(changed)
+    before = graphs.set_index("cell").right
+    assert {*before[changed.base]} == {"Yes"}
+    priors = loaded("epidemia_prior", "truth")[0]
+    assert priors["se"] > 0 and np.shape(priors["baseline_mean"]) == (4, 25)
+    quick = loaded("epidemia_quick", "truth")[0]
+    own = load_truth(quick["of_task"])
+    assert quick["p"] == list(own.p[quick["of_cell"]])
 
 
 def test_the_card_says_what_it_is(repository):
     card = (repository / "README.md").read_text()
     header = yaml.safe_load(card.split("---")[1])
-    splits = {
-        config["config_name"]: [file["split"] for file in config["data_files"]]
+    numbers = {
+        config["config_name"]: len([*repository.glob(config["data_files"][0]["path"])])
         for config in header["configs"]
     }
-    assert {name: len(listed) for name, listed in splits.items()} == {
+    assert numbers == {
         "epidemia_low": 63,
         "epidemia_high": 44,
         "epidemia_extra": 54,
@@ -79,9 +151,9 @@ def test_the_card_says_what_it_is(repository):
             for way in ("", "_direct_choice", "_mean_variance", "_quantile", "_grid")
         },
     }
-    assert all(
-        (repository / f["path"]).is_file() for c in header["configs"] for f in c["data_files"]
-    )
+    assert {*header} >= {"license", "task_categories", "tags", "pretty_name", "size_categories"}
+    assert len(card.splitlines()) < 200 and CANARY in card
+    assert all(card.count(f"**{record(name).title}**, v") == 1 for name in ("nsduh", "acs", "fbi"))
     assert "National Survey on Drug Use and Health" in card
     assert "vintage 2022" in card
     assert "Substance Abuse and Mental Health Services Administration" in card
@@ -103,6 +175,7 @@ def test_lm_eval_runs_from_the_exported_files(repository, tmp_path, monkeypatch)
     found = simple_evaluate(*arguments, task_manager=manager)
     # What the task files name is what `export` was told to push to, or its folder.
     assert found["configs"][TASK]["dataset_path"] == str(repository)
+    assert CANARY in str(found["samples"][TASK][0]["doc"])
     here = evaluate([TASK], model_args="kind=noisy,noise=0.5")
     assert found["results"] == here["results"]
 
@@ -120,7 +193,7 @@ def test_pushing_names_the_repository_in_the_task_files(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(exporting, "_fill", lambda *given: asked.append(("fill", given, {})))
     out = export(tmp_path / "questions", push_to_hub="someone/questions")
-    assert asked.pop(0)[1] == (out, "someone/questions")
+    assert asked.pop(0)[1] == (out, "someone/questions", False)
     assert [what for what, _, _ in asked] == ["create", "upload"]
     assert asked[0][1] == ("someone/questions",)
     assert asked[1][2] == {
@@ -137,7 +210,53 @@ def test_an_existing_folder_is_not_overwritten(tmp_path):
     assert (tmp_path / "precious.txt").read_text() == "mine"
 
 
-def test_the_dataset_holds_questions_and_no_answers(repository):
-    table = datasets.Dataset.from_parquet(str(repository / f"data/epidemia_low/{TASK}.parquet"))
-    assert not any(isinstance(value, float) for value in table[0].values())
-    assert store.load(TASK).fingerprint in set(table["truth"])
+def test_the_hub_and_croissant_read_what_they_want(repository):
+    mlcroissant = pytest.importorskip("mlcroissant")
+    benchmark = yaml.safe_load((repository / "eval.yaml").read_text())
+    assert {"name", "description", "evaluation_framework", "tasks"} == {*benchmark}
+    configs = {path.name for path in (repository / "data").iterdir()}
+    for listed in benchmark["tasks"]:
+        assert listed["config"] in configs and listed["split"] == "test"
+        file = next((repository / "data" / listed["config"]).glob("test/*"))
+        spec = listed["field_spec"]
+        assert {spec["input"], spec["target"], *spec["metadata"]} <= {*pq.read_schema(file).names}
+    path = repository / "croissant.json"
+    read = mlcroissant.Dataset(jsonld=path)
+    assert not read.metadata.issues.errors
+    assert read.metadata.data_biases and read.metadata.data_limitations
+    assert read.metadata.data_collection
+    assert read.metadata.personal_sensitive_information[0].startswith("None.")
+    assert {listed.id for listed in read.metadata.record_sets} == {
+        f"{config}-{split}" for config in configs for split in ("test", "truth")
+    }
+    row = next(iter(read.records("epidemia_low-truth")))
+    assert isinstance(row["epidemia_low-truth/p"][0], float)
+    # On the Hub the files lie in its repository.
+    text = croissant_file([], "someone/questions")
+    assert json.loads(text)["distribution"][0]["contentUrl"].endswith("someone/questions")
+
+
+def test_stated_leaves_what_is_answered_in_writing(tmp_path, monkeypatch, epidemia):
+    few = replace(
+        OBSERVATION, available=lambda: [TASK, "epidemia_high_nsduh_cocaine_ever_by_age_sex"]
+    )
+    monkeypatch.setattr(exporting, "BENCHMARKS", [few])
+    monkeypatch.setattr(exporting.yamls, "render", lambda *given, **chosen: {})
+    ran = epidemia("export", "--stated", "--out", tmp_path / "written")
+    assert ran.returncode == 0 and "--tasks epidemia_low_stated" in ran.stdout
+    configs = {path.name for path in (tmp_path / "written/data").iterdir()}
+    assert "epidemia_low_stated" in configs and "epidemia_high_closed" in configs
+    assert not configs & {"epidemia_low", "epidemia_low_likelihood"}
+    tasks = yaml.safe_load((tmp_path / "written/eval.yaml").read_text())["tasks"]
+    assert [listed["id"] for listed in tasks] == ["epidemia_low_stated", "epidemia_high_stated"]
+
+
+def test_the_page_scores_a_table_in_ten_lines(repository, tmp_path, monkeypatch, capsys):
+    page = (REPOSITORY / "docs" / "elsewhere.md").read_text()
+    code, shown = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL).groups()
+    # Without empty lines and comments.
+    assert len([line for line in code.splitlines() if line and line[0] != "#"]) <= 10
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
+    monkeypatch.chdir(repository.parent)
+    exec(code, {})
+    assert capsys.readouterr().out == shown

@@ -1,12 +1,14 @@
 """The truths, scores and questions in Python, without lm-eval and without torch.
 
 `load_truth` returns what a survey says, `score` compares with it what somebody believes,
-`joint_error` and `difference` give the errors of means and differences, `other_scales` and
-`calibration_line` tell in other ways how a belief is wrong, `tasks` lists what there is,
-`questions` returns the prompts, `compare` compares two models from lm-eval's result files. Import
-them from here: ``lm_eval_epidemia`` itself imports nothing.
+`score_answers` does so for a table of answers to many tasks. `joint_error` and `difference` give
+the errors of means and differences, `other_scales` and `calibration_line` tell in other ways how a
+belief is wrong, `tasks` lists what there is, `questions` returns the prompts, `compare` compares
+two models from lm-eval's result files. Import them from here: ``lm_eval_epidemia`` itself imports
+nothing.
 """
 
+from lm_eval_epidemia.api.answers import score_answers
 from lm_eval_epidemia.api.comparing import Compared, compare
 from lm_eval_epidemia.api.listing import questions, tasks
 from lm_eval_epidemia.api.scores import Score, calibration_line, other_scales, score
@@ -29,5 +31,6 @@ __all__ = [
     "other_scales",
     "questions",
     "score",
+    "score_answers",
     "tasks",
 ]

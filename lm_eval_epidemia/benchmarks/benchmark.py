@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -88,6 +88,9 @@ class Benchmark:
     answers : callable, optional
         From a truth, one of them, its noise and its seed to what it answers in every cell, as the
         way's `believed` takes it.
+    cells : callable
+        From a truth to what is true in each of its cells, for whoever scores elsewhere: columns by
+        name, a value per cell; ``levels``, where the way's rows have an ``order`` of these.
     """
 
     name: str
@@ -108,6 +111,7 @@ class Benchmark:
     predicted: bool = False
     without_anchors: str = "has no anchors"
     answers: Callable[[Any, str, float, int], Any] | None = None
+    cells: Callable[[Any], Mapping[str, Sequence[Any]]] = lambda truth: {}
 
     @property
     def plain(self) -> Way:

@@ -78,10 +78,13 @@ def export(
     push_to_hub: Annotated[
         Text, Option(help="Upload to this dataset repository of the Hugging Face Hub too.")
     ] = None,
+    stated: Annotated[
+        bool, Option("--stated", help="Write only what is answered in writing.")
+    ] = False,
 ) -> None:
-    """Write the questions as a dataset repository of Hugging Face."""
+    """Write questions and truths as a dataset repository, for any harness."""
     from lm_eval_epidemia.results.export import export as export_dataset
 
-    folder = export_dataset(out, push_to_hub)
+    folder, group = export_dataset(out, push_to_hub, stated), "epidemia_low" + "_stated" * stated
     print(f"the dataset repository is in {folder}")
-    print(f"try: lm_eval --include_path {folder / 'task_yamls'} --tasks epidemia_low --model ...")
+    print(f"try: lm_eval --include_path {folder / 'task_yamls'} --tasks {group} --model ...")

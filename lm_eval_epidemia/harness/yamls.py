@@ -11,6 +11,7 @@ import json
 import math
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,11 @@ def _as_yaml(value: Any) -> str:
     return str(written).strip()
 
 
+def exported_file(group: str, task: str) -> str:
+    """Return where a dataset repository has the questions of a task, both as lm-eval names them."""
+    return f"data/{group}/test/{task}.parquet"
+
+
 def _as_text(prefix: str, way: Way) -> str:
     """Write a text so that lm-eval, which looks for columns and templates, gives it back."""
     from lm_eval_epidemia.elicit.way import COMMON
@@ -115,13 +121,17 @@ def _task(
     variant: Variant,
 ) -> str:
     name, truth = entry.name + way.suffix, way.load(entry.name)
+    test_split = name if dataset is None else "test"
     if dataset is None:
         source = f"dataset_kwargs:\n  epidemia_task: {entry.name}\n  epidemia_way: {way.name}\n"
         if chosen := variant.in_task_files:
             source += f"  epidemia_variant: {_as_yaml(chosen)}\n"
     else:
-        group = entry.group + way.suffix
-        source = f"dataset_path: {json.dumps(dataset)}\ndataset_name: {group}\n"
+        file = exported_file(entry.group + way.suffix, name)
+        source = (
+            f"dataset_path: {json.dumps(dataset)}\n"
+            f"dataset_kwargs:\n  data_files:\n    test: {file}\n"
+        )
     if way.structure is not None and (held := way.structure(truth, variant)):
         # In place of the base's: lm-eval merges a file with what it includes by whole keys.
         kwargs: dict[str, Any] = {"until": [], "temperature": way.temperature}
@@ -131,7 +141,7 @@ def _task(
     about = "".join(f"  {key}: {json.dumps(at)}\n" for key, at in benchmark.metadata(truth).items())
     version = benchmark.version(truth) + way.revision
     return (
-        f"{_NOTE}include: {base}\ntask: {name}\ntest_split: {name}\n{source}"
+        f"{_NOTE}include: {base}\ntask: {name}\ntest_split: {test_split}\n{source}"
         f"metadata:\n  version: {version}\n{about}"
     )
 
@@ -151,16 +161,22 @@ def _group(benchmark: Benchmark, name: str, way: Way, members: list[str]) -> str
 
 
 @held()
-def render(dataset: str | None = None, variant: Variant | None = None) -> dict[str, str]:
+def render(
+    dataset: str | None = None,
+    variant: Variant | None = None,
+    chosen: Callable[[Way], bool] = lambda way: True,
+) -> dict[str, str]:
     """Return the text of every file for the tasks available here, by its path in the folder.
 
     Parameters
     ----------
     dataset : str, optional
         Read the questions from this dataset repository (a folder or an id on the Hub) instead of
-        the package. Ways whose rows are not exported are left out.
+        the package.
     variant : Variant, optional
         Write what it asks of a task file.
+    chosen : callable
+        Which ways of asking.
     """
     # Where nothing is rendered, nothing of this is imported: it takes most of a second.
     from lm_eval_epidemia.benchmarks import BENCHMARKS
@@ -168,7 +184,7 @@ def render(dataset: str | None = None, variant: Variant | None = None) -> dict[s
     files: dict[str, str] = {}
     for benchmark in BENCHMARKS:
         for way in benchmark.ways.values():
-            if dataset is None or way.exported:
+            if chosen(way):
                 files |= _of_way(benchmark, way, dataset, variant or Variant())
     return files
 

@@ -36,4 +36,5 @@ INTERVENTION = Benchmark(
     without_anchors="asks about causal graphs, and has no anchors; in Python "
     "questions({task!r}, way={way!r}) returns its prompts",
     answers=respondents.answers,
+    cells=questions.cells_of,
 )

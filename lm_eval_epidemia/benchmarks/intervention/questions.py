@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import permutations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lm_eval_epidemia.benchmarks.intervention import generate
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES, Effect, Graph, effects
@@ -244,3 +245,27 @@ def knowledge(task: str) -> Questions:
                 prompts.append(CausalQuestion(scene, nodes[u], nodes[v], None, u == cause))
                 asked.append(numbers[names[cause], names[result]])
     return Questions(task, _scenes(task), tuple(prompts), listed=tuple(asked))
+
+
+def cells_of(truth: Questions) -> dict[str, Sequence[Any]]:
+    """Return what is right in each cell, as it is exported.
+
+    Returns
+    -------
+    dict of str to list
+        ``right``, "Yes" or "No"; ``sample``, the number of the graph with its names, which is the
+        cluster of standard errors; and where interventions are asked about, of a question after
+        one, ``base``, the cell of the same question before it, and ``kappa``, 1 where the answer
+        changes. An effect is known by who answers both rightly.
+    """
+    numbers = {id(scene): number for number, scene in enumerate(truth.scenes)}
+    columns: dict[str, Sequence[Any]] = {
+        "right": ["Yes" if prompt.right else "No" for prompt in truth.prompts],
+        "sample": [numbers[id(prompt.scene)] for prompt in truth.prompts],
+    }
+    if truth.pairs:
+        pairs = {pair.post: pair for pair in truth.pairs}
+        asked = [pairs.get(cell) for cell in range(len(truth.prompts))]
+        columns["base"] = [pair and pair.base for pair in asked]
+        columns["kappa"] = [pair and pair.effect.kappa for pair in asked]
+    return columns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.observation import predicted, quick, respondents
+from lm_eval_epidemia.benchmarks.observation.cells import cells_of, quick_cells_of
 from lm_eval_epidemia.benchmarks.observation.metrics import metrics_of
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
 from lm_eval_epidemia.benchmarks.observation.written import CLOSED
@@ -68,6 +69,7 @@ OBSERVATION = Benchmark(
     kinds=respondents.KINDS,
     without_anchors="",
     answers=respondents.answers,
+    cells=cells_of,
 )
 
 #: A quick look: a benchmark of its own, so that no table ranks it beside full runs.
@@ -91,4 +93,5 @@ QUICK = Benchmark(
     without_anchors="predicts scores of other groups and has no anchors of its own; "
     "'epidemia anchors epidemia_low epidemia_high' prints theirs",
     answers=quick.answers,
+    cells=quick_cells_of,
 )

@@ -6,6 +6,7 @@ from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.prior import respondents
 from lm_eval_epidemia.benchmarks.prior.metrics import metrics_of
 from lm_eval_epidemia.benchmarks.prior.quantities import store
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import cells_of
 from lm_eval_epidemia.benchmarks.prior.ways import WAYS
 
 
@@ -39,4 +40,5 @@ PRIOR = Benchmark(
     without_anchors="asks what a model expects of quantities, and has no anchors; "
     "'epidemia quantities list {task}' prints their truths",
     answers=respondents.answers,
+    cells=cells_of,
 )

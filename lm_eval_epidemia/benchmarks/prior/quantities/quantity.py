@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -220,3 +220,28 @@ class Quantities(NamedTuple):
     def baseline(self) -> Samples:
         """The draws that scores are relative to."""
         return self.baselines[self.scored]
+
+
+#: Fields of a quantity that are exported, in their order.
+_EXPORTED = (
+    *("name", "wording", "family", "unit", "mean", "se", "df", "sd", "n"),
+    *("marginal_mean", "marginal_sd"),
+)
+
+
+def cells_of(truth: Quantities) -> dict[str, Sequence[Any]]:
+    """Return the truth of each quantity and what samples said of it, as it is exported.
+
+    Returns
+    -------
+    dict of str to list
+        Fields of `Quantity`, and of the baseline that scores are relative to ``baseline_n``, how
+        many answers each of its samples has, with their ``baseline_mean``, ``baseline_variance``
+        and ``baseline_size``: for each of these numbers a list of draws.
+    """
+    number, drawn = len(truth.quantities), truth.baseline._asdict()
+    return {
+        **{name: [getattr(each, name) for each in truth.quantities] for name in _EXPORTED},
+        "baseline_n": [SIZES] * number,
+        **{f"baseline_{name}": draws.tolist() for name, draws in drawn.items()},
+    }

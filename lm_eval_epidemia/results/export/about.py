@@ -1,0 +1,16 @@
+"""What is said of an exported repository: `about.yaml`."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+
+@lru_cache(maxsize=1)
+def texts() -> dict[str, Any]:
+    """Return what the card and the Croissant file say."""
+    text = (files(__package__) / "about.yaml").read_text(encoding="utf-8")
+    return dict(yaml.safe_load(text))

@@ -1,0 +1,173 @@
+"""The card of an exported repository, and its `eval.yaml`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import yaml
+
+from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
+from lm_eval_epidemia.core.version import __version__
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.estimate.registry import read_registry
+from lm_eval_epidemia.results.export.about import texts
+from lm_eval_epidemia.results.export.config import Config
+from lm_eval_epidemia.surveys.catalogue import record
+
+#: Where names of variables come from.
+_NAMES = (
+    "- **Tübingen cause-effect pairs** (names and directions, in epidemia_intervention). J. M. "
+    "Mooij, J. Peters, D. Janzing, J. Zscheischler and B. Schölkopf, Distinguishing Cause from "
+    "Effect Using Observational Data, JMLR 17(32), 2016; list from tejaskasetty/"
+    "interventional-reasoning-llms, MIT License."
+)
+
+_TEXT = """# lm-eval-epidemia: questions and truths
+
+{description}
+
+Each config is a group of tasks asked in one way. Its split `test` has the questions, a row per
+prompt; `truth` has what is true, a row per cell. Columns of the other split are empty. Made by
+lm-eval-epidemia {version}.
+
+    from datasets import load_dataset
+    questions = load_dataset(REPOSITORY, "{first}", split="test")
+    truth = load_dataset(REPOSITORY, "{first}", split="truth")
+
+The score of a task about a survey is 100 (d_zero - D) / (d_zero - d_perfect), cut off at 0 and 100,
+where D is the sum over cells of weight times the sum over levels of |p - your p|.
+`lm_eval_epidemia.api.score_answers` returns it with its standard error, and reads the answers of a
+model to the questions too; it needs no harness.
+
+> {canary}
+
+| config | tasks | prompts |
+|---|--:|--:|
+{configs}
+
+| `test` | |
+|---|---|
+{test}
+
+| `truth` | |
+|---|---|
+{truth}
+
+## Limits
+
+{limits}
+
+Personal data: {personal}
+
+{uses}
+
+## Sources
+
+{sources}
+"""
+
+
+def dataset_card(configs: Sequence[Config]) -> str:
+    """Return the dataset card: YAML header, contents, limits, and each survey's licence, once."""
+    said = texts()
+
+    def columns(split: str) -> str:
+        present = {name for config in configs for name in config.columns.get(split, ())}
+        known = said["columns"][split]
+        return "\n".join(f"| `{name}` | {known[name]} |" for name in known if name in present)
+
+    rai = said["rai"]
+    return f"---\n{_header(configs)}---\n\n" + _TEXT.format(
+        description=said["description"],
+        version=__version__,
+        first=configs[0].name,
+        canary=said["canary"],
+        configs="\n".join(f"| `{c.name}` | {len(c.tasks)} | {c.prompts:,} |" for c in configs),
+        test=columns("test"),
+        truth=columns("truth"),
+        limits="\n".join(f"- {text}" for text in [*rai["dataLimitations"], *rai["dataBiases"]]),
+        personal=rai["personalSensitiveInformation"],
+        uses=rai["dataUseCases"],
+        sources="\n".join(sources(configs)),
+    )
+
+
+def _header(configs: Sequence[Config]) -> str:
+    """Return the YAML front matter; a config takes one line."""
+    said = texts()
+    facts = {
+        "pretty_name": said["title"],
+        "language": ["en"],
+        "license": "other",
+        "license_name": "us-public-use-files",
+        "task_categories": said["task_categories"],
+        "size_categories": [_size(sum(config.prompts for config in configs))],
+        "tags": said["tags"],
+    }
+    listed = [
+        {
+            "config_name": config.name,
+            "data_files": [{"split": name, "path": config.files(name)} for name in config.columns],
+        }
+        for config in configs
+    ]
+    lines = "".join(f"- {json.dumps(config)}\n" for config in listed)
+    return yaml.safe_dump(facts, sort_keys=False, default_flow_style=None) + f"configs:\n{lines}"
+
+
+def _size(rows: int) -> str:
+    """Return the Hub's word for a number of rows."""
+    ends = {1_000: "n<1K", 10_000: "1K<n<10K", 100_000: "10K<n<100K", 1_000_000: "100K<n<1M"}
+    return next((word for end, word in ends.items() if rows < end), "1M<n<10M")
+
+
+def sources(configs: Sequence[Config]) -> list[str]:
+    """Return the vintage, citation and licence of each survey, once, as lines of the card."""
+    places = store.available().values()
+    lines = []
+    for folder, key in sorted({(place.folder, place.key) for place in places}):
+        truth = read_registry(folder)[key]
+        source = truth["source"]
+        lines.append(
+            f"- **{record(truth['survey']).title}**, vintage {truth['vintage']}. "
+            f"{source['citation']} {source['licence']} {source['note']} <{source['page']}>"
+        )
+    tasks = {task for config in configs for task in config.tasks}
+    for name, listed in quantities.available().items():
+        cited = quantities.load(name).about
+        if "citation" in cited and any(task.startswith(name) for task in tasks):
+            lines.append(f"- **{listed.title}** ({name}). {cited['citation']}")
+    return [*dict.fromkeys(lines), _NAMES]
+
+
+def evaluation(configs: Sequence[str]) -> str:
+    """Return ``eval.yaml``, by which the Hub knows a benchmark.
+
+    Its check wants a framework that it knows, which lm-eval is not, and of Inspect what its
+    samples, solvers and scorers are.
+    """
+    said = texts()
+    listed = {
+        "name": said["title"],
+        "description": said["description"],
+        "evaluation_framework": "inspect-ai",
+        "tasks": [
+            {
+                "id": name,
+                "config": name,
+                "split": "test",
+                "field_spec": {
+                    "input": "prompt",
+                    "target": "answers",
+                    "metadata": ["task", "way", "cell", "given", "order", "choices", "truth"],
+                },
+                "solvers": [{"name": "generate", "args": dict(asked["generate"])}],
+                "scorers": [{"name": f"lm_eval_epidemia/{way}"}],
+            }
+            for way, asked in said["evaluated"].items()
+            for name in asked["configs"]
+            if name in configs
+        ],
+    }
+    return yaml.safe_dump(listed, sort_keys=False, allow_unicode=True, width=100)
