@@ -74,12 +74,23 @@ def tasks_write(
 
 
 def export(
-    out: Annotated[Path, Option(help="Write into this new folder.")],
+    out: Annotated[Path | None, Option(help="Write into this new folder.")] = None,
     push_to_hub: Annotated[
         Text, Option(help="Upload to this dataset repository of the Hugging Face Hub too.")
     ] = None,
+    inspect_register: Annotated[
+        Path | None, Option(help="Write what Inspect's register of evals wants into this folder.")
+    ] = None,
 ) -> None:
     """Write the questions as a dataset repository of Hugging Face."""
+    if inspect_register:
+        from lm_eval_epidemia.inspect_ai.register import write
+
+        print(write(inspect_register))
+    if out is None:
+        if not inspect_register:
+            raise EpidemiaError("export: give --out FOLDER, or --inspect-register FOLDER")
+        return
     from lm_eval_epidemia.results.export import export as export_dataset
 
     folder = export_dataset(out, push_to_hub)

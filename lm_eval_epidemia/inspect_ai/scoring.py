@@ -83,7 +83,15 @@ def _from_letters(row: dict[str, Any], output: ModelOutput) -> Score:
         lines.append(f"{letter}. {levels[level]}: {math.exp(x):.3g}{most}")
     mass = math.fsum(map(math.exp, answer.value))
     lines.append(f"\nTogether {mass:.3g} of the probability; the reply begins with {shown.said!r}")
-    q = softmax(np.array(answer.value))[np.argsort(answer.order)] if _seen(answer) else None
+    if not _seen(answer):
+        notices.warn(
+            "replies without letters",
+            f"{row['task']}: a reply begins with {shown.said!r}, and no letter is among the "
+            f"{len(shown.top)} tokens shown; a model that thinks first must be told not to, and -T "
+            "way=stated asks for a written answer",
+        )
+        return _scored(row, kept, None, "\n".join(lines))
+    q = softmax(np.array(answer.value))[np.argsort(answer.order)]
     return _scored(row, kept, q, "\n".join(lines))
 
 
@@ -126,18 +134,14 @@ def _results(scores: Sequence[SampleScore]) -> list[Result]:
     answers: defaultdict[str, list[Response]] = defaultdict(list)
     for row, score in zip(rows, scores, strict=True):
         answers[row["task"]].append(_read(row, score.score.metadata or {}))
-    if rows and rows[0]["way"] == "letters":
-        most = max(_seen(answer) for of_task in answers.values() for answer in of_task)
-        if most < LEAST_MASS:
-            notices.warn(
-                "no letters",
-                f"none of {len(rows)} replies shows a letter with a probability of "
-                f"{LEAST_MASS:g}, so there is no score: a model that thinks first must be told not "
-                "to; -T way=stated asks for a written answer",
-            )
-            return []
+    everything = [answer for of_task in answers.values() for answer in of_task]
+    if rows and rows[0]["way"] == "letters" and max(map(_seen, everything)) < LEAST_MASS:
+        return []
     surveys = {row["task"]: row["survey"] for row in rows}
-    return [_result(surveys[task], of_task) for task, of_task in answers.items()]
+    # Inspect shows metrics while answers come in. What is missing at the end, numbers say: `seen`,
+    # `tasks`, `answered`, `unseen_mass`.
+    with notices.muted():
+        return [_result(surveys[task], of_task) for task, of_task in answers.items()]
 
 
 def _result(survey: str, answers: list[Response]) -> Result:
@@ -210,7 +214,7 @@ def by_survey() -> Metric:
         for survey, own in results.items():
             numbers[survey] = _mean_of("score", own)
             numbers[f"{survey}_stderr"] = joint_error([result.draws for result in own])
-        return numbers  # type: ignore[return-value]
+        return numbers
 
     return table
 
