@@ -1,10 +1,10 @@
-"""Inspect: its tasks against lm-eval's `choice-api` on one server, its logs, its register's file."""
+"""Inspect: its tasks beside lm-eval's `choice-api` on a server, its logs, its register's files."""
 
 import math
 import os
 import subprocess
 import sys
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def knowing(sharpness):
     """A server's log-probabilities: letters in three spellings above its words; sharp, not all."""
     of = {row["prompt"]: believed(row) for row in asked()}
 
-    @lru_cache(maxsize=None)
+    @cache
     def logprobs(text):
         logits = np.random.default_rng(len(text)).normal(-12, 1, len(VOCABULARY))
         for place, p in enumerate(of.get(text, ())):
@@ -110,10 +110,10 @@ def test_scores_are_those_of_choice_api_in_the_same_chat(sharpness, monkeypatch,
     both = [{sent["messages"][0]["content"]: sent for sent in each} for each in (theirs, ours)]
     assert both[0] == both[1] and len(theirs) == len(ours) == len(both[0]) == len(asked())
     numbers, expected = numbers_of(log), found[group]
-    assert [*numbers][0] == "score"
+    assert next(iter(numbers)) == "score"
     for name in ("score", "score_stderr", "choice_mass", "seen"):
         assert numbers[name] == pytest.approx(expected[f"{name},none"], abs=1e-6), name
-    assert 10 < numbers["score"] < 90 and numbers["score_stderr"] > 0
+    assert 0 < numbers["score"] < 100 and numbers["score_stderr"] > 0
     tasks = {row["task"] for row in asked()}
     for name in ("unseen_mass", "unseen_effect"):
         mean = sum(found[task].get(f"{name},none", 0.0) for task in tasks) / len(tasks)
@@ -174,24 +174,25 @@ def test_letters_by_themselves_or_missing(tmp_path, caplog):
 def test_without_any_letters_there_is_no_score(logprobs, tmp_path):
     model = answering(lambda prompt: ("Well", logprobs))
     log = run(epidemia_low(survey=SURVEY), model, log_dir=str(tmp_path), limit=12)
-    assert all(math.isnan(x) for name, x in numbers_of(log).items() if name != "tasks")
-    assert numbers_of(log)["tasks"] == 0
+    numbers = numbers_of(log)
+    assert not numbers.pop("tasks") > 0  # Inspect has NaN of no scores at all
+    assert all(map(math.isnan, numbers.values()))
 
 
 def test_stated_answers_score_as_under_lm_eval(tmp_path):
-    """Every fifth reply cannot be read."""
-    way, rows = OBSERVATION.ways["stated"], asked("stated", "nsduh")
+    """Every ninth reply cannot be read."""
+    way, rows = OBSERVATION.ways["stated"], asked("stated")
     of = {row["prompt"]: (number, row) for number, row in enumerate(rows)}
 
     def reply(prompt):
         number, row = of[prompt]
-        return "I cannot say." if number % 5 == 0 else way.writes(believed(row), way.of_row(row))
+        return "I cannot say." if number % 9 == 0 else way.writes(believed(row), way.of_row(row))
 
     def believed(row):
         p = way.load(row["task"]).p[row["cell"]]
         return 0.9 * p[row["order"]] + 0.1 / len(p)
 
-    task = epidemia_low(way="stated", survey=["nsduh"])
+    task = epidemia_low(way="stated", survey=[SURVEY])
     log = run(task, answering(lambda prompt: (reply(prompt), None)), log_dir=str(tmp_path))
     numbers, metrics = numbers_of(log), OBSERVATION.metrics(way)
     tasks = dict.fromkeys(row["task"] for row in rows)
@@ -199,10 +200,10 @@ def test_stated_answers_score_as_under_lm_eval(tmp_path):
     for name in ("score", "answered", "seen"):
         mean = np.mean([metrics[name].of(of_task) for of_task in answers])
         assert numbers[name] == pytest.approx(mean, abs=1e-9), name
-    assert 0.7 < numbers["answered"] < 0.85 and 5 < numbers["score"] < 95
+    assert 0.8 < numbers["answered"] < 0.95 and 5 < numbers["score"] < 95
     first, other = (log.samples[number].scores["stated"] for number in (0, 1))
     assert first.answer is None and "equally likely" in first.explanation
-    assert other.answer.startswith("Yes") and "as they were written" in other.explanation
+    assert other.answer and "as they were written" in other.explanation
 
 
 def test_the_command_line_without_lm_eval(tmp_path):
