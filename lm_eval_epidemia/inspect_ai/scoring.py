@@ -56,7 +56,7 @@ def _scored(row: dict[str, Any], kept: dict[str, Any], q: Array | None, explanat
     l1 = float(np.abs((1 / len(p) if q is None else q) - p).sum())
     counts = "; it counts as 'all answers equally likely'" if q is None else ""
     return Score(
-        value=l1,
+        value=round(l1, 4),
         answer=None if q is None else in_words(truth.levels, q),
         explanation=f"{explanation}{counts}\n\nDistance from the truth (L1, 0 to 2): {l1:.3f}",
         metadata=kept,
