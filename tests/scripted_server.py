@@ -225,7 +225,8 @@ class Handler(BaseHTTPRequestHandler):
             "finish_reason": "length",
         }
         choice |= {"message": {"role": "assistant", "content": said}} if chat else {"text": said}
-        found = {"id": "x", "choices": [] if fault == "empty" else [choice]}
+        found = {"id": "x", "model": body["model"]}
+        found["choices"] = [] if fault == "empty" else [choice]
         if self.server.usage:
             found["usage"] = {"total_tokens": 11, "prompt_tokens": 10, "completion_tokens": 1}
         return found

@@ -90,6 +90,12 @@ def test_only_the_harness_and_models_know_lm_eval():
             assert not any(module.split(".")[0] == "lm_eval" for module in imported_by(path)), path
 
 
+def test_only_inspect_ai_knows_inspect():
+    for room in ROOMS:
+        for path in files_of(room) if room != "inspect_ai" else ():
+            assert "inspect_ai" not in {name.split(".")[0] for name in imported_by(path)}, path
+
+
 #: Imports each module of its arguments in a process of its own, forked before any of ours was.
 ALONE = """
 import importlib, os, sys
@@ -192,7 +198,7 @@ def test_ground_truth_holds_no_records_and_no_paths():
     assert "/home" not in registry and "/root" not in registry and "/tmp" not in registry
 
 
-HEAVY = "torch lightgbm transformers datasets pandas sklearn lm_eval"
+HEAVY = "torch lightgbm transformers datasets pandas sklearn lm_eval inspect_ai"
 
 
 @pytest.mark.parametrize(

@@ -74,15 +74,26 @@ def tasks_write(
 
 
 def export(
-    out: Annotated[Path, Option(help="Write into this new folder.")],
+    out: Annotated[Path | None, Option(help="Write into this new folder.")] = None,
     push_to_hub: Annotated[
         Text, Option(help="Upload to this dataset repository of the Hugging Face Hub too.")
     ] = None,
     stated: Annotated[
         bool, Option("--stated", help="Write only what is answered in writing.")
     ] = False,
+    inspect_register: Annotated[
+        Path | None, Option(help="Write what Inspect's register of evals wants into this folder.")
+    ] = None,
 ) -> None:
     """Write questions and truths as a dataset repository, for any harness."""
+    if inspect_register:
+        from lm_eval_epidemia.inspect_ai.register import write
+
+        print(write(inspect_register))
+    if out is None:
+        if not inspect_register:
+            raise EpidemiaError("export: give --out FOLDER, or --inspect-register FOLDER")
+        return
     from lm_eval_epidemia.results.export import export as export_dataset
 
     folder, group = export_dataset(out, push_to_hub, stated), "epidemia_low" + "_stated" * stated

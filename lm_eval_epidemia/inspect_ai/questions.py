@@ -1,0 +1,60 @@
+"""What Inspect asks: the questions of a group, in the order in which lm-eval asks them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from lm_eval_epidemia.benchmarks import OBSERVATION
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.elicit.variants import Variant
+
+#: Ways of asking that Inspect has, and what Inspect's models are asked for in each.
+GENERATED: dict[str, dict[str, Any]] = {
+    "letters": {"temperature": 0.0, "max_tokens": 1, "logprobs": True, "top_logprobs": 20},
+    "stated": {"temperature": 0.0, "max_tokens": 1024},
+}
+
+#: Of the orderings of letters, unless others are asked for: each answer once in each position.
+BALANCED = "balanced"
+
+
+def questions(
+    group: str, way: str, surveys: Sequence[str], orderings: str | int
+) -> Iterator[dict[str, Any]]:
+    """Go through the questions of a group.
+
+    Parameters
+    ----------
+    group : str
+        ``"epidemia_low"`` or ``"epidemia_high"``.
+    way : {"letters", "stated"}
+    surveys : sequence of str
+        Only of these; of all if empty.
+    orderings : str or int
+        As ``--metadata`` takes them; of letters.
+
+    Yields
+    ------
+    dict
+        A row of the task's split, and its ``survey`` and ``way``.
+
+    Raises
+    ------
+    EpidemiaError
+        If there is no such way or survey, or `orderings` has no effect.
+    """
+    if way not in GENERATED:
+        raise EpidemiaError(f"no way of asking {way!r} here ({nearest(way, GENERATED)})")
+    if way != "letters" and orderings != BALANCED:
+        raise EpidemiaError(f"orderings has no effect in the way {way!r}: leave it out")
+    entries = [entry for entry in OBSERVATION.asked(way) if entry.group == group]
+    here = {entry.facets["survey"] for entry in entries}
+    if unknown := [name for name in surveys if name not in here]:
+        raise EpidemiaError(f"{group} has no survey {unknown[0]!r} ({nearest(unknown[0], here)})")
+    variant = Variant.of({"orderings": orderings} if way == "letters" else {})
+    for entry in entries:
+        if (survey := entry.facets["survey"]) in (surveys or here):
+            for row in split(entry.name, way, variant):
+                yield {**row, "survey": survey, "way": way}

@@ -1,0 +1,119 @@
+"""What the register of community evals (inspect_evals) wants: a file per task, at a pinned commit.
+
+``tests/data/inspect_register.schema.json`` is its schema.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import yaml
+
+from lm_eval_epidemia.benchmarks import OBSERVATION
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.version import __version__
+from lm_eval_epidemia.elicit.orderings import design_of, orderings
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.inspect_ai.questions import BALANCED
+
+#: The commit is of this folder.
+CHECKOUT = Path(__file__).parents[2]
+
+#: Stands for the public address where the checkout has none.
+NOWHERE = "https://github.com/OWNER/lm-eval-epidemia"
+
+#: By task: what is known of the people asked about.
+KNOWN = {"epidemia_low": "one condition", "epidemia_high": "two to five conditions"}
+
+
+def write(folder: Path) -> str:
+    """Write ``<task>/eval.yaml`` for each task.
+
+    Parameters
+    ----------
+    folder : Path
+        That of a checkout of inspect_evals, ``register``, or any other.
+
+    Returns
+    -------
+    str
+        What is left to do.
+
+    Raises
+    ------
+    EpidemiaError
+        If there is no commit to pin, as outside a checkout.
+    """
+    commit = _git("rev-parse", "HEAD")
+    if not commit:
+        raise EpidemiaError(
+            f"--inspect-register: the register pins a commit, and {CHECKOUT} is no git checkout: "
+            "install from one with pip install -e"
+        )
+    origin = _git("remote", "get-url", "origin").removesuffix(".git")
+    address = origin if urlsplit(origin).scheme == "https" else NOWHERE
+    for task, known in KNOWN.items():
+        path = folder / task / "eval.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        entry = _entry(task, known, address, commit)
+        text = yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=1000)
+        path.write_text(text, encoding="utf-8")
+    left = f"push commit {commit[:12]} before you submit them"
+    if address == NOWHERE:
+        left += ", and put the public address and its owner in place of OWNER"
+    return f"{len(KNOWN)} entries of the register are in {folder.resolve()}: {left}"
+
+
+def _entry(task: str, known: str, address: str, commit: str) -> dict[str, object]:
+    owner = urlsplit(address).path.split("/")[1]
+    return {
+        "full_title": f"Epidemia: Survey Distributions Given {known.title()}",
+        "common_title": task,
+        "paper_title": "Epidemiology of Large Language Models: A Benchmark for Observational "
+        "Distribution Knowledge",
+        "description": "Tests whether a language model knows how often things happen: its answers "
+        f"to multiple-choice questions about people, given {known}, are read as probabilities and "
+        "compared with what large US surveys found, from 0 (knows nothing) to 100 (cannot be told "
+        "from the survey), with standard errors from the surveys' replicates.",
+        "arxiv": "https://arxiv.org/abs/2511.03070",
+        "source": {
+            "repository_url": address,
+            "repository_commit": commit,
+            "maintainers": [owner],
+            "comment": f"lm-eval-epidemia {__version__}, task version "
+            f"{OBSERVATION.groups_version}; install the extra: pip install '.[inspect]'",
+        },
+        "contributors": [owner],
+        "tasks": [
+            {
+                "name": task,
+                "dataset_samples": _size(task),
+                "task_path": "lm_eval_epidemia/inspect_ai/tasks.py",
+            }
+        ],
+        "tags": ["surveys", "probability", "calibration", "logprobs"],
+    }
+
+
+def _size(group: str) -> int:
+    """Return how many samples the task has as the package ships."""
+    places, size = store.available(), 0
+    for entry in OBSERVATION.asked("letters"):
+        if entry.group == group and places[entry.name].state == "shipped":
+            truth = store.load(entry.name)
+            levels = len(truth.levels)
+            size += len(truth.given) * len(orderings(levels, design_of(levels, BALANCED)))
+    return size
+
+
+def _git(*arguments: str) -> str:
+    """Return what git says of the checkout; nothing where it says nothing."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(CHECKOUT), *arguments], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

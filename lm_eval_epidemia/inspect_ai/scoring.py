@@ -1,0 +1,248 @@
+"""Reading answers one by one, and what all of them together score.
+
+A score of Inspect's keeps what it was read from, so that metrics can be computed anew from a log.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from inspect_ai.model import ModelOutput
+from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, metric, scorer
+from inspect_ai.solver import TaskState
+
+from lm_eval_epidemia.benchmarks import OBSERVATION
+from lm_eval_epidemia.benchmarks.observation.response import Response
+from lm_eval_epidemia.benchmarks.observation.unseen import unseen
+from lm_eval_epidemia.core import notices
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.elicit.orderings import LETTERS
+from lm_eval_epidemia.elicit.responses import softmax
+from lm_eval_epidemia.elicit.within import Within
+from lm_eval_epidemia.models.endpoint import BadReply
+from lm_eval_epidemia.models.first_token import Shown, by_text, read_content
+from lm_eval_epidemia.score.collect import once
+from lm_eval_epidemia.score.joint import Draws, joint_error
+
+#: Where no letter has this probability in any prompt of a run, there is no score, as `choice-api`
+#: asks no further then.
+LEAST_MASS = 1e-3
+
+
+def in_words(levels: Sequence[str], p: Array) -> str:
+    """Write a distribution: ``Yes 12.3%, No 87.7%``."""
+    return ", ".join(f"{level} {share:.1%}" for level, share in zip(levels, p, strict=True))
+
+
+def _read(row: dict[str, Any], kept: dict[str, Any]) -> Response:
+    """Read an answer from what a score keeps of it."""
+    way = OBSERVATION.ways[row["way"]]
+    responses: Sequence[Any] = [kept.get("reply")]
+    if "top" in kept:
+        top = [(token, logprob) for token, logprob in kept["top"]]
+        responses = by_text(Shown(top, kept["began"]), row["choices"], add=True)
+    answer: Any = way.read(way.of_row(row), responses)
+    return answer
+
+
+def _scored(row: dict[str, Any], kept: dict[str, Any], q: Array | None, explanation: str) -> Score:
+    """Score one answer by its distance from the truth; `q` is None where nothing was said."""
+    truth = OBSERVATION.ways[row["way"]].load(row["task"])
+    p = truth.p[row["cell"]]
+    l1 = float(np.abs((1 / len(p) if q is None else q) - p).sum())
+    counts = "; it counts as 'all answers equally likely'" if q is None else ""
+    return Score(
+        value=round(l1, 4),
+        answer=None if q is None else in_words(truth.levels, q),
+        explanation=f"{explanation}{counts}\n\nDistance from the truth (L1, 0 to 2): {l1:.3f}",
+        metadata=kept,
+    )
+
+
+def _from_letters(row: dict[str, Any], output: ModelOutput) -> Score:
+    logprobs = output.choices[0].logprobs if output.choices else None
+    try:
+        shown = read_content(logprobs and logprobs.model_dump()["content"])
+    except BadReply as error:
+        notices.warn(
+            "replies without log-probabilities",
+            f"{row['task']}: {error}: such replies are not scored, and cells with one are left "
+            "out; -T way=stated asks for a written answer",
+        )
+        return Score(value=math.nan, explanation=str(error))
+    kept = {"top": shown.top, "began": shown.said}
+    answer, levels = _read(row, kept), OBSERVATION.ways["letters"].load(row["task"]).levels
+    lines = []
+    for letter, level, x in zip(LETTERS, answer.order, answer.value, strict=False):
+        hidden = isinstance(x, Within) and not x.shown
+        most = f" (not shown: at most {math.exp(x.high):.2g})" if hidden else ""
+        lines.append(f"{letter}. {levels[level]}: {math.exp(x):.3g}{most}")
+    mass = math.fsum(map(math.exp, answer.value))
+    lines.append(f"\nTogether {mass:.3g} of the probability; the reply begins with {shown.said!r}")
+    if not _seen(answer):
+        notices.warn(
+            "replies without letters",
+            f"{row['task']}: a reply begins with {shown.said!r}, and no letter is among the "
+            f"{len(shown.top)} tokens shown; a model that thinks first must be told not to, and -T "
+            "way=stated asks for a written answer",
+        )
+        return _scored(row, kept, None, "\n".join(lines))
+    q = softmax(np.array(answer.value))[np.argsort(answer.order)]
+    return _scored(row, kept, q, "\n".join(lines))
+
+
+def _from_reply(row: dict[str, Any], output: ModelOutput) -> Score:
+    kept = {"reply": output.completion}
+    answer = _read(row, kept)
+    if not answer.is_read:
+        return _scored(row, kept, None, "No distribution could be read from the reply")
+    numbers = ", ".join(f"{number:g}" for number in answer.numbers or ())
+    return _scored(row, kept, np.array(answer.value), f"Numbers as they were written: {numbers}")
+
+
+def _seen(answer: Response) -> float:
+    """Return the probability of the letters that were shown."""
+    shown = (x for x in answer.value if not isinstance(x, Within) or x.shown)
+    return math.fsum(map(math.exp, shown))
+
+
+class Result(NamedTuple):
+    """What came of a task.
+
+    Attributes
+    ----------
+    survey : str
+    numbers : dict of str to float
+        By metric.
+    draws : Draws or None
+        Of its score.
+    """
+
+    survey: str
+    numbers: dict[str, float]
+    draws: Draws | None
+
+
+@once
+def _results(scores: Sequence[SampleScore]) -> list[Result]:
+    """Put the answers of each task together, as lm-eval's metrics do."""
+    rows = [score.sample_metadata or {} for score in scores]
+    answers: defaultdict[str, list[Response]] = defaultdict(list)
+    for row, score in zip(rows, scores, strict=True):
+        answers[row["task"]].append(_read(row, score.score.metadata or {}))
+    everything = [answer for of_task in answers.values() for answer in of_task]
+    if rows and rows[0]["way"] == "letters" and max(map(_seen, everything)) < LEAST_MASS:
+        return []
+    surveys = {row["task"]: row["survey"] for row in rows}
+    # Inspect shows metrics while answers come in. What is missing at the end, numbers say: `seen`,
+    # `tasks`, `answered`, `unseen_mass`.
+    with notices.muted():
+        return [_result(surveys[task], of_task) for task, of_task in answers.items()]
+
+
+def _result(survey: str, answers: list[Response]) -> Result:
+    metrics = OBSERVATION.metrics(OBSERVATION.ways[answers[0].way])
+    numbers = {
+        name: float(of.of([of.of_one(a) for a in answers] if of.of_one else answers))
+        for name, of in metrics.items()
+        if name in ("score", "seen", "choice_mass", "answered")
+    }
+    hidden = unseen(answers)
+    numbers["unseen_mass"], numbers["unseen_effect"] = hidden or (0.0, 0.0)
+    draws = metrics["score"].draws
+    return Result(survey, numbers, draws(answers) if draws else None)
+
+
+def _with_score(scores: Sequence[SampleScore]) -> list[Result]:
+    return [result for result in _results(scores) if not math.isnan(result.numbers["score"])]
+
+
+def _mean_of(name: str, results: Sequence[Result]) -> float:
+    values = [result.numbers[name] for result in results]
+    return math.fsum(values) / len(values) if values else math.nan
+
+
+def _mean(name: str) -> Callable[[], Metric]:
+    """Make a metric of Inspect's: the mean of a number over the tasks that have a score."""
+
+    def create() -> Metric:
+        def mean(scores: list[SampleScore]) -> Value:
+            return _mean_of(name, _with_score(scores))
+
+        return mean
+
+    return metric(name)(create)
+
+
+score, choice_mass, answered = map(_mean, ("score", "choice_mass", "answered"))
+seen, unseen_mass, unseen_effect = map(_mean, ("seen", "unseen_mass", "unseen_effect"))
+
+
+@metric
+def score_stderr() -> Metric:
+    """Standard error of the score, from joint replicates of the surveys."""
+
+    def error(scores: list[SampleScore]) -> Value:
+        return joint_error([result.draws for result in _with_score(scores)])
+
+    return error
+
+
+@metric
+def tasks() -> Metric:
+    """Over how many tasks the score is the mean."""
+
+    def count(scores: list[SampleScore]) -> Value:
+        return len(_with_score(scores))
+
+    return count
+
+
+@metric
+def by_survey() -> Metric:
+    """Score of each survey and its standard error: ``nsduh``, ``nsduh_stderr``."""
+
+    def table(scores: list[SampleScore]) -> Value:
+        results: defaultdict[str, list[Result]] = defaultdict(list)
+        for result in _with_score(scores):
+            results[result.survey].append(result)
+        numbers: dict[str, float] = {}
+        for survey, own in results.items():
+            numbers[survey] = _mean_of("score", own)
+            numbers[f"{survey}_stderr"] = joint_error([result.draws for result in own])
+        return numbers
+
+    return table
+
+
+@scorer(
+    metrics=[
+        *(score(), score_stderr(), choice_mass(), unseen_mass(), unseen_effect()),
+        *(seen(), tasks(), by_survey()),
+    ]
+)
+def letters() -> Scorer:
+    """Read the letters among the likeliest first tokens."""
+
+    async def read(state: TaskState, target: Target) -> Score:
+        return _from_letters(state.metadata, state.output)
+
+    return read
+
+
+@scorer(metrics=[score(), score_stderr(), answered(), seen(), tasks(), by_survey()])
+def stated() -> Scorer:
+    """Read the shares that the model wrote."""
+
+    async def read(state: TaskState, target: Target) -> Score:
+        return _from_reply(state.metadata, state.output)
+
+    return read
+
+
+#: By way of asking.
+SCORERS: dict[str, Callable[[], Scorer]] = {"letters": letters, "stated": stated}

@@ -1,0 +1,74 @@
+"""The tasks: ``inspect eval lm_eval_epidemia/epidemia_low --model ...``."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from inspect_ai import Task, task
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.model import GenerateConfig
+
+from lm_eval_epidemia.benchmarks import OBSERVATION
+from lm_eval_epidemia.core import notices
+from lm_eval_epidemia.core.console import separated
+from lm_eval_epidemia.inspect_ai.questions import BALANCED, GENERATED, questions
+from lm_eval_epidemia.inspect_ai.scoring import SCORERS, in_words
+
+
+@task
+def epidemia_low(
+    way: str = "letters",
+    survey: str | list[str] | None = None,
+    orderings: str | int = BALANCED,
+) -> Task:
+    """Ask what surveys say of people about whom one thing is known.
+
+    Parameters
+    ----------
+    way : {"letters", "stated"}
+        Whether letters are read from the log-probabilities of the first token, or shares from a
+        reply.
+    survey : str or list of str, optional
+        Only of these, for example ``nsduh,scf``.
+    orderings : str or int
+        Of the answers, with letters: "balanced" (each once in each position), "all", "random:N" or
+        1. lm-eval's tasks have all of them unless told otherwise.
+    """
+    return _task("epidemia_low", way, survey, orderings)
+
+
+@task
+def epidemia_high(
+    way: str = "letters",
+    survey: str | list[str] | None = None,
+    orderings: str | int = BALANCED,
+) -> Task:
+    """Ask what surveys say of people about whom two to five things are known.
+
+    Parameters are those of `epidemia_low`.
+    """
+    return _task("epidemia_high", way, survey, orderings)
+
+
+def _task(group: str, way: str, survey: str | list[str] | None, orderings: str | int) -> Task:
+    notices.forget()
+    surveys = separated([survey] if isinstance(survey, str) else survey or [])
+    samples, asked = [], Counter[tuple[str, int]]()
+    for row in questions(group, way, surveys, orderings):
+        cell = row["task"], row["cell"]
+        asked[cell] += 1
+        truth = OBSERVATION.ways[way].load(row["task"])
+        samples.append(
+            Sample(
+                id=f"{row['task']}.{row['cell']}.{asked[cell]}",
+                input=row.pop("prompt"),
+                target=in_words(truth.levels, truth.p[row["cell"]]),
+                metadata=row,
+            )
+        )
+    return Task(
+        dataset=MemoryDataset(samples, name=group),
+        scorer=SCORERS[way](),
+        config=GenerateConfig(**GENERATED[way]),
+        version=OBSERVATION.groups_version + OBSERVATION.ways[way].revision,
+    )

@@ -1,0 +1,283 @@
+"""Inspect: its tasks beside lm-eval's `choice-api` on a server, its logs, its register's files."""
+
+import math
+import os
+import subprocess
+import sys
+from functools import cache
+
+import numpy as np
+import pytest
+import scripted_server
+import yaml
+from conftest import REPOSITORY, answers_to, evaluate
+from scripted_server import VOCABULARY, scripted
+
+from lm_eval_epidemia.benchmarks import OBSERVATION
+from lm_eval_epidemia.core.errors import EpidemiaError
+
+pytest.importorskip("inspect_ai")
+
+import inspect_ai
+from inspect_ai.log import read_eval_log, recompute_metrics
+from inspect_ai.model import Logprob, Logprobs, ModelOutput, ModelUsage, TopLogprob, get_model
+from jsonschema import Draft202012Validator
+
+from lm_eval_epidemia.inspect_ai import register
+from lm_eval_epidemia.inspect_ai.questions import questions
+from lm_eval_epidemia.inspect_ai.tasks import epidemia_high, epidemia_low
+
+#: Of few tasks and cells, one of them with more than two answers.
+SURVEY = "nhanes"
+
+
+def asked(way="letters", survey=SURVEY, group="epidemia_low"):
+    return list(questions(group, way, [survey], "balanced"))
+
+
+def believed(row):
+    """What somebody who knows something says, by displayed position."""
+    truth = OBSERVATION.ways["letters"].load(row["task"])
+    return 0.8 * truth.p[row["cell"], row["order"]] + 0.2 / len(truth.levels)
+
+
+def knowing(sharpness):
+    """A server's log-probabilities: letters in three spellings above its words; sharp, not all."""
+    of = {row["prompt"]: believed(row) for row in asked()}
+
+    @cache
+    def logprobs(text):
+        logits = np.random.default_rng(len(text)).normal(-12, 1, len(VOCABULARY))
+        for place, p in enumerate(of.get(text, ())):
+            for spelling, less in enumerate((0, 1, 3)):
+                logits[24 * spelling + place] = sharpness * np.log(p) - less
+        return logits - np.log(np.exp(logits).sum())
+
+    return logprobs
+
+
+def run(task, model="mockllm/model", **arguments):
+    log = inspect_ai.eval(task, model=model, display="none", **arguments)[0]
+    assert log.status == "success", log.error
+    return log
+
+
+def numbers_of(log):
+    return {name: metric.value for name, metric in log.results.scores[0].metrics.items()}
+
+
+def answering(reply):
+    """A model of Inspect's that answers a prompt, without tokens counted by a tokenizer."""
+
+    def output(messages, *_):
+        content, logprobs = reply(messages[0].text)
+        made = ModelOutput.from_content("mockllm/model", content)
+        made.choices[0].logprobs = logprobs
+        made.usage = ModelUsage()
+        return made
+
+    return get_model("mockllm/model", custom_outputs=output)
+
+
+def first_token(top):
+    """Log-probabilities as Inspect has them, from probabilities by token."""
+    shown = [TopLogprob(token=token, logprob=math.log(p)) for token, p in top.items()]
+    first = Logprob(token=shown[0].token, logprob=shown[0].logprob, top_logprobs=shown)
+    return Logprobs(content=[first])
+
+
+@pytest.mark.parametrize("sharpness", [1, 5])
+def test_scores_are_those_of_choice_api_in_the_same_chat(sharpness, monkeypatch, tmp_path):
+    monkeypatch.setattr(scripted_server, "logprobs", knowing(sharpness))
+    with scripted() as server:
+        group = f"epidemia_low_{SURVEY}"
+        found = evaluate(
+            [group],
+            model="choice-api",
+            model_args=f"base_url={server.url()},model=any",
+            apply_chat_template=True,
+            metadata={"orderings": "balanced"},
+        )["results"]
+        theirs, server.payloads = server.payloads, []
+        model = get_model(
+            "openai-api/loop/any",
+            base_url=server.url().removesuffix("/chat/completions"),
+            api_key="none",
+        )
+        log = run(epidemia_low(survey=SURVEY), model, log_dir=str(tmp_path))
+        ours = server.payloads
+    # The same is sent, once each.
+    both = [{sent["messages"][0]["content"]: sent for sent in each} for each in (theirs, ours)]
+    assert both[0] == both[1] and len(theirs) == len(ours) == len(both[0]) == len(asked())
+    numbers, expected = numbers_of(log), found[group]
+    assert next(iter(numbers)) == "score"
+    for name in ("score", "score_stderr", "choice_mass", "seen"):
+        assert numbers[name] == pytest.approx(expected[f"{name},none"], abs=1e-6), name
+    assert 0 < numbers["score"] < 100 and numbers["score_stderr"] > 0
+    tasks = {row["task"] for row in asked()}
+    for name in ("unseen_mass", "unseen_effect"):
+        mean = sum(found[task].get(f"{name},none", 0.0) for task in tasks) / len(tasks)
+        assert numbers[name] == pytest.approx(mean, abs=1e-6)
+    assert (numbers["unseen_mass"] > 0) == (sharpness > 1)
+    assert numbers["tasks"] == len(tasks)
+    assert numbers[SURVEY] == numbers["score"]
+    assert numbers[f"{SURVEY}_stderr"] == numbers["score_stderr"]
+    # From the log alone the same comes out, and it says what was asked, true and answered.
+    again = read_eval_log(log.location)
+    recompute_metrics(again)
+    assert numbers_of(again) == pytest.approx(numbers, abs=1e-9)
+    sample = again.samples[0]
+    assert sample.input == asked()[0]["prompt"]
+    assert sample.metadata["given"] == asked()[0]["given"]
+    score = sample.scores["letters"]
+    for text in (sample.target, score.answer):
+        assert sum(float(part.split()[-1].rstrip("%")) for part in text.split(", ")) == (
+            pytest.approx(100, abs=0.2)
+        )
+    assert "Together" in score.explanation and "Distance from the truth" in score.explanation
+
+
+def test_letters_by_themselves_or_missing(tmp_path, caplog):
+    """Of nine prompts in ten the letters are shown; else nothing, or other tokens than letters."""
+    rows = asked()
+    of = {row["prompt"]: (number, row) for number, row in enumerate(rows)}
+
+    def reply(prompt):
+        number, row = of[prompt]
+        if number == 0:
+            return "Well", None
+        if number == 7:
+            return "Well", first_token({"Well": 0.9, ",": 0.05})
+        letters = zip("ABCDEFGH", believed(row), strict=False)
+        return "A", first_token({letter: 0.9 * float(p) for letter, p in letters})
+
+    log = run(epidemia_low(survey=SURVEY), answering(reply), log_dir=str(tmp_path))
+    numbers, results = numbers_of(log), log.results.scores[0]
+    assert (results.scored_samples, results.unscored_samples) == (len(rows) - 1, 1)
+    first, other, shown = (log.samples[number].scores["letters"] for number in (0, 7, 8))
+    assert math.isnan(first.value) and "log-probabilities" in first.explanation
+    assert other.answer is None and "not shown: at most 0.05" in other.explanation
+    assert shown.answer and "not shown" not in shown.explanation
+    # A cell without all of its orderings does not count; what was not shown is shared out.
+    weights = OBSERVATION.ways["letters"].load(rows[0]["task"]).weights
+    tasks = len({row["task"] for row in rows})
+    assert numbers["seen"] == pytest.approx(1 - weights[0] / tasks)
+    per_task = sum(row["task"] == rows[7]["task"] for row in rows) - 1
+    assert numbers["unseen_mass"] == pytest.approx(0.05 / per_task / tasks)
+    assert 0.85 < numbers["choice_mass"] < 0.9
+    said = " ".join(record.getMessage() for record in caplog.records)
+    assert "without log-probabilities" in said and "begins with 'Well'" in said
+    assert "cells are complete" not in said  # as it is said of every part while answers come in
+
+
+@pytest.mark.parametrize("logprobs", [None, first_token({"Well": 0.9, ",": 0.05})])
+def test_without_any_letters_there_is_no_score(logprobs, tmp_path):
+    model = answering(lambda prompt: ("Well", logprobs))
+    log = run(epidemia_low(survey=SURVEY), model, log_dir=str(tmp_path), limit=12)
+    numbers = numbers_of(log)
+    assert not numbers.pop("tasks") > 0  # Inspect has NaN of no scores at all
+    assert all(map(math.isnan, numbers.values()))
+
+
+def test_stated_answers_score_as_under_lm_eval(tmp_path):
+    """Every ninth reply cannot be read."""
+    way, rows = OBSERVATION.ways["stated"], asked("stated")
+    of = {row["prompt"]: (number, row) for number, row in enumerate(rows)}
+
+    def reply(prompt):
+        number, row = of[prompt]
+        return "I cannot say." if number % 9 == 0 else way.writes(believed(row), way.of_row(row))
+
+    def believed(row):
+        p = way.load(row["task"]).p[row["cell"]]
+        return 0.9 * p[row["order"]] + 0.1 / len(p)
+
+    task = epidemia_low(way="stated", survey=[SURVEY])
+    log = run(task, answering(lambda prompt: (reply(prompt), None)), log_dir=str(tmp_path))
+    numbers, metrics = numbers_of(log), OBSERVATION.metrics(way)
+    tasks = dict.fromkeys(row["task"] for row in rows)
+    answers = [answers_to(name, "stated", lambda row: [reply(row["prompt"])]) for name in tasks]
+    for name in ("score", "answered", "seen"):
+        mean = np.mean([metrics[name].of(of_task) for of_task in answers])
+        assert numbers[name] == pytest.approx(mean, abs=1e-9), name
+    assert 0.8 < numbers["answered"] < 0.95 and 5 < numbers["score"] < 95
+    first, other = (log.samples[number].scores["stated"] for number in (0, 1))
+    assert first.answer is None and "equally likely" in first.explanation
+    assert other.answer and "as they were written" in other.explanation
+
+
+def test_the_command_line_without_lm_eval(tmp_path):
+    """By the entry point, in a folder that is no checkout."""
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['lm_eval'] = None\n")
+    with scripted() as server:
+        base_url = server.url().removesuffix("/chat/completions")
+        arguments = ["lm_eval_epidemia/epidemia_high", "--model", "openai-api/loop/any"]
+        arguments += ["-T", "survey=nsduh", "--limit", "4", "--display", "plain", "--log-dir", "."]
+        done = subprocess.run(
+            [sys.executable, "-m", "inspect_ai", "eval", *arguments, "--model-base-url", base_url],
+            env={**os.environ, "PYTHONPATH": str(tmp_path), "LOOP_API_KEY": "none"},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert len(server.payloads) == 4
+    (path,) = tmp_path.glob("*.eval")
+    log = read_eval_log(str(path))
+    assert log.eval.task == "lm_eval_epidemia/epidemia_high" and log.status == "success"
+    assert numbers_of(log)["tasks"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"way": "letter"}, "no way of asking 'letter' here .nearest: letters"),
+        ({"survey": "nsdhu"}, "epidemia_high has no survey 'nsdhu' .nearest: nsduh"),
+        ({"survey": "ipeds"}, "epidemia_high has no survey 'ipeds'"),
+        ({"orderings": "some"}, "some"),
+        ({"way": "stated", "orderings": "all"}, "orderings has no effect"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(arguments, says):
+    with pytest.raises(EpidemiaError, match=says):
+        epidemia_high(**arguments)
+
+
+# The register of community evals.
+
+
+def test_entries_of_the_register(epidemia, tmp_path, monkeypatch):
+    monkeypatch.setattr(register, "_git", lambda *words: "a" * 40 if "HEAD" in words else "")
+    done = epidemia("export", "--inspect-register", tmp_path / "register")
+    assert done.returncode == 0 and "OWNER" in done.stdout and "a" * 12 in done.stdout
+    schema = REPOSITORY / "tests" / "data" / "inspect_register.schema.json"
+    validator = Draft202012Validator(yaml.safe_load(schema.read_text()))
+    for name in ("epidemia_low", "epidemia_high"):
+        entry = yaml.safe_load((tmp_path / "register" / name / "eval.yaml").read_text())
+        validator.validate({"id": name, "title": entry["full_title"], **entry})
+        assert entry["source"]["repository_commit"] == "a" * 40
+        (task,) = entry["tasks"]
+        text = (REPOSITORY / task["task_path"]).read_text()
+        assert f"@task\ndef {task['name']}(" in text
+        assert "\n" not in entry["description"]
+        assert task["dataset_samples"] > 5000  # as test_sizes_are_those_of_the_dataset has them
+
+
+def test_the_register_names_where_the_code_is(monkeypatch, tmp_path):
+    address = "https://github.com/someone/lm-eval-epidemia.git"
+    monkeypatch.setattr(register, "_git", lambda *words: address if "origin" in words else "b" * 40)
+    assert "OWNER" not in register.write(tmp_path)
+    entry = yaml.safe_load((tmp_path / "epidemia_low" / "eval.yaml").read_text())
+    assert entry["source"]["repository_url"] == address.removesuffix(".git")
+    assert entry["contributors"] == entry["source"]["maintainers"] == ["someone"]
+    monkeypatch.undo()
+    monkeypatch.setattr(register, "CHECKOUT", tmp_path)
+    with pytest.raises(EpidemiaError, match="no git checkout"):
+        register.write(tmp_path / "other")
+
+
+def test_sizes_are_those_of_the_dataset(monkeypatch):
+    entries = [entry for entry in OBSERVATION.asked("letters") if "_scf" in entry.part]
+    monkeypatch.setattr(type(OBSERVATION), "asked", lambda self, way: entries)
+    for group in ("epidemia_low", "epidemia_high"):
+        assert register._size(group) == len(asked(survey="scf", group=group)) > 700
