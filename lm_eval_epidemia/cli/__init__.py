@@ -104,6 +104,13 @@ def main() -> None:
     except EpidemiaError as error:
         _complain(f"error: {error}")
         sys.exit(2)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "lm_eval":
+            raise
+        from lm_eval_epidemia.harness.pin import pinned
+
+        _complain(f"error: this command needs lm-eval: pip install '{pinned() or 'lm-eval'}'")
+        sys.exit(2)
     except Exception as error:
         if not _without_docstrings():
             raise
