@@ -43,7 +43,7 @@ app.command(
 )(running.run)
 for panel, commands in (
     (RUN, (running.demo, running.path, running.cost)),
-    (LOOK, (report.report, compare.compare, report.plot)),
+    (LOOK, (report.report, compare.compare, report.plot, report.share)),
     (LOOK, (about.show, about.search, anchors.anchors)),
     (BUILD, (tasks.export,)),
 ):

@@ -1,0 +1,180 @@
+"""Runs in the open: files for the Hub's leaderboards, and records of Every Eval Ever."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from lm_eval_epidemia.benchmarks import WAYS, groups
+from lm_eval_epidemia.core import folders
+from lm_eval_epidemia.core.errors import EpidemiaError, plural
+from lm_eval_epidemia.findings.boards import share_of
+from lm_eval_epidemia.findings.finding import Number
+from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.means import answers, group_mean, interval_of, tasks_in
+from lm_eval_epidemia.findings.model_rows import Doubt, doubt_of
+from lm_eval_epidemia.results import every_eval_ever as eee
+from lm_eval_epidemia.results.entry import Asked, Entry
+from lm_eval_epidemia.results.models import chips, is_respondent, models_of
+from lm_eval_epidemia.results.records import SOURCE
+
+#: The file by which a folder is known that was written before.
+MARKER = ".epidemia-shared"
+
+
+class Shared(NamedTuple):
+    """What was written.
+
+    Attributes
+    ----------
+    records, results : int
+        How many records, and how many files for the Hub.
+    lines : list of str
+        What was left out, and why.
+    """
+
+    records: int
+    results: int
+    lines: list[str]
+
+
+def share(report: Report, out: Path, dataset: str | None = None) -> Shared:
+    """Write every run of a model as a record, and for the Hub.
+
+    Parameters
+    ----------
+    report : Report
+    out : Path
+        A new folder, or one that was written before. It gets
+        ``data/lm-eval-epidemia/DEVELOPER/MODEL/UUID.json``, the layout of the data store of Every
+        Eval Ever, and ``MODEL/.eval_results/*.yaml``, a file per run, for the model's own
+        repository.
+    dataset : str, optional
+        The id on the Hub of the exported questions; without it, nothing is written for the Hub.
+
+    Raises
+    ------
+    EpidemiaError
+        If no run can be shared, `dataset` is no id, or `out` cannot be written.
+    """
+    if dataset is not None and not re.fullmatch(r"[\w.-]+/[\w.-]+", dataset):
+        raise EpidemiaError(
+            f"--dataset {dataset!r}: expected an id on the Hub, such as me/questions"
+        )
+    texts: dict[Path, str] = {}
+    lines: list[str] = []
+    runs = [run for model in models_of(report.runs) for run in model.runs]
+    named: dict[str, set[Any]] = defaultdict(set)
+    for run in runs:
+        named[eee.public_name(run.weights)].add(run.weights)
+    for run in runs:
+        name = eee.public_name(run.weights)
+        columns = [column for column in report.columns if tasks_in(run, column)]
+        doubts = {column: doubt_of(report, run, column) for column in columns}
+        if why := _unfit(run, doubts, len(named[name]) > 1):
+            lines.append(f"{run.name}: left out, {why}")
+            continue
+        means = {c: group_mean(run, c) for c in columns if not groups()[c].predicted}
+        said = {c: _said(run, c, mean, doubts[c]) for c, mean in means.items()}
+        try:
+            record = eee.record(run, _scored(run, means), said, dataset)
+        except (OSError, ValueError) as error:
+            lines.append(f"{run.name}: left out, {error}")
+            continue
+        folder = eee.model_folder(run)
+        above = folder if len(folder.parts) > 1 else Path("unknown") / folder
+        texts[Path("data") / SOURCE / above / eee.file_name(record)] = (
+            json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        )
+        if missing := sum(math.isnan(score.value) for score in run.scores.values()):
+            lines.append(f"{run.name}: {plural(missing, 'task')} without a score left out")
+        entries = [
+            _entry(run, c, means[c], said[c], dataset) for c in means if _is_exported(run, c)
+        ]
+        if entries and dataset:
+            # The Hub reads a file per variant.
+            path = folder / ".eval_results" / "epidemia.yaml"
+            if path in texts:
+                path = path.with_stem(f"epidemia_{eee.file_name(record)[:8]}")
+            texts[path] = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True)
+    if not texts:
+        raise EpidemiaError("\n".join(["there is no run to share", *lines]))
+    texts[Path(MARKER)] = ""
+    with folders.rewritten(out, MARKER) as staging:
+        for path, text in texts.items():
+            (staging / path).parent.mkdir(parents=True, exist_ok=True)
+            (staging / path).write_text(text, encoding="utf-8")
+    suffixes = [path.suffix for path in texts]
+    return Shared(suffixes.count(".json"), suffixes.count(".yaml"), lines)
+
+
+def _unfit(run: Entry, doubts: Mapping[str, Doubt], ambiguous: bool) -> str:
+    """Say why a run is not shared; nothing where it is."""
+    if not doubts:
+        return "it has no score in a task of ours"
+    if is_respondent(run):
+        return "it is of a reference respondent, no model"
+    if changed := [column for column, doubt in doubts.items() if doubt.changed]:
+        return f"scores do not follow from their distances (‡, in {', '.join(changed)})"
+    if ambiguous:
+        return "another model has the same name, folders apart: rename one, and run it again"
+    return ""
+
+
+def _scored(run: Entry, means: Mapping[str, Number]) -> dict[str | Asked, eee.Scored]:
+    """Return means of groups, then scores of tasks, with intervals."""
+    numbers: dict[str | Asked, Number] = dict(means.items())
+    numbers |= {
+        asked: Number(score.value, score.error, 1)
+        for asked, score in run.scores.items()
+        if not math.isnan(score.value)
+    }
+    return {
+        name: eee.Scored(
+            number.value,
+            number.error,
+            *interval_of(number, eee.benchmark_of(name).measure),
+            number.tasks,
+        )
+        for name, number in numbers.items()
+    }
+
+
+def _said(run: Entry, column: str, mean: Number, doubt: Doubt) -> str:
+    """Say what must be known of a mean: its error, how it was asked, and doubts."""
+    digits, method = groups()[column].digits, eee.method_of(groups()[column])
+    words = [
+        "" if math.isnan(mean.error) else f"± {mean.error:.{digits}f}, {method}",
+        *chips(run),
+        share_of(mean.tasks, column).strip(" ()"),
+        f"other results with the same settings differ by {doubt.differ:.{digits}f}"
+        if doubt.differ
+        else "",
+        "" if answers(run, column) else "does not answer: its score says nothing of what it knows",
+    ]
+    return "; ".join(filter(None, words))
+
+
+def _is_exported(run: Entry, column: str) -> bool:
+    return all(WAYS[asked.way].exported for asked in tasks_in(run, column))
+
+
+def _entry(
+    run: Entry, column: str, mean: Number, notes: str, dataset: str | None
+) -> dict[str, Any]:
+    """Return an entry as ``huggingface_hub.EvalResultEntry`` has it, which older versions lack."""
+    entry: dict[str, Any] = {
+        "dataset": {"id": dataset, "task_id": column},
+        "value": round(mean.value, groups()[column].digits + 1),
+    }
+    if math.isfinite(run.date):
+        entry["date"] = f"{datetime.fromtimestamp(run.date, timezone.utc):%F}"
+    return entry | {"notes": notes}
