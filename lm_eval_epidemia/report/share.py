@@ -15,7 +15,7 @@ import yaml
 
 from lm_eval_epidemia.benchmarks import WAYS, groups
 from lm_eval_epidemia.core import folders
-from lm_eval_epidemia.core.errors import EpidemiaError, plural
+from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.findings.boards import share_of
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.leaderboard import Report
@@ -23,7 +23,7 @@ from lm_eval_epidemia.findings.means import answers, group_mean, interval_of, ta
 from lm_eval_epidemia.findings.model_rows import Doubt, doubt_of
 from lm_eval_epidemia.results import every_eval_ever as eee
 from lm_eval_epidemia.results.entry import Asked, Entry
-from lm_eval_epidemia.results.models import chips, is_respondent, models_of
+from lm_eval_epidemia.results.models import is_respondent, models_of
 from lm_eval_epidemia.results.records import SOURCE
 
 #: The file by which a folder is known that was written before.
@@ -72,14 +72,13 @@ def share(report: Report, out: Path, dataset: str | None = None) -> Shared:
     texts: dict[Path, str] = {}
     lines: list[str] = []
     runs = [run for model in models_of(report.runs) for run in model.runs]
-    named: dict[str, set[Any]] = defaultdict(set)
+    alike: dict[str, set[Any]] = defaultdict(set)
     for run in runs:
-        named[eee.public_name(run.weights)].add(run.weights)
+        alike[_public_as(run)].add((run.weights, run.settings))
     for run in runs:
-        name = eee.public_name(run.weights)
         columns = [column for column in report.columns if tasks_in(run, column)]
         doubts = {column: doubt_of(report, run, column) for column in columns}
-        if why := _unfit(run, doubts, len(named[name]) > 1):
+        if why := _unfit(run, doubts, len(alike[_public_as(run)]) > 1):
             lines.append(f"{run.name}: left out, {why}")
             continue
         means = {c: group_mean(run, c) for c in columns if not groups()[c].predicted}
@@ -96,15 +95,26 @@ def share(report: Report, out: Path, dataset: str | None = None) -> Shared:
         )
         if missing := sum(math.isnan(score.value) for score in run.scores.values()):
             lines.append(f"{run.name}: {plural(missing, 'task')} without a score left out")
-        entries = [
-            _entry(run, c, means[c], said[c], dataset) for c in means if _is_exported(run, c)
-        ]
-        if entries and dataset:
+        if dataset is None:
+            continue
+        entries = {
+            c: _entry(run, c, mean, said[c], dataset)
+            for c, mean in means.items()
+            if all(WAYS[asked.way].exported for asked in tasks_in(run, c))
+        }
+        if beside := [column for column in columns if column not in entries]:
+            lines.append(
+                f"{run.name}: {few(beside)} in no .eval_results: a prediction, or questions that "
+                "are not exported"
+            )
+        if entries:
             # The Hub reads a file per variant.
             path = folder / ".eval_results" / "epidemia.yaml"
             if path in texts:
                 path = path.with_stem(f"epidemia_{eee.file_name(record)[:8]}")
-            texts[path] = yaml.safe_dump(entries, sort_keys=False, allow_unicode=True)
+            texts[path] = yaml.safe_dump(
+                [*entries.values()], sort_keys=False, allow_unicode=True, width=math.inf
+            )
     if not texts:
         raise EpidemiaError("\n".join(["there is no run to share", *lines]))
     texts[Path(MARKER)] = ""
@@ -116,16 +126,24 @@ def share(report: Report, out: Path, dataset: str | None = None) -> Shared:
     return Shared(suffixes.count(".json"), suffixes.count(".yaml"), lines)
 
 
+def _public_as(run: Entry) -> str:
+    """Return how a run is told from others where paths and keys are left out."""
+    return f"{eee.public_name(run.weights)} {eee.public_settings(run)}"
+
+
 def _unfit(run: Entry, doubts: Mapping[str, Doubt], ambiguous: bool) -> str:
     """Say why a run is not shared; nothing where it is."""
     if not doubts:
         return "it has no score in a task of ours"
+    backend = dict(run.settings).get("backend", "")
+    if run.weights.model.split(" ")[0] == backend and not is_respondent(run):
+        return "its result file names no model"
     if is_respondent(run):
         return "it is of a reference respondent, no model"
     if changed := [column for column, doubt in doubts.items() if doubt.changed]:
         return f"scores do not follow from their distances (‡, in {', '.join(changed)})"
     if ambiguous:
-        return "another model has the same name, folders apart: rename one, and run it again"
+        return "another run differs from it in folders alone, which are not shared: rename one"
     return ""
 
 
@@ -153,7 +171,7 @@ def _said(run: Entry, column: str, mean: Number, doubt: Doubt) -> str:
     digits, method = groups()[column].digits, eee.method_of(groups()[column])
     words = [
         "" if math.isnan(mean.error) else f"± {mean.error:.{digits}f}, {method}",
-        *chips(run),
+        *eee.public_words(run),
         share_of(mean.tasks, column).strip(" ()"),
         f"other results with the same settings differ by {doubt.differ:.{digits}f}"
         if doubt.differ
@@ -163,13 +181,7 @@ def _said(run: Entry, column: str, mean: Number, doubt: Doubt) -> str:
     return "; ".join(filter(None, words))
 
 
-def _is_exported(run: Entry, column: str) -> bool:
-    return all(WAYS[asked.way].exported for asked in tasks_in(run, column))
-
-
-def _entry(
-    run: Entry, column: str, mean: Number, notes: str, dataset: str | None
-) -> dict[str, Any]:
+def _entry(run: Entry, column: str, mean: Number, notes: str, dataset: str) -> dict[str, Any]:
     """Return an entry as ``huggingface_hub.EvalResultEntry`` has it, which older versions lack."""
     entry: dict[str, Any] = {
         "dataset": {"id": dataset, "task_id": column},

@@ -22,6 +22,7 @@ from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.harness.keys import SECRET
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
 from lm_eval_epidemia.results.models import chips
 from lm_eval_epidemia.results.naming import NO_SETTINGS, Config, Weights, pairs
@@ -32,6 +33,9 @@ VERSION = "0.3.0"
 
 #: What is kept of a task's metadata: the rest are arguments of the model.
 _METADATA = ("truth", "vintage", *Variant._fields)
+
+#: Arguments of a model that are in no record: how fast it runs, and what may hold a key.
+_PRIVATE = (*NO_SETTINGS, *SECRET, "token")
 
 #: Backends that run a model in lm-eval's own process, by the library that does; others are called
 #: by their own name.
@@ -63,6 +67,17 @@ def public(value: Any) -> Any:
 def public_name(weights: Weights) -> str:
     """Name a model with all that makes it another."""
     return " +".join(filter(None, map(public, (weights.model, *weights.more, weights.adapter))))
+
+
+def public_settings(run: Entry) -> list[tuple[str, str]]:
+    """Return how a model was run, as far as a record says it."""
+    return [(key, str(public(value))) for key, value in run.settings if key not in _PRIVATE]
+
+
+def public_words(run: Entry) -> list[str]:
+    """Return the settings of a run in words, as far as a record says them."""
+    parts = (chip.partition("=") for chip in chips(run))
+    return [f"{key}{sign}{public(value)}" for key, sign, value in parts if key not in _PRIVATE]
 
 
 def model_id(run: Entry) -> str:
@@ -115,13 +130,13 @@ def record(
         row["source_data"] = _source(row["evaluation_name"], dataset)
     written = {
         "schema_version": VERSION,
-        "evaluation_timestamp": str(int(run.date)) if math.isfinite(run.date) else "unknown",
+        **({"evaluation_timestamp": str(int(run.date))} if math.isfinite(run.date) else {}),
         "source_metadata": {
             "source_name": SOURCE,
             "source_type": "evaluation_run",
             "source_organization_name": "unknown",
             "evaluator_relationship": "other",
-            "additional_details": {"settings": "; ".join(chips(run))},
+            "additional_details": {"settings": "; ".join(public_words(run))},
         },
         "eval_library": {
             "name": "lm_eval",
@@ -154,10 +169,10 @@ def _source(name: str, dataset: str | None) -> dict[str, str]:
 def _model(run: Entry, files: list[dict[str, Any]]) -> dict[str, Any]:
     config: dict[str, Any] = {}
     for file in files:
-        own = {key: file["config"].get(key) for key in Config.__struct_fields__}
+        own = {key: file.get("config", {}).get(key) for key in Config.__struct_fields__}
         config |= {key: value for key, value in own.items() if value not in (None, "", {})}
     arguments = pairs(config.get("model_args")).items()
-    config["model_args"] = {key: public(x) for key, x in arguments if key not in NO_SETTINGS}
+    config["model_args"] = {key: public(x) for key, x in arguments if key not in _PRIVATE}
     backend, last = str(config.get("model")), files[-1]
     details = {
         "deployment_type": "self_deployed" if backend in _DEPLOYED else "unknown",
@@ -238,7 +253,7 @@ def _of_group(group: str, scored: Scored, said: str) -> dict[str, Any]:
 
 def _of_task(asked: Asked, scored: Scored, file: Mapping[str, Any]) -> dict[str, Any]:
     name, benchmark = in_way(*asked), leaf(asked).benchmark
-    row, config = _result(name, benchmark, scored), file["configs"].get(name) or {}
+    row, config = _result(name, benchmark, scored), (file.get("configs") or {}).get(name) or {}
     metrics = {
         metric: repr(number)
         for key, value in file["results"][name].items()
@@ -252,7 +267,8 @@ def _of_task(asked: Asked, scored: Scored, file: Mapping[str, Any]) -> dict[str,
     if name in (ours.get("said") or {}):
         kept["said"] = ours["said"][name]
     row["score_details"]["details"] = metrics | kept
-    metadata = {k: v for k, v in (config.get("metadata") or {}).items() if k in _METADATA}
+    told = config.get("metadata") or {}
+    metadata = {key: value for key, value in told.items() if key in _METADATA}
     generation = config.get("generation_kwargs") or {} if WAYS[asked.way].generated else {}
     known = {key: generation.get(key) for key in ("temperature", "top_p", "top_k")}
     arguments = {key: float(x) for key, x in known.items() if isinstance(x, (int, float))}
