@@ -120,7 +120,8 @@ def test_what_must_be_known_of_a_mean_is_in_its_notes(tmp_path):
         COCAINE: {"score,none": 30.0, "l1,none": 0.1, "seen,none": 0.3, "choice_mass,none": 0.01}
     }
     write(tmp_path / "a", cut, "org/m", "3", config={"limit": 3.0})
-    done = share(report_of(tmp_path / "a"), tmp_path / "out", "me/questions")
+    report = report_of(tmp_path / "a")._replace(changed={})
+    done = share(report, tmp_path / "out", "me/questions")
     assert (done.records, done.results) == (3, 3)
     notes = {
         entry["notes"]
@@ -214,7 +215,7 @@ def test_records_that_are_not_ours_or_damaged_are_left_out(shared, tmp_path):
 def test_the_command(tmp_path):
     folder = tmp_path / "shared"
     said = command("share", RESULTS / "wording" / "high", folder)
-    assert "1 record of Every Eval Ever is in" in said and "no .eval_results" in said
+    assert "1 record of Every Eval Ever: " in said and "no .eval_results" in said
     assert not list(folder.rglob("*.yaml"))
     with_hub = command("share", RESULTS / "wording" / "high", folder, "--dataset", "me/questions")
     assert "1 file for the models' repositories" in with_hub

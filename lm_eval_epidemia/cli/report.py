@@ -217,13 +217,12 @@ def share(
     shared = write(_say_notes(_report([results], where=where)), folder, dataset)
     for line in shared.lines:
         print(f"note: {line}", file=sys.stderr)
-    print(
-        f"{plural(shared.records, 'record')} of Every Eval Ever are in {folder.resolve() / 'data'}"
-    )
+    print(f"{plural(shared.records, 'record')} of Every Eval Ever: {folder.resolve() / 'data'}")
     if dataset is None:
         print("no .eval_results: give the id of the exported questions, --dataset OWNER/NAME")
     else:
-        print(f"{plural(shared.results, 'file')} for the models' repositories: MODEL/.eval_results")
+        files = plural(shared.results, "file")
+        print(f"{files} for the models' repositories: {folder.resolve()}/MODEL/.eval_results")
 
 
 def _made(of: Callable[[Any], tuple[Any, list[str]]], report: Any) -> tuple[Any, list[str]]:
