@@ -419,7 +419,8 @@ split = export.split("{BY_AGE}")
 export.split = lambda task, way: split
 """
     gone = BLOCKED.replace('"torch", "transformers", "altair", "itables", "vl_convert"', "")
-    lines = [*report, "export --out questions", *runs]
+    share = f"share {REPOSITORY / 'docs' / 'results' / 'wording' / 'high'} shared"
+    lines = [*report, share, "export --out questions", *runs]
     done = subprocess.run(
         [sys.executable, "-c", gone + same + COMMANDS.replace("LINES", repr(lines))],
         capture_output=True,
@@ -428,7 +429,7 @@ export.split = lambda task, way: split
         cwd=tmp_path,
     )
     ends = [line for line in done.stdout.splitlines() if line.startswith("exit ")]
-    assert ends == ["exit 0"] * 4 + ["exit 2"] * 2, done.stderr
+    assert ends == ["exit 0"] * 5 + ["exit 2"] * 2, done.stderr
     assert (tmp_path / "site" / "index.html").is_file()
     assert (tmp_path / "questions" / "data" / "epidemia_low" / f"{BY_AGE}.parquet").is_file()
     needs = f"error: this command needs lm-eval: pip install '{pinned()}'"
