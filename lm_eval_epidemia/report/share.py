@@ -93,7 +93,7 @@ def share(report: Report, out: Path, dataset: str | None = None) -> Shared:
         texts[Path("data") / SOURCE / above / eee.file_name(record)] = (
             json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         )
-        if missing := sum(math.isnan(score.value) for score in run.scores.values()):
+        if missing := sum(not math.isfinite(score.value) for score in run.scores.values()):
             lines.append(f"{run.name}: {plural(missing, 'task')} without a score left out")
         if dataset is None:
             continue
@@ -153,7 +153,7 @@ def _scored(run: Entry, means: Mapping[str, Number]) -> dict[str | Asked, eee.Sc
     numbers |= {
         asked: Number(score.value, score.error, 1)
         for asked, score in run.scores.items()
-        if not math.isnan(score.value)
+        if math.isfinite(score.value)
     }
     return {
         name: eee.Scored(

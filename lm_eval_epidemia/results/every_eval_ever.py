@@ -43,6 +43,15 @@ _ENGINES = {"hf": "transformers", "choice-hf": "transformers", "choice-vllm": "v
 _DEPLOYED = (*_ENGINES, "vllm")
 
 
+#: What Every Eval Ever calls how a model writes.
+_GENERATION = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "max_gen_toks": "max_tokens",
+}
+
+
 class Scored(NamedTuple):
     """A score with its standard error and interval of 95 %; NaN where these are not known."""
 
@@ -169,7 +178,7 @@ def _source(name: str, dataset: str | None) -> dict[str, str]:
 def _model(run: Entry, files: list[dict[str, Any]]) -> dict[str, Any]:
     config: dict[str, Any] = {}
     for file in files:
-        own = {key: file.get("config", {}).get(key) for key in Config.__struct_fields__}
+        own = {key: (file.get("config") or {}).get(key) for key in Config.__struct_fields__}
         config |= {key: value for key, value in own.items() if value not in (None, "", {})}
     arguments = pairs(config.get("model_args")).items()
     config["model_args"] = {key: public(x) for key, x in arguments if key not in _PRIVATE}
@@ -270,16 +279,14 @@ def _of_task(asked: Asked, scored: Scored, file: Mapping[str, Any]) -> dict[str,
     told = config.get("metadata") or {}
     metadata = {key: value for key, value in told.items() if key in _METADATA}
     generation = config.get("generation_kwargs") or {} if WAYS[asked.way].generated else {}
-    known = {key: generation.get(key) for key in ("temperature", "top_p", "top_k")}
-    arguments = {key: float(x) for key, x in known.items() if isinstance(x, (int, float))}
-    if most := int(generation.get("max_gen_toks") or 0):
-        arguments["max_tokens"] = most
+    known = {_GENERATION[key]: number_in(x) for key, x in generation.items() if key in _GENERATION}
+    arguments = {key: x for key, x in known.items() if math.isfinite(x)}
     row["generation_config"] = {
-        "generation_args": arguments,
+        "generation_args": {k: int(x) if k == "max_tokens" else x for k, x in arguments.items()},
         "additional_details": {
             "metadata": json.dumps(metadata),
-            "task_version": json.dumps(file.get("versions", {}).get(name)),
-            "num_fewshot": json.dumps(file.get("n-shot", {}).get(name)),
+            "task_version": json.dumps((file.get("versions") or {}).get(name)),
+            "num_fewshot": json.dumps((file.get("n-shot") or {}).get(name)),
         },
     }
     return row
