@@ -43,15 +43,6 @@ _ENGINES = {"hf": "transformers", "choice-hf": "transformers", "choice-vllm": "v
 _DEPLOYED = (*_ENGINES, "vllm")
 
 
-#: What Every Eval Ever calls how a model writes.
-_GENERATION = {
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "max_gen_toks": "max_tokens",
-}
-
-
 class Scored(NamedTuple):
     """A score with its standard error and interval of 95 %; NaN where these are not known."""
 
@@ -279,10 +270,12 @@ def _of_task(asked: Asked, scored: Scored, file: Mapping[str, Any]) -> dict[str,
     told = config.get("metadata") or {}
     metadata = {key: value for key, value in told.items() if key in _METADATA}
     generation = config.get("generation_kwargs") or {} if WAYS[asked.way].generated else {}
-    known = {_GENERATION[key]: number_in(x) for key, x in generation.items() if key in _GENERATION}
+    known = {key: number_in(generation.get(key)) for key in ("temperature", "top_p", "top_k")}
     arguments = {key: x for key, x in known.items() if math.isfinite(x)}
+    if 1 <= (most := number_in(generation.get("max_gen_toks"))) < math.inf:
+        arguments["max_tokens"] = int(most)
     row["generation_config"] = {
-        "generation_args": {k: int(x) if k == "max_tokens" else x for k, x in arguments.items()},
+        "generation_args": arguments,
         "additional_details": {
             "metadata": json.dumps(metadata),
             "task_version": json.dumps((file.get("versions") or {}).get(name)),
