@@ -19,6 +19,7 @@ from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.harness.pin import pinned
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.score.joint import joint_bias
 from lm_eval_epidemia.score.score import Anchors
@@ -403,6 +404,38 @@ def test_tables_and_the_list_of_figures_do_without_the_extra(tmp_path):
     figures, table, latex, rest = said.split("exit 0\n")
     assert figures.count("\n") >= len(FIGURES) and "100.0" in table and "100.0" in latex
     assert not rest
+
+
+def test_reports_the_site_and_the_export_need_no_lm_eval(tmp_path):
+    """What runs a model says in a line what it needs; the splits of the export are all the same."""
+    from conftest import recorded
+
+    recorded(tmp_path / "out", [BY_AGE])
+    report = ["report out --format csv", "report out --format json", "report out --html site"]
+    runs = ["run --model hf --tasks epidemia_low", "demo"]
+    short = f"""
+from lm_eval_epidemia.findings import effects
+from lm_eval_epidemia.results import export
+effects.LARGE = {{}}  # the site draws no large graphs, which takes longest
+split = export.split("{BY_AGE}")
+export.split = lambda task, way: split
+"""
+    gone = BLOCKED.replace('"torch", "transformers", "altair", "itables", "vl_convert"', "")
+    share = f"share {REPOSITORY / 'docs' / 'results' / 'wording' / 'high'} shared"
+    lines = [*report, share, "export --out questions", *runs]
+    done = subprocess.run(
+        [sys.executable, "-c", gone + short + COMMANDS.replace("LINES", repr(lines))],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    ends = [line for line in done.stdout.splitlines() if line.startswith("exit ")]
+    assert ends == ["exit 0"] * 5 + ["exit 2"] * 2, done.stderr
+    assert (tmp_path / "site" / "index.html").is_file()
+    assert (tmp_path / "questions" / "data" / "epidemia_low" / f"{BY_AGE}.parquet").is_file()
+    needs = f"error: this command needs lm-eval: pip install '{pinned()}'"
+    assert done.stderr.splitlines()[-len(runs) :] == [needs] * len(runs)
 
 
 def test_every_figure_of_the_catalogue_has_its_chart():

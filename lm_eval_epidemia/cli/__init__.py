@@ -43,7 +43,7 @@ app.command(
 )(running.run)
 for panel, commands in (
     (RUN, (running.demo, running.path, running.cost)),
-    (LOOK, (report.report, compare.compare, report.plot)),
+    (LOOK, (report.report, compare.compare, report.plot, report.share)),
     (LOOK, (about.show, about.search, anchors.anchors)),
     (BUILD, (tasks.export,)),
 ):
@@ -103,6 +103,13 @@ def main() -> None:
             app(_take_records(sys.argv[1:]), prog_name="epidemia")
     except EpidemiaError as error:
         _complain(f"error: {error}")
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "lm_eval":
+            raise
+        from lm_eval_epidemia.harness.pin import pinned
+
+        _complain(f"error: this command needs lm-eval: pip install '{pinned() or 'lm-eval'}'")
         sys.exit(2)
     except Exception as error:
         if not _without_docstrings():

@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from lm_eval_epidemia.cli.options import Format, Informative, Texts, Where, check_format
 from lm_eval_epidemia.cli.printing import report_width, show_lines, show_sections
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError, plural
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.folders import check_rewritable
 
@@ -199,6 +199,31 @@ def report(
             show_sections(sections, report_width(wide))
     if failed is not None:
         raise failed
+
+
+def share(
+    results: Annotated[Path, Argument(help="A folder or file that lm_eval wrote (--output_path).")],
+    folder: Annotated[
+        Path, Argument(help="Write into this folder, a new one or one shared before.")
+    ],
+    dataset: Annotated[
+        str | None,
+        Option(help="The id on the Hub of the exported questions; needed for .eval_results files."),
+    ] = None,
+    where: Where = None,
+) -> None:
+    """Write runs for the Hub's leaderboards, and as records of Every Eval Ever."""
+    from lm_eval_epidemia.report.share import share as write
+
+    shared = write(_say_notes(_report([results], where=where)), folder, dataset)
+    for line in shared.lines:
+        print(f"note: {line}", file=sys.stderr)
+    print(f"{plural(shared.records, 'record')} of Every Eval Ever: {folder.resolve() / 'data'}")
+    if dataset is None:
+        print("no .eval_results: give the id of the exported questions, --dataset OWNER/NAME")
+    else:
+        files = plural(shared.results, "file")
+        print(f"{files} for the models' repositories: {folder.resolve()}/MODEL/.eval_results")
 
 
 def _made(of: Callable[[Any], tuple[Any, list[str]]], report: Any) -> tuple[Any, list[str]]:

@@ -30,8 +30,8 @@ from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.interventions import EFFECTS, LARGE, LONGEST, by_length
 from lm_eval_epidemia.findings.leaderboard import Report, closed_subset
 from lm_eval_epidemia.findings.means import (
-    REACH,
     group_mean,
+    interval_of,
     mean_over,
     shared_tasks,
     slices,
@@ -58,16 +58,15 @@ def finite(value: float) -> float | None:
 
 def as_point(entry: Entry, mean: Number, benchmark: Benchmark) -> dict[str, Any]:
     """Say a model's mean and 1.96 standard errors around it, as rows of figures have it."""
-    reach = 0.0 if math.isnan(mean.error) else REACH * mean.error
-    measure = benchmark.measure
+    low, high = interval_of(mean, benchmark.measure)
     return {
         "model": entry.name,
         "kind": "published" if entry.reference else "run",
         **_scale(benchmark),
         "score": mean.value,
         "tasks": mean.tasks,
-        "low": max(mean.value - reach, measure.low),
-        "high": min(mean.value + reach, measure.high),
+        "low": low,
+        "high": high,
     }
 
 

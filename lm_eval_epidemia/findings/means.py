@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from lm_eval_epidemia.benchmarks import groups, in_way, leaves
+from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.normalise import NORMALISATIONS, normalise
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
@@ -55,6 +56,12 @@ def mean_over(entry: Entry, tasks: Sequence[Asked]) -> Number:
 def group_mean(entry: Entry, column: str) -> Number:
     """Average an entry's scores in a group."""
     return mean_over(entry, tasks_in(entry, column))
+
+
+def interval_of(number: Number, measure: Metric) -> tuple[float, float]:
+    """Return 1.96 standard errors around a number, within its scale; itself without an error."""
+    reach = 0.0 if math.isnan(number.error) else REACH * number.error
+    return max(number.value - reach, measure.low), min(number.value + reach, measure.high)
 
 
 def population_mean(entry: Entry, tasks: Sequence[Asked]) -> Number:

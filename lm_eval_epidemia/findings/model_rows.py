@@ -17,10 +17,10 @@ from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, Report
 from lm_eval_epidemia.findings.means import (
-    REACH,
     answers,
     choice_mass,
     group_mean,
+    interval_of,
     is_silent,
     tasks_in,
     worth,
@@ -162,8 +162,7 @@ def plain_names(report: Report) -> dict[str, str]:
 
 
 def _cell(report: Report, run: Entry, group: str, known: Sequence[dict[Asked, float]]) -> Cell:
-    mean, measure, tasks = group_mean(run, group), groups()[group].measure, tasks_in(run, group)
-    reach = 0.0 if math.isnan(mean.error) else REACH * mean.error
+    mean, tasks = group_mean(run, group), tasks_in(run, group)
     standings = [
         standing
         for part in parts_of(run)
@@ -174,17 +173,20 @@ def _cell(report: Report, run: Entry, group: str, known: Sequence[dict[Asked, fl
     )
     return Cell(
         mean,
-        max(mean.value - reach, measure.low),
-        min(mean.value + reach, measure.high),
+        *interval_of(mean, groups()[group].measure),
         averages,
         guesses,
         ranks(standings[0]) if len(standings) == 1 else "",
-        _doubt(report, run, group, tasks),
+        doubt_of(report, run, group),
     )
 
 
-def _doubt(report: Report, run: Entry, group: str, tasks: Sequence[Asked]) -> Doubt:
-    """Put each older file's scores in the place of the newest."""
+def doubt_of(report: Report, run: Entry, group: str) -> Doubt:
+    """Return why the mean of a run in a group may not be what it says.
+
+    Each older file's scores are put in the place of the newest.
+    """
+    tasks = tasks_in(run, group)
     by: dict[Path, float] = defaultdict(float)
     for asked, score in run.older:
         if asked in tasks and not math.isnan(score.value):

@@ -33,6 +33,7 @@ class ResultFile(msgspec.Struct):
     higher_is_better: dict[str, Any] = {}
     date: Any = None
     chat_template: Any = None
+    chat_template_sha: str | None = None
     system_instruction: str | None = None
     system_instruction_sha: str | None = None
     epidemia: Joint | None = None

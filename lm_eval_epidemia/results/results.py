@@ -29,6 +29,7 @@ from lm_eval_epidemia.results.file import ResultFile, TaskConfig, read_file
 from lm_eval_epidemia.results.naming import is_chat, pairs, settings_of, weights_of
 from lm_eval_epidemia.results.others import Other, labels_of, others_in
 from lm_eval_epidemia.results.protocol import Protocol, as_given, number_in, printable
+from lm_eval_epidemia.results.records import is_record, read_record
 from lm_eval_epidemia.results.replicates import ENDLESS, Joint
 from lm_eval_epidemia.results.runs import Piece, rows_of
 from lm_eval_epidemia.surveys.catalogue import records
@@ -138,7 +139,7 @@ def _protocol(asked: Asked, run: _ReadRun, installed: Mapping[str, Any]) -> Prot
 
 def _read(path: Path) -> _ReadRun:
     """Read a result file, its scores and those of other tasks; ValueError as of `read_file`."""
-    file = read_file(path)
+    file = read_record(path) if is_record(path) else read_file(path)
     run = _ReadRun(path, file, {}, {}, {}, _unknown(path, file))
     for name, row in file.results.items():
         ours = leaves().get(name)
@@ -294,7 +295,8 @@ def _below(folder: Path) -> Iterator[Path]:
         read.add(os.path.realpath(base))
         # A folder of that name is no result file, which is said when it is read.
         names = (*files, *below)
-        yield from (Path(base) / name for name in names if fnmatchcase(name, "results*.json"))
+        paths = (Path(base) / name for name in names)
+        yield from (p for p in paths if fnmatchcase(p.name, "results*.json") or is_record(p))
 
 
 def result_files(folders: Iterable[Path]) -> list[Path]:
@@ -367,6 +369,11 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
         raise EpidemiaError("\n".join([f"no task of ours is in {listed}", *notes]))
     entries, of_rows = rows_of(pieces)
     notes += map(printable, of_rows)
+    if records := [run for run in runs if is_record(run.path)]:
+        notes.append(
+            f"{plural(len(records), 'run')} read from records of Every Eval Ever, which hold no "
+            "samples: cells, and all that is made of samples, are left out"
+        )
     older = {run.path for run in runs if run.file.epidemia is None}
     for entry in entries:
         entry.parameters = (sizes or {}).get(entry.model, entry.parameters)
@@ -468,7 +475,7 @@ def entry_of(file: ResultFile) -> Entry:
     weights, parameters = weights_of(config), number_in(config.model_num_parameters)
     settings = settings_of(config)
     if template:
-        settings += (("chat_template", _sha(str(template))),)
+        settings += (("chat_template", file.chat_template_sha or _sha(str(template))),)
     return Entry(
         printable(weights.name),
         bool(template) or is_chat(config),

@@ -1,0 +1,192 @@
+"""Runs in the open: files for the Hub's leaderboards, and records of Every Eval Ever."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from lm_eval_epidemia.benchmarks import WAYS, groups
+from lm_eval_epidemia.core import folders
+from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
+from lm_eval_epidemia.findings.boards import share_of
+from lm_eval_epidemia.findings.finding import Number
+from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.findings.means import answers, group_mean, interval_of, tasks_in
+from lm_eval_epidemia.findings.model_rows import Doubt, doubt_of
+from lm_eval_epidemia.results import every_eval_ever as eee
+from lm_eval_epidemia.results.entry import Asked, Entry
+from lm_eval_epidemia.results.models import is_respondent, models_of
+from lm_eval_epidemia.results.records import SOURCE
+
+#: The file by which a folder is known that was written before.
+MARKER = ".epidemia-shared"
+
+
+class Shared(NamedTuple):
+    """What was written.
+
+    Attributes
+    ----------
+    records, results : int
+        How many records, and how many files for the Hub.
+    lines : list of str
+        What was left out, and why.
+    """
+
+    records: int
+    results: int
+    lines: list[str]
+
+
+def share(report: Report, out: Path, dataset: str | None = None) -> Shared:
+    """Write every run of a model as a record, and for the Hub.
+
+    Parameters
+    ----------
+    report : Report
+    out : Path
+        A new folder, or one that was written before. It gets
+        ``data/lm-eval-epidemia/DEVELOPER/MODEL/UUID.json``, the layout of the data store of Every
+        Eval Ever, and ``MODEL/.eval_results/*.yaml``, a file per run, for the model's own
+        repository.
+    dataset : str, optional
+        The id on the Hub of the exported questions; without it, nothing is written for the Hub.
+
+    Raises
+    ------
+    EpidemiaError
+        If no run can be shared, `dataset` is no id, or `out` cannot be written.
+    """
+    if dataset is not None and not re.fullmatch(r"[\w.-]+/[\w.-]+", dataset):
+        raise EpidemiaError(
+            f"--dataset {dataset!r}: expected an id on the Hub, such as me/questions"
+        )
+    texts: dict[Path, str] = {}
+    lines: list[str] = []
+    runs = [run for model in models_of(report.runs) for run in model.runs]
+    alike: dict[str, set[Any]] = defaultdict(set)
+    for run in runs:
+        alike[_public_as(run)].add((run.weights, run.settings))
+    for run in runs:
+        columns = [column for column in report.columns if tasks_in(run, column)]
+        doubts = {column: doubt_of(report, run, column) for column in columns}
+        if why := _unfit(run, doubts, len(alike[_public_as(run)]) > 1):
+            lines.append(f"{run.name}: left out, {why}")
+            continue
+        means = {c: group_mean(run, c) for c in columns if not groups()[c].predicted}
+        said = {c: _said(run, c, mean, doubts[c]) for c, mean in means.items()}
+        try:
+            record = eee.record(run, _scored(run, means), said, dataset)
+        except (OSError, ValueError) as error:
+            lines.append(f"{run.name}: left out, {error}")
+            continue
+        folder = eee.model_folder(run)
+        above = folder if len(folder.parts) > 1 else Path("unknown") / folder
+        texts[Path("data") / SOURCE / above / eee.file_name(record)] = (
+            json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        )
+        if missing := sum(not math.isfinite(score.value) for score in run.scores.values()):
+            lines.append(f"{run.name}: {plural(missing, 'task')} without a score left out")
+        if dataset is None:
+            continue
+        entries = {
+            c: _entry(run, c, mean, said[c], dataset)
+            for c, mean in means.items()
+            if all(WAYS[asked.way].exported for asked in tasks_in(run, c))
+        }
+        if beside := [column for column in columns if column not in entries]:
+            lines.append(
+                f"{run.name}: {few(beside)} in no .eval_results: a prediction, or questions that "
+                "are not exported"
+            )
+        if entries:
+            # The Hub reads a file per variant.
+            path = folder / ".eval_results" / "epidemia.yaml"
+            if path in texts:
+                path = path.with_stem(f"epidemia_{eee.file_name(record)[:8]}")
+            texts[path] = yaml.safe_dump(
+                [*entries.values()], sort_keys=False, allow_unicode=True, width=math.inf
+            )
+    if not texts:
+        raise EpidemiaError("\n".join(["there is no run to share", *lines]))
+    texts[Path(MARKER)] = ""
+    with folders.rewritten(out, MARKER) as staging:
+        for path, text in texts.items():
+            (staging / path).parent.mkdir(parents=True, exist_ok=True)
+            (staging / path).write_text(text, encoding="utf-8")
+    suffixes = [path.suffix for path in texts]
+    return Shared(suffixes.count(".json"), suffixes.count(".yaml"), lines)
+
+
+def _public_as(run: Entry) -> str:
+    """Return how a run is told from others where paths and keys are left out."""
+    return f"{eee.public_name(run.weights)} {eee.public_settings(run)}"
+
+
+def _unfit(run: Entry, doubts: Mapping[str, Doubt], ambiguous: bool) -> str:
+    """Say why a run is not shared; nothing where it is."""
+    if not doubts:
+        return "it has no score in a task of ours"
+    backend = dict(run.settings).get("backend", "")
+    if run.weights.model.split(" ")[0] == backend and not is_respondent(run):
+        return "its result file names no model"
+    if is_respondent(run):
+        return "it is of a reference respondent, no model"
+    if changed := [column for column, doubt in doubts.items() if doubt.changed]:
+        return f"scores do not follow from their distances (‡, in {', '.join(changed)})"
+    if ambiguous:
+        return "another run differs from it in folders alone, which are not shared: rename one"
+    return ""
+
+
+def _scored(run: Entry, means: Mapping[str, Number]) -> dict[str | Asked, eee.Scored]:
+    """Return means of groups, then scores of tasks, with intervals."""
+    numbers: dict[str | Asked, Number] = dict(means.items())
+    numbers |= {
+        asked: Number(score.value, score.error, 1)
+        for asked, score in run.scores.items()
+        if math.isfinite(score.value)
+    }
+    return {
+        name: eee.Scored(
+            number.value,
+            number.error,
+            *interval_of(number, eee.benchmark_of(name).measure),
+            number.tasks,
+        )
+        for name, number in numbers.items()
+    }
+
+
+def _said(run: Entry, column: str, mean: Number, doubt: Doubt) -> str:
+    """Say what must be known of a mean: its error, how it was asked, and doubts."""
+    digits, method = groups()[column].digits, eee.method_of(groups()[column])
+    words = [
+        "" if math.isnan(mean.error) else f"± {mean.error:.{digits}f}, {method}",
+        *eee.public_words(run),
+        share_of(mean.tasks, column).strip(" ()"),
+        f"other results with the same settings differ by {doubt.differ:.{digits}f}"
+        if doubt.differ
+        else "",
+        "" if answers(run, column) else "does not answer: its score says nothing of what it knows",
+    ]
+    return "; ".join(filter(None, words))
+
+
+def _entry(run: Entry, column: str, mean: Number, notes: str, dataset: str) -> dict[str, Any]:
+    """Return an entry as ``huggingface_hub.EvalResultEntry`` has it, which older versions lack."""
+    entry: dict[str, Any] = {
+        "dataset": {"id": dataset, "task_id": column},
+        "value": round(mean.value, groups()[column].digits + 1),
+    }
+    if math.isfinite(run.date):
+        entry["date"] = f"{datetime.fromtimestamp(run.date, timezone.utc):%F}"
+    return entry | {"notes": notes}

@@ -1,0 +1,285 @@
+"""Runs as records of Every Eval Ever (schema 0.3, https://evalevalai.com), written and read back.
+
+A record has a result for each group and each task. Of a task it also keeps, as text, what the
+result file says of it: its other metrics, its draws, what was said. So a record is read as the
+result file that it was made of, with the same errors, means and comparisons; samples are not in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way
+from lm_eval_epidemia.benchmarks.benchmark import Benchmark
+from lm_eval_epidemia.core.version import __version__
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.harness.keys import SECRET
+from lm_eval_epidemia.results.entry import Asked, Entry, leaf
+from lm_eval_epidemia.results.models import chips
+from lm_eval_epidemia.results.naming import NO_SETTINGS, Config, Weights, pairs
+from lm_eval_epidemia.results.protocol import number_in
+from lm_eval_epidemia.results.records import SOURCE, is_record
+
+VERSION = "0.3.0"
+
+#: What is kept of a task's metadata: the rest are arguments of the model.
+_METADATA = ("truth", "vintage", *Variant._fields)
+
+#: Arguments of a model that are in no record: how fast it runs, and what may hold a key.
+_PRIVATE = (*NO_SETTINGS, *SECRET, "token")
+
+#: Backends that run a model in lm-eval's own process, by the library that does; others are called
+#: by their own name.
+_ENGINES = {"hf": "transformers", "choice-hf": "transformers", "choice-vllm": "vllm"}
+_DEPLOYED = (*_ENGINES, "vllm")
+
+
+class Scored(NamedTuple):
+    """A score with its standard error and interval of 95 %; NaN where these are not known."""
+
+    value: float
+    error: float
+    low: float
+    high: float
+    tasks: int = 1
+
+
+def public(value: Any) -> Any:
+    """Leave out of a setting what is of its machine: folders above a model, users in addresses."""
+    if not isinstance(value, str):
+        return value
+    if "://" in value:
+        parts = urlsplit(value)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    is_path = value.startswith(("/", ".", "~")) or "\\" in value or value.count("/") > 1
+    return re.split(r"[/\\]", value.rstrip("/\\"))[-1] if is_path else value
+
+
+def public_name(weights: Weights) -> str:
+    """Name a model with all that makes it another."""
+    return " +".join(filter(None, map(public, (weights.model, *weights.more, weights.adapter))))
+
+
+def public_settings(run: Entry) -> list[tuple[str, str]]:
+    """Return how a model was run, as far as a record says it."""
+    return [(key, str(public(value))) for key, value in run.settings if key not in _PRIVATE]
+
+
+def public_words(run: Entry) -> list[str]:
+    """Return the settings of a run in words, as far as a record says them."""
+    parts = (chip.partition("=") for chip in chips(run))
+    return [f"{key}{sign}{public(value)}" for key, sign, value in parts if key not in _PRIVATE]
+
+
+def model_id(run: Entry) -> str:
+    """Return what a run's model is called in public: its name on the Hub, or that of its folder."""
+    return str(public(run.weights.adapter or run.weights.model))
+
+
+def model_folder(run: Entry) -> Path:
+    """Return the folder of a model, its developer's above it where that is known."""
+    parts = [re.sub(r"[^\w.=,+-]+", "_", part).strip(".") for part in model_id(run).split("/")]
+    return Path(*parts)
+
+
+def record(
+    run: Entry,
+    scores: Mapping[str | Asked, Scored],
+    said: Mapping[str, str],
+    dataset: str | None = None,
+) -> dict[str, Any]:
+    """Return the record of a run.
+
+    Parameters
+    ----------
+    run : Entry
+        A whole one, see `models.runs_of`; its result files are read again.
+    scores : mapping of str or Asked to Scored
+        By group and task, those that there are.
+    said : mapping of str to str
+        What must be known of the mean of a group: its settings in words, doubts.
+    dataset : str, optional
+        The id on the Hub of the exported questions.
+
+    Raises
+    ------
+    ValueError
+        If a score is from a record: that is shared already.
+    """
+    sources = {x: run.scores[x].source for x in scores if isinstance(x, Asked)}
+    paths = sorted({*sources.values()})
+    if any(map(is_record, paths)):
+        raise ValueError("it was read from a record, which is shared already")
+    files = {path: json.loads(path.read_bytes()) for path in paths}
+    rows = [
+        _of_task(of, scored, files[sources[of]])
+        if isinstance(of, Asked)
+        else _of_group(of, scored, said[of])
+        for of, scored in scores.items()
+    ]
+    for row in rows:
+        row["source_data"] = _source(row["evaluation_name"], dataset)
+    written = {
+        "schema_version": VERSION,
+        **({"evaluation_timestamp": str(int(run.date))} if math.isfinite(run.date) else {}),
+        "source_metadata": {
+            "source_name": SOURCE,
+            "source_type": "evaluation_run",
+            "source_organization_name": "unknown",
+            "evaluator_relationship": "other",
+            "additional_details": {"settings": "; ".join(public_words(run))},
+        },
+        "eval_library": {
+            "name": "lm_eval",
+            "version": str(files[paths[-1]].get("lm_eval_version") or "unknown"),
+            "additional_details": {"plugin": SOURCE, "plugin_version": __version__},
+        },
+        "model_info": _model(run, list(files.values())),
+        "evaluation_results": rows,
+    }
+    digest = hashlib.sha256(json.dumps(written, sort_keys=True).encode()).digest()
+    now = str(int(time.time()))
+    key = str(uuid.UUID(bytes=digest[:16], version=4))
+    identity = {
+        "evaluation_id": f"{SOURCE}/{model_id(run)}/{now}-{key}",
+        "retrieved_timestamp": now,
+    }
+    return {"schema_version": VERSION, **identity, **written}
+
+
+def file_name(written: Mapping[str, Any]) -> str:
+    """Return the name of a record's file: the same run has the same."""
+    return f"{str(written['evaluation_id'])[-36:]}.json"
+
+
+def _source(name: str, dataset: str | None) -> dict[str, str]:
+    hub = {"source_type": "hf_dataset", "hf_repo": dataset} if dataset else {}
+    return {"dataset_name": name, "source_type": "other", **hub}
+
+
+def _model(run: Entry, files: list[dict[str, Any]]) -> dict[str, Any]:
+    config: dict[str, Any] = {}
+    for file in files:
+        own = {key: (file.get("config") or {}).get(key) for key in Config.__struct_fields__}
+        config |= {key: value for key, value in own.items() if value not in (None, "", {})}
+    arguments = pairs(config.get("model_args")).items()
+    config["model_args"] = {key: public(x) for key, x in arguments if key not in _PRIVATE}
+    backend, last = str(config.get("model")), files[-1]
+    details = {
+        "deployment_type": "self_deployed" if backend in _DEPLOYED else "unknown",
+        "model_availability": "unknown",
+        "lm_eval_config": json.dumps(config),
+        **_hashes(last),
+    }
+    engine = {"name": config["model_args"].get("server") or _ENGINES.get(backend, backend)}
+    if engine["name"] == "transformers" and last.get("transformers_version"):
+        engine["version"] = str(last["transformers_version"])
+    return {
+        "name": public_name(run.weights),
+        "id": model_id(run),
+        "inference_engine": engine,
+        "additional_details": details,
+    }
+
+
+def _hashes(file: Mapping[str, Any]) -> dict[str, str]:
+    """Return the hashes of texts that a record does not hold; older files have the texts alone."""
+    return {
+        f"{key}_sha": str(file.get(f"{key}_sha") or hashlib.sha256(text.encode()).hexdigest())
+        for key in ("chat_template", "system_instruction")
+        if (text := str(file.get(key) or ""))
+    }
+
+
+def benchmark_of(name: str | Asked) -> Benchmark:
+    """Return the benchmark of a group or task."""
+    return groups()[name] if isinstance(name, str) else leaf(name).benchmark
+
+
+def method_of(benchmark: Benchmark) -> str:
+    """Say what standard errors are from."""
+    return "joint survey replicates" if benchmark is OBSERVATION else "sampling of questions"
+
+
+def _bound(end: float) -> float | str:
+    """Write the end of a scale as JSON, which has no infinity."""
+    return end if math.isfinite(end) else "Infinity" if end > 0 else "-Infinity"
+
+
+def _result(name: str, benchmark: Benchmark, scored: Scored) -> dict[str, Any]:
+    """Return what results of groups and of tasks have alike."""
+    measure = benchmark.measure
+    of: dict[str, Any] = {"score": scored.value}
+    if math.isfinite(scored.error):
+        of["uncertainty"] = {
+            "standard_error": {"value": scored.error, "method": method_of(benchmark)},
+            "confidence_interval": {
+                "lower": scored.low,
+                "upper": scored.high,
+                "confidence_level": 0.95,
+                "method": "1.96 standard errors to either side, within the bounds",
+            },
+        }
+    return {
+        "evaluation_result_id": f"{name}/{benchmark.leading}",
+        "evaluation_name": name,
+        "metric_config": {
+            "evaluation_description": benchmark.heading,
+            "metric_id": f"epidemia.{benchmark.leading}",
+            "metric_name": benchmark.leading,
+            "lower_is_better": not measure.higher_is_better,
+            "score_type": "continuous",
+            "min_score": _bound(measure.low),
+            "max_score": _bound(measure.high),
+        },
+        "score_details": of,
+    }
+
+
+def _of_group(group: str, scored: Scored, said: str) -> dict[str, Any]:
+    row = _result(group, groups()[group], scored)
+    row["score_details"]["details"] = {"mean_over_tasks": str(scored.tasks), "notes": said}
+    return row
+
+
+def _of_task(asked: Asked, scored: Scored, file: Mapping[str, Any]) -> dict[str, Any]:
+    name, benchmark = in_way(*asked), leaf(asked).benchmark
+    row, config = _result(name, benchmark, scored), (file.get("configs") or {}).get(name) or {}
+    metrics = {
+        metric: repr(number)
+        for key, value in file["results"][name].items()
+        for metric, _, filtered in [key.partition(",")]
+        if filtered == "none" and metric != benchmark.leading
+        if not math.isnan(number := number_in(value))
+    }
+    ours, kept = file.get("epidemia") or {}, {}
+    if name in (ours.get("replicates") or {}):
+        kept["replicates"] = json.dumps(ours["replicates"][name])
+    if name in (ours.get("said") or {}):
+        kept["said"] = ours["said"][name]
+    row["score_details"]["details"] = metrics | kept
+    told = config.get("metadata") or {}
+    metadata = {key: value for key, value in told.items() if key in _METADATA}
+    generation = config.get("generation_kwargs") or {} if WAYS[asked.way].generated else {}
+    known = {key: number_in(generation.get(key)) for key in ("temperature", "top_p", "top_k")}
+    arguments = {key: x for key, x in known.items() if math.isfinite(x)}
+    if 1 <= (most := number_in(generation.get("max_gen_toks"))) < math.inf:
+        arguments["max_tokens"] = int(most)
+    row["generation_config"] = {
+        "generation_args": arguments,
+        "additional_details": {
+            "metadata": json.dumps(metadata),
+            "task_version": json.dumps((file.get("versions") or {}).get(name)),
+            "num_fewshot": json.dumps((file.get("n-shot") or {}).get(name)),
+        },
+    }
+    return row

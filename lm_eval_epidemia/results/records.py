@@ -1,0 +1,123 @@
+"""Records of Every Eval Ever that `every_eval_ever` wrote, read as the result files they are of."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lm_eval_epidemia.benchmarks import leaves
+from lm_eval_epidemia.results.file import ResultFile
+from lm_eval_epidemia.results.naming import Config
+from lm_eval_epidemia.results.replicates import Joint
+
+#: What our records name as their source, and the folder of them in a data store.
+SOURCE = "lm-eval-epidemia"
+
+_NAME = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.json")
+
+
+def is_record(path: Path) -> bool:
+    """Tell whether a file is named as records are."""
+    return _NAME.fullmatch(path.name) is not None
+
+
+class _Score(msgspec.Struct):
+    score: float
+    details: dict[str, str] = {}
+
+
+class _Generation(msgspec.Struct):
+    additional_details: dict[str, str] = {}
+
+
+class _Result(msgspec.Struct):
+    evaluation_name: str
+    score_details: _Score
+    generation_config: _Generation | None = None
+
+
+class _Model(msgspec.Struct):
+    additional_details: dict[str, str]
+
+
+class _Source(msgspec.Struct):
+    source_name: str = ""
+
+
+class _Record(msgspec.Struct):
+    source_metadata: _Source
+    model_info: _Model
+    evaluation_results: list[_Result]
+    evaluation_timestamp: str = ""
+
+
+def read_record(path: Path) -> ResultFile:
+    """Read a record that `record` made, as the result file that it was made of.
+
+    Raises
+    ------
+    ValueError
+        If it is none of ours, with the reason.
+    """
+    if not path.is_file():
+        raise ValueError("not a file")
+    try:
+        read = msgspec.json.decode(path.read_bytes(), type=_Record)
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from None
+    except RecursionError:
+        raise ValueError("brackets in brackets without end") from None
+    if read.source_metadata.source_name != SOURCE:
+        raise ValueError("a record of Every Eval Ever that 'epidemia share' did not write")
+    told = read.model_info.additional_details
+    file = ResultFile(
+        {},
+        msgspec.convert(_json(told, "lm_eval_config"), Config),
+        date=_number(read.evaluation_timestamp),
+        # Of these texts a record has the hashes.
+        chat_template="chat_template_sha" in told,
+        chat_template_sha=told.get("chat_template_sha"),
+        system_instruction="in the result file" if "system_instruction_sha" in told else None,
+        system_instruction_sha=told.get("system_instruction_sha"),
+        epidemia=Joint({}, {}),
+    )
+    for row in read.evaluation_results:
+        if row.generation_config is not None:  # of a task
+            _take(file, row, row.generation_config.additional_details)
+    return file
+
+
+def _take(file: ResultFile, row: _Result, told: Mapping[str, str]) -> None:
+    """Put the result of a task into a file."""
+    name, details, joint = row.evaluation_name, dict(row.score_details.details), file.epidemia
+    assert joint is not None
+    if "replicates" in details:
+        joint.replicates[name] = msgspec.convert(_json(details, "replicates"), dict[str, Any])
+    joint.said |= {name: details["said"]} if "said" in details else {}
+    metrics = {key: x for key, x in details.items() if key not in ("replicates", "said")}
+    file.results[name] = {f"{metric},none": _number(x) for metric, x in metrics.items()}
+    if name in leaves():
+        leading = leaves()[name].benchmark.leading
+        file.results[name][f"{leading},none"] = row.score_details.score
+    file.configs[name] = {"metadata": _json(told, "metadata")}
+    file.versions[name], file.shots[name] = _json(told, "task_version"), _json(told, "num_fewshot")
+
+
+def _json(told: Mapping[str, str], key: str) -> Any:
+    try:
+        return json.loads(told[key])
+    except (KeyError, ValueError, RecursionError):
+        raise ValueError(f"{key} is not as 'epidemia share' writes it") from None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

@@ -1,0 +1,230 @@
+"""Runs in the open: records that Every Eval Ever's schema takes, the Hub's files, read back."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from conftest import REPOSITORY
+from report_parts import command
+from test_report import COCAINE, HEROIN, write
+
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.findings.leaderboard import columns, make_report
+from lm_eval_epidemia.findings.means import group_mean
+from lm_eval_epidemia.report.share import share
+from lm_eval_epidemia.results.models import is_respondent
+from lm_eval_epidemia.results.results import read_results
+
+RESULTS = REPOSITORY / "docs" / "results"
+SCHEMA = json.loads(
+    (Path(__file__).parent / "data" / "every_eval_ever" / "eval.schema.json").read_text()
+)
+
+
+def report_of(*folders):
+    return make_report(read_results(folders))
+
+
+def records_in(folder):
+    return [json.loads(path.read_text()) for path in sorted((folder / "data").rglob("*.json"))]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """Letters, likelihoods and a wording of a real model, graphs, priors, a base with adapters."""
+    folder = tmp_path_factory.mktemp("shared")
+    return folder, share(report_of(RESULTS), folder, "me/questions")
+
+
+def test_records_follow_the_schema(shared):
+    folder, done = shared
+    records = records_in(folder)
+    assert SCHEMA["version"] == records[0]["schema_version"] == "0.3.0"
+    assert len(records) == done.records > 20
+    for record in records:
+        jsonschema.validate(record, SCHEMA)
+
+
+def test_every_run_of_a_model_has_a_record_or_a_line(shared):
+    folder, done = shared
+    runs = read_results([folder]).entries
+    ours = read_results([RESULTS]).entries
+    assert {e.name for e in runs} == {e.name for e in ours if not is_respondent(e)}
+    assert sum("of a reference respondent, no model" in line for line in done.lines) == 2
+
+
+def test_a_record_is_read_as_the_result_file_it_is_of(shared):
+    """Means, joint errors, settings and what was said are the same to the last digit."""
+    ours = {entry.name: entry for entry in read_results([RESULTS]).entries}
+    read = read_results([shared[0]])
+    said = 0
+    for entry in read.entries:
+        own = ours[entry.name]
+        for field in ("protocol", "settings", "details", "chat", "variant", "parameters"):
+            assert getattr(entry, field) == getattr(own, field), (entry.name, field)
+        for column in columns([entry]):
+            numbers = group_mean(entry, column), group_mean(own, column)
+            assert repr(numbers[0]) == repr(numbers[1]), (entry.name, column)
+        said += sum(score.said is not None for score in entry.scores.values())
+    assert said > 5
+    assert "which hold no samples" in read.notes[0]
+
+
+def test_a_group_has_its_joint_error_and_bounds(shared):
+    (mean,) = (
+        (row, run)
+        for run in records_in(shared[0])
+        for row in run["evaluation_results"]
+        if row["evaluation_name"] == "epidemia_low"
+        if row["score_details"]["details"]["mean_over_tasks"] == "63"
+        if "bare wording" not in run["source_metadata"]["additional_details"]["settings"]
+    )
+    row, run = mean
+    of, config = row["score_details"], row["metric_config"]
+    error = of["uncertainty"]["standard_error"]
+    entry = next(e for e in report_of(RESULTS / "real-model" / "low").runs if not is_respondent(e))
+    expected = group_mean(entry, "epidemia_low")
+    assert (of["score"], error["value"]) == (expected.value, expected.error)
+    assert error["method"] == "joint survey replicates"
+    ends = of["uncertainty"]["confidence_interval"]
+    assert ends["lower"] == expected.value - 1.96 * expected.error
+    assert (config["min_score"], config["max_score"]) == (0.0, 100.0)
+    assert run["model_info"]["inference_engine"] == {"name": "transformers", "version": "5.23.0"}
+    assert row["source_data"]["hf_repo"] == "me/questions"
+
+
+def test_the_hub_reads_its_files(shared):
+    hub = pytest.importorskip("huggingface_hub")
+    if not hasattr(hub, "parse_eval_result_entries"):
+        pytest.skip("this huggingface_hub knows no .eval_results")
+    files = sorted(shared[0].rglob(".eval_results/*.yaml"))
+    assert len(files) == shared[1].results
+    for path in files:
+        listed = yaml.safe_load(path.read_text())
+        entries = hub.parse_eval_result_entries(listed)
+        assert hub.eval_result_entries_to_yaml(entries) == listed
+        # A file is of one run.
+        assert len({entry.task_id for entry in entries}) == len(entries)
+    model = shared[0] / "HuggingFaceTB" / "SmolLM2-135M-Instruct" / ".eval_results"
+    assert (model / "epidemia.yaml").is_file() and len(list(model.iterdir())) > 3
+
+
+def test_what_must_be_known_of_a_mean_is_in_its_notes(tmp_path):
+    tasks = {COCAINE: (40.0, 3.0), HEROIN: (50.0, 4.0)}
+    write(tmp_path / "a", tasks, "org/m", "1", metadata={"orderings": "balanced"})
+    write(tmp_path / "a", tasks, "org/m", "2", chat_template="{{ x }}")
+    # As a --limit of 3 leaves it.
+    cut = {
+        COCAINE: {"score,none": 30.0, "l1,none": 0.1, "seen,none": 0.3, "choice_mass,none": 0.01}
+    }
+    write(tmp_path / "a", cut, "org/m", "3", config={"limit": 3.0})
+    report = report_of(tmp_path / "a")._replace(changed={})
+    done = share(report, tmp_path / "out", "me/questions")
+    assert (done.records, done.results) == (3, 3)
+    notes = {
+        entry["notes"]
+        for path in (tmp_path / "out" / "org" / "m").rglob("*.yaml")
+        for entry in yaml.safe_load(path.read_text())
+    }
+    assert notes == {
+        "± 2.5, joint survey replicates; balanced orderings; 2 of 63 tasks",
+        "± 2.5, joint survey replicates; chat template; 2 of 63 tasks",
+        "limit 3; 1 of 63 tasks; does not answer: its score says nothing of what it knows",
+    }
+    again = read_results([tmp_path / "out"]).entries
+    names = {entry.name for entry in read_results([tmp_path / "a"]).entries}
+    assert {entry.name for entry in again} == names
+
+
+def test_doubts_are_marked_or_refused(tmp_path):
+    write(tmp_path / "a", {COCAINE: (40.0, 3.0)}, "org/twice", "1")
+    write(tmp_path / "a", {COCAINE: (44.0, 3.0)}, "org/twice", "2", date=2.0)
+    report = report_of(tmp_path / "a")
+    # Scores that are not those of their distances, as the helper writes them.
+    with pytest.raises(
+        EpidemiaError, match=r"do not follow from their distances \(‡, in epidemia_low"
+    ):
+        share(report, tmp_path / "out")
+    done = share(report._replace(changed={}), tmp_path / "out", "me/questions")
+    assert done.records == 1
+    (path,) = tmp_path.rglob("epidemia.yaml")
+    assert "other results with the same settings differ by 4.0" in path.read_text()
+
+
+def test_nothing_of_the_machine_is_shared(tmp_path):
+    arguments = {
+        "model": "org/m",
+        "tokenizer": "/home/anna/tok",
+        "base_url": "http://anna:pw1@host:8000/v1/chat/completions?key=pw2",
+        "header": "pw3",
+        "api_key": "pw4",
+        "device": "cuda:7",
+    }
+    config = {"model": "local-chat-completions", "model_args": arguments}
+    rows = {COCAINE: (40.0, 3.0)}
+    write(tmp_path / "a", rows, stamp="1", config=config)
+    write(tmp_path / "a", rows, "/home/anna/models/mine", "2")
+    other = {**config, "model_args": {**arguments, "base_url": "http://other/v1/chat/completions"}}
+    write(tmp_path / "a", rows, stamp="3", config=other)
+    report = report_of(tmp_path / "a")._replace(changed={})
+    assert share(report, tmp_path / "out", "me/questions").records == 3
+    texts = [p.read_text() for p in (tmp_path / "out").rglob("*") if p.is_file()]
+    for secret in ("anna", "pw1", "pw2", "pw3", "pw4", "cuda:7"):
+        assert not any(secret in text for text in texts), secret
+    assert (tmp_path / "out" / "data" / "lm-eval-epidemia" / "unknown" / "mine").is_dir()
+    # An endpoint's chat is known by its address.
+    assert sum(entry.chat for entry in read_results([tmp_path / "out"]).entries) == 2
+    # What would be one run without its folder is none.
+    write(tmp_path / "a", rows, "/srv/mine", "4")
+    report = report_of(tmp_path / "a")._replace(changed={})
+    done = share(report, tmp_path / "more")
+    assert done.records == 2 and sum("in folders alone" in line for line in done.lines) == 2
+
+
+def test_records_that_are_not_ours_or_damaged_are_left_out(shared, tmp_path):
+    source = min((shared[0] / "data").rglob("*.json"), key=lambda path: path.stat().st_size)
+    record = json.loads(source.read_text())
+    task = next(row for row in record["evaluation_results"] if "generation_config" in row)
+
+    def read(name, change):
+        other = json.loads(source.read_text())
+        change(other, next(r for r in other["evaluation_results"] if "generation_config" in r))
+        (tmp_path / source.name).write_text(json.dumps(other))
+        with pytest.raises(EpidemiaError) as refused:
+            read_results([tmp_path])
+        return str(refused.value)
+
+    def another_source(other, row):
+        other["source_metadata"]["source_name"] = "someone"
+
+    def damaged(other, row):
+        row["score_details"]["details"]["replicates"] = "{"
+
+    def too_much(other, row):
+        other["model_info"]["additional_details"]["lm_eval_config"] = "[" * 100_000
+
+    assert task
+    assert "'epidemia share' did not write" in read("source", another_source)
+    assert "is not as 'epidemia share' writes it" in read("config", too_much)
+    if "replicates" in task["score_details"]["details"]:
+        assert "replicates is not as" in read("replicates", damaged)
+
+
+def test_the_command(tmp_path):
+    folder = tmp_path / "shared"
+    said = command("share", RESULTS / "wording" / "high", folder)
+    assert "1 record of Every Eval Ever: " in said and "no .eval_results" in said
+    assert not list(folder.rglob("*.yaml"))
+    with_hub = command("share", RESULTS / "wording" / "high", folder, "--dataset", "me/questions")
+    assert "1 file for the models' repositories" in with_hub
+    assert len(list(folder.rglob("*.json"))) == 1  # of the write before, nothing is left
+    shown = command("report", folder)
+    assert "SmolLM2-135M-Instruct" in shown
+    with pytest.raises(EpidemiaError, match="which is shared already"):
+        command("share", folder, tmp_path / "again")
+    with pytest.raises(EpidemiaError, match="expected an id on the Hub"):
+        command("share", RESULTS / "wording" / "high", folder, "--dataset", "questions")
+    with pytest.raises(EpidemiaError, match="is no run to share"):
+        command("share", RESULTS / "real-model" / "mean", tmp_path / "none")
