@@ -237,7 +237,7 @@ def _in_words(key: str, value: str) -> str:
 
 def conditions_of(given: Iterable[str]) -> dict[str, str]:
     """Read ``--where``: ``limit=none,dtype=bfloat16``, in one text or several."""
-    conditions = {}
+    conditions: dict[str, str] = {}
     for pair in (pair for text in given for pair in text.split(",") if pair.strip()):
         key, sign, value = (part.strip() for part in pair.partition("="))
         if not (key and sign and value):
