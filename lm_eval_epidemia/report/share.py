@@ -88,32 +88,29 @@ def share(report: Report, out: Path, dataset: str | None = None) -> Shared:
         except (OSError, ValueError) as error:
             lines.append(f"{run.name}: left out, {error}")
             continue
-        folder = eee.model_folder(run)
+        folder, file = eee.model_folder(run), eee.file_name(record)
         above = folder if len(folder.parts) > 1 else Path("unknown") / folder
-        texts[Path("data") / SOURCE / above / eee.file_name(record)] = (
-            json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        )
+        written = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
+        texts[Path("data") / SOURCE / above / file] = f"{written}\n"
         if missing := sum(not math.isfinite(score.value) for score in run.scores.values()):
             lines.append(f"{run.name}: {plural(missing, 'task')} without a score left out")
         if dataset is None:
             continue
-        entries = {
-            c: _entry(run, c, mean, said[c], dataset)
-            for c, mean in means.items()
-            if all(WAYS[asked.way].exported for asked in tasks_in(run, c))
-        }
-        if beside := [column for column in columns if column not in entries]:
+        entries = [
+            _entry(run, c, means[c], said[c], dataset) for c in means if _is_exported(run, c)
+        ]
+        listed = [entry["dataset"]["task_id"] for entry in entries]
+        if beside := [column for column in columns if column not in listed]:
             lines.append(
                 f"{run.name}: {few(beside)} in no .eval_results: a prediction, or questions that "
                 "are not exported"
             )
         if entries:
-            # The Hub reads a file per variant.
             path = folder / ".eval_results" / "epidemia.yaml"
-            if path in texts:
-                path = path.with_stem(f"epidemia_{eee.file_name(record)[:8]}")
+            # The Hub wants a file per variant.
+            path = path.with_stem(f"epidemia_{file[:8]}") if path in texts else path
             texts[path] = yaml.safe_dump(
-                [*entries.values()], sort_keys=False, allow_unicode=True, width=math.inf
+                entries, sort_keys=False, allow_unicode=True, width=math.inf
             )
     if not texts:
         raise EpidemiaError("\n".join(["there is no run to share", *lines]))
@@ -179,6 +176,10 @@ def _said(run: Entry, column: str, mean: Number, doubt: Doubt) -> str:
         "" if answers(run, column) else "does not answer: its score says nothing of what it knows",
     ]
     return "; ".join(filter(None, words))
+
+
+def _is_exported(run: Entry, column: str) -> bool:
+    return all(WAYS[asked.way].exported for asked in tasks_in(run, column))
 
 
 def _entry(run: Entry, column: str, mean: Number, notes: str, dataset: str) -> dict[str, Any]:
