@@ -165,7 +165,7 @@ def ways_compared(rows: Sequence[SideBySide]) -> Table:
 
     asked = [way for way in WAYS if any(way in row.means for row in rows)]
     headings = " / ".join(dict.fromkeys(groups()[row.group].heading for row in rows))
-    title = f"{headings}: over the tasks asked in all of a model's ways (± standard error)"
+    title = f"{headings}: over the tasks asked in all ways of the row (± standard error)"
     table = table_of(title, "model", "group", "tasks", *asked, right=("tasks", *asked))
     for row in rows:
         shown = [written(row.means.get(way), of_group(row.group)) for way in asked]
