@@ -407,18 +407,18 @@ def test_tables_and_the_list_of_figures_do_without_the_extra(tmp_path):
 
 
 def test_reports_the_site_and_the_export_need_no_lm_eval(tmp_path):
-    """What runs a model says in a line what it needs; the splits of the export are all the same."""
+    """What runs a model says in a line what it needs; one task is exported."""
     from conftest import recorded
 
     recorded(tmp_path / "out", [BY_AGE])
     report = ["report out --format csv", "report out --format json", "report out --html site"]
     runs = ["run --model hf --tasks epidemia_low", "demo"]
     short = f"""
+from dataclasses import replace
 from lm_eval_epidemia.findings import effects
 from lm_eval_epidemia.results import export
 effects.LARGE = {{}}  # the site draws no large graphs, which takes longest
-split = export.split("{BY_AGE}")
-export.split = lambda task, way: split
+export.BENCHMARKS = [replace(export.BENCHMARKS[0], available=lambda: ["{BY_AGE}"])]
 """
     gone = BLOCKED.replace('"torch", "transformers", "altair", "itables", "vl_convert"', "")
     share = f"share {REPOSITORY / 'docs' / 'results' / 'wording' / 'high'} shared"
@@ -433,7 +433,7 @@ export.split = lambda task, way: split
     ends = [line for line in done.stdout.splitlines() if line.startswith("exit ")]
     assert ends == ["exit 0"] * 5 + ["exit 2"] * 2, done.stderr
     assert (tmp_path / "site" / "index.html").is_file()
-    assert (tmp_path / "questions" / "data" / "epidemia_low" / f"{BY_AGE}.parquet").is_file()
+    assert (tmp_path / "questions" / "data" / "epidemia_low" / "truth.parquet").is_file()
     needs = f"error: this command needs lm-eval: pip install '{pinned()}'"
     assert done.stderr.splitlines()[-len(runs) :] == [needs] * len(runs)
 

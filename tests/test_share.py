@@ -120,7 +120,7 @@ def test_what_must_be_known_of_a_mean_is_in_its_notes(tmp_path):
         COCAINE: {"score,none": 30.0, "l1,none": 0.1, "seen,none": 0.3, "choice_mass,none": 0.01}
     }
     write(tmp_path / "a", cut, "org/m", "3", config={"limit": 3.0})
-    report = report_of(tmp_path / "a")._replace(changed={})
+    report = report_of(tmp_path / "a")
     done = share(report, tmp_path / "out", "me/questions")
     assert (done.records, done.results) == (3, 3)
     notes = {
@@ -142,15 +142,16 @@ def test_doubts_are_marked_or_refused(tmp_path):
     write(tmp_path / "a", {COCAINE: (40.0, 3.0)}, "org/twice", "1")
     write(tmp_path / "a", {COCAINE: (44.0, 3.0)}, "org/twice", "2", date=2.0)
     report = report_of(tmp_path / "a")
-    # Scores that are not those of their distances, as the helper writes them.
-    with pytest.raises(
-        EpidemiaError, match=r"do not follow from their distances \(‡, in epidemia_low"
-    ):
-        share(report, tmp_path / "out")
-    done = share(report._replace(changed={}), tmp_path / "out", "me/questions")
+    done = share(report, tmp_path / "out", "me/questions")
     assert done.records == 1
     (path,) = tmp_path.rglob("epidemia.yaml")
     assert "other results with the same settings differ by 4.0" in path.read_text()
+    # Scores that are not those of their distances.
+    write(tmp_path / "edited", {COCAINE: {"score,none": 95.0, "l1,none": 0.3, "seen,none": 1.0}})
+    with pytest.raises(
+        EpidemiaError, match=r"do not follow from their distances \(‡, in epidemia_low"
+    ):
+        share(report_of(tmp_path / "edited"), tmp_path / "out")
 
 
 def test_nothing_of_the_machine_is_shared(tmp_path):
@@ -168,7 +169,7 @@ def test_nothing_of_the_machine_is_shared(tmp_path):
     write(tmp_path / "a", rows, "/home/anna/models/mine", "2")
     other = {**config, "model_args": {**arguments, "base_url": "http://other/v1/chat/completions"}}
     write(tmp_path / "a", rows, stamp="3", config=other)
-    report = report_of(tmp_path / "a")._replace(changed={})
+    report = report_of(tmp_path / "a")
     assert share(report, tmp_path / "out", "me/questions").records == 3
     texts = [p.read_text() for p in (tmp_path / "out").rglob("*") if p.is_file()]
     for secret in ("anna", "pw1", "pw2", "pw3", "pw4", "cuda:7"):
@@ -178,7 +179,7 @@ def test_nothing_of_the_machine_is_shared(tmp_path):
     assert sum(entry.chat for entry in read_results([tmp_path / "out"]).entries) == 2
     # What would be one run without its folder is none.
     write(tmp_path / "a", rows, "/srv/mine", "4")
-    report = report_of(tmp_path / "a")._replace(changed={})
+    report = report_of(tmp_path / "a")
     done = share(report, tmp_path / "more")
     assert done.records == 2 and sum("in folders alone" in line for line in done.lines) == 2
 

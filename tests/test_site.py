@@ -189,7 +189,7 @@ def test_the_leaderboard_has_the_numbers_of_the_result_files(site, runs, visit):
             at[one["sample"]] = at.get(one["sample"], 0) + drawn / len(low)
         error = np.sqrt(sum(x.var(ddof=1) for x in at.values() if len(x)))
         assert len(low) == 4
-        shown = rows[NAMES[kind]][header.index("single condition epidemia_low")]
+        shown = rows[NAMES[kind]][header.index("single condition (4 of 63 tasks) epidemia_low")]
         assert shown.startswith(f"{score:.1f} ± {error:.1f}")
     assert "LLama3 70B published" in rows
     # Best first; below runs what was published, which was asked in other words, and who is silent;
@@ -226,7 +226,7 @@ def test_who_may_have_every_rank_has_none():
 
 def test_tables_sort_and_filter(site, visit):
     tab = visit(site, "index.html")
-    number = header_of(tab, "#table-1").index("single condition epidemia_low") + 1
+    number = header_of(tab, "#table-1").index("single condition (4 of 63 tasks) epidemia_low") + 1
     for _ in range(2):
         tab.locator(f"#table-1 thead th:nth-child({number})").click()
         tab.wait_for_selector(f"#table-1 thead th:nth-child({number})[aria-sort]")
@@ -706,7 +706,7 @@ def test_a_model_has_one_row_and_its_other_runs_unfold(runs, tmp_path, visit):
     tab = visit(out, "index.html")
     assert tab.locator("#table-1 tbody tr").count() == 1
     # A column that only the other run has is named, and there when this is chosen.
-    high = "two to five conditions, likelihood epidemia_high_likelihood"
+    high = "two to five conditions, likelihood (1 of 44 tasks) epidemia_high_likelihood"
     assert high not in header_of(tab, "#table-1")
     said = "1 more run has likelihood scores: choose “limit 5” under Settings."
     assert said in tab.locator(".words").inner_text()
