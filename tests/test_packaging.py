@@ -93,6 +93,7 @@ TAKES = {
     ],
     "vllm": ["harness/structured.py", "models/choice_vllm.py"],
     "api": ["harness/structured.py", "models/endpoint.py"],
+    "inspect": ["inspect_ai/scoring.py", "inspect_ai/tasks.py"],
     "report": [
         "api/truths.py",
         "report/charts/__init__.py",

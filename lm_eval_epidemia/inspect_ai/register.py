@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 import yaml
 
 from lm_eval_epidemia.benchmarks import OBSERVATION
-from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.elicit.orderings import design_of, orderings
 from lm_eval_epidemia.estimate import store
@@ -21,8 +20,8 @@ from lm_eval_epidemia.inspect_ai.questions import BALANCED
 #: The commit is of this folder.
 CHECKOUT = Path(__file__).parents[2]
 
-#: Stands for the public address where the checkout has none.
-NOWHERE = "https://github.com/OWNER/lm-eval-epidemia"
+#: Stand for the commit outside of a checkout, and for the public address where it has none.
+UNKNOWN, NOWHERE = "COMMIT", "https://github.com/OWNER/lm-eval-epidemia"
 
 #: By task: what is known of the people asked about.
 KNOWN = {"epidemia_low": "one condition", "epidemia_high": "two to five conditions"}
@@ -40,18 +39,8 @@ def write(folder: Path) -> str:
     -------
     str
         What is left to do.
-
-    Raises
-    ------
-    EpidemiaError
-        If there is no commit to pin, as outside a checkout.
     """
-    commit = _git("rev-parse", "HEAD")
-    if not commit:
-        raise EpidemiaError(
-            f"--inspect-register: the register pins a commit, and {CHECKOUT} is no git checkout: "
-            "install from one with pip install -e"
-        )
+    commit = _git("rev-parse", "HEAD") or UNKNOWN
     origin = _git("remote", "get-url", "origin").removesuffix(".git")
     address = origin if urlsplit(origin).scheme == "https" else NOWHERE
     for task, known in KNOWN.items():
@@ -61,6 +50,8 @@ def write(folder: Path) -> str:
         text = yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=1000)
         path.write_text(text, encoding="utf-8")
     left = f"push commit {commit[:12]} before you submit them"
+    if commit == UNKNOWN:
+        left = f"put the public commit in place of {UNKNOWN}, as {CHECKOUT} is no git checkout"
     if address == NOWHERE:
         left += ", and put the public address and its owner in place of OWNER"
     return f"{len(KNOWN)} entries of the register are in {folder.resolve()}: {left}"
