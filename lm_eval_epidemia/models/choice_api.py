@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-import math
-import ssl
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
@@ -26,18 +23,24 @@ from lm_eval.models.api_models import JsonChatStr
 from tqdm import tqdm
 
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
-from lm_eval_epidemia.elicit.within import Within
 from lm_eval_epidemia.harness.kept import Kept, writing
 from lm_eval_epidemia.harness.keys import headers, refuse_keys
-from lm_eval_epidemia.models.choices import remember, spaces_moved
+from lm_eval_epidemia.models.api_arguments import certificates, number_of, one_of
+from lm_eval_epidemia.models.choices import remember
 from lm_eval_epidemia.models.endpoint import Endpoint
-from lm_eval_epidemia.models.served import WAY_OUT, Answered, Prompt, Served
+from lm_eval_epidemia.models.prompts import (
+    LEAST_MASS,
+    Answered,
+    Prompt,
+    is_seen,
+    prompts_of,
+    task_of,
+)
+from lm_eval_epidemia.models.served import WAY_OUT, Served
 from lm_eval_epidemia.models.servers.known import BY_NAME
 
-#: Prompts after which a model that never began with a letter is not asked on, and the probability
-#: of all letters below which they say nothing of what it would answer: a model that thinks first
-#: leaves them less.
-ENOUGH, LEAST_MASS = 30, 1e-3
+#: Prompts after which a model that never began with a letter is not asked on.
+ENOUGH = 30
 
 _logger = logging.getLogger("lm_eval_epidemia")
 
@@ -123,25 +126,25 @@ class ChoiceAPI(LM):
             )
         if not model:
             raise EpidemiaError("choice-api: give model=NAME, as the server knows it")
-        _one_of("variants", variants, "auto, sum or one", ("auto", "sum", "one"))
+        one_of("variants", variants, "auto, sum or one", ("auto", "sum", "one"))
         servers = ("auto", *BY_NAME)
-        _one_of("server", server, f"one of {', '.join(servers)}", servers)
-        _one_of("verify_certificate", verify_certificate, "True or False", (True, False))
-        _one_of("enable_thinking", enable_thinking, "True or False", (None, True, False))
+        one_of("server", server, f"one of {', '.join(servers)}", servers)
+        one_of("verify_certificate", verify_certificate, "True or False", (True, False))
+        one_of("enable_thinking", enable_thinking, "True or False", (None, True, False))
         self.model, self.base_url = str(model), str(base_url)
         self.chat = url.path.endswith("/chat/completions")
-        self.concurrent = _number("num_concurrent", num_concurrent, 1, whole=True)
+        self.concurrent = number_of("num_concurrent", num_concurrent, 1, whole=True)
         self._most_tokens = max_cost_tokens
         if max_cost_tokens is not None:
-            self._most_tokens = _number("max_cost_tokens", max_cost_tokens, 1, whole=True)
+            self._most_tokens = number_of("max_cost_tokens", max_cost_tokens, 1, whole=True)
         self.endpoint = Endpoint(
             self.base_url,
             headers(api_key_env, header_env),
             self.concurrent,
-            _number("timeout", timeout, 0.001),
-            _number("max_retries", max_retries, 0, whole=True) + 1,
-            _number("pause", pause, 0),
-            verify_certificate and _certificates(ca_cert_path),
+            number_of("timeout", timeout, 0.001),
+            number_of("max_retries", max_retries, 0, whole=True) + 1,
+            number_of("pause", pause, 0),
+            verify_certificate and certificates(ca_cert_path),
         )
         self._asks = {"model": self.model, "variants": variants, "enable_thinking": enable_thinking}
         thinks = {"chat_template_kwargs": {"enable_thinking": enable_thinking}}
@@ -171,7 +174,7 @@ class ChoiceAPI(LM):
         self, requests: list[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
         """Answer requests, one prompt at a time for all its letters."""
-        prompts, answers = _prompts(requests, self.chat), [None] * len(requests)
+        prompts, answers = prompts_of(requests, self.chat), [None] * len(requests)
 
         def take(prompt: Prompt, answered: Answered) -> Iterable[tuple[Any, Any]]:
             for number, choice in prompt.requests:
@@ -182,10 +185,10 @@ class ChoiceAPI(LM):
         return answers  # type: ignore[return-value]
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
-        raise self._unsuited("generate_until", _task(requests))
+        raise self._unsuited("generate_until", task_of(requests))
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
-        raise self._unsuited("loglikelihood_rolling", _task(requests))
+        raise self._unsuited("loglikelihood_rolling", task_of(requests))
 
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
@@ -260,7 +263,7 @@ class ChoiceAPI(LM):
             ready = finished[kept:]
             good = [(prompt, reply) for prompt, reply in ready if isinstance(reply, Answered)]
             held.extend(pair for prompt, reply in good for pair in take(prompt, reply))
-            seen = seen or any(_is_seen(reply) for _, reply in good)
+            seen = seen or any(is_seen(reply) for _, reply in good)
             if seen and held:
                 if not written:
                     self._kept.note(self.served.read_by, self.served.variant, self.served.checked)
@@ -371,79 +374,3 @@ class ChoiceAPI(LM):
             "model that thinks first must be told not to (enable_thinking=False); another may want "
             f"--apply_chat_template and the address /v1/chat/completions. {WAY_OUT}"
         )
-
-
-def _is_seen(answered: Answered) -> bool:
-    """Whether any letter was generated, or is likely enough to say something."""
-    shown = [x for x, _ in answered.letters if not isinstance(x, Within) or x.shown]
-    written = any(is_greedy for _, is_greedy in answered.letters)
-    return written or math.fsum(math.exp(x) for x in shown) >= LEAST_MASS
-
-
-def _one_of(name: str, given: Any, expected: str, known: Iterable[Any]) -> None:
-    if repr(given) not in map(repr, known):  # 1 is not True
-        raise EpidemiaError(f"choice-api: {name}={given}: expected {expected}")
-
-
-def _number(name: str, given: Any, least: float, whole: bool = False) -> Any:
-    """Read the number that an argument is, which lm-eval may hand on as text."""
-    try:
-        number = int(str(given)) if whole else float(given)
-    except (TypeError, ValueError):
-        number = math.nan
-    # More seconds than a thread can wait, more prompts than there are, are slips of the hand.
-    if not least <= number <= threading.TIMEOUT_MAX:
-        kind = "a whole number" if whole else "a number"
-        raise EpidemiaError(f"choice-api: {name}={given}: expected {kind} from {least:g}")
-    return number
-
-
-def _certificates(path: str | None) -> bool | ssl.SSLContext:
-    """Return what certificates are checked by: the usual authorities, or those of a file."""
-    if path is None:
-        return True
-    try:
-        return ssl.create_default_context(cafile=str(path))
-    except OSError as error:  # also an SSLError: not a file of certificates
-        raise EpidemiaError(
-            f"choice-api: ca_cert_path={path} is no file of certificates (PEM): {error}"
-        ) from None
-
-
-def _task(requests: Sequence[Any]) -> str:
-    return str(getattr(requests[0], "task_name", None) or "this task") if requests else "this task"
-
-
-def _prompts(requests: Sequence[Any], chat: bool) -> list[Prompt]:
-    """Put the requests together that one prompt answers.
-
-    Raises
-    ------
-    EpidemiaError
-        If a choice is not a letter, or a context not what the address takes.
-    """
-    by_context: dict[Any, tuple[dict[str, int], list[tuple[int, int]]]] = {}
-    for number, request in enumerate(requests):
-        context, choice = request.args
-        letter = choice.strip()
-        if not (len(letter) == 1 and letter.isascii() and letter.isalpha()):
-            raise EpidemiaError(
-                f"choice-api reads letters, and {_task([request])} has the choice {choice!r}: only "
-                "the first token of an answer is seen. Ask such tasks with --model "
-                "local-completions, or with choice-vllm or choice-hf on the model itself"
-            )
-        if not context:
-            raise EpidemiaError(
-                f"{_task([request])} asks for a letter without any prompt (acc_mutual_info), which "
-                "no server answers: leave that metric out"
-            )
-        if chat == isinstance(context, str):
-            wrong = "plain text, not messages: give the one that ends in /chat/completions"
-            if chat:
-                wrong = "messages, not plain text: add --apply_chat_template"
-            raise EpidemiaError(f"{_task([request])}: the address takes {wrong}")
-        if not chat:
-            context, choice = spaces_moved(context, choice)
-        choices, numbers = by_context.setdefault(context, ({}, []))
-        numbers.append((number, choices.setdefault(choice, len(choices))))
-    return [Prompt(context, tuple(of), numbers) for context, (of, numbers) in by_context.items()]

@@ -9,21 +9,27 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import random
 import ssl
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn, TypeVar
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.harness.keys import quoted
+from lm_eval_epidemia.models.faults import (
+    BadReply,
+    Busy,
+    Declined,
+    Stopped,
+    Unreached,
+    as_said,
+    seconds_of,
+    words_of,
+)
 
 try:
     import httpx
@@ -45,45 +51,6 @@ MOST_BYTES = 10_000_000
 _logger = logging.getLogger("lm_eval_epidemia")
 
 T = TypeVar("T")
-
-
-class BadReply(ValueError):
-    """A reply that cannot be used, and why; the server may do better when asked again.
-
-    Parameters
-    ----------
-    what : str
-        Counted: without what differs from one reply to the next.
-    words : str
-        The server's own, or a hint.
-    """
-
-    #: Seconds after which the server wants to be asked again, and whether it limits how often.
-    seconds, limits = 0.0, False
-
-    def __init__(self, what: str, words: str = "") -> None:
-        super().__init__(what)
-        self.words = words
-
-
-class Declined(Exception):
-    """The server understood the request and does not take it (400, 422): its words."""
-
-
-class Stopped(Exception):
-    """The run ends; what was about to be asked is not asked."""
-
-
-class _Unreached(BadReply):
-    """Nobody listens there, or not to this."""
-
-
-class _Busy(BadReply):
-    """The server wants to be asked again later: in so many seconds, if it says when."""
-
-    def __init__(self, what: str, words: str, seconds: float | None, limits: bool) -> None:
-        super().__init__(what, words)
-        self.seconds, self.limits = seconds or 0.0, limits
 
 
 class Endpoint:
@@ -208,7 +175,7 @@ class Endpoint:
                 # Who waits for a rate limit while others get through is only late.
                 tried += not (tried and fault.limits and self._through > through)
                 through = self._through
-                if isinstance(fault, _Unreached) and not through:
+                if isinstance(fault, Unreached) and not through:
                     most = min(most, UNREACHED)
                 if tried >= most:
                     last = "; ".join(filter(None, (str(fault), fault.words)))
@@ -243,10 +210,10 @@ class Endpoint:
             # Refused, reset, ended in mid-body: not the words, in which numbers differ.
             what = f"connection failed ({type(error).__name__})"
             if isinstance(error, httpx.ConnectError):
-                raise _Unreached(what, words) from None
+                raise Unreached(what, words) from None
             raise BadReply(what) from None
         if reply.status_code != 200:
-            self._not_well(reply.status_code, reply.headers, self.scrubbed(_words(body)))
+            self._not_well(reply.status_code, reply.headers, self.scrubbed(words_of(body)))
         try:
             answer = json.loads(body)
         except (ValueError, RecursionError):
@@ -255,7 +222,7 @@ class Endpoint:
             if not (isinstance(answer, dict) and answer.get("error")):
                 return answer
             fault = "an error in an answer (HTTP 200)"
-        raise BadReply(fault, _said(self.scrubbed(_words(body))))
+        raise BadReply(fault, as_said(self.scrubbed(words_of(body))))
 
     def _refuse_certificate(self, url: str, error: BaseException | None) -> None:
         """Raise if a connection failed because of a certificate, which asking again won't mend."""
@@ -274,14 +241,14 @@ class Endpoint:
         if status == 429 and "insufficient_quota" in words:
             raise EpidemiaError(f"{self.url}: the quota is used up{said}")
         if status in (408, 409, 425, 429) or status >= 500:
-            seconds = _seconds(headers.get("retry-after"))
+            seconds = seconds_of(headers.get("retry-after"))
             if seconds is not None and seconds > PATIENCE:
                 raise EpidemiaError(
                     f"{self.url} asks to be left alone for {seconds:.0f} s (HTTP {status}): run "
                     "the same command again then"
                 )
             limits = status == 429 or seconds is not None
-            raise _Busy(f"HTTP {status}", _said(words), seconds, limits)
+            raise Busy(f"HTTP {status}", as_said(words), seconds, limits)
         if status in (400, 413, 422):
             raise Declined(words)
         if status in (401, 403):
@@ -323,33 +290,3 @@ class Endpoint:
     def _wait(self, seconds: float) -> None:
         if (seconds > 0 and self.stopped.wait(seconds)) or self.stopped.is_set():
             raise Stopped
-
-
-def _words(body: bytes) -> str:
-    """Return what a server says of an error: its message and code, or the beginning of the body."""
-    text = body[:2000].decode(errors="replace")
-    try:
-        error = json.loads(body).get("error", text)
-    except (ValueError, AttributeError, RecursionError):
-        page = "<html" in text.lower() or "<!doctype" in text.lower()
-        return f"{'a web page (is base_url right?): ' if page else ''}{text}"
-    if isinstance(error, dict):
-        return " ".join(str(error[key]) for key in ("message", "code") if error.get(key))
-    return str(error)
-
-
-def _said(words: str) -> str:
-    return f"the server said: {words}" if words else ""
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    """Read Retry-After: seconds, or a date (RFC 9110, 10.2.3); what is neither is passed over."""
-    given = retry_after or ""
-    with suppress(ValueError):
-        seconds = float(given)
-        return max(seconds, 0.0) if math.isfinite(seconds) else None
-    with suppress(ValueError, OverflowError):
-        until = parsedate_to_datetime(given)
-        until = until if until.tzinfo else until.replace(tzinfo=timezone.utc)
-        return max((until - datetime.now(timezone.utc)).total_seconds(), 0.0)
-    return None

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.elicit.within import Within
-from lm_eval_epidemia.models.endpoint import BadReply
+from lm_eval_epidemia.models.faults import BadReply
 
 #: Probabilities that sum to more than 1 by this much are no model's, even in bfloat16, where 20
 #: tokens may come to 20 ** (3 / 256), see `most_mass`.

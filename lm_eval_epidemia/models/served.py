@@ -17,8 +17,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness.servers import beside
-from lm_eval_epidemia.models.endpoint import BadReply, Declined, Endpoint
+from lm_eval_epidemia.models.endpoint import Endpoint
+from lm_eval_epidemia.models.faults import BadReply, Declined
 from lm_eval_epidemia.models.first_token import Shown, Without, by_id, by_text
+from lm_eval_epidemia.models.prompts import Answered, Prompt
 from lm_eval_epidemia.models.server_tokens import ServerTokenizer, counted
 from lm_eval_epidemia.models.servers import known
 from lm_eval_epidemia.models.servers.form import TOPS, Asked, Form, Server
@@ -38,39 +40,6 @@ WAY_OUT = (
 T = TypeVar("T")
 
 _logger = logging.getLogger("lm_eval_epidemia")
-
-
-class Prompt(NamedTuple):
-    """One prompt and the letters that are read after it.
-
-    Attributes
-    ----------
-    context : str or JsonChatStr
-        Messages are JSON, as lm-eval hands them on.
-    choices : tuple of str
-        Distinct, as lm-eval asks for them.
-    requests : list of (int, int)
-        Numbers of the requests answered, and of the choice of each.
-    """
-
-    context: Any
-    choices: tuple[str, ...]
-    requests: list[tuple[int, int]]
-
-
-class Answered(NamedTuple):
-    """What came back for a prompt.
-
-    Attributes
-    ----------
-    letters : list of (float, bool)
-        By choice, as lm-eval takes them.
-    began : str
-        The token that the model generated.
-    """
-
-    letters: list[tuple[float, bool]]
-    began: str
 
 
 class How(NamedTuple):

@@ -9,7 +9,8 @@ from typing import Any
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness.servers import beside
-from lm_eval_epidemia.models.endpoint import BadReply, Declined, Endpoint
+from lm_eval_epidemia.models.endpoint import Endpoint
+from lm_eval_epidemia.models.faults import BadReply, Declined
 from lm_eval_epidemia.models.first_token import spellings
 
 #: What servers call the tokens of a prompt and of its answer.

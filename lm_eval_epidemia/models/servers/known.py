@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness.servers import Unavailable, refuse_template, what_it_says
-from lm_eval_epidemia.models.endpoint import BadReply
+from lm_eval_epidemia.models.faults import BadReply
 from lm_eval_epidemia.models.first_token import Shown
 from lm_eval_epidemia.models.servers.form import Server
 from lm_eval_epidemia.models.servers.llama_cpp import LLAMA_CPP

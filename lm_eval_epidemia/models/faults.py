@@ -1,0 +1,78 @@
+"""What goes wrong at a server: faults that may pass, refusals, and its own words on them."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import suppress
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+
+
+class BadReply(ValueError):
+    """A reply that cannot be used, and why; the server may do better when asked again.
+
+    Parameters
+    ----------
+    what : str
+        Counted: without what differs from one reply to the next.
+    words : str
+        The server's own, or a hint.
+    """
+
+    #: Seconds after which the server wants to be asked again, and whether it limits how often.
+    seconds, limits = 0.0, False
+
+    def __init__(self, what: str, words: str = "") -> None:
+        super().__init__(what)
+        self.words = words
+
+
+class Declined(Exception):
+    """The server understood the request and does not take it (400, 422): its words."""
+
+
+class Stopped(Exception):
+    """The run ends; what was about to be asked is not asked."""
+
+
+class Unreached(BadReply):
+    """Nobody listens there, or not to this."""
+
+
+class Busy(BadReply):
+    """The server wants to be asked again later: in so many seconds, if it says when."""
+
+    def __init__(self, what: str, words: str, seconds: float | None, limits: bool) -> None:
+        super().__init__(what, words)
+        self.seconds, self.limits = seconds or 0.0, limits
+
+
+def words_of(body: bytes) -> str:
+    """Return what a server says of an error: its message and code, or the beginning of the body."""
+    text = body[:2000].decode(errors="replace")
+    try:
+        error = json.loads(body).get("error", text)
+    except (ValueError, AttributeError, RecursionError):
+        page = "<html" in text.lower() or "<!doctype" in text.lower()
+        return f"{'a web page (is base_url right?): ' if page else ''}{text}"
+    if isinstance(error, dict):
+        return " ".join(str(error[key]) for key in ("message", "code") if error.get(key))
+    return str(error)
+
+
+def as_said(words: str) -> str:
+    return f"the server said: {words}" if words else ""
+
+
+def seconds_of(retry_after: str | None) -> float | None:
+    """Read Retry-After: seconds, or a date (RFC 9110, 10.2.3); what is neither is passed over."""
+    given = retry_after or ""
+    with suppress(ValueError):
+        seconds = float(given)
+        return max(seconds, 0.0) if math.isfinite(seconds) else None
+    with suppress(ValueError, OverflowError):
+        until = parsedate_to_datetime(given)
+        until = until if until.tzinfo else until.replace(tzinfo=timezone.utc)
+        return max((until - datetime.now(timezone.utc)).total_seconds(), 0.0)
+    return None
