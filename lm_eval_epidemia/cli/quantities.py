@@ -90,7 +90,8 @@ def build(
 @app.command("import")
 def import_(
     files: Annotated[
-        list[Path], Argument(help="Read NAME_variables.json and NAME_baselines.json of OpenEstimate.")
+        list[Path],
+        Argument(help="Read NAME_variables.json and NAME_baselines.json of OpenEstimate."),
     ],
     name: Annotated[Text, Option(help="Call the task epidemia_prior_NAME.")] = None,
     out: _OUT = None,
