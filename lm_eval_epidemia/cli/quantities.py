@@ -91,7 +91,7 @@ def build(
 def import_(
     files: Annotated[
         list[Path],
-        Argument(help="Read NAME_variables.json and NAME_baselines.json of OpenEstimate."),
+        Argument(help="Read OpenEstimate's NAME_variables.json and NAME_baselines.json."),
     ],
     name: Annotated[Text, Option(help="Call the task epidemia_prior_NAME.")] = None,
     out: _OUT = None,
