@@ -88,6 +88,7 @@ TAKES = {
         "models/choice_hf.py",
         "models/demo.py",
         "models/loading.py",
+        "models/logits.py",
         "models/tiny.py",
         "models/tree_attention.py",
     ],
