@@ -139,7 +139,11 @@ def test_what_does_not_fit_is_refused_by_name():
     other_truth = rows.assign(truth="000000000000")
     for frame, message in (
         (said.to_dict(), "answers is a dict: expected a DataFrame"),
-        (said.drop(columns="p"), r"no column p \(it has level, task, cell\): expected beliefs"),
+        (
+            said.drop(columns="p"),
+            r"no column p with values \(it has level, task, cell\): expected beliefs",
+        ),
+        (said.assign(p=float("nan")), "no column p with values"),
         (said.drop(columns="cell"), "no column cell or given"),
         (said.iloc[:0], "answers has no answers|no column"),
         (said.assign(task="epidemia_low_nsduh_cocain"), r"no task '\w+' \(nearest: "),
@@ -161,6 +165,10 @@ def test_what_does_not_fit_is_refused_by_name():
         (rows.drop(columns="p").assign(reply="A"), "of the way 'letters' give logprobs or p"),
         (changed("p", [0.4], rows), "row 3: p is .*expected a list of 2 numbers"),
         (changed("p", [0.4, -0.1], rows), r"row 3: p is \[0.4, -0.1\]: expected probabilities"),
+        (
+            changed("p", [0.4, 0.1], rows).rename(columns={"p": "logprobs"}),
+            "expected log-probabilities, at most 0",
+        ),
         (changed("p", [0.9, 0.8], rows), "sum to more than 0 and at most 1: 1.7"),
         (changed("p", [0.0, 0.0], rows), "sum to more than 0"),
         (changed("cell", 40, rows), "no cell 40: expected 0 to 10"),

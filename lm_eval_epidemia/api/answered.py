@@ -106,7 +106,11 @@ def _probabilities(number: int, said: Any, column: str, written: bool) -> tuple[
         raise ValueError(f"expected a list of {number} numbers, one for each of its choices")
     p: Array = np.exp(values) if column == "logprobs" else values
     if not ((p >= 0) & (p <= 1 + ROUNDING)).all():
-        raise ValueError("expected probabilities, from 0 to 1")
+        raise ValueError(
+            "expected log-probabilities, at most 0"
+            if column == "logprobs"
+            else "expected probabilities, from 0 to 1"
+        )
     total = float(p.sum())
     if written:
         if abs(total - 1) > ROUNDING:

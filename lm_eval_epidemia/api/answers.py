@@ -80,7 +80,7 @@ def score_answers(answers: pd.DataFrame) -> pd.DataFrame:
     if not ("way" in answers or {"cell", "given"} & {*answers.columns}):
         lacking.append("cell or given")
     if lacking or answers.empty or not given:
-        lacks = f"no column {few(lacking)}" if lacking else "no answers"
+        lacks = f"no column {few(lacking)} with values" if lacking else "no answers"
         raise EpidemiaError(
             f"answers has {lacks} (it has {few(list(map(str, answers.columns)))}): {_EXPECTED}"
         )
