@@ -12,6 +12,8 @@ from lm_eval_epidemia.cli import app
 pytest.importorskip("torch")
 pytest.importorskip("trl")
 
+pytestmark = pytest.mark.slow
+
 #: Cocaine by age and by race.
 TASKS = "epidemia_low_nsduh_cocaine_ever_by_race,epidemia_low_nsduh_cocaine_ever_by_age"
 

@@ -117,6 +117,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow  # a process for each of 350 modules
 def test_every_module_can_be_imported_first_and_no_name_hides_one():
     names = [
         ".".join(("lm_eval_epidemia", *path.relative_to(PACKAGE).with_suffix("").parts))
