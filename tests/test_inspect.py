@@ -37,8 +37,7 @@ def asked(way="letters", survey=SURVEY, group="epidemia_low"):
 
 def believed(row):
     """What somebody who knows something says, by displayed position."""
-    truth = OBSERVATION.ways["letters"].load(row["task"])
-    return 0.8 * truth.p[row["cell"], row["order"]] + 0.2 / len(truth.levels)
+    return 0.8 * np.array(row["p"])[row["order"]] + 0.2 / len(row["p"])
 
 
 def knowing(sharpness):
@@ -186,11 +185,8 @@ def test_stated_answers_score_as_under_lm_eval(tmp_path):
 
     def reply(prompt):
         number, row = of[prompt]
-        return "I cannot say." if number % 9 == 0 else way.writes(believed(row), way.of_row(row))
-
-    def believed(row):
-        p = way.load(row["task"]).p[row["cell"]]
-        return 0.9 * p[row["order"]] + 0.1 / len(p)
+        mixed = 0.8 * np.array(row["p"]) + 0.2 / len(row["p"])
+        return "I cannot say." if number % 9 == 0 else way.writes(mixed, way.of_row(row))
 
     task = epidemia_low(way="stated", survey=[SURVEY])
     log = run(task, answering(lambda prompt: (reply(prompt), None)), log_dir=str(tmp_path))

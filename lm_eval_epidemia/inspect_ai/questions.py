@@ -38,7 +38,8 @@ def questions(
     Yields
     ------
     dict
-        A row of the task's split, and its ``survey`` and ``way``.
+        A row of the task's split, and its ``survey``, ``way``, ``levels`` and their true shares
+        ``p``.
 
     Raises
     ------
@@ -56,5 +57,7 @@ def questions(
     variant = Variant.of({"orderings": orderings} if way == "letters" else {})
     for entry in entries:
         if (survey := entry.facets["survey"]) in (surveys or here):
+            truth = OBSERVATION.ways[way].load(entry.name)
+            more = {"survey": survey, "way": way, "levels": list(truth.levels)}
             for row in split(entry.name, way, variant):
-                yield {**row, "survey": survey, "way": way}
+                yield {**row, **more, "p": truth.p[row["cell"]].tolist()}

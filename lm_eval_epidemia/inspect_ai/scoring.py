@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +33,7 @@ from lm_eval_epidemia.score.joint import Draws, joint_error
 LEAST_MASS = 1e-3
 
 
-def in_words(levels: Sequence[str], p: Array) -> str:
+def in_words(levels: Sequence[str], p: Iterable[float]) -> str:
     """Write a distribution: ``Yes 12.3%, No 87.7%``."""
     return ", ".join(f"{level} {share:.1%}" for level, share in zip(levels, p, strict=True))
 
@@ -51,13 +51,12 @@ def _read(row: dict[str, Any], kept: dict[str, Any]) -> Response:
 
 def _scored(row: dict[str, Any], kept: dict[str, Any], q: Array | None, explanation: str) -> Score:
     """Score one answer by its distance from the truth; `q` is None where nothing was said."""
-    truth = OBSERVATION.ways[row["way"]].load(row["task"])
-    p = truth.p[row["cell"]]
+    p = np.array(row["p"])
     l1 = float(np.abs((1 / len(p) if q is None else q) - p).sum())
     counts = "; it counts as 'all answers equally likely'" if q is None else ""
     return Score(
         value=round(l1, 4),
-        answer=None if q is None else in_words(truth.levels, q),
+        answer=None if q is None else in_words(row["levels"], q),
         explanation=f"{explanation}{counts}\n\nDistance from the truth (L1, 0 to 2): {l1:.3f}",
         metadata=kept,
     )
@@ -75,12 +74,11 @@ def _from_letters(row: dict[str, Any], output: ModelOutput) -> Score:
         )
         return Score(value=math.nan, explanation=str(error))
     kept = {"top": shown.top, "began": shown.said}
-    answer, levels = _read(row, kept), OBSERVATION.ways["letters"].load(row["task"]).levels
-    lines = []
+    answer, lines = _read(row, kept), []
     for letter, level, x in zip(LETTERS, answer.order, answer.value, strict=False):
         hidden = isinstance(x, Within) and not x.shown
         most = f" (not shown: at most {math.exp(x.high):.2g})" if hidden else ""
-        lines.append(f"{letter}. {levels[level]}: {math.exp(x):.3g}{most}")
+        lines.append(f"{letter}. {row['levels'][level]}: {math.exp(x):.3g}{most}")
     mass = math.fsum(map(math.exp, answer.value))
     lines.append(f"\nTogether {mass:.3g} of the probability; the reply begins with {shown.said!r}")
     if not _seen(answer):

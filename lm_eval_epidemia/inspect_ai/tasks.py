@@ -57,12 +57,11 @@ def _task(group: str, way: str, survey: str | list[str] | None, orderings: str |
     for row in questions(group, way, surveys, orderings):
         cell = row["task"], row["cell"]
         asked[cell] += 1
-        truth = OBSERVATION.ways[way].load(row["task"])
         samples.append(
             Sample(
                 id=f"{row['task']}.{row['cell']}.{asked[cell]}",
                 input=row.pop("prompt"),
-                target=in_words(truth.levels, truth.p[row["cell"]]),
+                target=in_words(row["levels"], row["p"]),
                 metadata=row,
             )
         )
