@@ -142,32 +142,15 @@ def sources(configs: Sequence[Config]) -> list[str]:
 
 
 def evaluation(configs: Sequence[str]) -> str:
-    """Return ``eval.yaml``, by which the Hub knows a benchmark.
+    """Return ``eval.yaml``, by which the Hub knows a benchmark: every config is a task.
 
-    Its check wants a framework that it knows, which lm-eval is not, and of Inspect what its
-    samples, solvers and scorers are.
+    It wants a framework that it knows, as Inspect is and lm-eval is not.
     """
     said = texts()
     listed = {
         "name": said["title"],
         "description": said["description"],
         "evaluation_framework": "inspect-ai",
-        "tasks": [
-            {
-                "id": name,
-                "config": name,
-                "split": "test",
-                "field_spec": {
-                    "input": "prompt",
-                    "target": "answers",
-                    "metadata": ["task", "way", "cell", "given", "order", "choices", "truth"],
-                },
-                "solvers": [{"name": "generate", "args": dict(asked["generate"])}],
-                "scorers": [{"name": f"lm_eval_epidemia/{way}"}],
-            }
-            for way, asked in said["evaluated"].items()
-            for name in asked["configs"]
-            if name in configs
-        ],
+        "tasks": [{"id": name, "config": name, "split": "test"} for name in configs],
     }
     return yaml.safe_dump(listed, sort_keys=False, allow_unicode=True, width=100)
