@@ -212,7 +212,7 @@ def tables(survey: str, vintage: str | None = None, *others: str) -> list[pd.Dat
     vintage = vintage or entry.official
     for table in entry.vintages[vintage].tables:
         rng = np.random.default_rng(10)
-        given, outcome = (entry.ways(v, vintage)[0].levels for v in (table.given, table.outcome))
+        given, outcome = (entry.ways(v, vintage)[0].levels for v in (*table.given, table.outcome))
         names = [level.names[0] for level in given if table.total not in level.names]
         heads = [level.names[0] for level in outcome if "remainder" not in level.names]
         shape = len(names) + len(others), len(heads)
@@ -253,7 +253,13 @@ def write_tables(
         rows: list[list[Any]] = [
             *[[None]] * down,
             [f"A table of {year or release.said}", "[12 agencies; population 229,735,355]"],
-            [release.tables[0].rows[0], size, "Number", *[None] * len(heads), "Percent1"],
+            [
+                next(iter(release.tables[0].rows.values()))[0],
+                size,
+                "Number",
+                *[None] * len(heads),
+                "Percent1",
+            ],
             [None, None, *heads, None, *heads],
         ]
         for n, (name, figures) in enumerate(frame.iterrows()):

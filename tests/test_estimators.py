@@ -127,7 +127,7 @@ def test_a_rare_condition_is_kept_and_a_build_that_loses_it_stops(monkeypatch):
 def test_a_published_table_is_taken_as_it_is(n_eff):
     """With intervals: multinomial draws of the table's design; without: no sampling error."""
     p, weights = np.array([[0.3, 0.7], [0.6, 0.4]]), np.array([0.25, 0.75])
-    names = "heroin_ever", "age", ("Yes", "No"), ("Young", "Old")
+    names = "heroin_ever", ("age",), ("Yes", "No"), (("Young",), ("Old",))
     table = PublishedTable(*names, weights, p, np.array(n_eff), {}, ())
     shares = published.take(table, declared_task(LOW), {"age": "A"}, "nsduh_2022")
     made = estimate_task(shares, shares.schemes, 400)

@@ -396,14 +396,14 @@ def test_published_tables(tmp_path, survey, vintage, others, layout):
     made = built(survey, official.write_tables(tmp_path, survey, frames, **written))
     assert made["vintage"] == vintage
     for table, frame in zip(record(survey).vintages[vintage].tables, frames, strict=True):
-        truth = store.load(f"epidemia_low_{survey}_{table.outcome}_by_{table.given}", vintage)
+        truth = store.load(f"epidemia_low_{survey}_{table.outcome}_by_{table.given[0]}", vintage)
         entry = made["tasks"][truth.task]
         assert entry["absent"] == []
         dropped = {"left out on purpose (headings, totals, other)": len(others)}
         assert entry["dropped"] == dropped | (
             {"no figures published": 1} if survey == "bls" else {}
         )
-        levels = record(survey).variables[table.given][0].levels
+        levels = record(survey).variables[table.given[0]][0].levels
         names = {level.label: level.names[0] for level in levels}
         rows = frame.loc[[names[given[0]] for given in truth.given]]
         sizes, printed = rows.iloc[:, 0].astype(float), rows.iloc[:, 1:].to_numpy(float)

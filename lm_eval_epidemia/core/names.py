@@ -10,7 +10,18 @@ import re
 from lm_eval_epidemia.core.errors import EpidemiaError
 
 #: What may follow ``epidemia_`` as the name of a group.
-GROUPS = ("low", "high", "extra", "fresh", "intervention", "joint", "marginal", "prior", "quick")
+GROUPS = (
+    "low",
+    "high",
+    "extra",
+    "fresh",
+    "intervention",
+    "joint",
+    "marginal",
+    "prior",
+    "quick",
+    "world",
+)
 
 #: A task's name that ends so would be the name of another task in one of the ways of asking.
 WAYS = (

@@ -107,10 +107,11 @@ class TaskQuestions(NamedTuple):
 
     def _who(self, given: Sequence[str]) -> str:
         """Say who is asked about: 'a person ... who is female and is 30 to 34 years old'."""
-        phrases, clauses = [], []
+        phrases, clauses, by_name = [], [], {}
         for name, label in zip(self.task.given, given, strict=True):
             way = self.ways[name]
             phrase = next(level.phrase for level in way.levels if level.label == label)
+            by_name[name] = phrase
             if way.relative:
                 clauses.append(f"{way.relative} {phrase}")
             else:
@@ -121,7 +122,7 @@ class TaskQuestions(NamedTuple):
         if not phrases:
             subject = _RELATIVE.sub("", subject)
         year = self.record.vintages[self.vintage].said
-        return subject.format(year=year, conditions=_listed(phrases + clauses))
+        return subject.format(**by_name, year=year, conditions=_listed(phrases + clauses))
 
 
 def prompt(question: str, answers: Sequence[str], note: str = "", request: str = "") -> str:

@@ -20,7 +20,7 @@ from lm_eval_epidemia.surveys.record import Record, Task
 FIELD = "record"
 #: What of a variable is counted, and what of that is words.
 COUNTED = {"column", "missing", "missing_texts", "both", "levels"}
-WORDS: Any = {"levels": {"__all__": {"phrase": True}}}
+WORDS: Any = {"levels": {"__all__": {"phrase": True, "within": True}}}
 
 
 def meaning_of(survey: Record, task: Task, vintage: str) -> str:

@@ -93,7 +93,7 @@ def take(table: PublishedTable, task: Task, columns: dict[str, str], survey: str
         task=task,
         estimator=Published(),
         levels=table.levels,
-        given=[(label,) for label in table.cells],
+        given=list(table.cells),
         columns=columns,
         weights=table.weights,
         dropped=table.dropped,
@@ -109,7 +109,7 @@ def taken(
 ) -> dict[Task, Shares]:
     """Read the published tables of a vintage; returns those of the tasks that have one."""
     tables: dict[Any, PublishedTable] = {
-        (table.outcome, (table.given,)): table for table in load_tables(entry, raws, vintage)
+        (table.outcome, table.given): table for table in load_tables(entry, raws, vintage)
     }
     shares = {}
     for task in tasks:

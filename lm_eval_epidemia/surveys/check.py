@@ -73,12 +73,12 @@ def check_files(record: Record, paths: Sequence[Path], vintage: str | None = Non
     if (name := tables_vintage(record, paths, vintage)) is not None:
         tables = load_tables(record, paths, name)
         rows = max(len(table.cells) for table in tables)
-        pairs = {(table.outcome, (table.given,)) for table in tables}
+        pairs = {(table.outcome, table.given) for table in tables}
         can_estimate = [(task.outcome, task.given) in pairs for task in record.all_tasks]
         seen = [
             Seen(
-                f"{table.outcome} by {table.given}",
-                record.ways(table.given, name)[0].column,
+                f"{table.outcome} by {', '.join(table.given)}",
+                ", ".join(record.ways(variable, name)[0].column for variable in table.given),
                 len(table.cells),
                 sum(table.dropped.values()),
                 table.absent,

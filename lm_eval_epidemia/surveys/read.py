@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.core.paths import sha256_of
+from lm_eval_epidemia.surveys import factbook
 from lm_eval_epidemia.surveys.csv_text import BLANKS, NO_NUMBERS, csv_batches, header, parsed
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ FORMATS: dict[str, str | None] = {
     ".xpt": "read_xport",
     ".sas7bdat": "read_sas7bdat",
     ".dat": None,
+    ".json": None,
 }
 
 #: Beside an ASCII file (.dat): the agency's Stata or SAS statements, which give the positions.
@@ -536,8 +538,11 @@ def read_grids(path: Path, rows: int | None = None) -> list[list[list[Any]]]:
                 table = pa.Table.from_batches(batches, file.schema_arrow)
             frame = table.to_pandas().astype(object)
             sheets = [pd.DataFrame([list(frame.columns), *frame.to_numpy().tolist()], dtype=object)]
+        elif suffix == ".json":
+            sheets = [pd.DataFrame(sheet[:rows], dtype=object) for sheet in factbook.sheets(path)]
         else:
             raise EpidemiaError(
-                f"{path.name} is not a table (given {suffix}, expected .xlsx, .xls, .csv, .parquet)"
+                f"{path.name} is not a table (given {suffix}, expected .xlsx, .xls, .csv, .parquet "
+                "or, of the Factbook, .json)"
             )
     return [sheet.where(sheet.notna(), None).to_numpy().tolist() for sheet in sheets]

@@ -35,9 +35,13 @@ from lm_eval_epidemia.surveys.variable import (
 #: Answers are lettered A to Z.
 MAX_LEVELS = 26
 #: What the record declares; of every outcome it follows a task of the kind `marginal`.
-Declared = Literal["low", "high", "extra", "joint"]
+Declared = Literal["low", "high", "extra", "joint", "world"]
 Kind = Literal[Declared, "marginal"]
-Domain = Literal["health", "economic", "social", "other"]
+Domain = Literal["health", "economic", "social", "world", "other"]
+
+
+#: A place in a task's subject for one of its conditions, by name.
+PLACE = re.compile(r"\{(?!year\}|conditions\})([A-Za-z0-9_]+)\}")
 
 
 def _address(url: str | None) -> str | None:
@@ -58,6 +62,12 @@ def _subject(text: str | None) -> str | None:
     if text is not None and "{conditions}" not in text:
         raise ValueError("must say where the {conditions} go: 'a person who {conditions}'")
     return text
+
+
+def _of_task(text: str | None) -> str | None:
+    """Check a subject that may have a place for each condition: the record checks their names."""
+    places = dict.fromkeys(PLACE.findall(text or ""), "")
+    return text if text and places and _fits(text, year=2000, **places) else _subject(text)
 
 
 def _fits(text: str, **known: Any) -> bool:
@@ -173,10 +183,13 @@ class TableLayout(Strict):
 
     Attributes
     ----------
+    given : tuple of str
+        Conditions; one may be written without a list.
     file : str
         A word in the name of its file, where there are several.
-    rows : tuple of str
-        Header of the column of row names (other spellings may follow).
+    rows : dict of str to tuple of str
+        By condition, the header of the column that names its levels (other spellings may follow).
+        Of a single condition, these spellings are enough.
     size : tuple of str
         Header of the column that weighs the rows; none: all alike.
     shares : dict of str to str
@@ -188,21 +201,46 @@ class TableLayout(Strict):
         The row of the grand total; it weighs what the other rows leave.
     interval : pair of str, optional
         Headers of the limits of a 95 % confidence interval of the first share.
+    within : dict of str to pair of float
+        Only rows whose number in these columns lies between: of a year, of a population.
     leave_out : tuple of str
         Patterns of rows left out on purpose: headings, totals.
     """
 
     outcome: str
-    given: str
+    given: Listed
     file: str = ""
-    rows: Listed
+    rows: dict[str, Listed]
     size: Listed = ()
     shares: dict[str, str] = Field({})
     unit: Literal["percent", "count"]
     where: dict[str, str] = Field({})
     total: str | None = None
     interval: tuple[str, str] | None = None
+    within: dict[str, tuple[float, float]] = Field({})
     leave_out: tuple[str, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rows_of_one(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or isinstance(data.get("rows"), dict):
+            return data
+        given = data.get("given")
+        names = [given] if isinstance(given, str) else given
+        return {**data, "rows": {names[0]: data.get("rows")}} if names and len(names) == 1 else data
+
+    @model_validator(mode="after")
+    def _rows_of_each(self) -> TableLayout:
+        if set(self.rows) != set(self.given):
+            raise ValueError(
+                f"'rows' takes a header for each of {list(self.given)}, got {list(self.rows)}"
+            )
+        return self
+
+    @property
+    def said(self) -> str:
+        """What it is a table of."""
+        return f"{self.outcome} by {', '.join(self.given)}"
 
 
 class Vintage(Strict):
@@ -272,7 +310,8 @@ class Task(Strict):
     number : int, optional
         Position in the published list.
     subject : str, optional
-        Who is asked about, if not the record's.
+        Who is asked about, if not the record's; it may have a place for each condition, by name,
+        instead of one for all: 'a person living in {country} who {sex}'.
     anyone : str, optional
         The same where nothing is said of them, if that is no part of it.
     retrieval : bool
@@ -284,7 +323,7 @@ class Task(Strict):
     given: tuple[str, ...]
     number: int | None = None
     universe: tuple[Universe, ...] = ()
-    subject: Annotated[str | None, AfterValidator(_subject)] = None
+    subject: Annotated[str | None, AfterValidator(_of_task)] = None
     anyone: Annotated[str | None, AfterValidator(_anyone)] = None
     retrieval: bool = False
     # Filled in by the record.
@@ -409,6 +448,12 @@ class Record(Strict):
                 yield f"{variable!r} is a part of its outcome {entry.outcome!r}, and a condition"
         if entry.kind == "joint" and not self.is_joint(entry.outcome):
             yield f"its outcome {entry.outcome!r} is no joint one ('both'), as the others here are"
+        places = set(PLACE.findall(entry.subject or ""))
+        if places and places != {*entry.given}:
+            yield (
+                f"its subject has places for {sorted(places)}: give one to each of "
+                f"{list(entry.given)}, or {{conditions}} to all of them"
+            )
         tables = self.vintages[self.official].tables
         if not tables and not self.about(entry.model_copy(update={"given": ()})):
             yield (
@@ -441,7 +486,7 @@ class Record(Strict):
             named = {
                 "may_lack": vintage.may_lack,
                 "adjustments": self.margin_variables(name),
-                "tables": [v for table in vintage.tables for v in (table.outcome, table.given)],
+                "tables": [v for table in vintage.tables for v in (table.outcome, *table.given)],
             }
             for field, variables in named.items():
                 for variable in (v for v in variables if v not in self.variables):
@@ -453,7 +498,7 @@ class Record(Strict):
                 if table.shares and labels and list(table.shares) != labels:
                     yield (
                         (*place, "tables", n),
-                        f"the table of {table.outcome} by {table.given} has shares of "
+                        f"the table of {table.said} has shares of "
                         f"{list(table.shares)}, the variable the levels {labels}",
                     )
 

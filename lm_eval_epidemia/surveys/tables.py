@@ -32,11 +32,12 @@ class PublishedTable(NamedTuple):
 
     Attributes
     ----------
-    outcome, given : str
+    outcome : str
+    given : tuple of str
         Variables of the record.
     levels : tuple of str, length K
-    cells : tuple of str, length C
-        Labels of the rows, in the order of the levels of `given`.
+    cells : tuple of tuple of str, length C
+        Labels of the conditions in each row, in the order of their levels.
     weights : ndarray, shape (C,)
         Share of each row, summing to 1.
     p : ndarray, shape (C, K)
@@ -45,13 +46,13 @@ class PublishedTable(NamedTuple):
     dropped : dict of str to int
         Rows left out, by reason.
     absent : tuple of str
-        Levels of `given` that the table has no row for.
+        Levels of a single condition that the table has no row for.
     """
 
     outcome: str
-    given: str
+    given: tuple[str, ...]
     levels: tuple[str, ...]
-    cells: tuple[str, ...]
+    cells: tuple[tuple[str, ...], ...]
     weights: NDArray[np.float64]
     p: NDArray[np.float64]
     n_eff: NDArray[np.float64]
@@ -121,7 +122,9 @@ def _match(levels: Sequence[Level], cell: Any) -> int | None:
 
 def _headers(record: Record, vintage: str, table: TableLayout) -> dict[str, tuple[str, ...]]:
     """List the headers of a table: of row names, of sizes, of every share, limit and filter."""
-    headers = {"rows": table.rows, **{f"where {name}": (name,) for name in table.where}}
+    headers = {f"rows {name}": spellings for name, spellings in table.rows.items()}
+    headers |= {f"where {name}": (name,) for name in table.where}
+    headers |= {f"within {name}": (name,) for name in table.within}
     if table.size:
         headers["size"] = table.size
     for level in record.ways(table.outcome, vintage)[0].levels:
@@ -134,7 +137,7 @@ def _headers(record: Record, vintage: str, table: TableLayout) -> dict[str, tupl
 
 
 class _TableRow(NamedTuple):
-    """One row of a table that belongs to a level of the condition."""
+    """One row of a table that belongs to a level of each condition."""
 
     name: str
     size: float
@@ -155,18 +158,27 @@ def _left_out(table: TableLayout, name: str) -> bool:
     return any(re.fullmatch(p, t, re.IGNORECASE) for p in table.leave_out for t in texts)
 
 
+def _outside(table: TableLayout, cells: dict[str, Any]) -> str:
+    """Name the first column whose number is not where the table's rows have it; "" if none."""
+    for header, (low, high) in table.within.items():
+        if not low <= _number(cells[f"within {header}"]) <= high:
+            return header
+    return ""
+
+
 def _rows(
     record: Record, vintage: str, table: TableLayout, place: _TablePlace, file: str
-) -> tuple[dict[int, _TableRow], dict[str, int]]:
-    """Read the rows of a table by the number of their level, and count what is left out and why."""
-    given = record.ways(table.given, vintage)[0].levels
+) -> tuple[dict[tuple[int, ...], _TableRow], dict[str, int]]:
+    """Read the rows of a table by the numbers of their levels; count what is left out and why."""
+    given = [record.ways(name, vintage)[0].levels for name in table.given]
     outcome = record.ways(table.outcome, vintage)[0].levels
-    rows: dict[int, _TableRow] = {}
+    rows: dict[tuple[int, ...], _TableRow] = {}
     dropped: Counter[str] = Counter()
     unknown = []
     for row in place.rows:
         cells = {header: row[column] for header, column in place.column.items()}
-        name = cells["rows"]
+        names = [cells[f"rows {variable}"] for variable in table.given]
+        name = ", ".join(" ".join(str(each).split()) for each in names)
         others = any(
             normalised(cells[f"where {c}"]) != normalised(t) for c, t in table.where.items()
         )
@@ -177,18 +189,22 @@ def _rows(
         }
         size = _number(cells["size"]) if table.size else 1.0
         blank = np.isnan([size, *printed.values()])
-        if not normalised(name) or others or blank.all():
+        if not all(map(normalised, names)) or others or blank.all():
             continue  # an empty line, a footnote, or a row about something else
-        number = _match(given, name)
-        if number is None and _left_out(table, str(name)):
+        matched = [_match(levels, each) for levels, each in zip(given, names, strict=True)]
+        number = tuple(n for n in matched if n is not None)
+        outside = _outside(table, cells)
+        if len(number) < len(given) and any(_left_out(table, str(each)) for each in names):
             dropped["left out on purpose (headings, totals, other)"] += 1
+        elif outside and not (blank.any() and cells[f"within {outside}"] is None):
+            dropped["{} not in {:,.0f} to {:,.0f}".format(outside, *table.within[outside])] += 1
         elif blank.any():
             dropped["no figures published"] += 1
-        elif number is None:
-            unknown.append(" ".join(str(name).split()))
+        elif len(number) < len(given):
+            unknown.append(name)
         elif number in rows:
             raise EpidemiaError(
-                f"{file}: two rows are {given[number].label!r}: {rows[number].name!r} and {name!r}"
+                f"{file}: two rows are {_said(given, number)!r}: {rows[number].name!r} and {name!r}"
             )
         else:
             shares = _shares(printed, table, outcome)
@@ -197,39 +213,45 @@ def _rows(
                     f"{file}: the shares of {name!r} are no distribution: {printed}"
                 )
             limits = [_number(cells[limit]) for limit in ("low", "high") if table.interval]
-            rows[number] = _TableRow(str(name), size, shares, limits)
+            rows[number] = _TableRow(name, size, shares, limits)
     if unknown:
         raise EpidemiaError(
             f"{file} has {len(unknown)} rows that the record of {record.survey} does not know, "
             f"for example {', '.join(map(repr, unknown[:5]))}: is it another vintage? Otherwise "
-            f"add them as levels of {table.given!r} or to 'leave_out'"
+            f"add them as levels of {', '.join(table.given)} or to 'leave_out'"
         )
     if not rows:
         raise EpidemiaError(
-            f"{file}: no row of the table belongs to a level of {table.given!r}; the record of "
-            f"{record.survey} expects names such as {given[0].label!r}"
+            f"{file}: no row of the table belongs to a level of {', '.join(table.given)}; the "
+            f"record of {record.survey} expects names such as {given[0][0].label!r}"
         )
     return dict(sorted(rows.items())), dict(dropped)
+
+
+def _said(given: Sequence[Sequence[Level]], numbers: Sequence[int]) -> str:
+    """Name the conditions of a row."""
+    return ", ".join(levels[n].label for levels, n in zip(given, numbers, strict=True))
 
 
 def _read(
     record: Record, vintage: str, table: TableLayout, place: _TablePlace, file: str
 ) -> PublishedTable:
     """Put the rows of a table together."""
-    given = record.ways(table.given, vintage)[0].levels
+    given = [record.ways(name, vintage)[0].levels for name in table.given]
     outcome = record.ways(table.outcome, vintage)[0].levels
     rows, dropped = _rows(record, vintage, table, place, file)
     numbers = list(rows)
 
     def check_positive(values: NDArray[np.float64], fault: str) -> None:
         if not (values > 0).all():
-            bad = given[numbers[int(np.argmin(np.nan_to_num(values)))]].label
+            bad = _said(given, numbers[int(np.argmin(np.nan_to_num(values)))])
             raise EpidemiaError(f"{file}: the row {bad!r} has {fault.format(values.min())}")
 
     weights = np.array([row.size for row in rows.values()])
-    if table.total is not None and (total := _match(given, table.total)) in rows:
+    total = None if table.total is None else _match(given[0], table.total)
+    if total is not None and (total,) in rows:
         # The grand total stands for what no other row covers, so that everybody counts once.
-        at = numbers.index(total)
+        at = numbers.index((total,))
         weights[at] -= weights.sum() - weights[at]
     check_positive(weights, "a size of {:g}")
     p = np.clip([row.shares for row in rows.values()], 0, None)
@@ -244,12 +266,17 @@ def _read(
         outcome=table.outcome,
         given=table.given,
         levels=tuple(level.label for level in outcome),
-        cells=tuple(given[number].label for number in numbers),
+        cells=tuple(
+            tuple(levels[n].label for levels, n in zip(given, number, strict=True))
+            for number in numbers
+        ),
         weights=weights / weights.sum(),
         p=p,
         n_eff=n_eff,
         dropped=dropped,
-        absent=tuple(level.label for n, level in enumerate(given) if n not in rows),
+        absent=tuple(
+            level.label for n, level in enumerate(given[0]) if len(given) == 1 and (n,) not in rows
+        ),
     )
 
 
@@ -355,8 +382,8 @@ def _locate(
         for name in missing
     )
     raise EpidemiaError(
-        f"{', '.join(grids)} has no table of {table.outcome} by "
-        f"{table.given}: no header {lacking}. The official file is {entry.needed}: {entry.page}"
+        f"{', '.join(grids)} has no table of {table.said}: no header {lacking}. The official "
+        f"file is {entry.needed}: {entry.page}"
     )
 
 

@@ -109,6 +109,8 @@ class Level(Strict):
         Texts of its column that mean it, in records without codes: 'Female'.
     also : tuple of Universe
         Records with these codes elsewhere belong here too if they lack `column`.
+    within : dict of str to str
+        Larger places or groups that it is part of, by their kind: {region: Europe}.
     """
 
     label: str
@@ -121,6 +123,7 @@ class Level(Strict):
     names: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     also: tuple[Universe, ...] = ()
+    within: dict[str, str] = Field({})
 
     @model_validator(mode="after")
     def _one_way(self) -> Level:

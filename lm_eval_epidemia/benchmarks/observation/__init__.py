@@ -55,6 +55,7 @@ OBSERVATION = Benchmark(
         FRESH,
         "epidemia_marginal",
         "epidemia_joint",
+        "epidemia_world",
     ),
     ways=WAYS,
     metrics=metrics_of,

@@ -1,0 +1,269 @@
+"""The World Factbook's profiles of countries, as sheets of numbers.
+
+The book is one file of texts: ``83.644 million (2024 est.)``, ``96.2% (male 1,200/female 1,100)``.
+A sheet has a row per country, or per country and group of its people, and a column per figure; the
+oldest year of a field's figures stands in a column of its own. What is a share of what is the
+record's matter (``factbook.yaml``).
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lm_eval_epidemia.core.errors import EpidemiaError
+
+Profile = Mapping[str, Any]
+#: By header.
+Row = dict[str, Any]
+
+
+class Field(NamedTuple):
+    """A field of a profile, and its figures.
+
+    Attributes
+    ----------
+    section, name : str
+    columns : dict of str to tuple of str
+        By header, the texts of which its number is the sum; '' is a field without parts.
+    whole : str
+        The text of the total, where parts that are not listed are 0.
+    """
+
+    section: str
+    name: str
+    columns: Mapping[str, tuple[str, ...]]
+    whole: str = ""
+
+    def texts(self, profile: Profile) -> dict[str, str]:
+        """Return the published texts by name."""
+        texts = profile.get(self.section, {}).get(self.name) or {}
+        # A field without parts that has a note is a text and a note.
+        texts = {"": texts} if isinstance(texts, str) else {"": texts.get("text", ""), **texts}
+        return {name: html.unescape(text).strip() for name, text in texts.items() if text}
+
+    def row(self, profile: Profile) -> Row:
+        """Return its figures by header, and the oldest of their years; None if not known."""
+        texts = self.texts(profile)
+        row: Row = {}
+        for header, names in self.columns.items():
+            listed = [texts[name] for name in names if name in texts]
+            numbers = [number(text) for text in listed]
+            is_known = len(listed) == len(names) or bool(self.whole and texts)
+            row[header] = math.fsum(numbers) if is_known and not _any_nan(numbers) else None
+        if self.whole and not self._adds_up(row, texts):
+            row = dict.fromkeys(row)
+        used = [texts[name] for names in self.columns.values() for name in names if name in texts]
+        return row | {f"{self.name}, year": min(filter(None, map(year, used)), default=None)}
+
+    def _adds_up(self, row: Row, texts: Mapping[str, str]) -> bool:
+        """Whether the parts are the total, none negative: what is not listed is then none."""
+        total = 100.0 if self.whole == ALL else number(texts.get(self.whole, ""))
+        parts = [value or 0.0 for value in row.values()]
+        return abs(math.fsum(parts) - total) <= SLACK * total and min(parts) >= -BELOW * total
+
+
+def _any_nan(numbers: list[float]) -> bool:
+    return any(map(math.isnan, numbers))
+
+
+#: The parts are per cent of a whole.
+ALL = "100%"
+#: How far, as a share of the whole, parts may miss it by rounding, and one of them be below 0.
+SLACK, BELOW = 0.015, 0.003
+
+_YEAR = re.compile(r"\([^()]*?(\d{4})(?:-\d{2,4})?(?: est\.)?\)")
+_NUMBER = re.compile(r"(-?[\d,]*\d(?:\.\d+)?)(?: (thousand|million|billion|trillion)\b)?")
+_TIMES = {None: 1.0, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
+
+
+def number(text: str) -> float:
+    """Read the first number of a text: ``1.39 trillion (2024 est.)``.
+
+    NaN where there is none (``NA``), or a bound of one (``<1%``).
+    """
+    match = _NUMBER.search(re.sub(r"^.*: ", "", _YEAR.sub("", text)))
+    if match is None or re.search(r"[<>]\s*$", match.string[: match.start()]):
+        return math.nan
+    return float(match[1].replace(",", "")) * _TIMES[match[2]]
+
+
+def year(text: str) -> int | None:
+    """Read the first year that stands in brackets: ``(2024 est.)``."""
+    match = _YEAR.search(text)
+    return int(match[1]) if match else None
+
+
+#: Society, land and energy.
+_PEOPLE, _ENERGY, _LAND = "People and Society", "Energy", "Environment"
+
+POPULATION = Field(_PEOPLE, "Population", {"Population": ("total",)})
+AGES = {"0-14 years": "0-14", "15-64 years": "15-64", "65 years and over": "65 or older"}
+AGE_STRUCTURE = Field(_PEOPLE, "Age structure", {name: (text,) for text, name in AGES.items()})
+TOWN = Field(_PEOPLE, "Urbanization", {"Urban": ("urban population",)})
+
+#: Figures of a country as a whole.
+OF_COUNTRIES = (
+    TOWN,
+    Field(
+        _ENERGY,
+        "Electricity access",
+        {"Electricity at home": ("electrification - total population",)},
+    ),
+    Field("Communications", "Internet users", {"Uses the internet": ("percent of population",)}),
+    Field(_PEOPLE, "Obesity - adult prevalence rate", {"Obese": ("",)}),
+    Field(_PEOPLE, "Currently married women (ages 15-49)", {"Married": ("",)}),
+    Field(_PEOPLE, "Child marriage", {"Married by 18": ("women married by age 18",)}),
+    Field(
+        _ENERGY,
+        "Electricity generation sources",
+        {
+            "Fossil fuels": ("fossil fuels",),
+            "Nuclear": ("nuclear",),
+            "Hydroelectric": ("hydroelectricity",),
+            "Other renewable": (
+                "solar",
+                "wind",
+                "biomass and waste",
+                "geothermal",
+                "tide and wave",
+            ),
+        },
+        ALL,
+    ),
+    Field(_ENERGY, "Electricity", {"Capacity": ("installed generating capacity",)}),
+    Field(
+        _LAND,
+        "Carbon dioxide emissions",
+        {
+            "Coal": ("from coal and metallurgical coke",),
+            "Oil": ("from petroleum and other liquids",),
+            "Gas": ("from consumed natural gas",),
+        },
+        "total emissions",
+    ),
+    Field(
+        _LAND,
+        "Land use",
+        {
+            "Cropland": ("agricultural land: arable land", "agricultural land: permanent crops"),
+            "Pasture": ("agricultural land: permanent pasture",),
+            "Forest": ("forest",),
+            "Other land": ("other",),
+        },
+    ),
+    Field("Geography", "Area", {"Land area": ("land",)}),
+    Field(
+        _LAND,
+        "Total water withdrawal",
+        {
+            "Households": ("municipal",),
+            "Industry": ("industrial",),
+            "Farming": ("agricultural",),
+        },
+    ),
+)
+#: Sums of these, by header.
+SUMS = {
+    "Land use, sum": ("Cropland", "Pasture", "Forest", "Other land"),
+    "Carbon dioxide, sum": ("Coal", "Oil", "Gas"),
+    "Water, sum": ("Households", "Industry", "Farming"),
+}
+#: Shares of women and of men: by header, the field with a text for each.
+OF_SEXES = {"Uses tobacco": "Tobacco use", "Reads and writes": "Literacy"}
+#: And of town and countryside.
+OF_RESIDENCES = {"urban": "improved: urban", "rural": "improved: rural"}
+
+
+def _people(profile: Profile) -> dict[tuple[str, str], float]:
+    """Count the people of each age group and sex; NaN where that is not known."""
+    texts = AGE_STRUCTURE.texts(profile)
+    counts = {}
+    for text, age in AGES.items():
+        for sex in ("female", "male"):
+            match = re.search(rf"\b{sex} ([\d,]+)", texts.get(text, ""))
+            counts[age, sex] = float(match[1].replace(",", "")) if match else math.nan
+    return counts
+
+
+def _countries(profile: Profile, place: Row) -> Iterator[Row]:
+    people = _people(profile)
+    row = {**place, **AGE_STRUCTURE.row(profile)}
+    row |= {age: people[age, "female"] + people[age, "male"] for age in AGES.values()}
+    row["Women aged 15 to 64"] = people["15-64", "female"]
+    for field in OF_COUNTRIES:
+        row |= field.row(profile)
+    for name, parts in SUMS.items():
+        figures = [row[header] for header in parts]
+        row[name] = None if None in figures else math.fsum(figures)
+    yield row
+
+
+def _by_age(profile: Profile, place: Row) -> Iterator[Row]:
+    people, published = _people(profile), AGE_STRUCTURE.row(profile)
+    for age in AGES.values():
+        row = {**place, "Age": age, "Female": people[age, "female"], "Male": people[age, "male"]}
+        row["People"] = row["Female"] + row["Male"]
+        yield row | {"Age structure, year": published["Age structure, year"]}
+
+
+def _by_sex(profile: Profile, place: Row) -> Iterator[Row]:
+    people = _people(profile)
+    for sex in ("female", "male"):
+        row = {**place, "Sex": sex, "Aged 15 or older": people["15-64", sex]}
+        row["Aged 15 or older"] += people["65 or older", sex]
+        for header, name in OF_SEXES.items():
+            row |= Field(_PEOPLE, name, {header: (sex,)}).row(profile)
+        yield row
+
+
+def _by_residence(profile: Profile, place: Row) -> Iterator[Row]:
+    urban = TOWN.row(profile)["Urban"]
+    share = {"urban": urban, "rural": None if urban is None else 100 - urban}
+    for residence, text in OF_RESIDENCES.items():
+        people = None
+        if share[residence] is not None and place["Population"] is not None:
+            people = place["Population"] * share[residence] / 100
+        row = {**place, "Residence": residence, "Residents": people}
+        yield row | Field(_PEOPLE, "Drinking water source", {"Improved water": (text,)}).row(
+            profile
+        )
+
+
+def sheets(path: Path) -> list[list[list[Any]]]:
+    """Read the book: sheets of rows of cells, headers first, of countries and of their people.
+
+    Parameters
+    ----------
+    path : Path
+        A list of profiles in JSON: each with its ``code`` and ``region``, and sections of fields.
+
+    Raises
+    ------
+    EpidemiaError
+        If it is something else.
+    """
+    try:
+        profiles = json.loads(path.read_text(encoding="utf-8"))
+        places = [
+            {"Country": profile["code"], "Region": profile["region"], **POPULATION.row(profile)}
+            for profile in profiles
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise EpidemiaError(
+            f"{path.name} is not the World Factbook as it is expected here, a JSON list of "
+            f"profiles with 'code' and 'region' ({type(error).__name__}: {error})"
+        ) from None
+    return [
+        _sheet([row for each in zip(profiles, places, strict=True) for row in rows_of(*each)])
+        for rows_of in (_countries, _by_age, _by_sex, _by_residence)
+    ]
+
+
+def _sheet(rows: list[Row]) -> list[list[Any]]:
+    return [list(rows[0]), *(list(row.values()) for row in rows)] if rows else []
