@@ -547,7 +547,8 @@ class Record(Strict):
     def people(self) -> str:
         """Say who is asked about, in every year that there is: "a person in 2022 or 2023"."""
         years = sorted({vintage.said for vintage in self.vintages.values()})
-        named = {name for task in self.declared if not task.subject for name in task.given}
+        tasks = [task for task in self.declared if not task.subject] or self.declared[:1]
+        named = {name for task in tasks for name in task.given}
         subject = _without_clause(self.anyone, self.subject) or self.subject
         return subject.format(
             year=" or ".join(filter(None, [", ".join(years[:-1]), years[-1]])),

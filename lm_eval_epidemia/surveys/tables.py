@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from math import inf, isnan
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -159,10 +160,14 @@ def _left_out(table: TableLayout, name: str) -> bool:
 
 
 def _outside(table: TableLayout, cells: dict[str, Any]) -> str:
-    """Name the first column whose number is not where the table's rows have it; "" if none."""
+    """Say of the first column whose number is not where the table's rows have it; "" if none.
+
+    A number that is not known is not there.
+    """
     for header, (low, high) in table.within.items():
-        if not low <= _number(cells[f"within {header}"]) <= high:
-            return header
+        if not low <= (value := _number(cells[f"within {header}"])) <= high:
+            bounds = f"below {low:.9g}" if high == inf else f"not from {low:.9g} to {high:.9g}"
+            return f"{header} " + ("not known" if isnan(value) else bounds)
     return ""
 
 
@@ -196,8 +201,8 @@ def _rows(
         outside = _outside(table, cells)
         if len(number) < len(given) and any(_left_out(table, str(each)) for each in names):
             dropped["left out on purpose (headings, totals, other)"] += 1
-        elif outside and not (blank.any() and cells[f"within {outside}"] is None):
-            dropped["{} not in {:,.0f} to {:,.0f}".format(outside, *table.within[outside])] += 1
+        elif outside and not (blank.any() and outside.endswith("not known")):
+            dropped[outside] += 1
         elif blank.any():
             dropped["no figures published"] += 1
         elif len(number) < len(given):
