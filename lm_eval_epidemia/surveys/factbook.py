@@ -56,8 +56,10 @@ class Field(NamedTuple):
             numbers = [number(text) for text in listed]
             is_known = len(listed) == len(names) or bool(self.whole and texts)
             row[header] = math.fsum(numbers) if is_known and not _any_nan(numbers) else None
-        if self.whole and not self._adds_up(row, texts):
-            row = dict.fromkeys(row)
+        if self.whole:
+            # A part that is below 0 by rounding is none.
+            adds_up = self._adds_up(row, texts)
+            row = {name: max(value or 0.0, 0.0) if adds_up else None for name, value in row.items()}
         used = [texts[name] for names in self.columns.values() for name in names if name in texts]
         return row | {f"{self.name}, year": min(filter(None, map(year, used)), default=None)}
 

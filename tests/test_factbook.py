@@ -1,0 +1,335 @@
+"""The World Factbook: what its texts say, and that the shipped truth says the same."""
+
+import html
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from conftest import raw_file
+
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.elicit.wording import Wording
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.surveys import factbook
+from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.read import read_grids
+
+#: Names of its tasks, without what all begin with.
+WORLD = "epidemia_world_factbook_"
+
+
+def truth(name):
+    return store.load(WORLD + name)
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "year"),
+    [
+        ("38% of total population (2023)", 38.0, 2023),
+        ("257,047,044 (2025 est.)", 257047044.0, 2025),
+        ("83.644 million (2024 est.)", 83644000.0, 2024),
+        ("$1.39 trillion (2024 est.)", 1.39e12, 2024),
+        ("agricultural land: 39.3% (2023 est.)", 39.3, 2023),
+        ("1.5% annual rate of change (2020-25 est.)", 1.5, 2020),
+        ("640,427 sq km ; 549,970 sq km (metropolitan France)", 640427.0, None),
+        ("-68,287 metric tonnes of CO2 (2023 est.)", -68287.0, 2023),
+        ("0.5 %", 0.5, None),
+        # Bounds and words are no numbers.
+        ("<1% (2020)", math.nan, 2020),
+        ("NA", math.nan, None),
+        ("(2022 est.) NA", math.nan, 2022),
+        ("", math.nan, None),
+    ],
+)
+def test_a_text_is_a_number_and_a_year(text, number, year):
+    assert factbook.number(text) == pytest.approx(number, nan_ok=True)
+    assert factbook.year(text) == year
+
+
+def profile(code="xx", **sections):
+    people = {"Population": {"total": "10,000,000 (2025 est.)"}, **sections.pop("people", {})}
+    return {"code": code, "region": "europe", "People and Society": people, **sections}
+
+
+def sheet(tmp_path, profiles, which=0):
+    path = tmp_path / "factbook_fields.json"
+    path.write_text(json.dumps(profiles))
+    head, *rows = read_grids(path)[which]
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def test_what_a_profile_does_not_list_is_none_only_where_the_rest_adds_up(tmp_path):
+    def row(fuels):
+        texts = {f"from {name}": f"{n} metric tonnes (2023 est.)" for name, n in fuels.items()}
+        texts["total emissions"] = "1,000 metric tonnes (2023 est.)"
+        field = {"Environment": {"Carbon dioxide emissions": texts}}
+        (row,) = sheet(tmp_path, [profile(**field)])
+        return [row[fuel] for fuel in ("Coal", "Oil", "Gas")]
+
+    oil = "petroleum and other liquids"
+    assert row({oil: 600, "consumed natural gas": 400}) == [0.0, 600.0, 400.0]
+    assert row({oil: 600, "consumed natural gas": 386}) == [0.0, 600.0, 386.0]
+    assert row({oil: 600, "consumed natural gas": 384}) == [None] * 3
+    # A negative amount is no share; of a thousandth it is rounding.
+    coal = "coal and metallurgical coke"
+    assert row({oil: 1003, coal: -3}) == [0.0, 1003.0, 0.0]
+    assert row({oil: 1007, coal: -7}) == [None] * 3
+
+
+def test_a_country_without_a_field_has_no_figure_of_it(tmp_path):
+    ages = {"0-14 years": "20% (male 1,000/female 1,100)"}
+    (row,) = sheet(tmp_path, [profile(people={"Age structure": ages})])
+    assert row["0-14"] == 2100
+    assert (row["15-64"], row["Uses the internet"], row["Internet users, year"]) == (None,) * 3
+    assert (row["Coal"], row["Forest"], row["Land use, sum"]) == (None,) * 3
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", '{"code": "fr"}', '[{"region": "x"}]'])
+def test_another_file_is_refused_by_name(tmp_path, content):
+    path = tmp_path / "factbook_fields.json"
+    path.write_text(content)
+    with pytest.raises(EpidemiaError, match=r"factbook_fields\.json is not the World Factbook"):
+        factbook.sheets(path)
+
+
+# The route of its own: the raw texts, by other patterns and no code of the package.
+
+
+def first(text):
+    """The first number of a text, times its word."""
+    match = re.search(r"(-?[0-9][0-9,]*\.?[0-9]*)\s*(million|billion|trillion)?", text)
+    times = {"million": 10**6, "billion": 10**9, "trillion": 10**12}.get(match[2], 1)
+    return float(match[1].replace(",", "")) * times
+
+
+@pytest.fixture(scope="module")
+def book():
+    """Profiles by the names of countries; the European Union and Hong Kong are none."""
+    profiles = json.loads(raw_file("factbook", "factbook_fields.json").read_text())
+    levels = record("factbook").variables["country"][0].levels
+    by_code = {profile["code"]: profile for profile in profiles}
+    return {level.label: by_code[level.names[0]] for level in levels}
+
+
+def people(country):
+    return first(country["People and Society"]["Population"]["total"])
+
+
+def counts(country, age):
+    text = country["People and Society"]["Age structure"][age]
+    return [float(n.replace(",", "")) for n in re.findall(r"(?:male|female) ([\d,]+)", text)]
+
+
+ADULT = ("15-64 years", "65 years and over")
+
+
+def grown(country, sex):
+    return sum(counts(country, age)[sex == "Female"] for age in ADULT)
+
+
+def share(section, field, name=None):
+    def of(country):
+        value = country[section][field]
+        value = value.get(name or "text") if isinstance(value, dict) else value
+        return first(value.split(": ")[-1]) / 100
+
+    return of
+
+
+TOWN = share("People and Society", "Urbanization", "urban population")
+CO2 = {
+    "Coal": "from coal and metallurgical coke",
+    "Oil": "from petroleum and other liquids",
+    "Natural gas": "from consumed natural gas",
+}
+
+
+def women(country):
+    return counts(country, "15-64 years")[1]
+
+
+#: Of a task: the share of the first answer in a cell, and how much the cell weighs.
+ROUTES = {
+    "residence_by_country": (lambda c: TOWN(c), people),
+    "electricity_by_country": (
+        share("Energy", "Electricity access", "electrification - total population"),
+        people,
+    ),
+    "internet_by_country": (
+        share("Communications", "Internet users", "percent of population"),
+        people,
+    ),
+    "obese_by_country": (share("People and Society", "Obesity - adult prevalence rate"), people),
+    "married_by_country": (
+        share("People and Society", "Currently married women (ages 15-49)"),
+        women,
+    ),
+    "married_by_18_by_country": (
+        share("People and Society", "Child marriage", "women married by age 18"),
+        women,
+    ),
+    "age_by_country": (
+        lambda c: (
+            sum(counts(c, "0-14 years")) / sum(map(sum, (counts(c, a) for a in AGES.values())))
+        ),
+        people,
+    ),
+    "sex_by_country_age": (
+        lambda c, age: counts(c, AGES[age])[1] / sum(counts(c, AGES[age])),
+        lambda c, age: sum(counts(c, AGES[age])),
+    ),
+    "tobacco_by_country_sex": (
+        lambda c, sex: share("People and Society", "Tobacco use", sex.lower())(c),
+        grown,
+    ),
+    "literate_by_country_sex": (
+        lambda c, sex: share("People and Society", "Literacy", sex.lower())(c),
+        grown,
+    ),
+    "water_by_country_residence": (
+        lambda c, where: share(
+            "People and Society", "Drinking water source", f"improved: {PLACES[where]}"
+        )(c),
+        lambda c, where: (
+            people(c) * (TOWN(c) if PLACES[where] == "urban" else (100 - 100 * TOWN(c)) / 100)
+        ),
+    ),
+    "power_source_by_country": (
+        lambda c: parts(c, "Energy", "Electricity generation sources", ["fossil fuels"]),
+        lambda c: first(c["Energy"]["Electricity"]["installed generating capacity"]),
+    ),
+    "fuel_by_country": (
+        lambda c: parts(c, "Environment", "Carbon dioxide emissions", [CO2["Coal"]], CO2.values()),
+        lambda c: sum(amounts(c, "Environment", "Carbon dioxide emissions", CO2.values())),
+    ),
+    "land_use_by_country": (
+        lambda c: parts(c, "Environment", "Land use", LAND[:2], LAND),
+        lambda c: first(c["Geography"]["Area"]["land"]),
+    ),
+    "water_use_by_country": (
+        lambda c: parts(c, "Environment", "Total water withdrawal", WATER[:1], WATER),
+        lambda c: sum(amounts(c, "Environment", "Total water withdrawal", WATER)),
+    ),
+}
+AGES = {"0 to 14": "0-14 years", "15 to 64": ADULT[0], "65 or older": ADULT[1]}
+PLACES = {"In a town or city": "urban", "In the countryside": "rural"}
+WATER = ["municipal", "industrial", "agricultural"]
+LAND = [
+    *(f"agricultural land: {use}" for use in ("arable land", "permanent crops")),
+    "agricultural land: permanent pasture",
+    *("forest", "other"),
+]
+
+
+def amounts(country, section, field, names):
+    texts = country[section][field]
+    return [max(first(texts[name].split(": ")[-1]), 0) for name in names if name in texts]
+
+
+def parts(country, section, field, some, every=None):
+    every = [name for name in every or country[section][field] if name != "note"]
+    return sum(amounts(country, section, field, some)) / sum(
+        amounts(country, section, field, every)
+    )
+
+
+@pytest.mark.parametrize("name", ROUTES)
+def test_shipped_truth_is_what_the_raw_texts_say(book, name):
+    first_share, weight = ROUTES[name]
+    known = truth(name)
+    cells = [(book[country], *rest) for country, *rest in known.given]
+    shares = np.array([first_share(*cell) for cell in cells])
+    assert known.p[:, 0] == pytest.approx(shares, abs=1e-12)
+    weights = np.array([weight(*cell) for cell in cells])
+    assert known.weights == pytest.approx(weights / weights.sum(), abs=1e-12)
+    assert known.d_perfect() == 0 and known.replicates.shape[0] == 0
+
+
+def test_every_task_has_its_route():
+    tasks = [task.name.removeprefix(WORLD) for task in record("factbook").declared]
+    assert sorted(ROUTES) == sorted(tasks)
+
+
+def mean_of_all(share_of, code_left_out="ee"):
+    """The population-weighted mean over all profiles that have a field, in per cent."""
+    profiles = json.loads(raw_file("factbook", "factbook_fields.json").read_text())
+    total = have = 0.0
+    for country in profiles:
+        try:
+            value, number = share_of(country), people(country)
+        except (KeyError, TypeError, AttributeError, ZeroDivisionError):
+            continue  # the profile lacks one of them
+        if country["code"] != code_left_out:
+            have, total = have + number, total + value * number
+    return 100 * total / have
+
+
+@pytest.mark.parametrize(
+    ("name", "world", "within"),
+    [
+        # The profile of the world in the same book (SOURCE.json has its rows).
+        ("age_by_country", 24.5, 1),
+        ("residence_by_country", 57.5, 1),
+        ("electricity_by_country", 91.4, 1),
+        ("internet_by_country", 74.0, 9),
+    ],
+)
+def test_all_profiles_together_are_the_book_s_own_world(name, world, within):
+    assert mean_of_all(ROUTES[name][0]) == pytest.approx(world, abs=within)
+
+
+def test_regions_and_incomes_are_those_of_the_book(book):
+    regions, heads = {}, {}
+    for level in record("factbook").variables["country"][0].levels:
+        country = book[level.label]
+        regions.setdefault(country["region"], set()).add(level.within["region"])
+        texts = country["Economy"]["Real GDP (purchasing power parity)"]
+        newest = max(
+            (text for name, text in texts.items() if name != "note"),
+            key=lambda text: re.search(r"\((\d{4})", text)[1],
+        )
+        heads[level.label] = first(newest) / people(country), level.within["income"]
+    assert all(len(names) == 1 for names in regions.values()) and len(regions) == 10
+    ranked = [third for _, third in sorted(heads.values())]
+    thirds = ["lower third"] * 42 + ["middle third"] * 42 + ["upper third"] * 41
+    assert ranked == thirds
+
+
+def test_every_large_country_is_there_under_a_name_that_says_which(book):
+    profiles = json.loads(raw_file("factbook", "factbook_fields.json").read_text())
+    large = set()
+    for country in profiles:
+        total = country["People and Society"].get("Population")
+        if isinstance(total, dict) and re.match(r"\d", total.get("total") or ""):
+            large |= {country["code"]} if people(country) >= 5e6 else set()
+    assert large - {"ee", "hk"} == {country["code"] for country in book.values()}
+    # Where it is not the book's short form, people know it by this name.
+    own = {
+        label: html.unescape(country["Government"]["Country name"]["conventional short form"])
+        for label, country in book.items()
+    }
+    assert {label: name for label, name in own.items() if name != label} == {
+        "Central African Republic": "none",
+        "Democratic Republic of the Congo": "DRC",
+        "Dominican Republic": "The Dominican",
+        "Myanmar": "Burma",
+        "Republic of the Congo": "Congo (Brazzaville)",
+        "United Arab Emirates": "none",
+    }
+    iso = [level.names[1:] for level in record("factbook").variables["country"][0].levels]
+    assert all(re.fullmatch("[A-Z]{3}", code) and 4 <= int(n) <= 894 for code, n in iso)
+    assert len({code for code, _ in iso}) == len({n for _, n in iso}) == 125
+
+
+def test_conditions_stand_where_the_subject_has_them():
+    known = truth("tobacco_by_country_sex")
+    cell = known.given.index(("United States", "Female"))
+    assert (
+        Wording(known)
+        .question(cell)
+        .startswith(
+            "Consider a person aged 15 or older living in the United States in 2025 who is female. "
+        )
+    )
