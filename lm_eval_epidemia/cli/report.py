@@ -120,6 +120,9 @@ def report(
     scales: Annotated[
         bool, Option("--scales", help="Add other scales, tilt and slope, from the samples.")
     ] = False,
+    places: Annotated[
+        bool, Option("--places", help="Add how evenly countries are known, from the samples.")
+    ] = False,
     probe: Annotated[
         bool, Option("--probe", help="Add published tasks against fresh ones like them.")
     ] = False,
@@ -131,13 +134,14 @@ def report(
 
     Runs with --full print every table: leaderboard, slices, paired comparisons, other tasks.
     """
+    from lm_eval_epidemia.findings import places as evenly
     from lm_eval_epidemia.findings import probe as probing
     from lm_eval_epidemia.findings import recalibrated as tilted
     from lm_eval_epidemia.findings import scales as others
     from lm_eval_epidemia.findings import standardised as standard
     from lm_eval_epidemia.findings import tilt, tuning, tuning_rows, tuning_tables
     from lm_eval_epidemia.report import output
-    from lm_eval_epidemia.report.sections import printed, tidy
+    from lm_eval_epidemia.report.sections import tidy
 
     check_format(format)
     if section and format in ("csv", "json"):
@@ -159,7 +163,8 @@ def report(
     implied, notes = _made(standard.read, read) if standardised else ([], [])
     known, more_notes = _made(tilted.read, read) if recalibrated else ([], [])
     answered, other_notes = _made(others.read, read) if scales else ([], [])
-    for note in dict.fromkeys([*notes, *more_notes, *other_notes]):
+    countries, place_notes = _made(evenly.read, read) if places else ([], [])
+    for note in dict.fromkeys([*notes, *more_notes, *other_notes, *place_notes]):
         print(f"note: {note}", file=sys.stderr)
     probed = probing.probed(read, cutoffs) if probe or cutoffs else probing.Probe([], [], [])
     for note in probed.notes:
@@ -169,6 +174,7 @@ def report(
         tilted.finding(known),
         others.finding(answered),
         tilt.finding(answered),
+        *evenly.findings(countries),
     ]
     of_probe = probing.findings(probed)
     if format in ("json", "csv"):
@@ -183,13 +189,13 @@ def report(
         from lm_eval_epidemia.report.screen import WIDTH, lines
 
         show_lines(lines(summary(read, results), None if wide else min(report_width(wide), WIDTH)))
-        asked = [printed(finding) for finding in (*from_samples, *of_probe) if finding.rows]
-        show_sections(asked, report_width(wide))
+        asked = [finding for finding in (*from_samples, *of_probe) if finding.rows]
+        show_sections(output.printed_of(asked, effects), report_width(wide))
     else:
         tuned = tuning_tables.tables(tuning.read(read), effects)
         learning = tuning_rows.learning_table(read)
         findings = [*from_samples, *tuned, *learning, *of_probe]
-        tables = [printed(finding, effects) for finding in findings if finding.rows]
+        tables = output.printed_of([finding for finding in findings if finding.rows], effects)
         sections = [*output.sections(read, effects), *tables]
         if section:
             _show_part(section, sections, read.notes, wide)
