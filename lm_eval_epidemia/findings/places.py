@@ -37,7 +37,7 @@ KINDS = {"region": "regions", "income": "thirds of countries by income"}
 #: Respondents that are known, and what they answer.
 KNOWN: dict[str, Callable[[Part, Places], Array]] = {
     KNOWS_MARGINAL: lambda part, places: scoring.mean(part.weights, part.p),
-    "knows the average of its region": lambda part, places: averages(part, places, "region"),
+    "knows its region's average": lambda part, places: averages(part, places, "region"),
 }
 
 
@@ -129,14 +129,14 @@ def _rows(groups: Sequence[Answered]) -> Iterator[tuple[Entry | None, str, str, 
 
 NOTE = (
     "Score: people weigh, so that India and China are a third of the world. Places alike: the same "
-    "tasks with every country counted the same. Rounding: the points by which the score could "
-    "differ if every published share were off by half its last digit; nobody stated an error, nor "
-    "one for figures of several years. Gaps: how much more of the probability stands at wrong "
-    "answers, in percentage points, in the place known worst than in that known best, each "
-    f"country counting the same, ± one standard error over countries; of regions with {FEWEST} "
-    "countries or more, and of thirds by GDP per head. They are the largest of all pairs, so that "
-    "chance alone makes a gap. Who knows the average of its region answers for every country "
-    "with that: what is above it is knowledge of countries."
+    "tasks with every country counted the same. Rounding: the points by which a score could differ "
+    "if every published share were off by half its last digit; nobody stated an error, nor one for "
+    "figures of several years. Gap: how many more percentage points of the probability stand at "
+    "wrong answers in the place known worst than in that known best, each country counting the "
+    f"same, ± a standard error over countries; of regions with {FEWEST} countries or more, and of "
+    "thirds by GDP per head. It is the largest of all pairs, so that chance alone makes one; "
+    "--effects, csv and json have every place. Who knows its region's average answers for "
+    "every country with that: what is above is knowledge of countries."
 )
 
 _COLUMNS = (

@@ -1,0 +1,151 @@
+"""How evenly places are known: weights, regions and their gaps, and the table of the report."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from conftest import recorded
+
+from lm_eval_epidemia.benchmarks.observation import places
+from lm_eval_epidemia.benchmarks.observation.measured import part_of
+from lm_eval_epidemia.core.distance import distance
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.score import score as scoring
+
+WORLD = "epidemia_world_factbook_"
+
+
+def part(name):
+    return part_of(store.load(WORLD + name))
+
+
+def test_every_place_counts_the_same():
+    """Two cells of A weigh .6 and .2, one of B .2: alike, A's share half in the same proportion."""
+    weights = places.alike(np.array([0.6, 0.2, 0.2]), ["A", "A", "B"])
+    assert weights == pytest.approx([0.375, 0.125, 0.5])
+
+
+def test_places_are_those_of_the_condition_that_has_larger_ones():
+    of = places.places_of(part("tobacco_by_country_sex"))
+    assert of.names[:3] == ("Afghanistan", "Afghanistan", "Algeria")
+    assert of.within["France"] == {"region": "Europe", "income": "upper third"}
+    assert set(of.larger("income")) == {"lower third", "middle third", "upper third"}
+    assert places.places_of(part_of(store.load("epidemia_low_nsduh_heroin_ever_by_age"))) is None
+
+
+@pytest.mark.parametrize("name", ["internet_by_country", "tobacco_by_country_sex"])
+def test_alike_is_a_scale_of_its_own(name):
+    """Truth 100, the better of guess and 0/1 answer 0, by weights made without the package."""
+    known, of = part(name), places.places_of(part(name))
+    cells = [(place, w) for place, w in zip(of.names, known.weights, strict=True)]
+    total = {place: sum(w for other, w in cells if other == place) for place, _ in cells}
+    weights = np.array([w / total[place] / len(total) for place, w in cells])
+    for q in (known.p, scoring.uniform(known.p), scoring.zero_one(weights, known.p)):
+        ends = [distance(weights, known.p, scoring.uniform(known.p))]
+        ends.append(distance(weights, known.p, scoring.zero_one(weights, known.p)))
+        expected = 100 * max(1 - distance(weights, q, known.p) / min(ends), 0)
+        assert places.score_alike(known, of.names, q) == pytest.approx(expected)
+    assert places.score_alike(known, of.names, known.p) == 100
+
+
+def test_the_average_of_a_region_is_of_people_alike_in_the_rest():
+    known = part("tobacco_by_country_sex")
+    of = places.places_of(known)
+    answers = places.averages(known, of, "region")
+    given = list(known.truth.given)
+    women = [
+        n
+        for n, (country, sex) in enumerate(given)
+        if of.within[country]["region"] == "South Asia" and sex == "Female"
+    ]
+    mean = np.average(known.p[women], axis=0, weights=known.weights[women])
+    assert answers[given.index(("India", "Female"))] == pytest.approx(mean)
+    assert answers[given.index(("Nepal", "Female"))] == pytest.approx(mean)
+
+
+def test_misplaced_is_the_mean_of_a_place():
+    """Cells of A: .3 and .1 off, weights .1 and .3: (.03 + .03) / .4 = .15."""
+    p = np.array([[0.5, 0.5], [0.2, 0.8], [1.0, 0.0]])
+    q = np.array([[0.8, 0.2], [0.3, 0.7], [0.6, 0.4]])
+    of = SimpleNamespace(weights=np.array([0.1, 0.3, 0.6]), p=p)
+    assert places.misplaced(of, ["A", "A", "B"], q) == pytest.approx({"A": 0.15, "B": 0.4})
+
+
+REGION = {f"{region}{n}": region for region in "XY" for n in range(5)}
+
+
+def test_a_gap_and_its_error_by_hand():
+    """Two regions of five places, one task: means .2 and .5, and the standard errors of these."""
+    x, y = [0.1, 0.2, 0.2, 0.2, 0.3], [0.3, 0.4, 0.5, 0.6, 0.7]
+    off = {f"X{n}": v for n, v in enumerate(x)} | {f"Y{n}": v for n, v in enumerate(y)}
+    known = places.by_region([off], REGION)
+    assert (known.names, known.places) == (["X", "Y"], [5, 5])
+    assert known.off == pytest.approx([0.2, 0.5]) and known.gap == pytest.approx(0.3)
+    # Of independent places, delete-one jackknife is the usual error of a mean: s^2 / n.
+    by = np.var(x, ddof=1) / 5 + np.var(y, ddof=1) / 5
+    assert known.gap_error == pytest.approx(by**0.5)
+    # Of one task, leaving a place out moves the mean of all and the region's distance from it by
+    # the same: what is left is the region's own error.
+    assert known.errors == pytest.approx([(np.var(v, ddof=1) / 5) ** 0.5 for v in (x, y)])
+
+
+def test_a_task_that_a_region_lacks_moves_no_gap():
+    """The second task is harder by .4 and Y lacks most of it: the gap stays that of the first."""
+    even = {place: 0.1 + 0.2 * (place[0] == "Y") for place in REGION}
+    harder = {place: off + 0.4 for place, off in even.items()}
+    both = places.by_region([even, harder], REGION)
+    assert both.gap == pytest.approx(0.2)
+    cut = {place: off for place, off in harder.items() if place[0] == "X" or place == "Y0"}
+    # Means of the second: X .5, Y .7, all six .5333; less it: -.0333 and .1667, again .2 apart.
+    assert places.by_region([even, cut], REGION).gap == pytest.approx(0.2)
+
+
+def test_errors_cover_the_gap_between_regions():
+    """Places drawn anew: the true gap is within 1.96 errors in about 95 of 100."""
+    rng = np.random.default_rng(34)
+    region = {f"{r}{n}": r for r in "XYZ" for n in range(12)}
+    shift = {"X": 0.0, "Y": 0.1, "Z": 0.3}
+    hit = 0
+    for _ in range(200):
+        place = {name: rng.normal(shift[r], 0.05) for name, r in region.items()}
+        tasks = [
+            {
+                name: 0.4 + at + rng.normal(0, 0.02)
+                for name, at in place.items()
+                if rng.random() < 0.9
+            }
+            for _ in range(4)
+        ]
+        known = places.by_region(tasks, region)
+        assert known.names == ["X", "Y", "Z"]
+        hit += abs(known.gap - 0.3) <= 1.96 * known.gap_error
+    # Binomial of 200 and .95: 3.3 standard errors of 3.1 below 190; t of 22 degrees costs one.
+    assert hit >= 178
+
+
+def test_few_places_are_no_region():
+    few = {place: region for place, region in REGION.items() if place != "Y4"}
+    assert places.by_region([dict.fromkeys(few, 0.1)], few) is None
+
+
+def test_rounding_is_half_the_last_digit():
+    """Internet: whole per cents, so .005 a share and .01 of L1; ages are counts."""
+    known = part("obese_by_country")
+    assert places.rounding(known) == pytest.approx(100 * 2 * 0.0005 / known.anchors.zero)
+    assert places.rounding(part("age_by_country")) == 0
+
+
+def test_the_report_has_the_table(tmp_path):
+    out = tmp_path / "out"
+    recorded(out, [WORLD + "internet_by_country", WORLD + "tobacco_by_country_sex"])
+    command = [sys.executable, "-m", "lm_eval_epidemia.cli", "report", str(out), "--places"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    table = done.stdout.split("How evenly places are known")[1]
+    assert "knows its region's average (baseline)" in table
+    assert "100.0          100.0" in table
+    long = subprocess.run(
+        [*command, "--effects", "--wide"], capture_output=True, text=True, check=True
+    )
+    assert "Central America and the Caribbean" in long.stdout.split("Regions and incomes")[1]
