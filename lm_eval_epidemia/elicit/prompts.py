@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.surveys.record import Record, Task
 from lm_eval_epidemia.surveys.variable import Variable
@@ -34,10 +35,53 @@ _RELATIVE = re.compile(r"\bwho(?:se [a-z ]+)? (?=\{conditions\})")
 #: What a subject says of place, year and universe; a state that is a condition stays.
 _CONTEXT = re.compile(
     r"(?: living)? in the United States (?:in|between) \{year\}"
-    r"| (?:in|between) (?:the )?\{year\}(?: academic year)?| aged \d+ or older"
+    r"| (?:in|between) (?:the )?\{year\}(?: academic year)?"
+    r"| (?:in|around) \d{4}| aged \d+ or older"
 )
 #: Where a subject can stand: "this person", not "this person's".
 _THIS = re.compile(r"\bthis \w+\b(?!')")
+
+#: Wordings by name: who is asked about, and what is asked; the usual one is "". "bare" leaves out
+#: place, year and universe besides, as the published study does.
+WORDINGS = {
+    "": "Consider {who}. {asked}",
+    "bare": "Consider {who}. {asked}",
+    "random": "Suppose you choose at random {who}. {asked}",
+    "majority": "Consider {who}. {asked} Which answer would be true of most of 100 such {many}?",
+    "item": "[{survey}, {year}] The respondent is {who}. {asked}",
+}
+#: The same where the probability of an answer is asked for.
+PROBABILITIES = {
+    "": "What is the probability that {who} {phrase}?",
+    "bare": "What is the probability that {who} {phrase}?",
+    "random": "Suppose you choose at random {who}. What is the probability that this {noun} "
+    "{phrase}?",
+}
+#: From a question about somebody to that person.
+_VERBS = {"has": "have", "is": "are", "was": "were", "does": "do"}
+_VERB = re.compile(rf"\b({'|'.join(_VERBS)}) this (?:person|adult|woman|man)\b(?!')", re.IGNORECASE)
+_TO_YOU = {
+    r"this (?:person|adult|woman|man)'s": "your",
+    r"this (?:person|adult|woman|man)": "you",
+    "this household": "your household",
+    "(?:they|she)": "you",
+    "their": "your",
+}
+
+
+def to_you(question: str) -> str:
+    """Put a question about somebody to that person: "Has this person ...?", "Have you ...?"."""
+
+    def addressed(match: re.Match[str]) -> str:
+        verb = _VERBS[match[1].lower()]
+        return f"{verb.capitalize() if match[1][0].isupper() else verb} you"
+
+    question = _VERB.sub(addressed, question)
+    for words, others in _TO_YOU.items():
+        question = re.sub(rf"\b{words}\b", others, question)
+    return question
+
+
 #: What speaks of the year.
 _THAT_YEAR = re.compile(r"\bthat year\b")
 
@@ -59,15 +103,15 @@ class TaskQuestions(NamedTuple):
     task : Task
     ways : dict of str to Variable
         How the outcome and each condition were recorded.
-    bare : bool
-        Without place, year and universe, as the published study asks.
+    wording : str
+        One of `WORDINGS`.
     """
 
     record: Record
     vintage: str
     task: Task
     ways: dict[str, Variable]
-    bare: bool = False
+    wording: str = ""
 
     def question(self, given: Sequence[str]) -> str:
         """Word the question of one cell, without its answers.
@@ -85,25 +129,50 @@ class TaskQuestions(NamedTuple):
         """
         who = self._who(given)
         asked = str(self.ways[self.task.outcome].question)  # the record of an outcome has one
-        if self.bare:
+        form = WORDINGS[self.wording]
+        if self.wording == "bare":
             asked = _THAT_YEAR.sub("a year", asked)
             if len(_THIS.findall(asked)) == 1:
                 return _THIS.sub(lambda _: who, asked)
-        return f"Consider {who}. {asked}"
+        if self.wording == "item":
+            asked = to_you(asked)
+            if not self._noun:
+                form = form.replace("The respondent is", "Consider")
+        known = {"who": who, "asked": asked, "many": _MANY.get(self._noun, "cases")}
+        return form.format(**known, survey=self.record.title, year=self._year)
 
     def probability(self, given: Sequence[str], level: int) -> str:
         """Word the question for the probability of one level in one cell; see `question`."""
         phrase = self.ways[self.task.outcome].levels[level].phrase
-        if self.bare:
+        if self.wording == "bare":
             phrase = _THAT_YEAR.sub("a year", phrase)
-        return f"What is the probability that {self._who(given)} {phrase}?"
+        if (form := PROBABILITIES.get(self.wording)) is None:
+            raise EpidemiaError(
+                f"wording {self.wording!r} asks for an answer, not for a probability: ask it with "
+                f"letters ({self.task.group}), or choose {' or '.join(filter(None, PROBABILITIES))}"
+            )
+        return form.format(who=self._who(given), phrase=phrase, noun=self._noun or "one")
 
     def hundred(self) -> str:
         """Ask for the whole distribution of the people, households, ... it is about."""
+        if self.wording == "majority":
+            raise EpidemiaError(
+                "wording 'majority' asks for one answer, not for numbers of people: ask it with "
+                f"letters ({self.task.group})"
+            )
+        if not self._noun:
+            return "Of 100 such cases, to how many would each answer apply?"
+        return f"Of 100 such {_MANY[self._noun]}, how many would give each answer?"
+
+    @property
+    def _noun(self) -> str:
+        """What its subject calls one of those it is about; empty if these are no people."""
         noun = _NOUN.search(self.record.about(self.task))
-        return (
-            f"Of 100 such {_MANY[noun[0]] if noun else 'cases'}, how many would give each answer?"
-        )
+        return noun[0] if noun else ""
+
+    @property
+    def _year(self) -> str:
+        return self.record.vintages[self.vintage].said
 
     def _who(self, given: Sequence[str]) -> str:
         """Say who is asked about: 'a person ... who is female and is 30 to 34 years old'."""
@@ -117,7 +186,7 @@ class TaskQuestions(NamedTuple):
             else:
                 phrases.append(phrase)
         subject = self.record.about(self.task)
-        if self.bare:
+        if self.wording == "bare":
             subject = _CONTEXT.sub("", subject)
         if not phrases:
             subject = _RELATIVE.sub("", subject)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.elicit.orderings import design_of
+from lm_eval_epidemia.elicit.prompts import WORDINGS
 from lm_eval_epidemia.elicit.system import BASE, SYSTEM_PROMPTS
 
 #: Answers per cell of a sampled task: below, nothing can be said of their spread.
@@ -19,7 +20,7 @@ _KNOWN: dict[str, tuple[tuple[Any, ...], str]] = {
     "leading_space": ((None, True, False), "true or false"),
     "names": (("", "letters"), "letters, or nothing"),
     "structured": (("", "json", "regex"), "json or regex"),
-    "wording": (("", "bare"), "bare, or nothing"),
+    "wording": (tuple(WORDINGS), f"{', '.join(filter(None, WORDINGS))}, or nothing"),
 }
 
 
@@ -47,8 +48,7 @@ class Variant(NamedTuple):
     structured : str
         What a server holds a written distribution to: "" for nothing, "json" or "regex".
     wording : str
-        Of questions about surveys: "" for the usual one, "bare" for one without place, year and
-        universe.
+        Of questions about surveys, one of `prompts.WORDINGS`: "" for the usual one.
     """
 
     orderings: str | int | None = None

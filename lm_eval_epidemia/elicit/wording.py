@@ -22,13 +22,13 @@ class Wording:
     ----------
     truth : GroundTruth
     wording : str
-        "bare" for one without place, year and universe.
+        One of `prompts.WORDINGS`.
     """
 
     def __init__(self, truth: store.GroundTruth, wording: str = "") -> None:
         self._task, self._given = declared_task(truth.task), truth.given
         about = record(truth.survey), truth.vintage, self._task, ways_of(truth)
-        self._questions = TaskQuestions(*about, wording == "bare")
+        self._questions = TaskQuestions(*about, wording)
 
     def question(self, cell: int) -> str:
         """Ask what a person of the cell answers."""
