@@ -600,3 +600,6 @@ def test_a_salary_file_gives_means_without_an_editor(tmp_path, home):
     assert made["salary"][0].marginal_mean == pytest.approx(salaries["salary"].mean())
     assert made["salary"][0].wording.startswith("the average salary (in dollars) of a person")
     assert made["hours_per_week"][0].wording.startswith("the average hours per week (in hours) of")
+    # The file's name is no title.
+    for quantity in (quantity for several in made.values() for quantity in several):
+        assert quantity.wording.endswith(", according to the survey 'pay2024', 2024")
