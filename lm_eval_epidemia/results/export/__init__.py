@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import shutil
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from rich.progress import track
 
 from lm_eval_epidemia.benchmarks import BENCHMARKS, Way
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
-from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.benchmarks.splits import displayed, split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.paths import writing
@@ -156,12 +155,14 @@ def _tables(asked: _Asked) -> tuple[pa.Table, list[dict[str, Any]]]:
         "way": pa.array([way.name] * len(questions)),
         "ordering": pa.array(_places(columns["cell"].to_pylist())),
     }
-    if (answers := _answers(way, truth, questions, cells)) is not None:
+    shown = [name for name in ("cell", "order", "choices") if name in columns]
+    rows = questions.select(shown).to_pylist()
+    if (answers := displayed(way, truth, rows, cells.get("levels"))) is not None:
         columns["answers"] = pa.array(answers, pa.list_(pa.string()))
     order = dict.fromkeys([*(name for name in _FIRST if name in columns), *columns])
     columns = {name: columns[name] for name in order} | {"canary": [canary] * len(questions)}
     given, fingerprint = way.described(truth) if cells else [], truth.fingerprint
-    rows = [
+    of_cells = [
         {
             **{"task": entry.name, "cell": cell, "given": given[cell], "truth": fingerprint},
             **{name: values[cell] for name, values in cells.items()},
@@ -169,7 +170,7 @@ def _tables(asked: _Asked) -> tuple[pa.Table, list[dict[str, Any]]]:
         }
         for cell in range(len(given))
     ]
-    return pa.table(columns), rows
+    return pa.table(columns), of_cells
 
 
 def _places(cells: list[int]) -> list[int]:
@@ -180,14 +181,3 @@ def _places(cells: list[int]) -> list[int]:
         places.append(before[cell])
         before[cell] += 1
     return places
-
-
-def _answers(way: Way, truth: Any, questions: pa.Table, cells: Mapping[str, Any]) -> Any:
-    """Return what each prompt displays, in its order; None where nothing is."""
-    if "order" in way.columns and "levels" in cells:
-        shown = zip(questions["cell"].to_pylist(), questions["order"].to_pylist(), strict=True)
-        return [[cells["levels"][cell][level] for level in order] for cell, order in shown]
-    if way.answers is not None:
-        return [list(way.answers(truth))] * questions.num_rows
-    choices = questions["choices"].to_pylist() if "choices" in questions.column_names else []
-    return [[choice.strip() for choice in each] for each in choices] if any(choices) else None
