@@ -86,7 +86,7 @@ class _Asked(NamedTuple):
 
 
 def _fill(folder: Path, out: Path, repository: str | None, stated: bool) -> None:
-    """Write into a folder what will lie at `out`, which its task files name without a repository."""
+    """Write into a folder what will lie at `out`, as its task files say without a repository."""
 
     def chosen(way: Way) -> bool:
         return way.exported and (way.generated or not stated)
