@@ -138,6 +138,27 @@ def test_what_must_be_known_of_a_mean_is_in_its_notes(tmp_path):
     assert {entry.name for entry in again} == names
 
 
+def test_each_score_has_the_date_of_its_own_result_file(tmp_path):
+    """A run is put together from files of several days; the newest does not date all of it."""
+    day = 86_400.0
+    write(tmp_path / "a", {COCAINE: (40.0, 3.0)}, "org/m", "1", date=day)
+    write(tmp_path / "a", {f"{HEROIN}_likelihood": (50.0, 4.0)}, "org/m", "2", date=3 * day)
+    share(report_of(tmp_path / "a"), tmp_path / "out", "me/questions")
+    (record,) = records_in(tmp_path / "out")
+    jsonschema.validate(record, SCHEMA)
+    dates = {
+        row["evaluation_name"]: row["evaluation_timestamp"] for row in record["evaluation_results"]
+    }
+    assert dates == {
+        **dict.fromkeys(("epidemia_low", COCAINE), "86400"),
+        **dict.fromkeys(("epidemia_low_likelihood", f"{HEROIN}_likelihood"), "259200"),
+    }
+    assert record["evaluation_timestamp"] == "259200"
+    (path,) = tmp_path.rglob("epidemia.yaml")
+    dated = {entry["dataset"]["task_id"]: entry["date"] for entry in yaml.safe_load(path.open())}
+    assert dated == {"epidemia_low": "1970-01-02", "epidemia_low_likelihood": "1970-01-04"}
+
+
 def test_doubts_are_marked_or_refused(tmp_path):
     write(tmp_path / "a", {COCAINE: (40.0, 3.0)}, "org/twice", "1")
     write(tmp_path / "a", {COCAINE: (44.0, 3.0)}, "org/twice", "2", date=2.0)
@@ -213,7 +234,7 @@ def test_records_that_are_not_ours_or_damaged_are_left_out(shared, tmp_path):
         assert "replicates is not as" in read("replicates", damaged)
 
 
-def test_the_command(tmp_path):
+def test_the_command(tmp_path, monkeypatch):
     folder = tmp_path / "shared"
     said = command("share", RESULTS / "wording" / "high", folder)
     assert "1 record of Every Eval Ever: " in said and "no .eval_results" in said
@@ -225,7 +246,12 @@ def test_the_command(tmp_path):
     assert "SmolLM2-135M-Instruct" in shown
     with pytest.raises(EpidemiaError, match="which is shared already"):
         command("share", folder, tmp_path / "again")
-    with pytest.raises(EpidemiaError, match="expected an id on the Hub"):
-        command("share", RESULTS / "wording" / "high", folder, "--dataset", "questions")
     with pytest.raises(EpidemiaError, match="is no run to share"):
         command("share", RESULTS / "real-model" / "mean", tmp_path / "none")
+    # Before any result is read.
+    (tmp_path / "mine.txt").write_text("mine")
+    monkeypatch.setattr("lm_eval_epidemia.cli.report._report", lambda *_, **__: pytest.fail("late"))
+    with pytest.raises(EpidemiaError, match="expected an id on the Hub, OWNER/NAME"):
+        command("share", RESULTS / "wording" / "high", folder, "--dataset", "questions")
+    with pytest.raises(EpidemiaError, match="holds other files"):
+        command("share", RESULTS / "wording" / "high", tmp_path)

@@ -263,8 +263,8 @@ def _score(run: _ReadRun, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
         if metric != leading and "stderr" not in metric
     }
     at = replicates.headline_draws(name, answers) if leading != primary else draws.get(primary)
-    value = numbers.get(leading, math.nan)
-    return TaskScore(value, at, more, draws.get(POPULATION), run.path, answers)
+    value, date = numbers.get(leading, math.nan), number_in(run.file.date)
+    return TaskScore(value, at, more, draws.get(POPULATION), run.path, answers, date)
 
 
 def _checked(
