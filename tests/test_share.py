@@ -1,6 +1,7 @@
 """Runs in the open: records that Every Eval Ever's schema takes, the Hub's files, read back."""
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -232,6 +233,56 @@ def test_records_that_are_not_ours_or_damaged_are_left_out(shared, tmp_path):
     assert "is not as 'epidemia share' writes it" in read("config", too_much)
     if "replicates" in task["score_details"]["details"]:
         assert "replicates is not as" in read("replicates", damaged)
+
+
+@pytest.fixture
+def edited(shared, tmp_path):
+    """Write a record again after a change, and read it."""
+    source = min((shared[0] / "data").rglob("*.json"), key=lambda path: path.stat().st_size)
+
+    def read(change, name=source.name):
+        record = json.loads(source.read_text())
+        change(record["evaluation_results"])
+        (tmp_path / name).write_text(json.dumps(record))
+        return read_results([tmp_path / name])
+
+    return read
+
+
+def test_a_task_that_is_twice_in_a_record_is_refused(edited):
+    def twice(rows):
+        rows.append({**rows[-1], "score_details": {**rows[-1]["score_details"], "score": 99.0}})
+
+    with pytest.raises(EpidemiaError, match=r"\(it has more than one result of epi"):
+        edited(twice)
+
+
+def test_a_mean_that_its_tasks_do_not_give_is_noted(edited):
+    def nothing(rows):
+        pass
+
+    def larger(rows):
+        rows[0]["score_details"]["score"] += 1
+
+    def alone(rows):
+        (first,) = (row for row in rows if "generation_config" not in row)
+        rows.append({**first, "evaluation_name": "epidemia_high_stated"})
+
+    assert not [note for note in edited(nothing).notes if "in the record" in note]
+    (note,) = (note for note in edited(larger).notes if "in the record" in note)
+    assert "which counts" in note and " of it there give " in note
+    (note,) = (note for note in edited(alone).notes if "in the record" in note)
+    assert "epidemia_high_stated is left out: no task of it is in the record" in note
+
+
+def test_a_record_of_another_name_is_told_its_own(edited, tmp_path):
+    with pytest.raises(EpidemiaError, match=r"which was [0-9a-f-]{36}\.json: rename it") as raised:
+        edited(lambda rows: None, "mine.json")
+    with pytest.raises(EpidemiaError, match=r"records that 'epidemia share' wrote.*UUID\.json"):
+        read_results([tmp_path])
+    name = re.search(r"which was (\S+):", str(raised.value))[1]
+    # Wherever it lies.
+    assert edited(lambda rows: None, name).entries
 
 
 def test_the_command(tmp_path, monkeypatch):
