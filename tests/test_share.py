@@ -11,6 +11,7 @@ from conftest import REPOSITORY
 from report_parts import command
 from test_report import COCAINE, HEROIN, write
 
+from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.findings.leaderboard import columns, make_report
 from lm_eval_epidemia.findings.means import group_mean
@@ -46,6 +47,10 @@ def test_records_follow_the_schema(shared):
     assert len(records) == done.records > 20
     for record in records:
         jsonschema.validate(record, SCHEMA)
+        rows = record["evaluation_results"]
+        means = {row["evaluation_name"] for row in rows if "generation_config" not in row}
+        # As the page says: none of the groups of one survey.
+        assert means and means <= groups().keys()
 
 
 def test_every_run_of_a_model_has_a_record_or_a_line(shared):
