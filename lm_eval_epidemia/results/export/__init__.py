@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-import shutil
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +16,10 @@ from rich.progress import track
 from lm_eval_epidemia.benchmarks import BENCHMARKS, Way
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.splits import displayed, split
+from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.held import held
-from lm_eval_epidemia.core.paths import writing
+from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.results.export.about import texts
 from lm_eval_epidemia.results.export.card import dataset_card, evaluation
@@ -36,12 +37,14 @@ def export(out: Path, push_to_hub: str | None = None, stated: bool = False) -> P
     Parameters
     ----------
     out : Path
-        An empty or new folder. It gets ``README.md`` (the card), ``eval.yaml``,
-        ``croissant.json``, of every group the questions in ``data/<group>/test/<task>.parquet``
-        and what is true in ``data/<group>/truth.parquet``, and ``task_yamls/`` for ``lm_eval
-        --include_path``, which read the questions from the repository instead of the package.
+        A new folder, or one that was exported before: its files are replaced when the new ones
+        are whole, and what is not ours is kept; see `folders.rewritten`. It gets ``README.md`` (the
+        card), ``eval.yaml``, ``croissant.json``, of every group the questions in
+        ``data/<group>/test/<task>.parquet`` and what is true in ``data/<group>/truth.parquet``, and
+        ``task_yamls/`` for ``lm_eval --include_path``, which read the questions from the repository
+        instead of the package.
     push_to_hub : str, optional
-        Upload to this dataset repository too; the task files then name it.
+        Upload what was written to this dataset repository too; the task files then name it.
     stated : bool
         Write only what is answered in writing: for harnesses without log-probabilities.
 
@@ -53,27 +56,26 @@ def export(out: Path, push_to_hub: str | None = None, stated: bool = False) -> P
     Raises
     ------
     EpidemiaError
-        If `out` is not an empty folder or cannot be written.
+        If `out` holds files of others alone, or cannot be written.
     """
     out = out.resolve()
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise EpidemiaError(f"{out} exists and is not an empty folder: give a new one")
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-        try:
-            _fill(out, push_to_hub, stated)
-        except BaseException:
-            # It was empty; half a repository would only be in the way of the next.
-            for path in out.iterdir():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-            raise
+    with folders.rewritten(out, marker="") as staging:
+        _fill(staging, out, push_to_hub, stated)
+        written = [path.relative_to(staging) for path in staging.rglob("*") if path.is_file()]
     if push_to_hub:
-        from huggingface_hub import HfApi
-
-        api = HfApi()
-        api.create_repo(push_to_hub, repo_type="dataset", exist_ok=True)
-        api.upload_folder(folder_path=out, repo_id=push_to_hub, repo_type="dataset")
+        _upload(out, written, push_to_hub)
     return out
+
+
+def _upload(folder: Path, files: Iterable[Path], repository: str) -> None:
+    """Upload these files of a folder, which may hold others of the user's."""
+    from huggingface_hub import CommitOperationAdd, HfApi
+
+    added = [CommitOperationAdd(file.as_posix(), folder / file) for file in files]
+    api = HfApi()
+    api.create_repo(repository, repo_type="dataset", exist_ok=True)
+    message = f"Questions and truths of lm-eval-epidemia {__version__}"
+    api.create_commit(repository, added, commit_message=message, repo_type="dataset")
 
 
 class _Asked(NamedTuple):
@@ -84,7 +86,9 @@ class _Asked(NamedTuple):
     way: Way
 
 
-def _fill(out: Path, repository: str | None, stated: bool) -> None:
+def _fill(folder: Path, out: Path, repository: str | None, stated: bool) -> None:
+    """Write into a folder what will lie at `out`, as its task files say without a repository."""
+
     def chosen(way: Way) -> bool:
         return way.exported and (way.generated or not stated)
 
@@ -95,7 +99,7 @@ def _fill(out: Path, repository: str | None, stated: bool) -> None:
                 asked = _Asked(benchmark, entry, way)
                 groups.setdefault(way.named(entry.group), []).append(asked)
     configs = [
-        _config(out, name, members)
+        _config(folder, name, members)
         for name, members in track(
             groups.items(), "Groups", console=Console(stderr=True), transient=True
         )
@@ -106,11 +110,11 @@ def _fill(out: Path, repository: str | None, stated: bool) -> None:
         "croissant.json": croissant_file(configs, repository),
     }
     for name, text in pages.items():
-        (out / name).write_text(text, encoding="utf-8")
-    yamls.write(out / "task_yamls", yamls.render(repository or str(out), chosen=chosen))
+        (folder / name).write_text(text, encoding="utf-8")
+    yamls.write(folder / "task_yamls", yamls.render(repository or str(out), chosen=chosen))
 
 
-def _config(out: Path, name: str, members: list[_Asked]) -> Config:
+def _config(folder: Path, name: str, members: list[_Asked]) -> Config:
     """Write the splits of a config.
 
     All have the columns of all, with nothing in those of others: `datasets` and the Hub's viewer
@@ -124,10 +128,10 @@ def _config(out: Path, name: str, members: list[_Asked]) -> Config:
     first, truth = next(iter(questions.values())), pa.Table.from_pylist(cells)
     schema = pa.unify_schemas([first.schema, truth.schema], promote_options="permissive")
     for task, table in questions.items():
-        _write(table, schema, out / yamls.exported_file(name, task))
+        _write(table, schema, folder / yamls.exported_file(name, task))
     columns = {"test": first.column_names}
     if cells:
-        _write(truth, schema, out / f"data/{name}/truth.parquet")
+        _write(truth, schema, folder / f"data/{name}/truth.parquet")
         columns["truth"] = truth.column_names
     prompts = sum(table.num_rows for table in questions.values())
     return Config(name, schema, columns, [*questions], prompts)
