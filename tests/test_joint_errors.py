@@ -224,6 +224,7 @@ json.dump([found["results"], found["groups"], "epidemia" in found, make_table(fo
 """
 
 
+@pytest.mark.slow
 def test_without_the_hook_a_group_has_no_error_and_its_tasks_keep_theirs():
     places = {"tests": str(REPOSITORY / "tests"), "tasks": str(REPOSITORY / "task_yamls")}
     done = subprocess.run(
