@@ -197,7 +197,9 @@ def few(folder, families):
     return load_microdata(record("scf"), folder / "few.parquet", "2022")
 
 
-@pytest.mark.parametrize(("n", "seed"), [pytest.param(400, 0, marks=pytest.mark.slow), (60, 0), (60, 1)])
+@pytest.mark.parametrize(
+    ("n", "seed"), [pytest.param(400, 0, marks=pytest.mark.slow), (60, 0), (60, 1)]
+)
 def test_the_number_that_is_named_instead_fits(tmp_path, n, seed):
     """Of 130 families there are 16 marginals, and fewer slices under three conditions."""
     data = few(tmp_path, 130)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,6 @@ from lm_eval_epidemia.benchmarks import BENCHMARKS, Way
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.splits import displayed, split
 from lm_eval_epidemia.core import folders
-from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.harness import yamls
