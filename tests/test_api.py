@@ -438,6 +438,20 @@ export.BENCHMARKS = [replace(export.BENCHMARKS[0], available=lambda: ["{BY_AGE}"
     assert done.stderr.splitlines()[-len(runs) :] == [needs] * len(runs)
 
 
+def test_what_is_made_without_lm_eval_ends_well(tmp_path):
+    """Nothing is written before lm-eval turns out to be missing; help is no error."""
+    data = REPOSITORY / "tests" / "data"
+    files = f"{data / 'sample_variables.json'} {data / 'sample_baselines.json'}"
+    lines = ["run --help", f"quantities import --name mine {files}", "quantities list"]
+    ran, made, listed, rest = in_a_process(
+        BLOCKED + COMMANDS.replace("LINES", repr(lines)), tmp_path
+    ).split("exit 0\n")
+    assert "Run lm-eval with its own options" in ran
+    assert f"pip install '{pinned()}'" in ran
+    assert "task epidemia_prior_mine: lm_eval run" in made
+    assert "epidemia_prior_mine" in listed and not rest
+
+
 def test_every_figure_of_the_catalogue_has_its_chart():
     pytest.importorskip("altair")
     from lm_eval_epidemia.report import charts, figures

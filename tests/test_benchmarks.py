@@ -17,6 +17,9 @@ from conftest import REPOSITORY
 
 TOY = Path(__file__).parent / "toy"
 
+#: Copies of the package, three lm-evals, a site.
+pytestmark = pytest.mark.slow
+
 
 def with_change(path, *changes):
     text = path.read_text()

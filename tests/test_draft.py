@@ -62,7 +62,7 @@ def test_a_labelled_file_becomes_a_record(sav, tmp_path):
     reasons = {reason: [c.name for c in listed] for reason, listed in found.left_out.items()}
     assert reasons == {
         "used for the design": ["finalwt", "vstrat", "vpsu"],
-        "identifiers: no two people have the same": ["id"],
+        "identifiers: no two people have the same (--outcomes or --given keeps one)": ["id"],
         "constant: everybody has one answer": ["always"],
         "more than half of the people have no answer": ["rarely"],
         "free text, or too many answers in words": ["note"],
@@ -463,6 +463,78 @@ def test_a_recoding_is_no_task(tmp_path):
     assert "woman by sex" in found.notes[0]
 
 
+# -- Numbers that differ for everybody ---------------------------------------------------------
+
+
+def in_a_file(folder, name, values):
+    """Put a column into a csv file, beside an outcome and a condition."""
+    answers = {"sex": np.resize(["female", "male"], len(values))}
+    answers["owns"] = np.resize(["yes", "yes", "no"], len(values))
+    path = folder / "own2024.csv"
+    pd.DataFrame({name: values} | answers).to_csv(path, index=False)
+    return path
+
+
+def random(rows):
+    return np.random.default_rng(rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("salary", 60_000 * random(600).lognormal(0, 0.5, 600)),
+        ("turnover", 60_000 * random(400).lognormal(0, 0.6, 400)),
+        ("turnover", 3_000_000 * random(5000).lognormal(0, 0.6, 5000)),
+        ("x7", random(300).normal(50_000, 9_000, 300)),
+        ("x7", random(90).gamma(2, 20_000, 90)),
+        ("change", random(400).integers(-(10**7), 10**7, 400)),
+        # What its name or label tells need not be read off the values.
+        ("Annual pay (EUR)", np.arange(20_000, 80_000, 100)),
+        ("net_worth_usd", random(300).integers(10**7, 10**8, 300)),
+        ("income", random(400).integers(20_000, 10**6, 400)),
+    ],
+)
+def test_a_measurement_that_differs_for_everybody_is_kept(tmp_path, name, values):
+    values = np.unique(np.round(values).astype(int))
+    random(1).shuffle(values)
+    drafted = draft([in_a_file(tmp_path, name, values)])
+    (variable,) = (each for each in drafted.variables if each.column.name == name)
+    assert variable.measure is not None and len(variable.levels) > 3
+    assert not drafted.left_out
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("n", np.arange(1, 401)),
+        ("x7", np.arange(1000, 5000, 10)),
+        # A third of those who were numbered took part; persons in households; by region.
+        ("x7", random(1).choice(1200, 400, replace=False)),
+        ("x7", np.add.outer(100 * np.arange(1, 201), [1, 2]).ravel()),
+        ("x7", np.add.outer(10**6 * np.arange(1, 6), np.arange(80)).ravel()),
+        ("x7", np.add.outer(10**7 * np.arange(1, 6), random(2).choice(10**5, 80, False)).ravel()),
+        # Random digits.
+        ("x7", random(3).integers(10**4, 10**9, 400)),
+        ("x7", random(5).integers(10**11, 10**12, 9000)),
+        ("born", pd.date_range("1940-03-01", periods=400, freq="47D").strftime("%Y%m%d")),
+        ("account_no", 10**6 * random(6).lognormal(0, 1, 400)),
+        ("Phone number", 10**6 * random(7).lognormal(0, 1, 400)),
+        ("pay_key", 10**6 * random(8).lognormal(0, 1, 400)),
+        ("case_id", 10**6 * random(9).lognormal(0, 1, 400)),
+    ],
+)
+def test_identifiers_are_left_out_unless_they_are_named(tmp_path, name, values):
+    values = np.asarray(values).astype(float).astype(np.int64)
+    path = in_a_file(tmp_path, name, values)
+    drafted = draft([path])
+    ((reason, columns),) = drafted.left_out.items()
+    assert [column.name for column in columns] == [name]
+    assert reason.startswith("identifiers") and "(--outcomes or --given keeps one)" in reason
+    assert "--outcomes or --given keeps one" in drafted.text.replace("\n# ", " ")
+    kept = draft([path], Wishes(outcomes=[name], given=["sex"]))
+    assert name in [each.column.name for each in kept.variables]
+
+
 # -- Numbers that have a mean ----------------------------------------------------------------------
 
 
@@ -507,7 +579,7 @@ def test_a_salary_file_gives_means_without_an_editor(tmp_path, home):
         "sex": rng.choice(["female", "male"], rows),
         "degree": degree,
         "sector": rng.choice(["public", "private", "own business"], rows),
-        "salary": np.round(of_degree * rng.lognormal(0, 0.6, rows), -2).astype(int),
+        "salary": (of_degree * rng.lognormal(0, 0.6, rows)).astype(int),
         "hours_per_week": np.round(rng.normal(np.where(degree == "none", 33, 41), 5)).astype(int),
     }
     path = tmp_path / "pay2024.csv"
@@ -528,3 +600,6 @@ def test_a_salary_file_gives_means_without_an_editor(tmp_path, home):
     assert made["salary"][0].marginal_mean == pytest.approx(salaries["salary"].mean())
     assert made["salary"][0].wording.startswith("the average salary (in dollars) of a person")
     assert made["hours_per_week"][0].wording.startswith("the average hours per week (in hours) of")
+    # The file's name is no title.
+    for quantity in (quantity for several in made.values() for quantity in several):
+        assert quantity.wording.endswith(", according to the survey 'pay2024', 2024")

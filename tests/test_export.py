@@ -2,6 +2,9 @@
 
 import json
 import re
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 
 import datasets
@@ -159,6 +162,8 @@ def test_the_card_says_what_it_is(repository):
     assert "Substance Abuse and Mental Health Services Administration" in card
     assert "no attempt to identify" in card
     assert "Tübingen cause-effect pairs" in card
+    # Where a column holds no cluster, the card says what does.
+    assert "of `_knowledge`, over the pairs of names that are asked about" in card
 
 
 def test_lm_eval_runs_from_the_exported_files(repository, tmp_path, monkeypatch):
@@ -189,25 +194,77 @@ def test_pushing_names_the_repository_in_the_task_files(tmp_path, monkeypatch):
         huggingface_hub.HfApi, "create_repo", lambda _, *a, **k: asked.append(("create", a, k))
     )
     monkeypatch.setattr(
-        huggingface_hub.HfApi, "upload_folder", lambda _, **k: asked.append(("upload", (), k))
+        huggingface_hub.HfApi, "create_commit", lambda _, *a, **k: asked.append(("upload", a, k))
     )
-    monkeypatch.setattr(exporting, "_fill", lambda *given: asked.append(("fill", given, {})))
+
+    def fill(folder, *given):
+        (folder / "README.md").write_text("card")
+        asked.append(("fill", given, {}))
+
+    monkeypatch.setattr(exporting, "_fill", fill)
     out = export(tmp_path / "questions", push_to_hub="someone/questions")
     assert asked.pop(0)[1] == (out, "someone/questions", False)
     assert [what for what, _, _ in asked] == ["create", "upload"]
     assert asked[0][1] == ("someone/questions",)
-    assert asked[1][2] == {
-        "folder_path": out,
-        "repo_id": "someone/questions",
-        "repo_type": "dataset",
-    }
+    repository, (file,) = asked[1][1]
+    assert repository == "someone/questions" and asked[1][2]["repo_type"] == "dataset"
+    assert (file.path_in_repo, file.path_or_fileobj) == ("README.md", str(out / "README.md"))
+    # What the user keeps beside it is uploaded nowhere.
+    (out / "notes.txt").write_text("mine")
+    export(out, push_to_hub="someone/questions")
+    assert [file.path_in_repo for file in asked[-1][1][1]] == ["README.md"]
 
 
-def test_an_existing_folder_is_not_overwritten(tmp_path):
+def test_a_folder_is_written_again_and_those_of_others_are_refused(tmp_path, monkeypatch):
+    """As `epidemia share` does: what it wrote is replaced, what is the user's is kept."""
+    files = iter([["README.md", "data/old.parquet"], ["README.md"], ["README.md", "notes.txt"]])
+
+    def fill(folder, *_):
+        for name in next(files):
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text("ours")
+
+    monkeypatch.setattr(exporting, "_fill", fill)
+    out = export(tmp_path / "questions")
+    assert (out / "data" / "old.parquet").is_file()
+    (out / "notes.txt").write_text("mine")
+    export(out)
+    assert not (out / "data").exists() and (out / "notes.txt").read_text() == "mine"
+    with pytest.raises(EpidemiaError, match=r"holds notes.txt, not written by us"):
+        export(out)
+    assert (out / "notes.txt").read_text() == "mine"
+    # Before anything is written.
     (tmp_path / "precious.txt").write_text("mine")
-    with pytest.raises(EpidemiaError, match="not an empty folder"):
+    with pytest.raises(EpidemiaError, match="holds other files"):
         export(tmp_path)
-    assert (tmp_path / "precious.txt").read_text() == "mine"
+    assert {path.name for path in tmp_path.iterdir()} == {"precious.txt", "questions"}
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from lm_eval_epidemia.results import export as exporting
+
+def fill(folder, *_):
+    (folder / "README.md").write_text("half")
+    os.kill(os.getpid(), getattr(signal, sys.argv[2]))
+
+exporting._fill = fill
+exporting.export(Path(sys.argv[1]))
+"""
+
+
+def test_a_killed_export_leaves_no_folder_of_its_name(tmp_path, monkeypatch):
+    out = tmp_path / "questions"
+    for how in ("SIGKILL", "SIGTERM"):
+        done = subprocess.run([sys.executable, "-c", KILLED, out, how], check=False)
+        assert done.returncode == -getattr(signal, how) and not out.exists()
+    monkeypatch.setattr(
+        exporting, "_fill", lambda folder, *_: (folder / "README.md").write_text("whole")
+    )
+    export(out)
+    # Nor is anything left of the killed ones.
+    assert [*tmp_path.iterdir()] == [out] and (out / "README.md").read_text() == "whole"
 
 
 def test_the_hub_and_croissant_read_what_they_want(repository):

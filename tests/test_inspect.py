@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import subprocess
 import sys
 from functools import cache
@@ -174,8 +175,49 @@ def test_without_any_letters_there_is_no_score(logprobs, tmp_path):
     model = answering(lambda prompt: ("Well", logprobs))
     log = run(epidemia_low(survey=SURVEY), model, log_dir=str(tmp_path), limit=12)
     numbers = numbers_of(log)
-    assert not numbers.pop("tasks") > 0  # Inspect has NaN of no scores at all
+    assert numbers.pop("tasks") == numbers.pop("seen") == 0
+    assert set(numbers) == {
+        *("score", "score_stderr", "choice_mass", "unseen_mass", "unseen_effect")
+    }
     assert all(map(math.isnan, numbers.values()))
+    reasons = {sample.scores["letters"].reason for sample in log.samples}
+    assert reasons == {None if logprobs else "scoring_failed"}
+
+
+def test_a_task_that_was_not_reached_is_not_seen(tmp_path):
+    """The first cell's questions, of one of several tasks, are all that is asked."""
+    rows = asked()
+    first = [row for row in rows if (row["task"], row["cell"]) == (rows[0]["task"], 0)]
+    of = {row["prompt"]: row for row in rows}
+
+    def reply(prompt):
+        believes = zip("ABCDEFGH", believed(of[prompt]), strict=False)
+        # In one spelling each: of the others only a bound is known.
+        return "A", first_token({letter: 0.9 * float(p) for letter, p in believes})
+
+    model = answering(reply)
+    log = run(epidemia_low(survey=SURVEY), model, log_dir=str(tmp_path), limit=len(first))
+    numbers = numbers_of(log)
+    weight = OBSERVATION.ways["letters"].load(rows[0]["task"]).weights[0]
+    assert numbers["tasks"] == 1
+    assert numbers["seen"] == pytest.approx(weight / len({row["task"] for row in rows}))
+    assert numbers[SURVEY] == numbers["score"] > 0
+    assert numbers["unseen_mass"] == 0 < 1 < numbers["unseen_effect"]
+    # A cell asked in part is no cell.
+    log = run(epidemia_low(survey=SURVEY), model, log_dir=str(tmp_path), limit=len(first) - 1)
+    numbers = numbers_of(log)
+    assert numbers["tasks"] == numbers["seen"] == 0 and math.isnan(numbers["score"])
+    assert SURVEY not in numbers
+
+
+def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):
+    page = (REPOSITORY / "docs" / "inspect.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    code = code.replace('"openai/gpt-4o-mini"', "model").replace("limit=100", "limit=2")
+    exec(code, {"model": answering(lambda prompt: ("Well", None))})
+    printed = dict(line.split() for line in capsys.readouterr().out.splitlines()[-7:])
+    assert printed["tasks"] == printed["seen"] == "0.000" and printed["score"] == "nan"
 
 
 def test_stated_answers_score_as_under_lm_eval(tmp_path):
@@ -230,6 +272,8 @@ def test_the_command_line_without_lm_eval(tmp_path):
         ({"way": "letter"}, "no way of asking 'letter' here .nearest: letters"),
         ({"survey": "nsdhu"}, "epidemia_high has no survey 'nsdhu' .nearest: nsduh"),
         ({"survey": "ipeds"}, "epidemia_high has no survey 'ipeds'"),
+        ({"survey": 5}, "epidemia_high has no survey '5' .known: meps, nsduh, scf"),
+        ({"survey": ["nsduh", 5]}, "epidemia_high has no survey '5' .known: meps, nsduh, scf"),
         ({"orderings": "some"}, "some"),
         ({"way": "stated", "orderings": "all"}, "orderings has no effect"),
     ],

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import evaluate, recorded
 from test_replies import in_turn
@@ -224,6 +225,46 @@ def test_draws_are_of_samples_whatever_was_asked():
     asked[len(asked) // 2 :] = False
     part = graded(truth, odds, asked)
     assert len(clustered(truth, part, part.right.astype(float))) == len(at)
+
+
+@pytest.mark.parametrize(
+    ("task", "clusters", "within"),
+    [
+        ("epidemia_intervention_random", "sample", "graph"),
+        ("epidemia_intervention_large_05", "sample", "nothing"),
+        ("epidemia_intervention_tuebingen_knowledge", "pair", "nothing"),
+    ],
+)
+def test_errors_follow_from_what_is_exported_as_the_page_says(task, clusters, within):
+    name = task.removesuffix("_knowledge")
+    truth = WAYS["knowledge" if name != task else INTERVENTION.plain.name].load(name)
+    cells = INTERVENTION.cells(truth)
+    odds = signs_of(truth) + np.random.default_rng(1).normal(scale=1.5, size=len(truth.prompts))
+    right = (np.sign(odds) == signs_of(truth)).astype(float)
+    base = cells.get("base", [None] * len(right))
+    after = [n for n, before in enumerate(base) if before is not None] or range(len(right))
+    frame = pd.DataFrame(
+        {
+            "right": [right[n] * (right[base[n]] if base[n] is not None else 1) for n in after],
+            "sample": [cells["sample"][n] for n in after],
+            "graph": [truth.given[n][0] for n in after],
+            # Whatever its direction.
+            "pair": [str(sorted(names_in(truth.prompts[n]))) for n in after],
+            "nothing": 0,
+        }
+    )
+    frame["less"] = frame.right - frame.groupby(within).right.transform("mean")
+    sums = frame.groupby([within, clusters]).less.sum()
+    n = sums.groupby(within).count()
+    variance = ((sums**2).groupby(within).sum() * n / (n - 1)).sum()
+    grades = graded_by(truth, odds)
+    error = clustered(truth, grades, grades.right.astype(float)).std(ddof=1)
+    assert error == pytest.approx(math.sqrt(variance) / len(frame))
+
+
+def names_in(prompt):
+    called = dict(zip(prompt.scene.graph.nodes, prompt.scene.named.names, strict=True))
+    return called[prompt.cause], called[prompt.result]
 
 
 def test_clusters_against_a_bootstrap_of_samples():

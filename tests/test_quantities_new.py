@@ -191,6 +191,31 @@ def test_more_than_a_survey_holds_is_an_error(data):
             generate(data, n, seed)
 
 
+def few(folder, families):
+    frame = scf()
+    frame[frame["YY1"] <= families].to_parquet(folder / "few.parquet")
+    return load_microdata(record("scf"), folder / "few.parquet", "2022")
+
+
+@pytest.mark.parametrize(
+    ("n", "seed"), [pytest.param(400, 0, marks=pytest.mark.slow), (60, 0), (60, 1)]
+)
+def test_the_number_that_is_named_instead_fits(tmp_path, n, seed):
+    """Of 130 families there are 16 marginals, and fewer slices under three conditions."""
+    data = few(tmp_path, 130)
+    with pytest.raises(EpidemiaError, match=r"'hard'.*, not \d+: ask for fewer with") as error:
+        generate(data, n, seed)
+    fits = int(str(error.value).rpartition(" ")[2])
+    assert 4 <= fits < n and len(generate(data, fits, seed).quantities) == fits
+
+
+def test_no_number_is_named_where_none_fits(tmp_path):
+    """Under three conditions 90 families leave no 30."""
+    message = "has 0 quantities of difficulty 'hard' that can be kept, not 2: give another --seed"
+    with pytest.raises(EpidemiaError, match=message):
+        generate(few(tmp_path, 90), 8)
+
+
 def test_weights_that_must_be_raked_are_refused():
     nhis = record("nhis")
     vintage = next(v for v, entry in nhis.vintages.items() if entry.adjustments)
@@ -205,6 +230,20 @@ def test_numbers_are_read_where_a_record_says_what_they_measure(data):
     assert set(data.measured) == {"age", "food_expenditure", "assets", "debt", "net_worth"}
     for name, values in data.measured.items():
         np.testing.assert_array_equal(np.isnan(values), data.levels[name] == MISSING)
+
+
+@pytest.mark.parametrize(
+    ("title", "named"),
+    [
+        ("mine", "the survey 'mine', 2022"),
+        ("Own panel", "the survey 'Own panel', 2022"),
+        ("salaries_final", "the survey 'salaries_final', 2022"),
+        ("Panel of Jobs, wave 2", "the Panel of Jobs (OWNPANEL), 2022"),
+    ],
+)
+def test_a_survey_without_a_title_is_called_by_its_name(title, named):
+    own = record("scf").model_copy(update={"title": title, "survey": "ownpanel"})
+    assert wording.named(own, "2022") == named
 
 
 def test_every_subject_of_people_can_be_worded():

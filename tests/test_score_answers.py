@@ -36,9 +36,9 @@ def ran():
             for name in READ
             if (kind == NOISY) == name.startswith(("epidemia_low", "epidemia_high"))
         ]
-        found = evaluate([*names], model_args=kind, log_samples=True)
-        results |= found["results"]
-        samples |= found["samples"]
+        run = evaluate([*names], model_args=kind, log_samples=True)
+        results |= run["results"]
+        samples |= run["samples"]
     return results, samples
 
 
@@ -47,12 +47,12 @@ def asked(samples, name):
     way, rows = leaves()[name].way, []
     for sample in samples[name]:
         response = sample["filtered_resps"]
-        said = (
+        answer = (
             {"reply": response[0]}
             if isinstance(response[0], str)
             else {"logprobs": [logprob for logprob, _ in response]}
         )
-        rows.append({**sample["doc"], "way": way, **said})
+        rows.append({**sample["doc"], "way": way, **answer})
     return pd.DataFrame(rows)
 
 
@@ -98,12 +98,16 @@ def test_beliefs_score_as_in_lm_eval_groups_too():
 
 
 def test_cells_are_told_by_their_conditions_too():
-    said = beliefs(BY_AGE)
+    by_number = beliefs(BY_AGE)
     ages = [f"age: {age}" for (age,) in load_truth(BY_AGE).given]
-    as_text = said.assign(given=[ages[cell] for cell in said.cell]).drop(columns="cell")
+    as_text = by_number.assign(given=[ages[cell] for cell in by_number.cell]).drop(columns="cell")
     as_list = as_text.assign(given=[np.array([given]) for given in as_text.given])
-    for given in (as_text, as_list):
-        assert score_answers(given).equals(score_answers(said))
+    both = as_list.assign(cell=by_number.cell)
+    # Some rows by number, the others by conditions.
+    mixed = pd.concat([by_number.iloc[:9], as_text.iloc[9:]])
+    categories = as_text.astype({"task": "category", "given": "category", "level": "category"})
+    for given in (as_text, as_list, both, mixed, categories):
+        assert score_answers(given).equals(score_answers(by_number))
 
 
 def test_probabilities_of_letters_are_normalised_and_shares_are_not():
@@ -127,10 +131,10 @@ def test_probabilities_of_letters_are_normalised_and_shares_are_not():
 
 
 def test_what_does_not_fit_is_refused_by_name():
-    said, rows = beliefs(BY_AGE), questions(BY_AGE).assign(way="letters")
+    known, rows = beliefs(BY_AGE), questions(BY_AGE).assign(way="letters")
     rows["p"] = [[0.4, 0.4]] * len(rows)
 
-    def changed(column, value, frame=said):
+    def changed(column, value, frame=known):
         frame = frame.reset_index(drop=True)
         frame[column] = frame[column].astype(object)
         frame.at[3, column] = value
@@ -138,30 +142,50 @@ def test_what_does_not_fit_is_refused_by_name():
 
     other_truth = rows.assign(truth="000000000000")
     for frame, message in (
-        (said.to_dict(), "answers is a dict: expected a DataFrame"),
+        (known.to_dict(), "answers is a dict: expected a DataFrame"),
         (
-            said.drop(columns="p"),
+            known.drop(columns="p"),
             r"no column p with values \(it has level, task, cell\): expected beliefs",
         ),
-        (said.assign(p=float("nan")), "no column p with values"),
-        (said.drop(columns="cell"), "no column cell or given"),
-        (said.iloc[:0], "answers has no answers|no column"),
-        (said.assign(task="epidemia_low_nsduh_cocain"), r"no task '\w+' \(nearest: "),
+        (known.assign(p=float("nan")), "no column p with values"),
+        (known.drop(columns="cell"), "no column cell or given"),
+        (known.iloc[:0], "an empty table, with no rows: expected beliefs"),
+        (pd.DataFrame(), "an empty table, with neither rows nor columns: expected beliefs"),
+        (pd.concat([known, known.p], axis=1), "several columns named p: keep one"),
+        (known.assign(p=known.p.map(str).map("[{}]".format)), r"the text '\[.*\]' in p, row \d+"),
+        (known.assign(task="epidemia_low_nsduh_cocain"), r"no task '\w+' \(nearest: "),
         (changed("task", None), "no task in row 3: fill it in"),
         (changed("level", "Ja"), r"has no level 'Ja' \(known: No, Yes\)"),
         (changed("cell", 11), "has no cell 11: expected 0 to 10"),
         (changed("p", 1.2), r"cell \d+ \(age: .*\), \w+: p is 1.2: expected a probability"),
         (changed("p", "0.2"), "p is '0.2': expected a probability"),
-        (changed("p", 0.999), r"does not sum to 1 over the answers: age=.*: 1\."),
-        (said.iloc[1:], r"is not answered whole: it lacks cell \d+ \(age: .*\), \w+; give every"),
-        (pd.concat([said, said.iloc[:1]]), "twice: keep one"),
+        (changed("level", None), "no level in row 3: fill it in"),
+        (changed("p", None), "p is None: expected a probability"),
+        (
+            changed("p", 0.999),
+            rf"{BY_AGE}: p sums over the levels of cell \d+ \(age: .*\) to 1\.\d+, expected 1: cor",
+        ),
+        (known.iloc[1:], r"is not answered whole: it lacks cell \d+ \(age: .*\), \w+; give every"),
+        (pd.concat([known, known.iloc[:1]]), "twice: keep one"),
         (rows.drop(columns="p"), "expected beliefs"),
         (rows.iloc[1:], r"not answered whole: cell 0 \(12-13\) has 1 of 2 orderings; answer every"),
         (pd.concat([rows, rows.iloc[:1]]), "a prompt of cell 0 is answered twice"),
         (rows.assign(way="letter"), r"no way of asking 'letter' \(nearest: letters"),
         (rows.assign(way="closed"), r"no task '\w+' in the way 'closed' \(nearest: "),
         (rows.drop(columns="order"), "a row that was asked in the way 'letters' is not one"),
-        (rows.assign(reply="A"), "answers has both p and reply: keep one"),
+        (
+            rows.assign(reply="A"),
+            "has both p and reply: keep one. In a table of several ways, each",
+        ),
+        (
+            rows.assign(p=[str(p) for p in rows.p]),
+            r"text '\[0.4, 0.4\]' in p, row 0, .*json\.loads",
+        ),
+        (
+            changed("p", [np.float64(0.4)] * 3, rows),
+            r"row 3: p is \[0\.4, 0\.4, 0\.4\]: expected a",
+        ),
+        (changed("p", ["0.4", "0.5"], rows), r"p is \['0.4', '0.5'\]: expected probabilities"),
         (rows.drop(columns="p").assign(reply="A"), "of the way 'letters' give logprobs or p"),
         (changed("p", [0.4], rows), "row 3: p is .*expected a list of 2 numbers"),
         (changed("p", [0.4, -0.1], rows), r"row 3: p is \[0.4, -0.1\]: expected probabilities"),
@@ -176,6 +200,132 @@ def test_what_does_not_fit_is_refused_by_name():
     ):
         with pytest.raises(EpidemiaError, match=message):
             score_answers(frame)
+
+
+def test_a_cell_that_contradicts_given_is_refused():
+    truth = load_truth(BY_AGE)
+    ages = [f"age: {age}" for (age,) in truth.given]
+    known = beliefs(BY_AGE).reset_index(drop=True)
+    known["given"] = [[ages[cell]] for cell in known.cell]
+    cell = known.cell[0]
+    known["cell"] = 10 - known.cell
+    message = (
+        rf"{BY_AGE}, row 0: cell is {10 - cell} \({ages[10 - cell]}\), but given is "
+        rf"'{ages[cell]}', which is cell {cell}: correct the wrong one"
+    )
+    with pytest.raises(EpidemiaError, match=message):
+        score_answers(known)
+    known["given"] = "age: 30-43"
+    with pytest.raises(EpidemiaError, match=r"which is no cell of the task \(nearest: age: 30-34"):
+        score_answers(known)
+    rows = uniform(BY_AGE, "letters").assign(cell=lambda rows: 10 - rows.cell)
+    with pytest.raises(
+        EpidemiaError, match=r"row 0: cell is 10 \(age: .*, but given is 'age: 12-13'"
+    ):
+        score_answers(rows)
+
+
+def uniform(task, way, **variant):
+    """The questions of a task as they are exported, with answers that know nothing."""
+    rows = questions(task, way, **variant).assign(way=way)
+    levels = load_truth(task).levels
+    rows["ordering"] = rows.groupby("cell").cumcount()
+    if "order" in rows:
+        rows["answers"] = [[levels[level] for level in order] for order in rows.order]
+    if way in ("letters", "likelihood"):
+        return rows.assign(logprobs=[[-4.0] * len(choices) for choices in rows.choices])
+    if way == "stated":
+        return rows.assign(p=[[1 / len(levels)] * len(levels)] * len(rows))
+    return rows.assign(reply="A")
+
+
+@pytest.mark.parametrize(
+    ("way", "variant"),
+    [
+        ("letters", {"orderings": "balanced"}),
+        ("letters", {"orderings": 1, "wording": "bare"}),
+        ("letters", {"fewshot": 2}),
+        ("letters", {"leading_space": True}),
+        ("likelihood", {"wording": "bare"}),
+        ("stated", {"structured": "json", "wording": "bare"}),
+        ("sampled", {"n_samples": 8}),
+    ],
+)
+def test_questions_in_every_variant_are_known(way, variant):
+    rows = uniform(BY_AGE, way, **variant)
+    shortened = rows.drop(columns=["prompt", "given", "ordering", "answers"], errors="ignore")
+    told_first = rows.assign(prompt="You know the United States.\n\n" + rows.prompt)
+    table = score_answers(rows)
+    as_tuples = rows.map(lambda value: tuple(value) if isinstance(value, list) else value)
+    for same in (shortened, told_first, as_tuples):
+        assert score_answers(same).equals(table)
+    rows.loc[0, "prompt"] = rows.prompt[0] + "\nHint: most people say so."
+    with pytest.raises(EpidemiaError, match="row 0: prompt has 'Hint: most"):
+        score_answers(rows)
+
+
+def test_letters_that_stand_for_variables_are_a_wording_too():
+    task = "epidemia_intervention_random"
+    rows = questions(task, names="letters").assign(way="intervention")
+    rows["p"] = [[0.5, 0.4]] * len(rows)
+    assert score_answers(rows).name[0] == task
+    rows.loc[3, "prompt"] = questions(task).prompt[3]
+    with pytest.raises(EpidemiaError, match="row 3: prompt has"):
+        score_answers(rows)
+
+
+def test_questions_that_were_changed_are_refused():
+    rows = uniform(BY_AGE, "letters")
+    swapped = {
+        "order": [order[::-1] for order in rows.order],
+        "answers": [answers[::-1] for answers in rows.answers],
+        "choices": [choices[::-1] for choices in rows.choices],
+        "ordering": 1 - rows.ordering,
+        "design": "random:9",
+        "prompt": [prompt.replace("ever", "never") for prompt in rows.prompt],
+    }
+    for column, values in swapped.items():
+        # A change of `order` shows in what is displayed in that order.
+        named = "prompt" if column == "order" else column
+        where = r"cell 0 and order \[(0, 1|1, 0)\]"
+        message = (
+            f"{BY_AGE}, row 0: {named} has .*, but of {where} it has .*: give the rows as .* made"
+        )
+        with pytest.raises(EpidemiaError, match=message):
+            score_answers(rows.assign(**{column: values}))
+    quick = questions("epidemia_quick_low", "quick").assign(way="quick")
+    quick["p"] = [[0.9 / len(choices)] * len(choices) for choices in quick.choices]
+    assert len(score_answers(quick)) == 2
+    with pytest.raises(EpidemiaError, match="row 0: order has"):
+        score_answers(quick.assign(order=[order[::-1] for order in quick.order]))
+    with pytest.raises(EpidemiaError, match="has no place 7: expected 0 to 1"):
+        score_answers(quick.assign(place=[7, *quick.place[1:]]))
+    priors = questions("epidemia_prior_nhanes").assign(way="direct", reply="", unit="kg")
+    with pytest.raises(EpidemiaError, match="unit has 'kg', but of cell 0 and sample 1 it has"):
+        score_answers(priors)
+
+
+def test_rows_of_several_ways_are_in_one_table_each_with_its_column():
+    letters, stated = uniform(BY_AGE, "letters"), uniform(BY_AGE, "stated")
+    table = score_answers(pd.concat([letters, stated], ignore_index=True)).set_index("name")
+    for rows in (letters, stated):
+        alone = score_answers(rows).set_index("name")
+        assert table.loc[alone.index].equals(alone)
+    with pytest.raises(EpidemiaError, match="no way in row 22: fill it in, or score beliefs in a"):
+        score_answers(pd.concat([letters, beliefs(BY_AGE)], ignore_index=True))
+    with pytest.raises(EpidemiaError, match=f"{BY_AGE}_stated has no answers: of the way 'stated'"):
+        score_answers(pd.concat([letters, stated.drop(columns="p")], ignore_index=True))
+
+
+def test_warnings_advise_whoever_has_no_lm_eval(caplog):
+    rows = questions(BY_AGE, "stated").assign(way="stated", reply="I cannot know.")
+    for _ in range(2):  # each table is a run of its own
+        score_answers(rows)
+    assert caplog.text.count("0% of the replies held an answer") == 2
+    assert "a reply that was cut off lacks its answer" in caplog.text
+    score_answers(uniform(BY_AGE, "letters"))
+    assert "the letters together carry a probability of 0.0366" in caplog.text
+    assert "' A' after plain text, 'A' in a chat" in caplog.text and "--" not in caplog.text
 
 
 def test_neither_lm_eval_nor_torch_is_needed():

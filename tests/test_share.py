@@ -1,6 +1,7 @@
 """Runs in the open: records that Every Eval Ever's schema takes, the Hub's files, read back."""
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -10,6 +11,7 @@ from conftest import REPOSITORY
 from report_parts import command
 from test_report import COCAINE, HEROIN, write
 
+from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.findings.leaderboard import columns, make_report
 from lm_eval_epidemia.findings.means import group_mean
@@ -45,6 +47,10 @@ def test_records_follow_the_schema(shared):
     assert len(records) == done.records > 20
     for record in records:
         jsonschema.validate(record, SCHEMA)
+        rows = record["evaluation_results"]
+        means = {row["evaluation_name"] for row in rows if "generation_config" not in row}
+        # As the page says: none of the groups of one survey.
+        assert means and means <= groups().keys()
 
 
 def test_every_run_of_a_model_has_a_record_or_a_line(shared):
@@ -138,6 +144,27 @@ def test_what_must_be_known_of_a_mean_is_in_its_notes(tmp_path):
     assert {entry.name for entry in again} == names
 
 
+def test_each_score_has_the_date_of_its_own_result_file(tmp_path):
+    """A run is put together from files of several days; the newest does not date all of it."""
+    day = 86_400.0
+    write(tmp_path / "a", {COCAINE: (40.0, 3.0)}, "org/m", "1", date=day)
+    write(tmp_path / "a", {f"{HEROIN}_likelihood": (50.0, 4.0)}, "org/m", "2", date=3 * day)
+    share(report_of(tmp_path / "a"), tmp_path / "out", "me/questions")
+    (record,) = records_in(tmp_path / "out")
+    jsonschema.validate(record, SCHEMA)
+    dates = {
+        row["evaluation_name"]: row["evaluation_timestamp"] for row in record["evaluation_results"]
+    }
+    assert dates == {
+        **dict.fromkeys(("epidemia_low", COCAINE), "86400"),
+        **dict.fromkeys(("epidemia_low_likelihood", f"{HEROIN}_likelihood"), "259200"),
+    }
+    assert record["evaluation_timestamp"] == "259200"
+    (path,) = tmp_path.rglob("epidemia.yaml")
+    dated = {entry["dataset"]["task_id"]: entry["date"] for entry in yaml.safe_load(path.open())}
+    assert dated == {"epidemia_low": "1970-01-02", "epidemia_low_likelihood": "1970-01-04"}
+
+
 def test_doubts_are_marked_or_refused(tmp_path):
     write(tmp_path / "a", {COCAINE: (40.0, 3.0)}, "org/twice", "1")
     write(tmp_path / "a", {COCAINE: (44.0, 3.0)}, "org/twice", "2", date=2.0)
@@ -213,7 +240,57 @@ def test_records_that_are_not_ours_or_damaged_are_left_out(shared, tmp_path):
         assert "replicates is not as" in read("replicates", damaged)
 
 
-def test_the_command(tmp_path):
+@pytest.fixture
+def edited(shared, tmp_path):
+    """Write a record again after a change, and read it."""
+    source = min((shared[0] / "data").rglob("*.json"), key=lambda path: path.stat().st_size)
+
+    def read(change, name=source.name):
+        record = json.loads(source.read_text())
+        change(record["evaluation_results"])
+        (tmp_path / name).write_text(json.dumps(record))
+        return read_results([tmp_path / name])
+
+    return read
+
+
+def test_a_task_that_is_twice_in_a_record_is_refused(edited):
+    def twice(rows):
+        rows.append({**rows[-1], "score_details": {**rows[-1]["score_details"], "score": 99.0}})
+
+    with pytest.raises(EpidemiaError, match=r"\(it has more than one result of epi"):
+        edited(twice)
+
+
+def test_a_mean_that_its_tasks_do_not_give_is_noted(edited):
+    def nothing(rows):
+        pass
+
+    def larger(rows):
+        rows[0]["score_details"]["score"] += 1
+
+    def alone(rows):
+        (first,) = (row for row in rows if "generation_config" not in row)
+        rows.append({**first, "evaluation_name": "epidemia_high_stated"})
+
+    assert not [note for note in edited(nothing).notes if "in the record" in note]
+    (note,) = (note for note in edited(larger).notes if "in the record" in note)
+    assert "which counts" in note and " of it there give " in note
+    (note,) = (note for note in edited(alone).notes if "in the record" in note)
+    assert "epidemia_high_stated is left out: no task of it is in the record" in note
+
+
+def test_a_record_of_another_name_is_told_its_own(edited, tmp_path):
+    with pytest.raises(EpidemiaError, match=r"which was [0-9a-f-]{36}\.json: rename it") as raised:
+        edited(lambda rows: None, "mine.json")
+    with pytest.raises(EpidemiaError, match=r"records that 'epidemia share' wrote.*UUID\.json"):
+        read_results([tmp_path])
+    name = re.search(r"which was (\S+):", str(raised.value))[1]
+    # Wherever it lies.
+    assert edited(lambda rows: None, name).entries
+
+
+def test_the_command(tmp_path, monkeypatch):
     folder = tmp_path / "shared"
     said = command("share", RESULTS / "wording" / "high", folder)
     assert "1 record of Every Eval Ever: " in said and "no .eval_results" in said
@@ -225,7 +302,12 @@ def test_the_command(tmp_path):
     assert "SmolLM2-135M-Instruct" in shown
     with pytest.raises(EpidemiaError, match="which is shared already"):
         command("share", folder, tmp_path / "again")
-    with pytest.raises(EpidemiaError, match="expected an id on the Hub"):
-        command("share", RESULTS / "wording" / "high", folder, "--dataset", "questions")
     with pytest.raises(EpidemiaError, match="is no run to share"):
         command("share", RESULTS / "real-model" / "mean", tmp_path / "none")
+    # Before any result is read.
+    (tmp_path / "mine.txt").write_text("mine")
+    monkeypatch.setattr("lm_eval_epidemia.cli.report._report", lambda *_, **__: pytest.fail("late"))
+    with pytest.raises(EpidemiaError, match="expected an id on the Hub, OWNER/NAME"):
+        command("share", RESULTS / "wording" / "high", folder, "--dataset", "questions")
+    with pytest.raises(EpidemiaError, match="holds other files"):
+        command("share", RESULTS / "wording" / "high", tmp_path)

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lm_eval_epidemia.api.asked import check_asked
 from lm_eval_epidemia.benchmarks import WAYS, leaves
 from lm_eval_epidemia.benchmarks.benchmark import Leaf
-from lm_eval_epidemia.benchmarks.observation.beliefs import ROUNDING
+from lm_eval_epidemia.benchmarks.observation.beliefs import ROUNDING, number
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.elicit.responses import most_mass
@@ -41,85 +42,129 @@ def check_truth(name: str, rows: Sequence[Mapping[str, Any]], fingerprint: str) 
         )
 
 
-def answered(rows: Sequence[Mapping[str, Any]], column: str) -> Scored:
+def answered(rows: Sequence[Mapping[str, Any]]) -> Scored:
     """Score the answers to the questions of a task."""
-    task, name = str(rows[0]["task"]), str(rows[0]["way"])
-    if name not in WAYS:
-        raise EpidemiaError(f"no way of asking {name!r} ({nearest(name, WAYS)})")
-    way = WAYS[name]
-    asked = {
-        leaf.entry.name: leaf
-        for leaf in leaves().values()
-        if leaf.way == name and way.asks(leaf.entry.declared)
-    }
-    if (leaf := asked.get(task)) is None:
-        raise EpidemiaError(f"no task {task!r} in the way {name!r} ({nearest(task, asked)})")
-    needed = [*GIVEN[:2]] if not way.generated else ["reply", "p"][: 1 + (name == "stated")]
-    if column not in needed:
-        raise EpidemiaError(
-            f"{way.named(task)} has {column}: of the way {name!r} give {' or '.join(needed)}"
-        )
-    truth = way.load(task)
-    check_truth(way.named(task), rows, truth.fingerprint)
+    leaf = _leaf(str(rows[0]["task"]), str(rows[0]["way"]))
+    way = WAYS[leaf.way]
+    column, truth = _column(way, rows[0]), way.load(leaf.entry.name)
+    name = way.named(truth.task)
+    check_truth(name, rows, truth.fingerprint)
     answers = []
     for row in rows:
         try:
             answers.append(_answer(way, row, column))
         except ValueError as error:
-            raise EpidemiaError(f"{way.named(task)}, row {row['row']}: {error}") from None
+            raise EpidemiaError(f"{name}, row {row['row']}: {error}") from None
     _check_whole(way, truth, answers)
+    check_asked(leaf, truth, rows, answers)
     metric = leaf.metrics[leaf.benchmark.primary]
     return Scored(leaf, metric.of(answers), metric.draws(answers) if metric.draws else None)
 
 
+def _leaf(task: str, name: str) -> Leaf:
+    """Return a task in a way of asking, both by their names."""
+    if name not in WAYS:
+        raise EpidemiaError(f"no way of asking {name!r} ({nearest(name, WAYS)})")
+    asked = {
+        leaf.entry.name: leaf
+        for leaf in leaves().values()
+        if leaf.way == name and WAYS[name].asks(leaf.entry.declared)
+    }
+    if task not in asked:
+        raise EpidemiaError(f"no task {task!r} in the way {name!r} ({nearest(task, asked)})")
+    return asked[task]
+
+
+def _column(way: Way, row: Mapping[str, Any]) -> str:
+    """Return the column that has the answers of a task."""
+    needed = [*GIVEN[:2]] if not way.generated else ["reply", "p"][: 1 + (way.name == "stated")]
+    columns = [name for name in GIVEN if name in row]
+    if len(columns) > 1:
+        raise EpidemiaError(
+            f"{way.named(row['task'])} has both {' and '.join(columns)}: keep one. In a table of "
+            "several ways, each row has a value in the column of its own way alone"
+        )
+    if not columns or columns[0] not in needed:
+        raise EpidemiaError(
+            f"{way.named(row['task'])} has {columns[0] if columns else 'no answers'}: of the way "
+            f"{way.name!r} give {' or '.join(needed)}"
+        )
+    return columns[0]
+
+
 def _answer(way: Way, row: Mapping[str, Any], column: str) -> Answer:
     """Read the answer to a question, as what lm-eval returns is read."""
-    plain = {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name, value in row.items()
-    }
-    asked, said = way.of_row(plain), plain[column]
+    asked, value = way.of_row(row), row[column]
     if column == "reply":
-        if not isinstance(said, str):
-            raise ValueError(f"reply is {said!r}: expected a text, empty where none was written")
-        return way.read(asked, [said])
+        if not isinstance(value, str):
+            raise ValueError(f"reply is {value!r}: expected a text, empty where none was written")
+        return way.read(asked, [value])
     try:
-        p = _probabilities(len(asked.choices), said, column, way.generated)
+        if not isinstance(value, list) or len(value) != len(asked.choices):
+            raise ValueError(
+                f"expected a list of {len(asked.choices)} numbers, one for each of its choices"
+            )
+        values = numbers(value)
+        if way.generated:
+            return _as_written(way, asked, values)
+        logprobs = _logprobs(values, column)
     except ValueError as error:
-        raise ValueError(f"{column} is {said!r}: {error}") from None
-    if not way.generated:
-        return way.read(asked, [(logprob, False) for logprob in p])
-    # As the reply that says so would be read, if it could be written exactly.
+        raise ValueError(f"{column} is {plain(value)!r}: {error}") from None
+    return way.read(asked, [(logprob, False) for logprob in logprobs])
+
+
+def _as_written(way: Way, asked: Any, shares: Array) -> Answer:
+    """Return shares as the reply that says so would be read, if it could be written exactly."""
+    if not are_probabilities(shares):
+        raise ValueError("expected probabilities, from 0 to 1")
+    if abs(total := float(shares.sum()) - 1) > ROUNDING:
+        raise ValueError(f"expected shares that sum to 1, not to {1 + total:.6g}")
+    p = shares.tolist()
     by_level = tuple(p[asked.order.index(level)] for level in range(len(p)))
     unread: Any = way.read(asked, [""])
     answer: Answer = unread._replace(value=by_level, numbers=tuple(100 * share for share in p))
     return answer
 
 
-def _probabilities(number: int, said: Any, column: str, written: bool) -> tuple[float, ...]:
-    """Return the log-probability of each choice; of shares that were written, these."""
-    try:
-        values = np.array(said, dtype=float)
-    except (TypeError, ValueError):
-        values = np.empty(0)
-    if values.shape != (number,):
-        raise ValueError(f"expected a list of {number} numbers, one for each of its choices")
-    p: Array = np.exp(values) if column == "logprobs" else values
-    if not ((p >= 0) & (p <= 1 + ROUNDING)).all():
+def _logprobs(values: Array, column: str) -> list[float]:
+    """Return the log-probability of each choice."""
+    with np.errstate(over="ignore"):
+        p: Array = np.exp(values) if column == "logprobs" else values
+    if not are_probabilities(p):
         raise ValueError(
             "expected log-probabilities, at most 0"
             if column == "logprobs"
             else "expected probabilities, from 0 to 1"
         )
-    total = float(p.sum())
-    if written:
-        if abs(total - 1) > ROUNDING:
-            raise ValueError(f"expected shares that sum to 1, not to {total:.6g}")
-        return tuple(p.tolist())
-    if not 0 < total <= most_mass(number):
+    if not 0 < (total := float(p.sum())) <= most_mass(len(p)):
         raise ValueError(f"expected probabilities that sum to more than 0 and at most 1: {total:g}")
     logs = values if column == "logprobs" else np.log(np.maximum(p, np.finfo(float).tiny))
-    return tuple(np.maximum(logs, LOG_ZERO).tolist())
+    logprobs: list[float] = np.maximum(logs, LOG_ZERO).tolist()
+    return logprobs
+
+
+def numbers(values: Sequence[Any]) -> Array:
+    """Return values as an array of numbers; NaN where one is none: a text, True, nothing."""
+
+    def read(value: Any) -> float:
+        try:
+            return number(value)
+        except (TypeError, ValueError):
+            return np.nan
+
+    return np.array([read(value) for value in values])
+
+
+def are_probabilities(p: Array) -> bool:
+    """Whether all numbers are from 0 to 1, but for rounding."""
+    return bool(((p >= -ROUNDING) & (p <= 1 + ROUNDING)).all())
+
+
+def plain(value: Any) -> Any:
+    """Return a value as Python writes it: 0.4 instead of ``np.float64(0.4)``."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _check_whole(way: Way, truth: Any, answers: Sequence[Any]) -> None:
@@ -134,7 +179,9 @@ def _check_whole(way: Way, truth: Any, answers: Sequence[Any]) -> None:
     counts = Counter((answer.cell, answer.place) for answer in answers)
     if beyond := [cell for cell, _ in counts if cell not in range(cells)]:
         raise EpidemiaError(f"{name} has no cell {beyond[0]}: expected 0 to {cells - 1}")
-    if twice := [cell for (cell, _), number in counts.items() if number > 1]:
+    if wrong := [place for _, place in counts if place not in range(prompts)]:
+        raise EpidemiaError(f"{name} has no place {wrong[0]}: expected 0 to {prompts - 1}")
+    if twice := [cell for (cell, _), times in counts.items() if times > 1]:
         raise EpidemiaError(f"{name}: a prompt of cell {twice[0]} is answered twice: keep one")
     answered = Counter(cell for cell, _ in counts)
     lacking = [

@@ -10,11 +10,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.api.answered import GIVEN, Scored, answered, check_truth
+from lm_eval_epidemia.api.answered import (
+    GIVEN,
+    Scored,
+    answered,
+    are_probabilities,
+    check_truth,
+    numbers,
+    plain,
+)
+from lm_eval_epidemia.api.asked import as_text, check_given, is_missing
 from lm_eval_epidemia.api.scores import score
 from lm_eval_epidemia.api.truths import load_truth
 from lm_eval_epidemia.benchmarks import WAYS, leaves
 from lm_eval_epidemia.benchmarks.observation.beliefs import ROUNDING
+from lm_eval_epidemia.core import notices
+from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.score.joint import joint_error
 
@@ -22,6 +33,9 @@ _EXPECTED = (
     "expected beliefs (task, cell or given, level, p), or exported questions (with their column "
     "way) and what was answered in a column logprobs, p or reply"
 )
+
+#: Columns whose values may be lists.
+_LISTS = ("given", "choices", "answers", "order", *GIVEN[:2])
 
 
 def score_answers(answers: pd.DataFrame) -> pd.DataFrame:
@@ -31,17 +45,20 @@ def score_answers(answers: pd.DataFrame) -> pd.DataFrame:
     ----------
     answers : DataFrame
         Either beliefs, a row per task, cell and level: ``task``; ``cell``, its number, or
-        ``given``, its conditions (``["age: 30-34"]``, or as text, joined by ", "); ``level``, the
-        answer's text; ``p``, its probability. Or the questions of an exported repository
-        (`epidemia export`, or `questions` with a column ``way``), with the answers to each in one
-        of these columns:
+        ``given``, its conditions (``["age: 30-34"]``, or as text, joined by ", "), or both, which
+        must agree; ``level``, the answer's text; ``p``, its probability. Or the questions of an
+        exported repository (`epidemia export`, or `questions` with a column ``way``), with the
+        answers to each in one of these columns:
 
         - ``logprobs``: a list of the log-probabilities of the choices, in their order;
         - ``p``: a list of their probabilities, which need not sum to 1: letters are normalised; of
           ``stated`` a list of the shares of the displayed answers, which sum to 1;
         - ``reply``: the text that was written.
 
-        Other columns are ignored. Whole tasks only.
+        In a table of several ways, each row has a value in the column of its own way. The other
+        columns must be as they were exported; ``given``, ``prompt``, ``answers`` and ``ordering``
+        may be left out. A prompt may have text before it (solved examples, say); who asked in words
+        of their own leaves ``prompt`` out. Further columns are ignored. Whole tasks only.
 
     Returns
     -------
@@ -54,53 +71,90 @@ def score_answers(answers: pd.DataFrame) -> pd.DataFrame:
     Raises
     ------
     EpidemiaError
-        If a task or level is not known (with the nearest names), a cell or prompt is missing or
-        twice there, what should be probabilities are none, beliefs do not sum to 1, or questions
-        were made from another truth.
+        If the table is empty or has a column twice, a task or level is not known (with the nearest
+        names), a cell or prompt is missing or twice there, columns contradict each other or the
+        task's questions, what should be probabilities are none, beliefs do not sum to 1, or
+        questions were made from another truth.
 
     Examples
     --------
     >>> from lm_eval_epidemia.api import load_truth, score_answers
     >>> task = "epidemia_low_nsduh_cocaine_ever_by_age"
-    >>> said = load_truth(task).to_frame().assign(task=task, given=lambda x: "age: " + x.age)
-    >>> said = said.rename(columns={"answer": "level"})
-    >>> score_answers(said).round(1)[["name", "tasks", "of", "value"]]
+    >>> rows = load_truth(task).to_frame().assign(task=task, given=lambda x: "age: " + x.age)
+    >>> beliefs = rows.rename(columns={"answer": "level"})
+    >>> score_answers(beliefs).round(1)[["name", "tasks", "of", "value"]]
                                          name  tasks  of  value
     0  epidemia_low_nsduh_cocaine_ever_by_age      1   1  100.0
     1                            epidemia_low      1  63  100.0
     2                      epidemia_low_nsduh      1   6  100.0
     """
-    if not isinstance(answers, pd.DataFrame):
-        raise EpidemiaError(f"answers is a {type(answers).__name__}: expected a DataFrame")
+    _check_table(answers)
     # Splits have the columns of each other, with nothing in them.
     answers = answers.dropna(axis="columns", how="all")
-    given = [name for name in GIVEN if name in answers]
-    columns = ["task", "way", "cell"] if "way" in answers else ["task", "level", "p"]
+    asked = "way" in answers
+    columns = ["task", "way", "cell"] if asked else ["task", "level", "p"]
     lacking = [name for name in columns if name not in answers]
-    if not ("way" in answers or {"cell", "given"} & {*answers.columns}):
+    if not asked and not {"cell", "given"} & {*answers.columns}:
         lacking.append("cell or given")
-    if lacking or answers.empty or not given:
-        lacks = f"no column {few(lacking)} with values" if lacking else "no answers"
+    if asked and not {*GIVEN} & {*answers.columns}:
+        lacking.append(" or ".join(GIVEN))
+    if lacking:
         raise EpidemiaError(
-            f"answers has {lacks} (it has {few(list(map(str, answers.columns)))}): {_EXPECTED}"
+            f"answers has no column {few(lacking)} with values (it has {_names(answers)}): "
+            f"{_EXPECTED}"
         )
-    if "way" not in answers:
+    for name in columns[:2]:
+        if (empty := answers[name].isna()).any():
+            apart = ", or score beliefs in a table of their own" if name == "way" else ""
+            raise EpidemiaError(f"answers has no {name} in row {empty.idxmax()}: fill it in{apart}")
+    with notices.of_tables():
+        if asked:
+            return _table([answered(rows) for rows in _by(answers, ["task", "way"])])
         return _table([_believed(rows) for rows in _by(answers, ["task"])])
-    if len(given) > 1:
-        raise EpidemiaError(f"answers has both {' and '.join(given)}: keep one")
-    return _table([answered(rows, given[0]) for rows in _by(answers, ["task", "way"])])
+
+
+def _names(answers: pd.DataFrame) -> str:
+    return few(list(map(str, answers.columns)))
+
+
+def _check_table(answers: pd.DataFrame) -> None:
+    """Refuse what is no table of answers, whatever they are."""
+    if not isinstance(answers, pd.DataFrame):
+        raise EpidemiaError(f"answers is a {type(answers).__name__}: expected a DataFrame")
+    if answers.empty:
+        has = "no rows" if len(answers.columns) else "neither rows nor columns"
+        raise EpidemiaError(f"answers is an empty table, with {has}: {_EXPECTED}")
+    if len(twice := answers.columns[answers.columns.duplicated()].unique()):
+        raise EpidemiaError(
+            f"answers has several columns named {few(list(map(str, twice)))}: keep one of each name"
+        )
+    for name in [name for name in _LISTS if name in answers]:
+        texts = [isinstance(each, str) and each.startswith(("[", "(")) for each in answers[name]]
+        if any(texts):
+            place = texts.index(True)
+            raise EpidemiaError(
+                f"answers has the text {answers[name].iloc[place]!r} in {name}, row "
+                f"{answers.index[place]}, where a list is expected. A csv file keeps lists as "
+                "texts: read a parquet file, or make lists of them with "
+                f"answers[{name!r}].map(json.loads) (ast.literal_eval where texts have single "
+                "quotes)"
+            )
 
 
 def _by(answers: pd.DataFrame, columns: list[str]) -> Iterator[list[dict[str, Any]]]:
-    """Go through the rows of each task, with their labels in ``row``."""
-    for name in columns:
-        if (empty := answers[name].isna()).any():
-            raise EpidemiaError(f"answers has no {name} in row {empty.idxmax()}: fill it in")
-    for _, rows in answers.groupby(columns, sort=False):
-        records: Any = rows.to_dict("records")
-        for label, row in zip(rows.index, records, strict=True):
-            row["row"] = label
-        yield records
+    """Go through the rows of each task, with their labels in ``row``; empty columns left out."""
+    for _, rows in answers.groupby(columns, sort=False, observed=True):
+        records: Any = rows.dropna(axis="columns", how="all").to_dict("records")
+        yield [
+            {**{name: _listed(value) for name, value in row.items()}, "row": label}
+            for label, row in zip(rows.index, records, strict=True)
+        ]
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _table(scored: Sequence[Scored]) -> pd.DataFrame:
@@ -142,41 +196,54 @@ def _believed(rows: Sequence[Mapping[str, Any]]) -> Scored:
         cell = _cell(task, row, conditions)
         if (level := levels.get(str(row["level"]))) is None:
             raise EpidemiaError(
-                f"{task} has no level {row['level']!r} ({nearest(str(row['level']), levels)})"
+                f"{task} has no level {plain(row['level'])!r} "
+                f"({nearest(str(row['level']), levels)})"
             )
         where = f"{task}, cell {cell} ({conditions[cell]}), {row['level']}"
         if not np.isnan(q[cell, level]):
             raise EpidemiaError(f"answers has {where} twice: keep one")
-        q[cell, level] = _number(where, row["p"])
+        p = numbers([row.get("p")])
+        if not are_probabilities(p):
+            raise EpidemiaError(
+                f"{where}: p is {plain(row.get('p'))!r}: expected a probability, from 0 to 1"
+            )
+        q[cell, level] = p[0]
     if lacking := np.argwhere(np.isnan(q)).tolist():
         names = [f"cell {cell} ({conditions[cell]}), {truth.levels[k]}" for cell, k in lacking]
         raise EpidemiaError(
             f"{task} is not answered whole: it lacks {few(names)}; give every cell and level, as "
             "the split truth lists them"
         )
+    _check_sums(task, q, conditions)
     scored = score(truth, q)
     return Scored(leaves()[task], scored.score, scored.draws)
 
 
+def _check_sums(task: str, q: Array, conditions: Sequence[str]) -> None:
+    """Refuse cells whose probabilities do not sum to 1."""
+    sums = q.sum(axis=1)
+    if off := np.flatnonzero(abs(sums - 1) > ROUNDING).tolist():
+        cells = [f"cell {cell} ({conditions[cell]}) to {sums[cell]:.6g}" for cell in off]
+        raise EpidemiaError(
+            f"{task}: p sums over the levels of {few(cells)}, expected 1: correct p, or divide it "
+            "by the sum if it is meant as shares of that"
+        )
+
+
 def _cell(task: str, row: Mapping[str, Any], conditions: Sequence[str]) -> int:
     """Return the number of a row's cell."""
-    if "cell" in row:
-        if row["cell"] not in range(len(conditions)):
-            raise EpidemiaError(
-                f"{task} has no cell {row['cell']!r}: expected 0 to {len(conditions) - 1}"
-            )
-        return int(row["cell"])
-    given = row["given"] if isinstance(row["given"], str) else ", ".join(map(str, row["given"]))
-    if given not in conditions:
-        raise EpidemiaError(f"{task} has no cell {given!r} ({nearest(given, conditions)})")
-    return conditions.index(given)
-
-
-def _number(where: str, value: Any) -> float:
-    try:
-        p = math.nan if isinstance(value, (str, bool)) else float(value)
-    except (TypeError, ValueError):
-        p = math.nan
-    if not -ROUNDING <= p <= 1 + ROUNDING:
-        raise EpidemiaError(f"{where}: p is {value!r}: expected a probability, from 0 to 1")
-    return p
+    cell: Any = row.get("cell")
+    given = row.get("given")
+    if is_missing(cell):
+        if is_missing(given):
+            raise EpidemiaError(f"answers has neither cell nor given in row {row['row']}: give one")
+        if (text := as_text(given)) not in conditions:
+            raise EpidemiaError(f"{task} has no cell {text!r} ({nearest(text, conditions)})")
+        return conditions.index(text)
+    if cell not in range(len(conditions)):
+        raise EpidemiaError(
+            f"{task} has no cell {plain(cell)!r}: expected 0 to {len(conditions) - 1}"
+        )
+    if not is_missing(given):
+        check_given(task, row, conditions)
+    return int(cell)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.elicit.fewshot import examples
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import COMMON
+from lm_eval_epidemia.elicit.way import COMMON, Way
 
 if TYPE_CHECKING:
     import datasets
@@ -64,3 +65,30 @@ def split(task: str, way: str = "letters", variant: Variant | None = None) -> da
 
     features = datasets.Features({name: feature(kind) for name, kind in kinds.items()})
     return Rows.of(columns, features)
+
+
+def displayed(
+    way: Way, truth: Any, rows: Sequence[Mapping[str, Any]], levels: Sequence[Any] | None
+) -> list[list[str]] | None:
+    """Return the answers that each prompt displays, in its order.
+
+    Parameters
+    ----------
+    way : Way
+    truth : object
+    rows : sequence of mapping
+        Of a split, with ``cell``, and ``order`` and ``choices`` where the split has them.
+    levels : sequence, optional
+        The answers in each cell, in their natural order.
+
+    Returns
+    -------
+    list of list of str, or None
+        None where prompts display none.
+    """
+    if "order" in way.columns and levels is not None:
+        return [[levels[row["cell"]][level] for level in row["order"]] for row in rows]
+    if way.answers is not None:
+        return [list(way.answers(truth))] * len(rows)
+    choices = [[choice.strip() for choice in row.get("choices", ())] for row in rows]
+    return choices if any(choices) else None

@@ -109,7 +109,11 @@ def main() -> None:
             raise
         from lm_eval_epidemia.harness.pin import pinned
 
-        _complain(f"error: this command needs lm-eval: pip install '{pinned() or 'lm-eval'}'")
+        install = f"pip install '{pinned() or 'lm-eval'}'"
+        if {"-h", "--help"} & set(sys.argv):  # of `run`, whose options are lm-eval's
+            print(f"{running.run.__doc__}\nIts help is lm-eval's, and needs it: {install}")
+            return
+        _complain(f"error: this command needs lm-eval: {install}")
         sys.exit(2)
     except Exception as error:
         if not _without_docstrings():

@@ -219,8 +219,10 @@ def share(
     where: Where = None,
 ) -> None:
     """Write runs for the Hub's leaderboards, and as records of Every Eval Ever."""
+    from lm_eval_epidemia.report.share import check
     from lm_eval_epidemia.report.share import share as write
 
+    check(folder, dataset)
     shared = write(_say_notes(_report([results], where=where)), folder, dataset)
     for line in shared.lines:
         print(f"note: {line}", file=sys.stderr)

@@ -74,7 +74,9 @@ def tasks_write(
 
 
 def export(
-    out: Annotated[Path | None, Option(help="Write into this new folder.")] = None,
+    out: Annotated[
+        Path | None, Option(help="Write into this folder, a new one or one exported before.")
+    ] = None,
     push_to_hub: Annotated[
         Text, Option(help="Upload to this dataset repository of the Hugging Face Hub too.")
     ] = None,

@@ -18,7 +18,8 @@ from lm_eval_epidemia.core.paths import writing
 #: Lists the files that were written, relative to its folder, one a line.
 MANIFEST = ".epidemia.manifest"
 
-#: Where new files are put together. It lies inside the folder, which may be a disk of its own.
+#: Where new files are put together: inside a folder that is there, which may be a disk of its own;
+#: of a new one beside it, with its name before this.
 STAGING = ".epidemia.new"
 
 
@@ -26,10 +27,11 @@ STAGING = ".epidemia.new"
 def rewritten(folder: Path, marker: str) -> Iterator[Path]:
     """Give an empty folder to write into; when the block succeeds, its files are put in place.
 
-    Until then `folder` is as it was. Files are then moved one by one, those deepest down first, so
-    that a page finds what it loads; what only the earlier write had is removed last. Whenever that
-    is cut short, each file is the old or the new one, all of them are listed, and the next write
-    makes the folder whole.
+    Until then `folder` is as it was: a new one does not exist, and is whole from the first moment.
+    Into one that is there, files are moved one by one, those deepest down first, so that a page
+    finds what it loads; what only the earlier write had is removed last. Whenever that is cut
+    short, each file is the old or the new one, all of them are listed, and the next write makes the
+    folder whole.
 
     Parameters
     ----------
@@ -37,7 +39,8 @@ def rewritten(folder: Path, marker: str) -> Iterator[Path]:
         One that does not exist, is empty, or was written before. Where it is a link to a folder,
         that folder is written; links inside it are the user's, and not followed.
     marker : str
-        The file by which a folder is known that was written before there were lists.
+        The file by which a folder is known that was written before there were lists; empty where
+        none was.
 
     Raises
     ------
@@ -48,7 +51,11 @@ def rewritten(folder: Path, marker: str) -> Iterator[Path]:
     folder = folder.resolve()
     with _staged(folder, marker) as (staging, ours):
         yield staging
-        _put_in_place(staging, folder, ours, marker)
+        if folder.exists():
+            _put_in_place(staging, folder, ours, marker)
+        else:
+            _list(staging, staging, _files(staging))
+            staging.replace(folder)
 
 
 def check_rewritable(folder: Path, marker: str) -> None:
@@ -59,23 +66,20 @@ def check_rewritable(folder: Path, marker: str) -> None:
 
 @contextmanager
 def _staged(folder: Path, marker: str) -> Iterator[tuple[Path, set[Path] | None]]:
-    """Give an empty folder inside another, and which files there an earlier write listed."""
+    """Give an empty folder in another or beside it, and which files there were written before."""
     if folder.exists() and not folder.is_dir():
         raise EpidemiaError(f"{folder} is a file: give a folder")
     with writing(folder):
         is_new = not folder.exists()
-        folder.mkdir(parents=True, exist_ok=True)
-        ours = _listed(folder, marker)
-        staging = folder / STAGING
+        ours = set[Path]() if is_new else _listed(folder, marker)
+        staging = folder.with_name(f".{folder.name}{STAGING}") if is_new else folder / STAGING
         if staging.exists():  # of a write that was killed
             shutil.rmtree(staging)
-        staging.mkdir()
+        staging.mkdir(parents=True)
         try:
             yield staging, ours
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-            if is_new and not any(folder.iterdir()):
-                folder.rmdir()
 
 
 def _listed(folder: Path, marker: str) -> set[Path] | None:
@@ -103,6 +107,10 @@ def _listed(folder: Path, marker: str) -> set[Path] | None:
     )
 
 
+def _files(folder: Path) -> set[Path]:
+    return {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+
+
 def _list(staging: Path, folder: Path, paths: Iterable[Path]) -> None:
     head = (
         "# Written by lm-eval-epidemia; the next write replaces or removes these, all else is kept"
@@ -113,7 +121,7 @@ def _list(staging: Path, folder: Path, paths: Iterable[Path]) -> None:
 
 
 def _put_in_place(staging: Path, folder: Path, ours: set[Path] | None, marker: str) -> None:
-    new = {path.relative_to(staging) for path in staging.rglob("*") if path.is_file()}
+    new = _files(staging)
     if blocked := sorted(
         {str(blocking) for path in new if (blocking := _in_the_way(folder, path, ours))}
     ):

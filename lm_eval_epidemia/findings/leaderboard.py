@@ -32,6 +32,9 @@ from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.results.results import Results
 from lm_eval_epidemia.score.score import Anchors
 
+#: What the mark behind a mean is that rests on scores which were changed.
+CHANGED = "‡: scores that do not follow from their distances: see the notes."
+
 #: Points by which a score may miss that of its distance, by rounding.
 TOLERANCE = 1e-6
 
@@ -119,6 +122,11 @@ class Report(NamedTuple):
     def barely(self) -> list[str]:
         """Tasks that were asked and are barely informative."""
         return [task for task, anchors in self.anchors.items() if anchors.barely]
+
+    def is_changed(self, run: Entry, column: str) -> bool:
+        """Whether a run has scores in a group that are not those of their distances."""
+        wrong = {asked for part in run.parts or (run,) for asked in self.changed.get(part.name, ())}
+        return not wrong.isdisjoint(tasks_in(run, column))
 
     def alike(self) -> list[list[Entry]]:
         """Runs that can be compared with each other: one list per protocol."""
@@ -209,7 +217,7 @@ def make_report(
         if "population" in truth.distances or not truth.distances
     }
     noise = {task: noise_of(truth) for task, truth in truths.items()}
-    changed = changed_in(runs)
+    changed = changed_in(runs, anchors)
     subset = {task.task for task in asked if _in_closed_subset(task)}
     closed = [Asked(task, way) for task in sorted(subset) for way in CLOSED_WAYS]
     return Report(
@@ -246,25 +254,35 @@ def closed_subset(report: Report) -> list[tuple[Entry, str, Number]]:
     return sorted(means, key=lambda item: (-item[2].value, item[0].name, item[1]))
 
 
-def changed_in(entries: Iterable[Entry]) -> dict[str, list[Asked]]:
+def changed_in(entries: Iterable[Entry], whole: Mapping[str, Anchors]) -> dict[str, list[Asked]]:
     """Return the tasks of entries whose scores are not those of their distances, by entry.
 
     Those of another truth, or of cells that are not known (``--samples``), cannot be checked.
+
+    Parameters
+    ----------
+    entries : iterable of Entry
+    whole : mapping of str to Anchors
+        Of whole tasks; those of a part are worked out.
     """
     changed = {}
     for entry in entries:
-        wrong = [asked for asked in entry.scores if _is_changed(entry, asked)]
+        wrong = [asked for asked in entry.scores if _is_changed(entry, asked, whole)]
         if wrong:
             changed[entry.name] = wrong
     return changed
 
 
-def _is_changed(entry: Entry, asked: Asked) -> bool:
-    score, part = entry.scores[asked], part_asked(entry, asked)
+def _is_changed(entry: Entry, asked: Asked, whole: Mapping[str, Anchors]) -> bool:
+    score, protocol = entry.scores[asked], entry.part(asked).protocol
     # Other versions of a task may have had another scale.
-    if part is None or entry.part(asked).protocol.task_version or math.isnan(score.l1):
+    if math.isnan(score.l1 + score.value) or protocol.task_version or protocol.truth:
         return False
-    return abs(float(part.score_of(score.l1)) - score.value) > TOLERANCE
+    ends = whole.get(asked.task) if score.seen >= 1 else None
+    if ends is None:
+        part = part_asked(entry, asked)
+        ends = part.anchors if part else None
+    return ends is not None and abs(float(ends.score(score.l1)) - score.value) > TOLERANCE
 
 
 def said_changed(entries: Iterable[Entry], changed: Mapping[str, Sequence[Asked]]) -> list[str]:

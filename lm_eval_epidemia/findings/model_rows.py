@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from lm_eval_epidemia.benchmarks import OBSERVATION, groups
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.findings.finding import Number
-from lm_eval_epidemia.findings.leaderboard import TOGETHER, Report
+from lm_eval_epidemia.findings.leaderboard import CHANGED, TOGETHER, Report
 from lm_eval_epidemia.findings.means import (
     answers,
     choice_mass,
@@ -138,7 +138,7 @@ def doubts(rows: Iterable[ModelRow], digits: int) -> list[str]:
             "the newest counts."
         )
     if any(doubt.changed for doubt in several):
-        says.append("‡: scores that do not follow from their distances: see the notes.")
+        says.append(CHANGED)
     return says
 
 
@@ -192,8 +192,7 @@ def doubt_of(report: Report, run: Entry, group: str) -> Doubt:
         if asked in tasks and not math.isnan(score.value):
             by[score.source] += (score.value - run.scores[asked].value) / len(tasks)
     differ = [abs(x) for x in by.values() if round(abs(x), groups()[group].digits)]
-    wrong = [asked for part in parts_of(run) for asked in report.changed.get(part.name, ())]
-    return Doubt(1 + len(differ), max(differ, default=0.0), any(a in tasks for a in wrong))
+    return Doubt(1 + len(differ), max(differ, default=0.0), report.is_changed(run, group))
 
 
 def row_of(

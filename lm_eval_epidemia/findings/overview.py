@@ -13,7 +13,13 @@ from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.findings import published_priors
 from lm_eval_epidemia.findings.comparison import CONFIDENCE
 from lm_eval_epidemia.findings.finding import ALIKE, ALIKE_NOTE, Cell, Column, Finding, Number, Row
-from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark, closed_subset, whole
+from lm_eval_epidemia.findings.leaderboard import (
+    CHANGED,
+    Report,
+    by_benchmark,
+    closed_subset,
+    whole,
+)
 from lm_eval_epidemia.findings.means import (
     SCALES,
     answers,
@@ -86,8 +92,7 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
             number = standing.mean.tasks
             other = number != most[column] if standing.shared in (0, number) else True
             partial = partial or other
-            wrong = report.changed.get(entry.name, ())
-            is_changed = any(asked in wrong for asked in tasks_in(entry, column))
+            is_changed = report.is_changed(entry, column)
             changed = changed or is_changed
             cells[column] = (
                 standing.mean,
@@ -113,7 +118,7 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
     if partial:
         note += " (n tasks): a mean over more or fewer tasks, not to be read beside the rest."
     if changed:
-        note += " ‡: scores that do not follow from their distances: see the notes."
+        note += f" {CHANGED}"
     if any(entry.reference for entry in entries):
         mark = published_priors.MARK if benchmark is PRIOR else MARK
         note += f" (published): {mark}; over the tasks asked here."

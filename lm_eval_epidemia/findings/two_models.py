@@ -151,7 +151,7 @@ def compare_models(
     predictions = _predictions(first, second)
     comparisons, asked_as, of_ours = _over_ours(first.run, second.run, runs)
     documents, of_others = compare_documents(first.answered, second.answered, cluster)
-    doubted = said_changed(sides, changed_in(sides))
+    doubted = said_changed(sides, changed_in(sides, {}))
     notes = [*doubted, *results.notes, *of_ours, *of_others, *_not_shared(first, second)]
     if predictions and (comparisons or documents):
         notes.append(predictions)

@@ -253,5 +253,8 @@ def _written(draws: _Draws) -> dict[str, Any]:
 
 
 def _line(at: Array) -> str:
-    """Write numbers in one line: lm-eval indents its file, a list would take a line for each."""
-    return " ".join(f"{number:.4f}" for number in at)
+    """Write numbers in one line: lm-eval indents its file, a list would take a line for each.
+
+    With six decimals an error made of them is right to 1e-7. Four are 7 % less of a file, and 1e-5.
+    """
+    return " ".join(f"{number:.6f}" for number in at)

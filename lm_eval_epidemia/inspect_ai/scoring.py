@@ -72,7 +72,7 @@ def _from_letters(row: dict[str, Any], output: ModelOutput) -> Score:
             f"{row['task']}: {error}: such replies are not scored, and cells with one are left "
             "out; -T way=stated asks for a written answer",
         )
-        return Score(value=math.nan, explanation=str(error))
+        return Score.unscored(reason="scoring_failed", explanation=str(error))
     kept = {"top": shown.top, "began": shown.said}
     answer, lines = _read(row, kept), []
     for letter, level, x in zip(LETTERS, answer.order, answer.value, strict=False):
@@ -165,7 +165,11 @@ def _mean_of(name: str, results: Sequence[Result]) -> float:
 
 
 def _mean(name: str) -> Callable[[], Metric]:
-    """Make a metric of Inspect's: the mean of a number over the tasks that have a score."""
+    """Make a metric of Inspect's: the mean of a number over the tasks that have a score.
+
+    Of a task, `choice_mass`, `answered` and `unseen_mass` are means over its replies; all tasks
+    count alike, whatever their number of replies. NaN where no task has a score.
+    """
 
     def create() -> Metric:
         def mean(scores: list[SampleScore]) -> Value:
@@ -177,7 +181,7 @@ def _mean(name: str) -> Callable[[], Metric]:
 
 
 score, choice_mass, answered = map(_mean, ("score", "choice_mass", "answered"))
-seen, unseen_mass, unseen_effect = map(_mean, ("seen", "unseen_mass", "unseen_effect"))
+unseen_mass, unseen_effect = map(_mean, ("unseen_mass", "unseen_effect"))
 
 
 @metric
@@ -191,25 +195,24 @@ def score_stderr() -> Metric:
 
 
 @metric
-def tasks() -> Metric:
-    """Over how many tasks the score is the mean."""
+def parts() -> Metric:
+    """What the score is made of: ``seen``, ``tasks``, and ``nsduh``, ``nsduh_stderr`` of a survey.
 
-    def count(scores: list[SampleScore]) -> Value:
-        return len(_with_score(scores))
-
-    return count
-
-
-@metric
-def by_survey() -> Metric:
-    """Score of each survey and its standard error: ``nsduh``, ``nsduh_stderr``."""
+    ``tasks`` is over how many tasks the score is the mean. ``seen`` is the share of the population
+    in cells that were asked completely: the mean over all tasks of the run, 0 for those without a
+    score, be it that ``--limit`` ended before them. One metric, since of a run without any score
+    Inspect shows NaN for each metric that returns a number or nothing.
+    """
 
     def table(scores: list[SampleScore]) -> Value:
-        results: defaultdict[str, list[Result]] = defaultdict(list)
-        for result in _with_score(scores):
-            results[result.survey].append(result)
-        numbers: dict[str, float] = {}
-        for survey, own in results.items():
+        results = _with_score(scores)
+        asked = (scores[0].sample_metadata or {})["tasks"] if scores else 1
+        covered = math.fsum(result.numbers["seen"] for result in results) / asked
+        numbers: dict[str, float] = {"seen": covered, "tasks": len(results)}
+        by_survey: defaultdict[str, list[Result]] = defaultdict(list)
+        for result in results:
+            by_survey[result.survey].append(result)
+        for survey, own in by_survey.items():
             numbers[survey] = _mean_of("score", own)
             numbers[f"{survey}_stderr"] = joint_error([result.draws for result in own])
         return numbers
@@ -220,7 +223,7 @@ def by_survey() -> Metric:
 @scorer(
     metrics=[
         *(score(), score_stderr(), choice_mass(), unseen_mass(), unseen_effect()),
-        *(seen(), tasks(), by_survey()),
+        parts(),
     ]
 )
 def letters() -> Scorer:
@@ -232,7 +235,7 @@ def letters() -> Scorer:
     return read
 
 
-@scorer(metrics=[score(), score_stderr(), answered(), seen(), tasks(), by_survey()])
+@scorer(metrics=[score(), score_stderr(), answered(), parts()])
 def stated() -> Scorer:
     """Read the shares that the model wrote."""
 

@@ -52,9 +52,12 @@ def epidemia_high(
 
 def _task(group: str, way: str, survey: str | list[str] | None, orderings: str | int) -> Task:
     notices.forget()
-    surveys = separated([survey] if isinstance(survey, str) else survey or [])
+    listed = survey if isinstance(survey, list | tuple) else [] if survey is None else [survey]
+    # A number (-T survey=5) is no survey's name either, and the error says which there are.
+    rows = list(questions(group, way, separated(map(str, listed)), orderings))
+    tasks = len({row["task"] for row in rows})
     samples, asked = [], Counter[tuple[str, int]]()
-    for row in questions(group, way, surveys, orderings):
+    for row in rows:
         cell = row["task"], row["cell"]
         asked[cell] += 1
         samples.append(
@@ -62,7 +65,7 @@ def _task(group: str, way: str, survey: str | list[str] | None, orderings: str |
                 id=f"{row['task']}.{row['cell']}.{asked[cell]}",
                 input=row.pop("prompt"),
                 target=in_words(row["levels"], row["p"]),
-                metadata=row,
+                metadata={**row, "tasks": tasks},
             )
         )
     return Task(

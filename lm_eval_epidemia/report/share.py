@@ -46,6 +46,15 @@ class Shared(NamedTuple):
     lines: list[str]
 
 
+def check(out: Path, dataset: str | None = None) -> None:
+    """Refuse a folder or an id before any result is read; parameters and errors as of `share`."""
+    if dataset is not None and not re.fullmatch(r"[\w.-]+/[\w.-]+", dataset):
+        raise EpidemiaError(
+            f"--dataset {dataset!r}: expected an id on the Hub, OWNER/NAME, such as me/questions"
+        )
+    folders.check_rewritable(out, MARKER)
+
+
 def share(report: Report, out: Path, dataset: str | None = None) -> Shared:
     """Write every run of a model as a record, and for the Hub.
 
@@ -65,10 +74,7 @@ def share(report: Report, out: Path, dataset: str | None = None) -> Shared:
     EpidemiaError
         If no run can be shared, `dataset` is no id, or `out` cannot be written.
     """
-    if dataset is not None and not re.fullmatch(r"[\w.-]+/[\w.-]+", dataset):
-        raise EpidemiaError(
-            f"--dataset {dataset!r}: expected an id on the Hub, such as me/questions"
-        )
+    check(out, dataset)
     texts: dict[Path, str] = {}
     lines: list[str] = []
     runs = [run for model in models_of(report.runs) for run in model.runs]
@@ -158,6 +164,7 @@ def _scored(run: Entry, means: Mapping[str, Number]) -> dict[str | Asked, eee.Sc
             number.error,
             *interval_of(number, eee.benchmark_of(name).measure),
             number.tasks,
+            run.date_of(tasks_in(run, name) if isinstance(name, str) else [name]),
         )
         for name, number in numbers.items()
     }
@@ -188,6 +195,6 @@ def _entry(run: Entry, column: str, mean: Number, notes: str, dataset: str) -> d
         "dataset": {"id": dataset, "task_id": column},
         "value": round(mean.value, groups()[column].digits + 1),
     }
-    if math.isfinite(run.date):
-        entry["date"] = f"{datetime.fromtimestamp(run.date, timezone.utc):%F}"
+    if math.isfinite(date := run.date_of(tasks_in(run, column))):
+        entry["date"] = f"{datetime.fromtimestamp(date, timezone.utc):%F}"
     return entry | {"notes": notes}

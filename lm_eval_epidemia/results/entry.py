@@ -66,6 +66,8 @@ class TaskScore(NamedTuple):
     said : object or None
         What was said to each prompt, of a benchmark that keeps it (`replicates.Keeping`); None
         where the questions were made from another truth than the installed one.
+    date : float
+        When the result file was written, in seconds of Unix time; NaN where that is not known.
     """
 
     value: float
@@ -74,6 +76,7 @@ class TaskScore(NamedTuple):
     population: Draws | None = None
     source: Path = Path()
     said: Any = None
+    date: float = math.nan
 
     @property
     def error(self) -> float:
@@ -154,6 +157,11 @@ class Entry:
     date: float = math.nan
     older: tuple[tuple[Asked, TaskScore], ...] = ()
     parts: tuple[Entry, ...] = ()
+
+    def date_of(self, tasks: Iterable[Asked]) -> float:
+        """Return when the newest result of these tasks was written; NaN where that is not known."""
+        dates = [self.scores[asked].date for asked in tasks]
+        return max((date for date in dates if math.isfinite(date)), default=math.nan)
 
     def part(self, asked: Asked) -> Entry:
         """Return the part of a whole run that has a score, with the protocol of that score."""

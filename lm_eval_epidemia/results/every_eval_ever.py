@@ -44,13 +44,17 @@ _DEPLOYED = (*_ENGINES, "vllm")
 
 
 class Scored(NamedTuple):
-    """A score with its standard error and interval of 95 %; NaN where these are not known."""
+    """A score with its standard error, interval of 95 %, and when it was written; NaN if not known.
+
+    A run may be put together from several result files: each score has the date of its own.
+    """
 
     value: float
     error: float
     low: float
     high: float
-    tasks: int = 1
+    tasks: int
+    date: float
 
 
 def public(value: Any) -> Any:
@@ -130,7 +134,7 @@ def record(
         row["source_data"] = _source(row["evaluation_name"], dataset)
     written = {
         "schema_version": VERSION,
-        **({"evaluation_timestamp": str(int(run.date))} if math.isfinite(run.date) else {}),
+        **_timestamp(run.date),
         "source_metadata": {
             "source_name": SOURCE,
             "source_type": "evaluation_run",
@@ -164,6 +168,10 @@ def file_name(written: Mapping[str, Any]) -> str:
 def _source(name: str, dataset: str | None) -> dict[str, str]:
     hub = {"source_type": "hf_dataset", "hf_repo": dataset} if dataset else {}
     return {"dataset_name": name, "source_type": "other", **hub}
+
+
+def _timestamp(date: float) -> dict[str, str]:
+    return {"evaluation_timestamp": str(int(date))} if math.isfinite(date) else {}
 
 
 def _model(run: Entry, files: list[dict[str, Any]]) -> dict[str, Any]:
@@ -232,6 +240,7 @@ def _result(name: str, benchmark: Benchmark, scored: Scored) -> dict[str, Any]:
     return {
         "evaluation_result_id": f"{name}/{benchmark.leading}",
         "evaluation_name": name,
+        **_timestamp(scored.date),
         "metric_config": {
             "evaluation_description": benchmark.heading,
             "metric_id": f"epidemia.{benchmark.leading}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -85,10 +86,18 @@ def _decoded(data: bytes, form: type[ResultFile]) -> ResultFile:
     try:
         read = json.loads(text)
         if isinstance(read, dict):
+            if "evaluation_results" in read:
+                raise ValueError(_renamed(read))
             read = {key: value for key, value in read.items() if value is not None}
         return msgspec.convert(read, ResultFile)
     except RecursionError:
         raise ValueError("brackets in brackets without end") from None
+
+
+def _renamed(record: Mapping[str, Any]) -> str:
+    """Say what a record of Every Eval Ever must be called to be known as one."""
+    name = f"{str(record.get('evaluation_id'))[-36:]}.json"
+    return f"a record of Every Eval Ever, known by its name alone, which was {name}: rename it"
 
 
 def _draws_together(file: ResultFile) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from lm_eval_epidemia.benchmarks import leaves
+from lm_eval_epidemia.benchmarks import groups, leaves
+from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.results.file import ResultFile
 from lm_eval_epidemia.results.naming import Config
 from lm_eval_epidemia.results.replicates import Joint
@@ -57,13 +59,20 @@ class _Record(msgspec.Struct):
     evaluation_timestamp: str = ""
 
 
-def read_record(path: Path) -> ResultFile:
-    """Read a record that `record` made, as the result file that it was made of.
+class ReadRecord(NamedTuple):
+    """A record as the result file that it was made of, and what a reader must know of it."""
+
+    file: ResultFile
+    notes: list[str]
+
+
+def read_record(path: Path) -> ReadRecord:
+    """Read a record that `record` made.
 
     Raises
     ------
     ValueError
-        If it is none of ours, with the reason.
+        If it is none of ours, or has a task twice, with the reason.
     """
     if not path.is_file():
         raise ValueError("not a file")
@@ -75,6 +84,10 @@ def read_record(path: Path) -> ResultFile:
         raise ValueError("brackets in brackets without end") from None
     if read.source_metadata.source_name != SOURCE:
         raise ValueError("a record of Every Eval Ever that 'epidemia share' did not write")
+    rows = read.evaluation_results
+    counts = Counter(row.evaluation_name for row in rows)
+    if twice := [name for name, times in counts.items() if times > 1]:
+        raise ValueError(f"it has more than one result of {few(twice)}")
     told = read.model_info.additional_details
     file = ResultFile(
         {},
@@ -87,10 +100,29 @@ def read_record(path: Path) -> ResultFile:
         system_instruction_sha=told.get("system_instruction_sha"),
         epidemia=Joint({}, {}),
     )
-    for row in read.evaluation_results:
+    for row in rows:
         if row.generation_config is not None:  # of a task
             _take(file, row, row.generation_config.additional_details)
-    return file
+    return ReadRecord(file, [*_changed_means(rows)])
+
+
+def _changed_means(rows: Sequence[_Result]) -> Iterator[str]:
+    """Say which means of groups are not those of their tasks in the record."""
+    scores: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        if row.evaluation_name in leaves():
+            scores[leaves()[row.evaluation_name].group].append(row.score_details.score)
+    for row in rows:
+        group, written = row.evaluation_name, row.score_details.score
+        if group not in groups():
+            continue
+        if not (of_tasks := scores[group]):
+            yield f"{group} is left out: no task of it is in the record"
+        elif not math.isclose(mean := math.fsum(of_tasks) / len(of_tasks), written, rel_tol=1e-6):
+            yield (
+                f"{group} is {written:g} in the record, but {plural(len(of_tasks), 'task')} of it "
+                f"there give {mean:g}, which counts: share the run again"
+            )
 
 
 def _take(file: ResultFile, row: _Result, told: Mapping[str, str]) -> None:

@@ -139,8 +139,9 @@ def _protocol(asked: Asked, run: _ReadRun, installed: Mapping[str, Any]) -> Prot
 
 def _read(path: Path) -> _ReadRun:
     """Read a result file, its scores and those of other tasks; ValueError as of `read_file`."""
-    file = read_record(path) if is_record(path) else read_file(path)
-    run = _ReadRun(path, file, {}, {}, {}, _unknown(path, file))
+    file, notes = read_record(path) if is_record(path) else (read_file(path), [])
+    notes = [*(f"{path}: {note}" for note in notes), *_unknown(path, file)]
+    run = _ReadRun(path, file, {}, {}, {}, notes)
     for name, row in file.results.items():
         ours = leaves().get(name)
         if ours and f"{ours.benchmark.primary},none" in row:
@@ -263,8 +264,8 @@ def _score(run: _ReadRun, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
         if metric != leading and "stderr" not in metric
     }
     at = replicates.headline_draws(name, answers) if leading != primary else draws.get(primary)
-    value = numbers.get(leading, math.nan)
-    return TaskScore(value, at, more, draws.get(POPULATION), run.path, answers)
+    value, date = numbers.get(leading, math.nan), number_in(run.file.date)
+    return TaskScore(value, at, more, draws.get(POPULATION), run.path, answers, date)
 
 
 def _checked(
@@ -310,7 +311,8 @@ def result_files(folders: Iterable[Path]) -> list[Path]:
         if not here:
             raise EpidemiaError(
                 f"{folder} holds no results_*.json: give the folder that was --output_path of "
-                "lm_eval"
+                "lm_eval, or one with records that 'epidemia share' wrote, which are known by the "
+                "names that it gave them (UUID.json)"
             )
         for file in here:
             # Samples lie beside the file itself, not beside a link to it.
@@ -328,7 +330,8 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
     Parameters
     ----------
     folders : iterable of Path
-        Result files, or folders that hold ``results_*.json`` at any depth.
+        Result files, or folders that hold ``results_*.json``, or records of Every Eval Ever by the
+        names that 'epidemia share' gave them, at any depth.
     sizes : mapping of str to float, optional
         Numbers of parameters by model, where the files do not tell or should not.
 
@@ -350,10 +353,7 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
             notes += run.notes
         except ValueError as error:
             unread.append((path, printable(str(error))))
-            notes.append(
-                f"{path} is not a result file of lm-eval and was left out ({error}): copy it again "
-                "from where lm_eval wrote it, or run that evaluation again"
-            )
+            notes.append(_left_out(path, error))
     # Larger graphs take long to draw: what nobody was asked is left alone.
     tasks = {asked.task for run in runs for asked in run.scores}
     installed = {
@@ -389,6 +389,16 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
         raise EpidemiaError(f"a size was given for {few(sorted(unknown))}; the models are {known}")
     entries.sort(key=lambda entry: (entry.protocol, entry.name))
     return Results(entries, notes, folders, tuple(unread))
+
+
+def _left_out(path: Path, error: ValueError) -> str:
+    what = (
+        "a record as 'epidemia share' writes it" if is_record(path) else "a result file of lm-eval"
+    )
+    return (
+        f"{path} is not {what} and was left out ({error}): copy it again from where it was "
+        "written, or run that evaluation again"
+    )
 
 
 def _in_conflict(entries: Sequence[Entry]) -> list[str]:

@@ -141,8 +141,11 @@ def readable(asked: Collected, answers: Sequence[Answer]) -> bool:
             notices.warn(
                 "few answers that could be read",
                 f"{name}: {share:.0%} of the replies held an answer; the others count as "
-                f"{way.unread} (read them with --log_samples; a model that thinks may need "
-                "--gen_kwargs max_gen_toks=8192, a chat model --apply_chat_template)",
+                f"{way.unread}",
+                " (read them with --log_samples; a model that thinks may need --gen_kwargs "
+                "max_gen_toks=8192, a chat model --apply_chat_template)",
+                " (each prompt says how to reply; a reply that was cut off lacks its answer: allow "
+                "a model that thinks 8,192 tokens or more)",
             )
         return True
     with np.errstate(over="ignore"):
@@ -163,9 +166,11 @@ def readable(asked: Collected, answers: Sequence[Answer]) -> bool:
         notices.warn(
             "low choice_mass",
             f"{name}: the letters together carry a probability of {mass:.3g} on average; the "
-            "model hardly answers the question (try --apply_chat_template, or another prompt), or "
-            "its chat template ends in a line break, which lm-eval counts as part of the answer "
-            "(then the score is not affected)",
+            "model hardly answers the question",
+            " (try --apply_chat_template, or another prompt), or its chat template ends in a line "
+            "break, which lm-eval counts as part of the answer (then the score is not affected)",
+            ", or other tokens were read than the next after the prompt: ' A' after plain text, "
+            "'A' in a chat",
         )
     return True
 

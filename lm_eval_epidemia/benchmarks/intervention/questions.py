@@ -253,10 +253,10 @@ def cells_of(truth: Questions) -> dict[str, Sequence[Any]]:
     Returns
     -------
     dict of str to list
-        ``right``, "Yes" or "No"; ``sample``, the number of the graph with its names, which is the
-        cluster of standard errors; and where interventions are asked about, of a question after
-        one, ``base``, the cell of the same question before it, and ``kappa``, 1 where the answer
-        changes. An effect is known by who answers both rightly.
+        ``right``, "Yes" or "No"; ``sample``, the number of the graph with its names (what errors
+        are over, see `metrics.clusters`); and where interventions are asked about, of a question
+        after one, ``base``, the cell of the same question before it, and ``kappa``, 1 where the
+        answer changes. An effect is known by who answers both rightly.
     """
     numbers = {id(scene): number for number, scene in enumerate(truth.scenes)}
     columns: dict[str, Sequence[Any]] = {

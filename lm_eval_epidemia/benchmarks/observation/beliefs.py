@@ -91,7 +91,7 @@ def _row(truth: GroundTruth, cell: int, given: Any) -> list[float]:
             raise EpidemiaError(f"q({where}) lacks {few(lacking)}")
         given = [given[level] for level in levels]
     try:
-        row = [_number(value) for value in ([given] if np.ndim(given) == 0 else given)]
+        row = [number(value) for value in ([given] if np.ndim(given) == 0 else given)]
     except (TypeError, ValueError):
         raise EpidemiaError(
             f"q({where}) is {given!r}: expected {len(levels)} probabilities"
@@ -104,7 +104,7 @@ def _row(truth: GroundTruth, cell: int, given: Any) -> list[float]:
     return row
 
 
-def _number(value: Any) -> float:
+def number(value: Any) -> float:
     """Read a number; a text or True is none, though Python would make one of it."""
     if isinstance(value, str | bytes | bool | np.bool_):
         raise TypeError
@@ -181,7 +181,7 @@ def _aligned(truth: GroundTruth, labelled: Iterable[tuple[tuple[str, ...], Any]]
     aligned = np.empty(truth.p.shape)
     for labels, value in values.items():
         try:
-            aligned[place[labels]] = _number(value)
+            aligned[place[labels]] = number(value)
         except (TypeError, ValueError):
             raise EpidemiaError(f"q of {shown(labels)} is {value!r}: expected a number") from None
     return aligned

@@ -23,15 +23,17 @@ MOST, MOST_MASS = 1.0, 0.01
 
 
 class Unseen(NamedTuple):
-    """What was shared out among letters that were not shown.
+    """What was shared out among letters that were not shown, and what it does to the score.
 
     Attributes
     ----------
     mass : float
-        Mean over prompts of the probability that such letters were given, in [0, 1].
+        Mean over prompts of the probability that letters of which nothing was shown were given, in
+        [0, 1].
     effect : float
-        Points by which the score can be off at most; NaN where there is no score, or its way of
-        asking has no bound.
+        Points by which the score can be off at most, for these and for further spellings of letters
+        that were shown in one: above 0 also where `mass` is 0. NaN where there is no score, or its
+        way of asking has no bound.
     """
 
     mass: float

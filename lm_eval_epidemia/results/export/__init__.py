@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,10 +15,10 @@ from rich.progress import track
 
 from lm_eval_epidemia.benchmarks import BENCHMARKS, Way
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
-from lm_eval_epidemia.benchmarks.splits import split
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.benchmarks.splits import displayed, split
+from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.held import held
-from lm_eval_epidemia.core.paths import writing
+from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.results.export.about import texts
 from lm_eval_epidemia.results.export.card import dataset_card, evaluation
@@ -37,12 +36,14 @@ def export(out: Path, push_to_hub: str | None = None, stated: bool = False) -> P
     Parameters
     ----------
     out : Path
-        An empty or new folder. It gets ``README.md`` (the card), ``eval.yaml``,
-        ``croissant.json``, of every group the questions in ``data/<group>/test/<task>.parquet``
-        and what is true in ``data/<group>/truth.parquet``, and ``task_yamls/`` for ``lm_eval
-        --include_path``, which read the questions from the repository instead of the package.
+        A new folder, or one that was exported before: its files are replaced when the new ones
+        are whole, and what is not ours is kept; see `folders.rewritten`. It gets ``README.md`` (the
+        card), ``eval.yaml``, ``croissant.json``, of every group the questions in
+        ``data/<group>/test/<task>.parquet`` and what is true in ``data/<group>/truth.parquet``, and
+        ``task_yamls/`` for ``lm_eval --include_path``, which read the questions from the repository
+        instead of the package.
     push_to_hub : str, optional
-        Upload to this dataset repository too; the task files then name it.
+        Upload what was written to this dataset repository too; the task files then name it.
     stated : bool
         Write only what is answered in writing: for harnesses without log-probabilities.
 
@@ -54,27 +55,26 @@ def export(out: Path, push_to_hub: str | None = None, stated: bool = False) -> P
     Raises
     ------
     EpidemiaError
-        If `out` is not an empty folder or cannot be written.
+        If `out` holds files of others alone, or cannot be written.
     """
     out = out.resolve()
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise EpidemiaError(f"{out} exists and is not an empty folder: give a new one")
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-        try:
-            _fill(out, push_to_hub, stated)
-        except BaseException:
-            # It was empty; half a repository would only be in the way of the next.
-            for path in out.iterdir():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-            raise
+    with folders.rewritten(out, marker="") as staging:
+        _fill(staging, out, push_to_hub, stated)
+        written = [path.relative_to(staging) for path in staging.rglob("*") if path.is_file()]
     if push_to_hub:
-        from huggingface_hub import HfApi
-
-        api = HfApi()
-        api.create_repo(push_to_hub, repo_type="dataset", exist_ok=True)
-        api.upload_folder(folder_path=out, repo_id=push_to_hub, repo_type="dataset")
+        _upload(out, written, push_to_hub)
     return out
+
+
+def _upload(folder: Path, files: Iterable[Path], repository: str) -> None:
+    """Upload these files of a folder, which may hold others of the user's."""
+    from huggingface_hub import CommitOperationAdd, HfApi
+
+    added = [CommitOperationAdd(file.as_posix(), folder / file) for file in files]
+    api = HfApi()
+    api.create_repo(repository, repo_type="dataset", exist_ok=True)
+    message = f"Questions and truths of lm-eval-epidemia {__version__}"
+    api.create_commit(repository, added, commit_message=message, repo_type="dataset")
 
 
 class _Asked(NamedTuple):
@@ -85,7 +85,9 @@ class _Asked(NamedTuple):
     way: Way
 
 
-def _fill(out: Path, repository: str | None, stated: bool) -> None:
+def _fill(folder: Path, out: Path, repository: str | None, stated: bool) -> None:
+    """Write into a folder what will lie at `out`, as its task files say without a repository."""
+
     def chosen(way: Way) -> bool:
         return way.exported and (way.generated or not stated)
 
@@ -96,7 +98,7 @@ def _fill(out: Path, repository: str | None, stated: bool) -> None:
                 asked = _Asked(benchmark, entry, way)
                 groups.setdefault(way.named(entry.group), []).append(asked)
     configs = [
-        _config(out, name, members)
+        _config(folder, name, members)
         for name, members in track(
             groups.items(), "Groups", console=Console(stderr=True), transient=True
         )
@@ -107,11 +109,11 @@ def _fill(out: Path, repository: str | None, stated: bool) -> None:
         "croissant.json": croissant_file(configs, repository),
     }
     for name, text in pages.items():
-        (out / name).write_text(text, encoding="utf-8")
-    yamls.write(out / "task_yamls", yamls.render(repository or str(out), chosen=chosen))
+        (folder / name).write_text(text, encoding="utf-8")
+    yamls.write(folder / "task_yamls", yamls.render(repository or str(out), chosen=chosen))
 
 
-def _config(out: Path, name: str, members: list[_Asked]) -> Config:
+def _config(folder: Path, name: str, members: list[_Asked]) -> Config:
     """Write the splits of a config.
 
     All have the columns of all, with nothing in those of others: `datasets` and the Hub's viewer
@@ -125,10 +127,10 @@ def _config(out: Path, name: str, members: list[_Asked]) -> Config:
     first, truth = next(iter(questions.values())), pa.Table.from_pylist(cells)
     schema = pa.unify_schemas([first.schema, truth.schema], promote_options="permissive")
     for task, table in questions.items():
-        _write(table, schema, out / yamls.exported_file(name, task))
+        _write(table, schema, folder / yamls.exported_file(name, task))
     columns = {"test": first.column_names}
     if cells:
-        _write(truth, schema, out / f"data/{name}/truth.parquet")
+        _write(truth, schema, folder / f"data/{name}/truth.parquet")
         columns["truth"] = truth.column_names
     prompts = sum(table.num_rows for table in questions.values())
     return Config(name, schema, columns, [*questions], prompts)
@@ -156,12 +158,14 @@ def _tables(asked: _Asked) -> tuple[pa.Table, list[dict[str, Any]]]:
         "way": pa.array([way.name] * len(questions)),
         "ordering": pa.array(_places(columns["cell"].to_pylist())),
     }
-    if (answers := _answers(way, truth, questions, cells)) is not None:
+    shown = [name for name in ("cell", "order", "choices") if name in columns]
+    rows = questions.select(shown).to_pylist()
+    if (answers := displayed(way, truth, rows, cells.get("levels"))) is not None:
         columns["answers"] = pa.array(answers, pa.list_(pa.string()))
     order = dict.fromkeys([*(name for name in _FIRST if name in columns), *columns])
     columns = {name: columns[name] for name in order} | {"canary": [canary] * len(questions)}
     given, fingerprint = way.described(truth) if cells else [], truth.fingerprint
-    rows = [
+    of_cells = [
         {
             **{"task": entry.name, "cell": cell, "given": given[cell], "truth": fingerprint},
             **{name: values[cell] for name, values in cells.items()},
@@ -169,7 +173,7 @@ def _tables(asked: _Asked) -> tuple[pa.Table, list[dict[str, Any]]]:
         }
         for cell in range(len(given))
     ]
-    return pa.table(columns), rows
+    return pa.table(columns), of_cells
 
 
 def _places(cells: list[int]) -> list[int]:
@@ -180,14 +184,3 @@ def _places(cells: list[int]) -> list[int]:
         places.append(before[cell])
         before[cell] += 1
     return places
-
-
-def _answers(way: Way, truth: Any, questions: pa.Table, cells: Mapping[str, Any]) -> Any:
-    """Return what each prompt displays, in its order; None where nothing is."""
-    if "order" in way.columns and "levels" in cells:
-        shown = zip(questions["cell"].to_pylist(), questions["order"].to_pylist(), strict=True)
-        return [[cells["levels"][cell][level] for level in order] for cell, order in shown]
-    if way.answers is not None:
-        return [list(way.answers(truth))] * questions.num_rows
-    choices = questions["choices"].to_pylist() if "choices" in questions.column_names else []
-    return [[choice.strip() for choice in each] for each in choices] if any(choices) else None

@@ -48,6 +48,20 @@ def measure_of(
     return Measure(words=words, unit=unit, note=note, plural=plural)
 
 
+def has_unit(column: Field, kind: str) -> bool:
+    """Tell whether its name or label says that a column's numbers measure something.
+
+    Parameters
+    ----------
+    column : Field
+    kind : str
+        Of `words.DEMOGRAPHIC`, or empty.
+    """
+    about = f"{_plain(column.name)} {column.label}".casefold()
+    unit = "" if re.search(CODED, about) else _told(column)[1]
+    return kind in ("age", "income") or bool(unit)
+
+
 def _told(column: Field) -> tuple[str, str]:
     """Return a noun phrase for what a column holds, and its unit; empty if none is known."""
     label = column.label.rstrip(" :.;,")

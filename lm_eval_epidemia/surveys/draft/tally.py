@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.surveys.csv_text import BLANKS, NO_NUMBERS, csv_batches
 from lm_eval_epidemia.surveys.draft.columns import Field
+from lm_eval_epidemia.surveys.draft.numbering import numbers_people
 from lm_eval_epidemia.surveys.read import naming, raw_columns, read_labelled, suffix_of
 
 #: Values (columns times rows) that are looked at together.
@@ -49,6 +50,8 @@ class Tally:
         Whether all numbers are whole.
     distinct : bool
         Whether (nearly) no two records have the same.
+    numbering : bool
+        Whether its numbers are then whole, and look like those of people: `numbers_people`.
     odd : str
         Why it cannot be used, if so: dates, infinite numbers.
     truths : bool
@@ -64,6 +67,7 @@ class Tally:
     words: bool = False
     whole: bool = True
     distinct: bool = False
+    numbering: bool = False
     odd: str = ""
     truths: bool = False
     exact: bool = True
@@ -112,6 +116,7 @@ class Tally:
         self._merge(values, counts, weights)
         if self.exact:
             self.distinct = len(self.values) >= 0.99 * self.counts.sum()
+            self.numbering = self.distinct and self.whole and numbers_people(self.values)
         digits = 3
         while len(self.values) > MOST and digits:
             self.exact, rounded = False, _to_digits(self.values, digits)

@@ -12,13 +12,14 @@ import numpy as np
 
 from lm_eval_epidemia.surveys.draft import cuts
 from lm_eval_epidemia.surveys.draft.columns import Field
-from lm_eval_epidemia.surveys.draft.measuring import measure_of
+from lm_eval_epidemia.surveys.draft.measuring import has_unit, measure_of
 from lm_eval_epidemia.surveys.draft.tally import Array, Tally
 from lm_eval_epidemia.surveys.draft.text import apart, cleaned, number, shortened
 from lm_eval_epidemia.surveys.draft.words import (
     DATE,
     DEMOGRAPHIC,
     IDENTIFIER,
+    NUMBER,
     PREDICATES,
     asks_nothing,
 )
@@ -30,6 +31,9 @@ ANSWERS = 100
 
 #: So few records tell nothing about whether a number is a person's own.
 FEW = 50
+
+#: How a person has a column of identifiers all the same.
+_KEEPS = "(--outcomes or --given keeps one)"
 
 
 class DraftLevel(NamedTuple):
@@ -127,11 +131,11 @@ def drafted(column: Field, tally: Tally, name: str, wanted: bool = False) -> Dra
     if tally.odd:
         return tally.odd
     plain = Draft(name, column, kind_of(column))
-    draft = _of_texts(plain, tally) if tally.words else _of_numbers(plain, tally)
+    draft = _of_texts(plain, tally) if tally.words else _of_numbers(plain, tally, wanted)
     if isinstance(draft, str):
         return draft
     if not wanted and IDENTIFIER.fits(column.name, column.label) and len(draft.levels) > 2:
-        return "identifiers, by name or label"
+        return f"identifiers, by name or label {_KEEPS}"
     known = sum(level.weight for level in draft.levels) / (tally.total or 1)
     if known <= 0.5 and not (wanted and known > 0):
         return "more than half of the people have no answer"
@@ -177,7 +181,7 @@ def _natural(text: str) -> tuple[float, str]:
 # -- Numbers --------------------------------------------------------------------------------------
 
 
-def _of_numbers(draft: Draft, tally: Tally) -> Draft | str:
+def _of_numbers(draft: Draft, tally: Tally, wanted: bool) -> Draft | str:
     values, weights, column = tally.values, tally.weights, draft.column
     if not len(values):
         return "empty: nobody has a value"
@@ -191,8 +195,8 @@ def _of_numbers(draft: Draft, tally: Tally) -> Draft | str:
     silent = [code for code, label in labels.items() if asks_nothing(label)]
     missing = [*column.missing, *((code, code) for code in silent)]
     meant = {code: label for code, label in labels.items() if not _inside(code, missing)}
-    if tally.distinct and tally.whole and not meant and tally.counts.sum() >= FEW:
-        return "identifiers: no two people have the same"
+    if not meant and not wanted and _identify(draft, tally):
+        return f"identifiers: no two people have the same {_KEEPS}"
     checks = []
     if texts := [f"{text} ({count:,} people)" for text, count in tally.no_numbers.items()]:
         checks.append(f"taken as no answer: {_listed(texts)}")
@@ -214,6 +218,16 @@ def _of_numbers(draft: Draft, tally: Tally) -> Draft | str:
     if len(weight) - labelled <= labelled:
         return _categories(draft, weight, meant)
     return _amounts(draft, weight, meant, tally)
+
+
+def _identify(draft: Draft, tally: Tally) -> bool:
+    """Tell whether numbers without labels say who somebody is: by name, else by their look."""
+    if not (tally.distinct and tally.whole) or tally.counts.sum() < FEW:
+        return False
+    column = draft.column
+    if NUMBER.fits(column.name, column.label):
+        return True
+    return tally.numbering and not has_unit(column, draft.kind)
 
 
 def _levels(

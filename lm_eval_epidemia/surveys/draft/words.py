@@ -66,6 +66,12 @@ IDENTIFIER = Pattern(
     r"|^id( number)?$",
 )
 
+#: A number of something, where no two people have the same: "phone_number", "Account no.".
+NUMBER = Pattern(
+    r"(.*[_ .])?(no|num|nr|nbr|key|code|ref|serial|phone|ssn)|.*number",
+    r"\b(no\.?|number|code|key)$",
+)
+
 #: A text that is a date or a time of day.
 DATE = re.compile(
     r"\d{4}-\d{1,2}(-\d{1,2})?([T ].*)?|\d{1,2}[/.]\d{1,2}[/.](\d{2}|\d{4})( .*)?"

@@ -60,8 +60,9 @@ COMMON = 2 / 3
 #: From this skewness on, positive values get a lognormal prior.
 SKEWED = 1.0
 
-#: Attempts per quantity before a survey is said to have no more.
-ATTEMPTS = 500
+#: Attempts per quantity before a survey is said to have no more: as for so many at least, or who
+#: asks for fewer would find fewer.
+ATTEMPTS, AT_LEAST = 500, 15
 
 Mask = NDArray[np.bool_]
 
@@ -381,11 +382,11 @@ def generate(data: Microdata, n: int = 60, seed: int = 0, name: str | None = Non
         raise EpidemiaError(f"--n {n}: at least {len(DIFFICULTIES)}, one of each difficulty")
     if seed < 0:
         raise EpidemiaError(f"--seed {seed} is negative: give 0 or more")
-    slices, rng = Slices(data), np.random.default_rng([seed, 0])
-    pieces: list[_Slice] = []
-    for conditions, difficulty in enumerate(DIFFICULTIES):
-        wanted = n // len(DIFFICULTIES) + (conditions < n % len(DIFFICULTIES))
-        pieces += _some(slices, conditions, difficulty, wanted, rng)
+    slices = Slices(data)
+    by_difficulty = _pieces(slices, n, seed)
+    pieces = [kept for several in by_difficulty.values() for kept in several]
+    if len(pieces) < n:
+        raise _too_many(slices, n, seed, by_difficulty)
     sums = [
         draws.drawn(
             kept.value[kept.people], data.weight[kept.people], np.random.default_rng([seed, 1, k])
@@ -423,6 +424,17 @@ def generate(data: Microdata, n: int = 60, seed: int = 0, name: str | None = Non
     )
 
 
+def _pieces(slices: Slices, n: int, seed: int) -> dict[str, list[_Slice]]:
+    """Return `n` slices by difficulty; fewer where one runs out, and no more of those after it."""
+    rng = np.random.default_rng([seed, 0])
+    pieces: dict[str, list[_Slice]] = {}
+    for conditions, difficulty in enumerate(DIFFICULTIES):
+        share = n // len(DIFFICULTIES) + (conditions < n % len(DIFFICULTIES))
+        wanted = min([share, *map(len, pieces.values())])
+        pieces[difficulty] = _some(slices, conditions, difficulty, wanted, rng)
+    return pieces
+
+
 def _some(
     slices: Slices, conditions: int, difficulty: str, wanted: int, rng: np.random.Generator
 ) -> list[_Slice]:
@@ -430,7 +442,7 @@ def _some(
     kept: list[_Slice] = []
     seen: set[Any] = set()
     for attempt, (base, given) in enumerate(slices.tried(conditions, rng)):
-        if len(kept) == wanted or attempt == ATTEMPTS * wanted:
+        if len(kept) == wanted or attempt == ATTEMPTS * max(wanted, AT_LEAST):
             break
         if (same := (base, frozenset(given))) in seen:
             continue
@@ -439,13 +451,22 @@ def _some(
         except Refused:
             continue
         seen.add(same)
-    if len(kept) < wanted:
-        raise EpidemiaError(
-            f"{slices.record.survey} {slices.data.vintage} has {len(kept)} quantities of "
-            f"difficulty {difficulty!r} that can be kept, not {wanted}: ask for fewer with --n "
-            f"{len(DIFFICULTIES) * max(1, len(kept))}"
-        )
     return kept
+
+
+def _too_many(slices: Slices, n: int, seed: int, pieces: dict[str, list[_Slice]]) -> EpidemiaError:
+    """Say of which difficulty a survey has the fewest slices, and a number that fits."""
+    fewest = min(pieces, key=lambda difficulty: len(pieces[difficulty]))
+    few, fits = len(pieces[fewest]), n
+    # Fewer are drawn otherwise, so that the number that is named must have been tried.
+    while sum(map(len, pieces.values())) < fits:
+        fits = len(DIFFICULTIES) * min(map(len, pieces.values()))
+        pieces = _pieces(slices, fits, seed)
+    mend = f"ask for fewer with --n {fits}" if fits else "give another --seed, or a larger survey"
+    return EpidemiaError(
+        f"{slices.record.survey} {slices.data.vintage} has {few} quantities of difficulty "
+        f"{fewest!r} that can be kept, not {-(-n // len(DIFFICULTIES))}: {mend}"
+    )
 
 
 def _error_said(design: SampleDesign, data: Microdata) -> str:

@@ -87,6 +87,9 @@ _UNIT = re.compile(
     r"|cm|kg|centimet(?:er|re)s|kilograms|pounds|per ?cent|years|months|weeks|days|hours|minutes)\b"
 )
 
+#: Written out in texts; units are called as in the sets that ship.
+_SIGNS = {"kilograms": "kg", "centimeters": "cm", "centimetres": "cm"}
+
 
 def imported(files: Sequence[Path], name: str | None = None) -> Quantities:
     """Make a set of OpenEstimate's public files.
@@ -103,8 +106,8 @@ def imported(files: Sequence[Path], name: str | None = None) -> Quantities:
     -------
     Quantities
         Scores are relative to the "published" draws, as the published ones are. Texts, families,
-        truths and conditions are those of the file; units are read from its texts. Its fingerprint
-        is empty.
+        truths and conditions are those of the file; units are read from its texts, and kilograms
+        and centimeters called kg and cm, as in the sets that ship. Its fingerprint is empty.
 
     Raises
     ------
@@ -194,7 +197,8 @@ def _quantity(name: str, variables: Mapping[str, _Variable], n: int, path: Path)
             "have without conditions: its mean and std are what a flat prior is made of"
         )
     is_share = variable.family == "beta"
-    unit = None if is_share else _UNIT.search(base.text)
+    told = None if is_share else _UNIT.search(base.text)
+    unit = told[told.lastgroup or 0] if told else ""
     # A mean of what is positive for everybody together is one of what cannot be negative.
     least = 0.0 if base.mean > 0 else None
     return Quantity(
@@ -204,7 +208,7 @@ def _quantity(name: str, variables: Mapping[str, _Variable], n: int, path: Path)
             Condition(on, _level(variables.get(on), level), "") for on, level in variable.conditions
         ),
         family=variable.family,
-        unit=unit[unit.lastgroup or 0] if unit else "",
+        unit=_SIGNS.get(unit, unit),
         wording=variable.text[:1].lower() + variable.text[1:].rstrip(". "),
         **numbers_of(_stats(variable), n, _stats(base), is_share, least),
     )

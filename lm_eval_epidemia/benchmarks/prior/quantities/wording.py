@@ -85,9 +85,15 @@ def joined(clauses: Sequence[str]) -> str:
 
 
 def named(record: Record, vintage: str) -> str:
-    """Name a survey and its year."""
+    """Name a survey and its year: by its title, or as a file of the user's own is called.
+
+    A draft has the name of its file for a title, until a person writes a better one.
+    """
     year = record.vintages[vintage].said.replace(" and ", " - ")
-    return f"the {record.title.partition(',')[0]} ({record.survey.upper()}), {year}"
+    title, short = record.title.partition(",")[0], record.survey
+    if " " not in title or re.sub(r"[^a-z0-9]", "", title.casefold()) == short:
+        return f"the survey '{title}', {year}"
+    return f"the {title} ({short.upper()}), {year}"
 
 
 def wording(
