@@ -3,6 +3,7 @@ of the majority, and as an item of the survey."""
 
 import re
 
+import numpy as np
 import pytest
 
 from lm_eval_epidemia.benchmarks import OBSERVATION
@@ -12,6 +13,11 @@ from lm_eval_epidemia.elicit.prompts import WORDINGS
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings import wordings
+from lm_eval_epidemia.findings.leaderboard import make_report
+from lm_eval_epidemia.findings.reference import known_scores
+from lm_eval_epidemia.findings.wordings import PERMUTATIONS, permutation_p
+from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 
@@ -162,3 +168,51 @@ def test_wordings_are_not_ranked_against_each_other(tmp_path):
     result_file(tmp_path / "b", {TASK: (60.0, 1.0)}, metadata={"wording": "bare"})
     one, other = read_results([tmp_path]).entries
     assert one.protocol != other.protocol and "wording=bare" in other.name + one.name
+
+
+def test_a_permutation_test_by_hand():
+    """Differences 1, 2 and 4 of three outcomes: of 8 signs, 2 give as large a sum (all or none)."""
+    scores = np.array([[1.0, 2.0, 4.0], [0.0, 0.0, 0.0]])
+    error = (0.25 * 0.75 / PERMUTATIONS) ** 0.5
+    assert permutation_p(scores, "abc") == pytest.approx(0.25, abs=5 * error)
+    # Two tasks of one outcome are permuted together: of 4 signs, 2 give as large a sum.
+    error = (0.5 * 0.5 / PERMUTATIONS) ** 0.5
+    assert permutation_p(scores, "aab") == pytest.approx(0.5, abs=5 * error)
+    assert permutation_p(np.ones((3, 4)), "abcd") == 1.0
+
+
+def test_wordings_that_change_nothing_are_seldom_found_to():
+    """Scores of wordings that differ by chance alone: p below .05 in at most about 5 of 100."""
+    rng = np.random.default_rng(1)
+    runs = [permutation_p(rng.normal(size=(3, 8)), range(8)) for _ in range(200)]
+    # Binomial of 200 and .05: 10, and 3.1 to either side.
+    assert 2 <= sum(p <= 0.05 for p in runs) <= 20
+
+
+def test_one_model_in_several_wordings(tmp_path):
+    """Means 40, 60 and 50; who knows averages only has 49.8 of one task, 74.1 of the other."""
+    from test_cost_and_compare import result_file
+
+    other = "epidemia_low_nsduh_heroin_ever_by_age"
+    for wording, scores in (("", (30, 50)), ("bare", (50, 70)), ("random", (40, 60))):
+        metadata = {"metadata": {"wording": wording}} if wording else {}
+        tasks = {TASK: (float(scores[0]), 1.0), other: (float(scores[1]), 1.0)}
+        result_file(tmp_path / f"of{wording}", tasks, **metadata)
+    report = make_report(read_results([tmp_path]))
+    ((finding,), _) = wordings.read(report)
+    means = {row.cells["wording"]: row.cells.get("score") for row in finding.rows}
+    assert {name: mean.value for name, mean in means.items() if mean} == {
+        "usual": 40.0,
+        "bare": 60.0,
+        "random": 50.0,
+    }
+    together = finding.rows[-1].cells
+    assert together["between"] == pytest.approx(10.0)
+    known = known_scores(report.runs[0], report.runs)
+    flips = sum(
+        low < known[Asked(task, "letters")] < high
+        for task, low, high in ((TASK, 30, 50), (other, 50, 70))
+    )
+    assert together["flips"].value == 50 * flips and together["flips"].tasks == 2
+    with pytest.raises(EpidemiaError, match="in two wordings: run lm_eval again with --metadata"):
+        wordings.read(make_report(read_results([tmp_path / "of"])))

@@ -123,6 +123,9 @@ def report(
     places: Annotated[
         bool, Option("--places", help="Add how evenly countries are known, from the samples.")
     ] = False,
+    wordings: Annotated[
+        bool, Option("--wordings", help="Add what one model scores in several wordings.")
+    ] = False,
     probe: Annotated[
         bool, Option("--probe", help="Add published tasks against fresh ones like them.")
     ] = False,
@@ -140,6 +143,7 @@ def report(
     from lm_eval_epidemia.findings import scales as others
     from lm_eval_epidemia.findings import standardised as standard
     from lm_eval_epidemia.findings import tilt, tuning, tuning_rows, tuning_tables
+    from lm_eval_epidemia.findings import wordings as worded
     from lm_eval_epidemia.report import output
     from lm_eval_epidemia.report.sections import tidy
 
@@ -164,7 +168,8 @@ def report(
     known, more_notes = _made(tilted.read, read) if recalibrated else ([], [])
     answered, other_notes = _made(others.read, read) if scales else ([], [])
     countries, place_notes = _made(evenly.read, read) if places else ([], [])
-    for note in dict.fromkeys([*notes, *more_notes, *other_notes, *place_notes]):
+    reworded, word_notes = _made(worded.read, read) if wordings else ([], [])
+    for note in dict.fromkeys([*notes, *more_notes, *other_notes, *place_notes, *word_notes]):
         print(f"note: {note}", file=sys.stderr)
     probed = probing.probed(read, cutoffs) if probe or cutoffs else probing.Probe([], [], [])
     for note in probed.notes:
@@ -175,6 +180,7 @@ def report(
         others.finding(answered),
         tilt.finding(answered),
         *evenly.findings(countries),
+        *reworded,
     ]
     of_probe = probing.findings(probed)
     if format in ("json", "csv"):

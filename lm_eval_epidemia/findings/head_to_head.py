@@ -156,10 +156,10 @@ def two_wordings(entries: Iterable[Entry], comparisons: Iterable[Comparison]) ->
     return _finding(
         "wording",
         [_row(pair, by_name[pair.one]) for pair in comparisons],
-        "bare / usual wording",
+        "other / usual wording",
         "One model in two wordings",
-        "Paired by task, as two models are compared: what leaving out place, year and universe "
-        "does.",
+        "Paired by task, as two models are compared: what other words do; bare is without place, "
+        "year and universe.",
     )
 
 

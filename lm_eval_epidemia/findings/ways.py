@@ -83,7 +83,7 @@ def asked_in_ways(entries: Iterable[Entry]) -> list[Ways]:
 
 
 def asked_in_wordings(entries: Iterable[Entry]) -> list[Comparison]:
-    """Compare what a model scores in bare words with what it does in the usual ones.
+    """Compare what a model scores in other words with what it does in the usual ones.
 
     Everything else that was said about its prompts must be the same. By group, over the tasks that
     it was asked in both.
@@ -95,17 +95,17 @@ def asked_in_wordings(entries: Iterable[Entry]) -> list[Comparison]:
             entry
         )
     comparisons = []
-    for bare in listed:
-        rest = tuple(pair for pair in bare.protocol.variant if pair[0] != "wording")
-        if rest == bare.protocol.variant:
+    for other in listed:
+        rest = tuple(pair for pair in other.protocol.variant if pair[0] != "wording")
+        if rest == other.protocol.variant:
             continue
-        plain = replace(bare.protocol, variant=rest)
-        same = usual.get((bare.weights, bare.chat, bare.settings, plain), [])
+        plain = replace(other.protocol, variant=rest)
+        same = usual.get((other.weights, other.chat, other.settings, plain), [])
         comparisons += [
             comparison
-            for entry in closest(same, bare)
-            for column in compared(columns([bare]))
-            if (comparison := compare_entries(bare, entry, column)).tasks
+            for entry in closest(same, other)
+            for column in compared(columns([other]))
+            if (comparison := compare_entries(other, entry, column)).tasks
         ]
     return comparisons
 

@@ -1,0 +1,166 @@
+"""One model asked the same in several wordings: what they differ by, beside the survey's error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.elicit.prompts import WORDINGS
+from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, Row
+from lm_eval_epidemia.findings.leaderboard import Report, columns, compared
+from lm_eval_epidemia.findings.means import mean_over, shared_tasks
+from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, known_scores
+from lm_eval_epidemia.results.entry import Asked, Entry, leaf
+
+#: What the usual wording is called.
+USUAL = "usual"
+
+#: Permutations of a test, and their seed.
+PERMUTATIONS, SEED = 9_999, 34
+
+
+def _wording(entry: Entry) -> str:
+    return dict(entry.protocol.variant).get("wording", "") or USUAL
+
+
+def asked_in_several(entries: Iterable[Entry]) -> list[dict[str, Entry]]:
+    """Return the runs of each model that differ in their wording alone, by wording.
+
+    Of two runs in one wording, the one asked most counts.
+    """
+    alike: dict[Any, dict[str, Entry]] = {}
+    for entry in entries:
+        rest = tuple(pair for pair in entry.protocol.variant if pair[0] != "wording")
+        plain = replace(entry.protocol, variant=rest)
+        of_model = alike.setdefault((entry.weights, entry.chat, entry.settings, plain), {})
+        other = of_model.get(_wording(entry))
+        if other is None or len(entry.scores) > len(other.scores):
+            of_model[_wording(entry)] = entry
+    order = [USUAL, *filter(None, WORDINGS)]
+    return [
+        {wording: of_model[wording] for wording in order if wording in of_model}
+        for of_model in alike.values()
+        if len(of_model) > 1
+    ]
+
+
+def permutation_p(scores: Array, clusters: Iterable[Any]) -> float:
+    """Test whether wordings differ in their means, by permuting them.
+
+    If they did not, the scores of a task could as well have been those of other wordings. Tasks of
+    one cluster, being wrong together, are permuted together. The statistic is the variance of the
+    means.
+
+    Parameters
+    ----------
+    scores : ndarray, shape (W, T)
+    clusters : iterable of hashable, length T
+
+    Returns
+    -------
+    float
+        p-value, at least 1 / (`PERMUTATIONS` + 1).
+    """
+    wordings = len(scores)
+    numbers: dict[Any, int] = {}
+    at = np.array([numbers.setdefault(cluster, len(numbers)) for cluster in clusters])
+    sums = np.stack([np.bincount(at, row, len(numbers)) for row in scores])
+    observed = sums.sum(axis=1).var()
+    rng = np.random.default_rng(SEED)
+    order = rng.random((PERMUTATIONS, wordings, len(numbers))).argsort(axis=1)
+    drawn = np.take_along_axis(sums[None], order, axis=1).sum(axis=2).var(axis=1)
+    # Sums in another order differ in their last digits.
+    as_large = int((drawn >= observed - 1e-9 * max(observed, 1.0)).sum())
+    return (1 + as_large) / (1 + PERMUTATIONS)
+
+
+class Spread(NamedTuple):
+    """What wordings of one model differ by, in a group, over the tasks of all.
+
+    Attributes
+    ----------
+    means : dict of str to Number
+        By wording, with joint errors.
+    between : float
+        Standard deviation of the means.
+    flips : Number
+        Per cent of the tasks in which the model is better than who knows averages only in some
+        wordings, and not in others; over the tasks where that respondent's score is known.
+    p : float
+        See `permutation_p`.
+    """
+
+    means: dict[str, Number]
+    between: float
+    flips: Number
+    p: float
+
+
+def spread(runs: Mapping[str, Entry], tasks: list[Asked], known: Mapping[Asked, float]) -> Spread:
+    """Compare wordings over tasks that all have a score in."""
+    scores = np.array([[run.scores[asked].value for asked in tasks] for run in runs.values()])
+    means = {wording: mean_over(run, tasks) for wording, run in runs.items()}
+    better = np.array(
+        [scores[:, n] > known[asked] for n, asked in enumerate(tasks) if asked in known]
+    )
+    flips = Number(math.nan)
+    if len(better):
+        share = (better.any(axis=1) & ~better.all(axis=1)).mean()
+        flips = Number(100 * float(share), tasks=len(better))
+    clusters = [leaf(asked).entry.outcome for asked in tasks]
+    between = float(np.std([mean.value for mean in means.values()], ddof=1))
+    return Spread(means, between, flips, permutation_p(scores, clusters))
+
+
+NOTE = (
+    "The same tasks in every wording (--metadata '{\"wording\": ...}'), ± joint standard errors of "
+    "sampled people and orderings. Between: the standard deviation of these scores. Flips: the "
+    f"share of tasks in which the model is better than who {KNOWS_MARGINAL} in some wordings and "
+    "not in others (in brackets: of how many). p: how often wordings that change nothing differ as "
+    "much, by permuting them within the outcomes of a survey, whose tasks are wrong together."
+)
+
+
+def read(report: Report) -> tuple[list[Finding], list[str]]:
+    """Return the table of wordings, and no notes.
+
+    Raises
+    ------
+    EpidemiaError
+        If no model was asked the same tasks in two.
+    """
+    rows: list[Row] = []
+    for runs in asked_in_several(report.runs):
+        first = next(iter(runs.values()))
+        known = known_scores(first, report.runs)
+        for group in compared(columns(runs.values())):
+            if tasks := shared_tasks(runs.values(), group):
+                rows += _rows(runs, group, spread(runs, tasks, known))
+    if not rows:
+        raise EpidemiaError(
+            "no model was asked the same tasks in two wordings: run lm_eval again with --metadata "
+            f'\'{{"wording": "random"}}\' ({", ".join(filter(None, WORDINGS))})'
+        )
+    declared = (
+        *map(Column, ("model", "group", "wording")),
+        Column("score", "score", 1),
+        Column("between", "standard deviation between wordings", 1, form="plain"),
+        Column("flips", "tasks whose verdict flips, %", 0, form="counted", title="flips, %"),
+        Column("p", "p that wordings do not differ", 3, form="plain"),
+    )
+    return [Finding("wordings", "One model in several wordings", declared, rows, NOTE, 3)], []
+
+
+def _rows(runs: Mapping[str, Entry], group: str, known: Spread) -> Iterator[Row]:
+    first, tasks = next(iter(runs.values())), next(iter(known.means.values())).tasks
+    for wording, mean in known.means.items():
+        cells: dict[str, Cell] = {"model": first.name, "wording": wording, "score": mean}
+        yield Row(cells, runs[wording], group, wording)
+    together: dict[str, Cell] = {"between": known.between, "flips": known.flips, "p": known.p}
+    yield Row({"wording": "all", **together}, first, group, "all", {"tasks": tasks})
