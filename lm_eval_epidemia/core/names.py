@@ -21,6 +21,7 @@ GROUPS = (
     "prior",
     "quick",
     "world",
+    "years",
 )
 
 #: A task's name that ends so would be the name of another task in one of the ways of asking.

@@ -190,8 +190,8 @@ class TaskQuestions(NamedTuple):
             subject = _CONTEXT.sub("", subject)
         if not phrases:
             subject = _RELATIVE.sub("", subject)
-        year = self.record.vintages[self.vintage].said
-        return subject.format(**by_name, year=year, conditions=_listed(phrases + clauses))
+        known = {"year": self._year, "conditions": _listed(phrases + clauses)}
+        return subject.format(**known | by_name)
 
 
 def prompt(question: str, answers: Sequence[str], note: str = "", request: str = "") -> str:

@@ -192,6 +192,8 @@ class Boosting(OfRecords):
 def estimator_of(task: Task, answers: int) -> OfRecords:
     """Return what estimates a task of microdata that has so many answers.
 
-    Two answers under several conditions are boosted, as published; else people are counted.
+    Two answers under several conditions are boosted, as published; else people are counted, as
+    they are where levels weigh the same whatever their people.
     """
-    return Boosting() if len(task.given) > 1 and answers == 2 else Counts()
+    boosted = len(task.given) > 1 and answers == 2 and not task.equal
+    return Boosting() if boosted else Counts()

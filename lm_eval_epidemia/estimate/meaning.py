@@ -49,7 +49,8 @@ def meaning_of(survey: Record, task: Task, vintage: str) -> str:
         survey.design_of(vintage).model_dump(mode="json", exclude_defaults=True),
         survey.model_dump(mode="json", include={"join", "universe"}),
         survey.vintages[vintage].model_dump(mode="json", include={"year", "select", "adjustments"}),
-        task.model_dump(mode="json", include={"outcome", "given", "universe"}),
+        task.model_dump(mode="json", include={"outcome", "given", "universe"})
+        | ({"equal": task.equal} if task.equal else {}),
     ]
     return hashlib.sha256(json.dumps([variables, rules]).encode()).hexdigest()
 

@@ -52,6 +52,9 @@ def prepare(data: Microdata, task: Task, estimator: OfRecords | None = None) -> 
     ways = [data.variables[name] for name in task.given]
     outcome = data.levels[task.outcome][keep].astype(np.int64)
     totals = np.bincount(cell, weights=adjusted.cell_weight[keep])
+    if task.equal:
+        level = features[:, task.given.index(task.equal)]
+        totals = totals / np.bincount(level, totals)[level]
     design: dict[str, Any] = {"size": len(data), "row": np.flatnonzero(keep)}
     if data.unit is not None:
         design = {"size": int(data.unit.max()) + 1, "unit": data.unit[keep]}

@@ -512,6 +512,10 @@ def load_microdata(
     if design.strata and design.psu:
         strata, within = units(design.strata), units(design.psu)
         psu = np.unique(strata * (within.max() + 1) + within, return_inverse=True)[1]
+        codes = values(design.strata)
+        for single, other in design.merge.items():
+            if (codes == other).any():
+                strata[codes == single] = strata[codes == other][0]
         if design.unit and unit is not None:
             check_nested(unit, psu, design.unit, design.psu, name)
     if replicated := release.replicates():

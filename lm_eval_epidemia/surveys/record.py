@@ -35,7 +35,7 @@ from lm_eval_epidemia.surveys.variable import (
 #: Answers are lettered A to Z.
 MAX_LEVELS = 26
 #: What the record declares; of every outcome it follows a task of the kind `marginal`.
-Declared = Literal["low", "high", "extra", "joint", "world"]
+Declared = Literal["low", "high", "extra", "joint", "world", "years"]
 Kind = Literal[Declared, "marginal"]
 Domain = Literal["health", "economic", "social", "world", "other"]
 
@@ -106,6 +106,8 @@ class Design(Strict):
     ----------
     weight : tuple of str
         Best first; the first that the file has is used. None: all count alike.
+    merge : dict of int to int
+        Strata with a single PSU, whose variance cannot be told, and that which each is merged with.
     unit : str, optional
         Column of the sampled unit when it has several records (SCF: the family).
     replicates : str, optional
@@ -117,6 +119,7 @@ class Design(Strict):
     weight: Listed = ()
     strata: str | None = None
     psu: str | None = None
+    merge: dict[int, int] = Field({})
     unit: str | None = None
     replicates: str | None = None
     replicate_scale: float = 0.0
@@ -314,6 +317,9 @@ class Task(Strict):
         instead of one for all: 'a person living in {country} who {sex}'.
     anyone : str, optional
         The same where nothing is said of them, if that is no part of it.
+    equal : str, optional
+        A condition whose levels weigh the same in P(X), as years do: a year is no draw. Such a task
+        is always counted, and its outcome has no task without conditions.
     retrieval : bool
         In the published subset for retrieval.
     """
@@ -325,6 +331,7 @@ class Task(Strict):
     universe: tuple[Universe, ...] = ()
     subject: Annotated[str | None, AfterValidator(_of_task)] = None
     anyone: Annotated[str | None, AfterValidator(_anyone)] = None
+    equal: str | None = None
     retrieval: bool = False
     # Filled in by the record.
     kind: Kind | Literal["fresh"] = "low"
@@ -448,14 +455,22 @@ class Record(Strict):
                 yield f"{variable!r} is a part of its outcome {entry.outcome!r}, and a condition"
         if entry.kind == "joint" and not self.is_joint(entry.outcome):
             yield f"its outcome {entry.outcome!r} is no joint one ('both'), as the others here are"
+        if entry.equal and entry.equal not in entry.given:
+            yield f"'equal' names a condition of {list(entry.given)}, got {entry.equal!r}"
         places = set(PLACE.findall(entry.subject or ""))
+        if "year" in entry.given and places:
+            places |= {"year"} if "{year}" in str(entry.subject) else set()
         if places and places != {*entry.given}:
             yield (
                 f"its subject has places for {sorted(places)}: give one to each of "
                 f"{list(entry.given)}, or {{conditions}} to all of them"
             )
         tables = self.vintages[self.official].tables
-        if not tables and not self.about(entry.model_copy(update={"given": ()})):
+        if (
+            not tables
+            and not entry.equal
+            and not self.about(entry.model_copy(update={"given": ()}))
+        ):
             yield (
                 "of its subject, nothing can be said without {conditions}: say in 'anyone' who is "
                 "asked about then"
@@ -531,7 +546,8 @@ class Record(Strict):
             return
         firsts: dict[str, Task] = {}
         for task in self.declared:
-            firsts.setdefault(task.outcome, task)
+            if not task.equal:
+                firsts.setdefault(task.outcome, task)
         for outcome, first in firsts.items():
             title = f"{first.title.split(':')[0]}: {outcome.replace('_', ' ').capitalize()}"
             about = first.model_dump(include={"universe", "subject", "anyone", "survey", "outcome"})

@@ -56,6 +56,7 @@ OBSERVATION = Benchmark(
         "epidemia_marginal",
         "epidemia_joint",
         "epidemia_world",
+        "epidemia_years",
     ),
     ways=WAYS,
     metrics=metrics_of,
