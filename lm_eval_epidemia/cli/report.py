@@ -123,6 +123,9 @@ def report(
     places: Annotated[
         bool, Option("--places", help="Add how evenly countries are known, from the samples.")
     ] = False,
+    years: Annotated[
+        bool, Option("--years", help="Add whether answers follow the years, from the samples.")
+    ] = False,
     wordings: Annotated[
         bool, Option("--wordings", help="Add what one model scores in several wordings.")
     ] = False,
@@ -144,6 +147,7 @@ def report(
     from lm_eval_epidemia.findings import standardised as standard
     from lm_eval_epidemia.findings import tilt, tuning, tuning_rows, tuning_tables
     from lm_eval_epidemia.findings import wordings as worded
+    from lm_eval_epidemia.findings import years as over_years
     from lm_eval_epidemia.report import output
     from lm_eval_epidemia.report.sections import tidy
 
@@ -164,24 +168,25 @@ def report(
             write(read, cutoffs)
         except EpidemiaError as error:
             failed = error  # of the site alone
-    implied, notes = _made(standard.read, read) if standardised else ([], [])
-    known, more_notes = _made(tilted.read, read) if recalibrated else ([], [])
-    answered, other_notes = _made(others.read, read) if scales else ([], [])
-    countries, place_notes = _made(evenly.read, read) if places else ([], [])
-    reworded, word_notes = _made(worded.read, read) if wordings else ([], [])
-    for note in dict.fromkeys([*notes, *more_notes, *other_notes, *place_notes, *word_notes]):
+    from_samples: list[Any] = []
+    notes: list[str] = []
+    for chosen, read_part, findings_of in (
+        (standardised, standard.read, lambda made: [standard.finding(made)]),
+        (recalibrated, tilted.read, lambda made: [tilted.finding(made)]),
+        (scales, others.read, lambda made: [others.finding(made), tilt.finding(made)]),
+        (places, evenly.read, evenly.findings),
+        (years, over_years.read, over_years.findings),
+        (wordings, worded.read, list),
+    ):
+        if chosen:
+            made, more_notes = _made(read_part, read)
+            from_samples += findings_of(made)
+            notes += more_notes
+    for note in dict.fromkeys(notes):
         print(f"note: {note}", file=sys.stderr)
     probed = probing.probed(read, cutoffs) if probe or cutoffs else probing.Probe([], [], [])
     for note in probed.notes:
         print(f"note: {note}", file=sys.stderr)
-    from_samples = [
-        standard.finding(implied),
-        tilted.finding(known),
-        others.finding(answered),
-        tilt.finding(answered),
-        *evenly.findings(countries),
-        *reworded,
-    ]
     of_probe = probing.findings(probed)
     if format in ("json", "csv"):
         findings = [*from_samples, *tuning_tables.findings(tuning.read(read)), *of_probe]
