@@ -19,6 +19,7 @@ from lm_eval_epidemia.benchmarks import OBSERVATION
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.report.share import check
 from lm_eval_epidemia.results import export as exporting
 from lm_eval_epidemia.results.export import export
 from lm_eval_epidemia.results.export.croissant import croissant_file
@@ -238,6 +239,39 @@ def test_a_folder_is_written_again_and_those_of_others_are_refused(tmp_path, mon
     with pytest.raises(EpidemiaError, match="holds other files"):
         export(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"precious.txt", "questions"}
+
+
+def test_what_share_wrote_is_not_removed(tmp_path, monkeypatch):
+    def fill(folder, *_):
+        (folder / "README.md").write_text("ours")
+
+    monkeypatch.setattr(exporting, "_fill", fill)
+    out = export(tmp_path / "questions")
+    with pytest.raises(EpidemiaError, match="holds what another command wrote"):
+        check(out)
+
+
+@pytest.mark.parametrize("wrong", ["questions", "../x", "a/-b--c", "a/b/c", "me/"])
+def test_what_is_no_id_of_the_hub_is_refused_before_the_work(tmp_path, monkeypatch, wrong):
+    monkeypatch.setattr(exporting, "_fill", lambda *_: pytest.fail("late"))
+    with pytest.raises(EpidemiaError, match=r"--push-to-hub .*: expected an id on the Hub, OWNER"):
+        export(tmp_path / "out", push_to_hub=wrong)
+    with pytest.raises(EpidemiaError, match=r"--dataset .*: expected an id on the Hub, OWNER"):
+        check(tmp_path / "shared", wrong)
+
+
+def test_an_upload_that_fails_says_where_the_files_are(tmp_path, monkeypatch):
+    import huggingface_hub
+
+    def fail(*_, **__):
+        raise ConnectionError("no route\nto the host")
+
+    monkeypatch.setattr(exporting, "_fill", lambda folder, *_: (folder / "README.md").touch())
+    monkeypatch.setattr(huggingface_hub.HfApi, "create_repo", fail)
+    expected = r"is written, but could not be uploaded to me/q \(ConnectionError: no route\): try"
+    with pytest.raises(EpidemiaError, match=expected):
+        export(tmp_path / "out", push_to_hub="me/q")
+    assert (tmp_path / "out" / "README.md").is_file()
 
 
 KILLED = """

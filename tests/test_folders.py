@@ -41,7 +41,7 @@ def tree(folder):
         if path.is_symlink()
         else path.read_text()
         for path in folder.rglob("*")
-        if (path.is_symlink() or path.is_file()) and path.name != folders.MANIFEST
+        if (path.is_symlink() or path.is_file()) and path.name not in (folders.MANIFEST, "marker")
     }
 
 
@@ -59,6 +59,16 @@ def test_what_is_ours_is_replaced_and_the_rest_kept(tmp_path):
     assert not (out / "gone").exists()
     put(out, OLD)
     assert tree(out) == OLD | MINE
+
+
+def test_what_another_command_wrote_is_not_removed(tmp_path):
+    """Records would go the way of an export, and the other way round."""
+    out = tmp_path / "out"
+    put(out, OLD)
+    refused = pytest.raises(EpidemiaError, match=r"what another command wrote \(data/a, .*give")
+    with refused, folders.rewritten(out, ".epidemia-site") as new:
+        fill(new, NEW)
+    assert tree(out) == OLD
 
 
 def test_the_users_files_are_never_in_our_way(tmp_path):
@@ -227,7 +237,7 @@ def test_a_site_in_a_repository_of_the_users(runs, site, tmp_path):
     (out / "left-over.html").write_text("old")
     build_site(runs["one"], out)
     assert {name: text for name, text in tree(out).items() if name in MINE} == MINE
-    assert (out / "left-over.html").exists() and not (out / MARKER).exists()
+    assert (out / "left-over.html").exists() and (out / MARKER).read_text() == ""
 
 
 def test_task_files_beside_files_of_the_users(tmp_path):

@@ -293,7 +293,8 @@ def test_entries_of_the_register(epidemia, tmp_path, monkeypatch):
     schema = REPOSITORY / "tests" / "data" / "inspect_register.schema.json"
     validator = Draft202012Validator(yaml.safe_load(schema.read_text()))
     for name in ("epidemia_low", "epidemia_high"):
-        entry = yaml.safe_load((tmp_path / "register" / name / "eval.yaml").read_text())
+        path = tmp_path / "register" / name / "eval.yaml"
+        entry = yaml.safe_load(path.read_text())
         validator.validate({"id": name, "title": entry["full_title"], **entry})
         assert entry["source"]["repository_commit"] == "a" * 40
         (task,) = entry["tasks"]
@@ -301,6 +302,15 @@ def test_entries_of_the_register(epidemia, tmp_path, monkeypatch):
         assert f"@task\ndef {task['name']}(" in text
         assert "\n" not in entry["description"]
         assert task["dataset_samples"] > 5000  # as test_sizes_are_those_of_the_dataset has them
+    # What the user put in place of OWNER is not written over.
+    path.write_text(path.read_text().replace("OWNER", "me"))
+    again = epidemia("export", "--inspect-register", tmp_path / "register")
+    assert again.returncode == 2 and "differs from what would be written: delete it" in again.stderr
+    assert "me/lm-eval-epidemia" in path.read_text()
+    both = ("--inspect-register", tmp_path / "one", "--out", tmp_path / "one")
+    assert "are two folders" in epidemia("export", *both).stderr and not (tmp_path / "one").exists()
+    alone = epidemia("export", "--inspect-register", tmp_path / "one", "--stated")
+    assert "are of --out FOLDER" in alone.stderr and not (tmp_path / "one").exists()
 
 
 def test_the_register_names_where_the_code_is(monkeypatch, tmp_path):

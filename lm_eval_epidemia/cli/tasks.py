@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -88,6 +89,10 @@ def export(
     ] = None,
 ) -> None:
     """Write questions and truths as a dataset repository, for any harness."""
+    if inspect_register and out is not None and out.resolve() == inspect_register.resolve():
+        raise EpidemiaError("export: --out and --inspect-register are two folders, one was given")
+    if out is None and (stated or push_to_hub):
+        raise EpidemiaError("export: --stated and --push-to-hub are of --out FOLDER: give that too")
     if inspect_register:
         from lm_eval_epidemia.inspect_ai.register import write
 
@@ -100,4 +105,6 @@ def export(
 
     folder, group = export_dataset(out, push_to_hub, stated), "epidemia_low" + "_stated" * stated
     print(f"the dataset repository is in {folder}")
-    print(f"try: lm_eval --include_path {folder / 'task_yamls'} --tasks {group} --model ...")
+    print("score answers in Python: lm_eval_epidemia.api.score_answers (docs/elsewhere.md)")
+    if find_spec("lm_eval"):
+        print(f"or: lm_eval --include_path {folder / 'task_yamls'} --tasks {group} --model ...")

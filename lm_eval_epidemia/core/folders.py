@@ -39,18 +39,20 @@ def rewritten(folder: Path, marker: str) -> Iterator[Path]:
         One that does not exist, is empty, or was written before. Where it is a link to a folder,
         that folder is written; links inside it are the user's, and not followed.
     marker : str
-        The file by which a folder is known that was written before there were lists; empty where
-        none was.
+        A file that every write of this kind has, by which a folder is known: also one that was
+        written before there were lists.
 
     Raises
     ------
     EpidemiaError
-        If `folder` holds other files and no list, if a file of the user's has the name of one of
-        ours (before anything is changed), or if the disk does not take it.
+        If `folder` holds other files and no list, or what a write of another kind put there, if a
+        file of the user's has the name of one of ours (before anything is changed), or if the disk
+        does not take it.
     """
     folder = folder.resolve()
     with _staged(folder, marker) as (staging, ours):
         yield staging
+        (staging / marker).touch()
         if folder.exists():
             _put_in_place(staging, folder, ours, marker)
         else:
@@ -95,6 +97,12 @@ def _listed(folder: Path, marker: str) -> set[Path] | None:
             raise EpidemiaError(
                 f"{manifest} is not as it was written, so nobody knows which files may be "
                 "replaced: give another folder, or take out the files that are ours, and this one"
+            )
+        if Path(marker) not in paths:
+            written = few(sorted(map(str, paths)))
+            raise EpidemiaError(
+                f"{folder} holds what another command wrote ({written}), which would be removed: "
+                "give another folder"
             )
         return paths
     if all(path.name == STAGING for path in folder.iterdir()):

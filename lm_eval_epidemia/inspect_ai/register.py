@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from lm_eval_epidemia.benchmarks import OBSERVATION
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.elicit.orderings import design_of, orderings
 from lm_eval_epidemia.estimate import store
@@ -39,15 +40,26 @@ def write(folder: Path) -> str:
     -------
     str
         What is left to do.
+
+    Raises
+    ------
+    EpidemiaError
+        If an entry is there and is another: it may have been edited.
     """
     commit = _git("rev-parse", "HEAD") or UNKNOWN
     origin = _git("remote", "get-url", "origin").removesuffix(".git")
     address = origin if urlsplit(origin).scheme == "https" else NOWHERE
+    texts = {}
     for task, known in KNOWN.items():
-        path = folder / task / "eval.yaml"
+        path, entry = folder / task / "eval.yaml", _entry(task, known, address, commit)
+        texts[path] = yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=1000)
+        if path.is_file() and path.read_text(encoding="utf-8") != texts[path]:
+            raise EpidemiaError(
+                f"{path} is there and differs from what would be written: delete it to have it "
+                "written anew, or give another folder"
+            )
+    for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        entry = _entry(task, known, address, commit)
-        text = yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=1000)
         path.write_text(text, encoding="utf-8")
     left = f"push commit {commit[:12]} before you submit them"
     if commit == UNKNOWN:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -23,6 +22,7 @@ from lm_eval_epidemia.findings.means import answers, group_mean, interval_of, ta
 from lm_eval_epidemia.findings.model_rows import Doubt, doubt_of
 from lm_eval_epidemia.results import every_eval_ever as eee
 from lm_eval_epidemia.results.entry import Asked, Entry
+from lm_eval_epidemia.results.export import check_hub_id
 from lm_eval_epidemia.results.models import is_respondent, models_of
 from lm_eval_epidemia.results.records import SOURCE
 
@@ -48,10 +48,8 @@ class Shared(NamedTuple):
 
 def check(out: Path, dataset: str | None = None) -> None:
     """Refuse a folder or an id before any result is read; parameters and errors as of `share`."""
-    if dataset is not None and not re.fullmatch(r"[\w.-]+/[\w.-]+", dataset):
-        raise EpidemiaError(
-            f"--dataset {dataset!r}: expected an id on the Hub, OWNER/NAME, such as me/questions"
-        )
+    if dataset is not None:
+        check_hub_id("--dataset", dataset)
     folders.check_rewritable(out, MARKER)
 
 
@@ -120,7 +118,6 @@ def share(report: Report, out: Path, dataset: str | None = None) -> Shared:
             )
     if not texts:
         raise EpidemiaError("\n".join(["there is no run to share", *lines]))
-    texts[Path(MARKER)] = ""
     with folders.rewritten(out, MARKER) as staging:
         for path, text in texts.items():
             (staging / path).parent.mkdir(parents=True, exist_ok=True)

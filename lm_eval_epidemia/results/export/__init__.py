@@ -17,6 +17,7 @@ from lm_eval_epidemia.benchmarks import BENCHMARKS, Way
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.splits import displayed, split
 from lm_eval_epidemia.core import folders
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.harness import yamls
@@ -24,6 +25,9 @@ from lm_eval_epidemia.results.export.about import texts
 from lm_eval_epidemia.results.export.card import dataset_card, evaluation
 from lm_eval_epidemia.results.export.config import Config
 from lm_eval_epidemia.results.export.croissant import croissant_file
+
+#: The file by which a folder is known that was exported before.
+MARKER = ".epidemia-export"
 
 #: What the columns of questions begin with; those of the way follow, and the canary.
 _FIRST = ("task", "way", "cell", "ordering", "prompt", "choices", "answers", "given", "truth")
@@ -55,10 +59,13 @@ def export(out: Path, push_to_hub: str | None = None, stated: bool = False) -> P
     Raises
     ------
     EpidemiaError
-        If `out` holds files of others alone, or cannot be written.
+        If `out` holds files of others or what another command wrote, or cannot be written, if
+        `push_to_hub` is no id of the Hub, or if the upload fails.
     """
     out = out.resolve()
-    with folders.rewritten(out, marker="") as staging:
+    if push_to_hub:
+        check_hub_id("--push-to-hub", push_to_hub)
+    with folders.rewritten(out, MARKER) as staging:
         _fill(staging, out, push_to_hub, stated)
         written = [path.relative_to(staging) for path in staging.rglob("*") if path.is_file()]
     if push_to_hub:
@@ -72,9 +79,32 @@ def _upload(folder: Path, files: Iterable[Path], repository: str) -> None:
 
     added = [CommitOperationAdd(file.as_posix(), folder / file) for file in files]
     api = HfApi()
-    api.create_repo(repository, repo_type="dataset", exist_ok=True)
     message = f"Questions and truths of lm-eval-epidemia {__version__}"
-    api.create_commit(repository, added, commit_message=message, repo_type="dataset")
+    try:
+        api.create_repo(repository, repo_type="dataset", exist_ok=True)
+        api.create_commit(repository, added, commit_message=message, repo_type="dataset")
+    except Exception as error:  # of the network, of the Hub, or of its client
+        raise EpidemiaError(
+            f"{folder} is written, but could not be uploaded to {repository} "
+            f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}): try "
+            f"again with 'hf upload --repo-type dataset {repository} {folder}'"
+        ) from None
+
+
+def check_hub_id(option: str, repository: str) -> None:
+    """Refuse what is no id of a repository on the Hub, before any work."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(repository)
+        is_whole = "/" in repository
+    except HFValidationError:
+        is_whole = False
+    if not is_whole:
+        raise EpidemiaError(
+            f"{option} {repository!r}: expected an id on the Hub, OWNER/NAME, such as me/questions"
+        )
 
 
 class _Asked(NamedTuple):
