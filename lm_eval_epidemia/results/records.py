@@ -14,12 +14,16 @@ import msgspec
 
 from lm_eval_epidemia.benchmarks import groups, leaves
 from lm_eval_epidemia.core.errors import few, plural
+from lm_eval_epidemia.results.card import Tuned, checked_card
 from lm_eval_epidemia.results.file import ResultFile
 from lm_eval_epidemia.results.naming import Config
 from lm_eval_epidemia.results.replicates import Joint
 
 #: What our records name as their source, and the folder of them in a data store.
 SOURCE = "lm-eval-epidemia"
+
+#: What a record's model has its card by, see `card.Tuned`.
+TUNED = "tuned"
 
 _NAME = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.json")
 
@@ -60,10 +64,14 @@ class _Record(msgspec.Struct):
 
 
 class ReadRecord(NamedTuple):
-    """A record as the result file that it was made of, and what a reader must know of it."""
+    """A record as the result file that it was made of, and what a reader must know of it.
+
+    Of a tuned model it holds the card as well.
+    """
 
     file: ResultFile
     notes: list[str]
+    card: Tuned | None
 
 
 def read_record(path: Path) -> ReadRecord:
@@ -103,7 +111,8 @@ def read_record(path: Path) -> ReadRecord:
     for row in rows:
         if row.generation_config is not None:  # of a task
             _take(file, row, row.generation_config.additional_details)
-    return ReadRecord(file, [*_changed_means(rows)])
+    card = checked_card(_json(told, TUNED), Tuned) if TUNED in told else None
+    return ReadRecord(file, [*_changed_means(rows)], card)
 
 
 def _changed_means(rows: Sequence[_Result]) -> Iterator[str]:
