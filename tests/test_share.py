@@ -387,6 +387,37 @@ def test_a_task_that_is_twice_in_a_record_is_refused(edited):
         edited(twice)
 
 
+@pytest.mark.parametrize("l1", [None, "nan", "abc"])
+def test_a_score_without_its_distance_is_refused(shared, tmp_path, l1):
+    """Nobody could tell whether it was changed."""
+    paths = [path for path in (shared[0] / "data").rglob("*.json") if '"l1"' in path.read_text()]
+    source = min(paths, key=lambda path: path.stat().st_size)
+    record = json.loads(source.read_text())
+    rows = record["evaluation_results"]
+    written = next(row for row in rows if "generation_config" in row)["score_details"]
+    written["score"] = 90.0
+    kept = {name: text for name, text in written["details"].items() if name != "l1"}
+    written["details"] = kept if l1 is None else {**kept, "l1": l1}
+    (tmp_path / source.name).write_text(json.dumps(record))
+    with pytest.raises(EpidemiaError, match=r"has no distance \(l1\)|l1 of .* is 'abc', no number"):
+        read_results([tmp_path / source.name])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("schema_version", "0.2.0", "of schema '0.2.0', 'epidemia share' writes '0.3"),
+        ("evaluation_timestamp", "yesterday", "'yesterday': expected seconds since 1970"),
+        ("evaluation_timestamp", "9" * 20, "expected seconds since 1970"),
+    ],
+)
+def test_a_record_of_another_form_is_refused(shared, tmp_path, key, value, reason):
+    source = min((shared[0] / "data").rglob("*.json"), key=lambda path: path.stat().st_size)
+    (tmp_path / source.name).write_text(json.dumps(json.loads(source.read_text()) | {key: value}))
+    with pytest.raises(EpidemiaError, match=re.escape(reason)):
+        read_results([tmp_path / source.name])
+
+
 def test_a_mean_that_its_tasks_do_not_give_is_noted(edited):
     def nothing(rows):
         pass

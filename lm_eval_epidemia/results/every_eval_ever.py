@@ -29,9 +29,7 @@ from lm_eval_epidemia.results.entry import Asked, Entry, leaf
 from lm_eval_epidemia.results.models import chips
 from lm_eval_epidemia.results.naming import HASHES, NO_SETTINGS, Config, Weights, pairs
 from lm_eval_epidemia.results.protocol import number_in
-from lm_eval_epidemia.results.records import SOURCE, TUNED, is_record
-
-VERSION = "0.3.0"
+from lm_eval_epidemia.results.records import SOURCE, TUNED, VERSION, is_record
 
 #: What is kept of a task's metadata: the rest are arguments of the model.
 _METADATA = ("truth", "vintage", *Variant._fields)
