@@ -219,7 +219,7 @@ def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):
     printed = dict(line.split() for line in capsys.readouterr().out.splitlines()[-7:])
     assert printed["tasks"] == printed["seen"] == "0.000" and printed["score"] == "nan"
     exec(scripted_code, {})
-    score = capsys.readouterr().out.splitlines()[-1]
+    score = capsys.readouterr().out.splitlines()[-1].strip()
     assert score == "20.119 ± 0.417" and score in page
 
 
@@ -229,7 +229,7 @@ def test_the_page_says_how_many_samples_other_orderings_have():
         samples = questions("epidemia_low", "letters", surveys, orderings)
         assert f" {sum(1 for _ in samples):,}" in page
     for refused in ([], ["acs"], ["meps"], ["scf"]):
-        with pytest.raises(EpidemiaError, match="answers have .* orderings"):
+        with pytest.raises(EpidemiaError, match=r"answers have .* orderings"):
             list(questions("epidemia_low", "letters", refused, "all"))
 
 
