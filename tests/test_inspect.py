@@ -212,12 +212,25 @@ def test_a_task_that_was_not_reached_is_not_seen(tmp_path):
 
 def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):
     page = (REPOSITORY / "docs" / "inspect.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    code, scripted_code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     code = code.replace('"openai/gpt-4o-mini"', "model").replace("limit=100", "limit=2")
     exec(code, {"model": answering(lambda prompt: ("Well", None))})
     printed = dict(line.split() for line in capsys.readouterr().out.splitlines()[-7:])
     assert printed["tasks"] == printed["seen"] == "0.000" and printed["score"] == "nan"
+    exec(scripted_code, {})
+    score = capsys.readouterr().out.splitlines()[-1].strip()
+    assert score == "20.119 ± 0.417" and score in page
+
+
+def test_the_page_says_how_many_samples_other_orderings_have():
+    page = (REPOSITORY / "docs" / "inspect.md").read_text()
+    for surveys, orderings in (([], "random:120"), (["gss"], "all"), (["gss"], "balanced")):
+        samples = questions("epidemia_low", "letters", surveys, orderings)
+        assert f" {sum(1 for _ in samples):,}" in page
+    for refused in ([], ["acs"], ["meps"], ["scf"]):
+        with pytest.raises(EpidemiaError, match=r"answers have .* orderings"):
+            list(questions("epidemia_low", "letters", refused, "all"))
 
 
 def test_stated_answers_score_as_under_lm_eval(tmp_path):
