@@ -376,7 +376,7 @@ def test_columns_of_a_parquet_file_that_hold_other_things(tmp_path):
         "dates or times": ["when", "born"],
         "neither numbers nor text": ["lists"],
         "empty: nobody has a value": ["nothing"],
-        "infinite numbers": ["endless"],
+        "infinite numbers, as in row 1: write a finite number there, or nothing": ["endless"],
         "of a name that a record cannot hold ('+', '{yy}', control characters)": [
             "a + b",
             "bell\x07",
