@@ -233,7 +233,9 @@ def test_questions_are_the_prompts_of_lm_eval(way):
     name = BY_AGE if WAYS[way].asks(all_tasks()[BY_AGE]) else BY_TWO
     if not WAYS[way].asks(all_tasks()[name]):
         name = next(n for n in store.available() if WAYS[way].asks(all_tasks()[n]))
-    assert questions(name, way).to_dict("list") == split(name, way).to_dict()
+    asked = questions(name, way)
+    assert {*asked.pop("way")} == {way}
+    assert asked.to_dict("list") == split(name, way).to_dict()
 
 
 def test_rounding_and_odd_forms_are_no_mistakes():

@@ -390,6 +390,26 @@ def test_replicates_body_weights_and_other_weights_are_no_weight(tmp_path):
     assert "weight" in {one.name for one in found.variables}
 
 
+def test_what_people_weigh_is_no_weight_with_yes(tmp_path, home):
+    kilograms = np.round(random(5).normal(80, 10, ROWS))
+    path = in_a_file(tmp_path, "weight", kilograms)
+    line = f"survey new {path} --name kg --yes --given sex"
+    done = CliRunner().invoke(cli.app, shlex.split(line))
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert "no weight" in done.output and "as people's kilograms are" in done.output
+    assert "it does not weigh records, --weight weight lets it" in done.output
+    text = (home / "surveys" / "kg.yaml").read_text()
+    assert 'column: "weight"' in text and "# check: weight is" in text
+    taken = draft([path], Wishes(weight="weight", given=["sex"]))
+    assert taken.source.sampling.weight == "weight"
+    # A weight of records: beside it, kilograms are an answer.
+    frame = pd.read_csv(path)
+    frame.assign(wgt=1 + frame["weight"] / 100).to_csv(path, index=False)
+    beside = draft([path], Wishes(given=["sex"]), choose=everything)
+    assert beside.source.sampling.weight == "wgt"
+    assert "weight" in [each.name for each in beside.variables]
+
+
 def test_strata_of_one_psu_are_refused_or_left(tmp_path, sav):
     frame = people()
     frame.loc[frame["vstrat"] == 3, "vpsu"] = 1.0
@@ -551,12 +571,24 @@ def test_identifiers_are_left_out_unless_they_are_named(tmp_path, name, values):
         ("LBXTC", "Total cholesterol (mg/dL)", "total cholesterol", "mg/dL"),
         ("q1", "How many hours do you work?", "answer to 'How many hours do you work?'", "hours"),
         ("score", "", "score", ""),
+        ("salary_k", "", "salary", "thousand dollars"),
+        ("pay", "Pay (thousand EUR)", "pay", "thousand euros"),
+        ("income_000", "", "income", "thousand dollars"),
+        ("x", "Household income in thousands", "household income", "thousand dollars"),
+        ("assets_mln", "", "assets", "million dollars"),
+        ("price_cents", "", "price", "cents"),
+        ("income_pct", "", "income", "%"),
+        ("spending_m", "", "spending m", ""),
+        ("log_wage", "", "log wage", ""),
+        ("x", "Savings in 401(k) plans", "savings in 401(k) plans", "$"),
+        ("x", "Cost per 1,000 people", "cost per 1,000 people", "$"),
+        ("vitk", "Vitamin K (mg)", "vitamin K", "mg"),
     ],
 )
 def test_what_numbers_measure_is_drafted_from_names_and_labels(name, label, words, unit):
     measure = measure_of(Field(name, 0, 1, label), "", True, 40, {})
     assert (measure.words, measure.unit) == (words, unit)
-    assert measure.plural == (name == "hours_per_week")
+    assert measure.plural == (words.split()[0] in ("hours", "assets", "savings"))
 
 
 def test_what_may_be_codes_has_no_mean(sav, tmp_path):

@@ -75,7 +75,7 @@ def test_any_labels_are_drafted_and_survive(tmp_path_factory, labels, question, 
     for place, column in enumerate((name, other), 1):
         given_ = {float(n): cleaned(label) for n, label in enumerate(labels)}
         values = tally.Tally()
-        values.add(np.resize(np.arange(len(labels) + 1.0), 200), np.ones(200))
+        values.add(np.resize(np.arange(len(labels) + 1.0), 200), np.ones(200), np.arange(200))
         taken = [one.name for one in made]
         held = columns.Field(column, 0, place, cleaned(question), given_)
         made.append(
@@ -189,6 +189,39 @@ def csv_of(tmp_path, name="x2020.csv", **columns_):
         ({"q": 1}, {"encoding": "cp1251"}, "save it as UTF-8 (iconv -f cp1251 -t utf-8)"),
         ({"q": 1}, {}, "one column is left to make tasks of (left out: constant"),
         ({"age": np.arange(ROWS) % 50, "q": 1}, {}, "of sex, age (left out: constant"),
+        (
+            {"pay": np.arange(ROWS) + 20_000.0},
+            {"outcomes": ["pay"], "given": ["pay"]},
+            "--outcomes pay --given pay: one column cannot be outcome and condition of a task",
+        ),
+        (
+            {"pay": np.where(np.arange(ROWS) == 16, np.inf, np.arange(ROWS) * 3.5)},
+            {"outcomes": ["pay"]},
+            "infinite numbers, as in row 17: write a finite number there, or nothing",
+        ),
+        (
+            {"pay": [f"${59_400 + 7 * n:,}" for n in range(ROWS)]},
+            {"outcomes": ["pay"]},
+            "numbers written for people, as '$59,400': take currency signs and commas out",
+        ),
+        (
+            {"pay": [f"{59_400 + 7 * n},50" for n in range(ROWS)]},
+            {"outcomes": ["pay"]},
+            "numbers written for people, as '59400,50'",
+        ),
+        ({"q": [f"a, {n}" for n in range(ROWS)]}, {"outcomes": ["q"]}, "free text"),
+        (
+            {"weight": np.arange(ROWS) % 60 + 50.0, "q": 1},
+            {},
+            "weight looks like a weight (weight is 50 to 109, mean 78.5, as people's kilograms "
+            "are): say so with --weight weight, or --weight none if all records count alike "
+            "(--yes takes none)",
+        ),
+        (
+            {"weight": np.arange(ROWS) + 50.0, "q": 1},
+            {},
+            "weight looks like a weight (weight is 50 to 449, mean 249.5): say so",
+        ),
         (
             {"q": [f"a{n % 30}" for n in range(ROWS)]},
             {"outcomes": ["q"]},
@@ -343,7 +376,7 @@ def test_columns_of_a_parquet_file_that_hold_other_things(tmp_path):
         "dates or times": ["when", "born"],
         "neither numbers nor text": ["lists"],
         "empty: nobody has a value": ["nothing"],
-        "infinite numbers": ["endless"],
+        "infinite numbers, as in row 1: write a finite number there, or nothing": ["endless"],
         "of a name that a record cannot hold ('+', '{yy}', control characters)": [
             "a + b",
             "bell\x07",

@@ -212,12 +212,25 @@ def test_a_task_that_was_not_reached_is_not_seen(tmp_path):
 
 def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):
     page = (REPOSITORY / "docs" / "inspect.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    code, scripted_code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     code = code.replace('"openai/gpt-4o-mini"', "model").replace("limit=100", "limit=2")
     exec(code, {"model": answering(lambda prompt: ("Well", None))})
     printed = dict(line.split() for line in capsys.readouterr().out.splitlines()[-7:])
     assert printed["tasks"] == printed["seen"] == "0.000" and printed["score"] == "nan"
+    exec(scripted_code, {})
+    score = capsys.readouterr().out.splitlines()[-1].strip()
+    assert score == "20.119 ± 0.417" and score in page
+
+
+def test_the_page_says_how_many_samples_other_orderings_have():
+    page = (REPOSITORY / "docs" / "inspect.md").read_text()
+    for surveys, orderings in (([], "random:120"), (["gss"], "all"), (["gss"], "balanced")):
+        samples = questions("epidemia_low", "letters", surveys, orderings)
+        assert f" {sum(1 for _ in samples):,}" in page
+    for refused in ([], ["acs"], ["meps"], ["scf"]):
+        with pytest.raises(EpidemiaError, match=r"answers have .* orderings"):
+            list(questions("epidemia_low", "letters", refused, "all"))
 
 
 def test_stated_answers_score_as_under_lm_eval(tmp_path):
@@ -274,6 +287,9 @@ def test_the_command_line_without_lm_eval(tmp_path):
         ({"survey": "ipeds"}, "epidemia_high has no survey 'ipeds'"),
         ({"survey": 5}, "epidemia_high has no survey '5' .known: meps, nsduh, scf"),
         ({"survey": ["nsduh", 5]}, "epidemia_high has no survey '5' .known: meps, nsduh, scf"),
+        ({"survey": None}, "survey is empty: name surveys, as in survey=nsduh,scf, or leave"),
+        ({"survey": []}, "survey is empty"),
+        ({"survey": ""}, "'' holds no name"),
         ({"orderings": "some"}, "some"),
         ({"way": "stated", "orderings": "all"}, "orderings has no effect"),
     ],
@@ -281,6 +297,44 @@ def test_the_command_line_without_lm_eval(tmp_path):
 def test_what_cannot_be_asked_is_refused(arguments, says):
     with pytest.raises(EpidemiaError, match=says):
         epidemia_high(**arguments)
+
+
+def command(folder, *arguments):
+    """Run Inspect's command line in a folder."""
+    return subprocess.run(
+        [sys.executable, "-m", "inspect_ai", *arguments],
+        env={**os.environ, "COLUMNS": "400"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("given", ["survey=nsdhu", "survey=", "orderings=[some]"])
+def test_a_wrong_argument_is_told_in_a_line(given, tmp_path):
+    arguments = ["lm_eval_epidemia/epidemia_low", "--model", "mockllm/model", "-T", given]
+    done = command(tmp_path, "eval", *arguments)
+    assert done.returncode != 0
+    (line,) = (done.stdout + done.stderr).split("\n\n")[0].strip().splitlines()
+    expected = {"survey=nsdhu": "nearest: nsduh", "survey=": "is empty"}.get(given, "['some']")
+    assert expected in line and "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_log_is_scored_again_as_the_page_says(tmp_path):
+    run(
+        epidemia_low(way="stated", survey=SURVEY),
+        answering(lambda _: ("no", None)),
+        limit=3,
+        log_dir=str(tmp_path),
+    )
+    (path,) = tmp_path.glob("*.eval")
+    before = numbers_of(read_eval_log(str(path)))
+    page = (REPOSITORY / "docs" / "inspect.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"inspect (score LOG .*)", page)
+    typed = line.replace("LOG", path.name).replace("/letters", "/stated").split()
+    done = command(tmp_path, *typed, "--overwrite", "--display", "plain")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert numbers_of(read_eval_log(str(path))) == pytest.approx(before, nan_ok=True)
 
 
 # The register of community evals.

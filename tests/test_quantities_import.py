@@ -5,10 +5,12 @@ copyright 2025 Alana Marzoev, Jillian Ross, Jacob Andreas, Mike Cafarella).
 """
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import REPOSITORY
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.benchmarks.prior import PRIOR, judged, posterior
@@ -127,11 +129,22 @@ def test_another_form_is_refused_with_what_was_given_and_expected(tmp_path, vari
         ),
         ((changed("easy_4", ground_truth_distribution_type="gamma"), baselines), "beta"),
         ((but("WeightKg"), baselines), "easy_4 is about a slice of WeightKg, which the file does"),
-        ((variables, less), "5 answers about easy_13 .beta.: missing.*expected 25 of alpha and"),
-        ((variables, short), r"10 answers about easy_4 .normal.: 24 draws; expected 25 of mu and"),
+        (
+            (variables, less),
+            "5 answers about easy_13 .beta.: missing or empty; expected 25 posteriors of a share: "
+            r'{"easy_13": {"5": \[{"alpha": ..., "beta": ...}, ...\]}}',
+        ),
+        (
+            (variables, short),
+            r"10 answers about easy_4 .normal.: 24 draws; expected 25 posteriors of a mean: "
+            r'{"easy_4": {"10": \[{"mu": ..., "sigma": ...}, ...\]}}',
+        ),
         ((variables, of_share), "easy_13 .beta.: alpha: Field required"),
         ((variables, variables), "both hold variables"),
-        ((variables, {"a": {"b": 1}}), "holds b: expected OpenEstimate's NAME_variables.json"),
+        (
+            (variables, {"a": {"b": 1}}),
+            "holds b: expected OpenEstimate's NAME_variables.json .*mu and sigma.*alpha and beta",
+        ),
         ((variables, []), "holds no JSON object"),
         ((variables, {}), "holds nothing"),
         ((changed("easy_4", mean=1e400), baselines), "finite"),
@@ -146,6 +159,22 @@ def test_another_form_is_refused_with_what_was_given_and_expected(tmp_path, vari
     given = ["quantities", "import", *map(str, FILES), "--name", "nhanes"]
     wrong = CliRunner().invoke(app, given).exception
     assert "is a set that ships: give another, for example my_nhanes" in str(wrong)
+
+
+def test_the_example_of_the_page_makes_files_that_are_imported(tmp_path, monkeypatch):
+    page = (REPOSITORY / "docs" / "priors.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})
+    made = imported([Path("pay_variables.json"), Path("pay_baselines.json")])
+    assert made.task == "epidemia_prior_pay"
+    base, _, last_quarter, share = made.quantities
+    assert (base.n, last_quarter.n, share.n) == (3000, 400, 400)  # said, and (std / se)²
+    assert last_quarter.conditions == (("age", "4th quarter", ""),)
+    assert (base.unit, share.family) == ("dollars", "beta")
+    # A beta's answers are what is left of it without Beta(1, 1).
+    assert made.baseline.mean[3, 0, 0] == pytest.approx(2 / 5)
+    assert made.baseline.size[3, 0, 0] == 5
 
 
 def test_each_quantity_has_all_draws():

@@ -416,6 +416,7 @@ def test_commands_say_what_is_wrong():
         **dict.fromkeys(("direct_choice", "own", "x_quantile", "generated"), "the name of a group"),
         "nhanes": "epidemia_prior_nhanes is a set that ships: give another, for example",
         "gss": "a set that ships",
+        "epidemia_prior_nhanes": "--name nhanes: epidemia_prior_nhanes is a set that ships",
         "../registry": "'../registry': the name of a set of quantities is of small letters",
         **dict.fromkeys(("../../../x", "a b{x}", "", "a/b", "x\n", "é"), "is of small letters"),
         "x" * 81: "than 80",

@@ -1,5 +1,7 @@
 """A table of answers, scored without lm-eval, has the scores and errors that lm-eval gives."""
 
+import ast
+import json
 import subprocess
 import sys
 
@@ -158,7 +160,10 @@ def test_what_does_not_fit_is_refused_by_name():
         (changed("level", "Ja"), r"has no level 'Ja' \(known: No, Yes\)"),
         (changed("cell", 11), "has no cell 11: expected 0 to 10"),
         (changed("p", 1.2), r"cell \d+ \(age: .*\), \w+: p is 1.2: expected a probability"),
-        (changed("p", "0.2"), "p is '0.2': expected a probability"),
+        (
+            changed("p", "0.2"),
+            r"'0.2' in p, row 3, where a number .*pd\.to_numeric\(answers\['p'\]\)",
+        ),
         (changed("level", None), "no level in row 3: fill it in"),
         (changed("p", None), "p is None: expected a probability"),
         (
@@ -172,7 +177,19 @@ def test_what_does_not_fit_is_refused_by_name():
         (pd.concat([rows, rows.iloc[:1]]), "a prompt of cell 0 is answered twice"),
         (rows.assign(way="letter"), r"no way of asking 'letter' \(nearest: letters"),
         (rows.assign(way="closed"), r"no task '\w+' in the way 'closed' \(nearest: "),
-        (rows.drop(columns="order"), "a row that was asked in the way 'letters' is not one"),
+        (
+            rows.drop(columns="order"),
+            "row 0: a row of the way 'letters' lacks the column order: keep this column and way",
+        ),
+        (
+            rows.assign(order="0, 1"),
+            "has '0, 1' in order, where a list of whole numbers is expected: keep",
+        ),
+        (
+            rows.assign(way="likelihood"),
+            "a row of the way 'likelihood' lacks the column level: kee",
+        ),
+        (rows.assign(way="stated", p=[[0.5, 0.5]] * len(rows)), r"or way \('stated'\) was changed"),
         (
             rows.assign(reply="A"),
             "has both p and reply: keep one. In a table of several ways, each",
@@ -194,7 +211,10 @@ def test_what_does_not_fit_is_refused_by_name():
             "expected log-probabilities, at most 0",
         ),
         (changed("p", [0.9, 0.8], rows), "sum to more than 0 and at most 1: 1.7"),
-        (changed("p", [0.0, 0.0], rows), "sum to more than 0"),
+        (
+            changed("p", [0.0, 0.0], rows),
+            "row 3: p is .* sum to more than 0 .* Where no letter was shown, give each an equal",
+        ),
         (changed("cell", 40, rows), "no cell 40: expected 0 to 10"),
         (other_truth, "answers are to ground truth 000000000000, but"),
     ):
@@ -216,7 +236,9 @@ def test_a_cell_that_contradicts_given_is_refused():
     with pytest.raises(EpidemiaError, match=message):
         score_answers(known)
     known["given"] = "age: 30-43"
-    with pytest.raises(EpidemiaError, match=r"which is no cell of the task \(nearest: age: 30-34"):
+    with pytest.raises(
+        EpidemiaError, match=r"which is no cell of the task \(nearest: 'age: 30-34'"
+    ):
         score_answers(known)
     rows = uniform(BY_AGE, "letters").assign(cell=lambda rows: 10 - rows.cell)
     with pytest.raises(
@@ -260,7 +282,9 @@ def test_questions_in_every_variant_are_known(way, variant):
     for same in (shortened, told_first, as_tuples):
         assert score_answers(same).equals(table)
     rows.loc[0, "prompt"] = rows.prompt[0] + "\nHint: most people say so."
-    with pytest.raises(EpidemiaError, match="row 0: prompt has 'Hint: most"):
+    with pytest.raises(
+        EpidemiaError, match=r"row 0: line \d+ of prompt is 'Hint: most.*it is missing"
+    ):
         score_answers(rows)
 
 
@@ -270,7 +294,7 @@ def test_letters_that_stand_for_variables_are_a_wording_too():
     rows["p"] = [[0.5, 0.4]] * len(rows)
     assert score_answers(rows).name[0] == task
     rows.loc[3, "prompt"] = questions(task).prompt[3]
-    with pytest.raises(EpidemiaError, match="row 3: prompt has"):
+    with pytest.raises(EpidemiaError, match="row 3: line 1 of prompt is"):
         score_answers(rows)
 
 
@@ -286,10 +310,10 @@ def test_questions_that_were_changed_are_refused():
     }
     for column, values in swapped.items():
         # A change of `order` shows in what is displayed in that order.
-        named = "prompt" if column == "order" else column
+        named = r"line \d of prompt is" if column in ("order", "prompt") else f"{column} has"
         where = r"cell 0 and order \[(0, 1|1, 0)\]"
         message = (
-            f"{BY_AGE}, row 0: {named} has .*, but of {where} it has .*: give the rows as .* made"
+            f"{BY_AGE}, row 0: {named} .*, but of {where} it (has|is) .*: give the rows as .* made"
         )
         with pytest.raises(EpidemiaError, match=message):
             score_answers(rows.assign(**{column: values}))
@@ -339,3 +363,95 @@ def test_neither_lm_eval_nor_torch_is_needed():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.split() == [BY_AGE, "False"], done.stderr
+
+
+def test_texts_of_numbers_are_refused_with_what_makes_numbers_of_them():
+    known, letters = beliefs(BY_AGE), uniform(BY_AGE, "letters")
+    likelihood = uniform(BY_AGE, "likelihood")
+    for table, name in (
+        (known, "cell"),
+        (known, "p"),
+        (letters, "cell"),
+        (letters, "ordering"),
+        (likelihood, "level"),
+    ):
+        texts = table.assign(**{name: table[name].map(str)})
+        message = (
+            rf"the text '[\d.e-]+' in {name}, row \d+, where a number is expected: give numbers"
+        )
+        with pytest.raises(EpidemiaError, match=message) as raised:
+            score_answers(texts)
+        advice = str(raised.value).split("made by ")[1]
+        numbers = eval(advice, {"pd": pd, "answers": texts})
+        assert score_answers(texts.assign(**{name: numbers})).equals(score_answers(table))
+
+
+def test_lists_that_a_csv_file_turned_into_texts_come_back_by_the_advice(tmp_path):
+    rows = uniform(BY_AGE, "letters")
+    scored = score_answers(rows)
+    rows.to_csv(tmp_path / "lists.csv", index=False)
+    answers = pd.read_csv(tmp_path / "lists.csv", dtype={"truth": str})
+    for _ in ("given", "choices", "answers", "order", "logprobs"):
+        with pytest.raises(EpidemiaError, match="A csv file keeps lists as texts") as raised:
+            score_answers(answers)
+        name = str(raised.value).split(" in ")[1].split(",")[0]
+        advice = str(raised.value).split("of them with ")[1]
+        answers[name] = eval(advice, {"json": json, "ast": ast, "answers": answers})
+    assert score_answers(answers).equals(scored)
+    # As numpy writes them, nothing reads them back.
+    rows.to_parquet(tmp_path / "rows.parquet")
+    arrays = pd.read_parquet(tmp_path / "rows.parquet")
+    arrays.to_csv(tmp_path / "arrays.csv", index=False)
+    answers = pd.read_csv(tmp_path / "arrays.csv", dtype={"truth": str})
+    with pytest.raises(EpidemiaError, match=r"\['A' 'B'\].*: read the parquet file") as raised:
+        score_answers(answers.drop(columns="given"))
+    write, read = str(raised.value).split("write it with ")[1].split(" and read it with ")
+    path = tmp_path / "rows.jsonl"
+    eval(write, {"answers": arrays, "path": path})
+    again = eval(read, {"pd": pd, "path": path})
+    assert score_answers(again).equals(scored)
+    assert score_answers(arrays.map(lambda x: list(x) if isinstance(x, np.ndarray) else x)).equals(
+        scored
+    )
+
+
+def test_what_questions_returns_is_scored_as_it_is():
+    rows = questions(BY_AGE)
+    assert [*rows.columns[:2]] == ["task", "way"]
+    rows["logprobs"] = [[-4.0, -4.0]] * len(rows)
+    assert score_answers(rows).name[0] == BY_AGE
+    lists, likelihood = rows.rename(columns={"logprobs": "p"}), uniform(BY_AGE, "likelihood")
+    for table in (rows, lists, likelihood):
+        for without in (table.drop(columns="way"), table.assign(way=None)):
+            with pytest.raises(EpidemiaError, match=r"no column way .*: the rows are questions"):
+                score_answers(without)
+
+
+def test_conditions_in_another_order_are_told_which_cells_are_near():
+    task = "epidemia_high_nsduh_cocaine_ever_by_age_sex"
+    truth = load_truth(task)
+    known = beliefs(task)
+    given = [
+        ", ".join(f"{k}: {v}" for k, v in zip(("sex", "age"), truth.given[cell][::-1], strict=True))
+        for cell in known.cell
+    ]
+    cell = known.cell.iloc[0]
+    age, sex = truth.given[cell]
+    right = f"age: {age}, sex: {sex}"
+    with pytest.raises(EpidemiaError, match=rf"nearest: '{right}'(, '|\))"):
+        score_answers(known.assign(given=given).drop(columns="cell"))
+
+
+def test_of_a_prompt_the_first_line_that_differs_is_shown():
+    rows = uniform(BY_AGE, "letters")
+    prompt = rows.prompt[0]
+    first, *_, last = prompt.split("\n")
+    for changed, message in (
+        (prompt + "\n", rf"prompt ends with '{last}\\n', but of .* ends with '{last}' \(the white"),
+        (prompt[: -len(last) - 1], rf"line 4 of prompt is missing, but of .* it is '{last}'"),
+        (prompt.replace("No", "Nein"), r"line \d of prompt is '\w\. Nein', but of .* is '\w\. No'"),
+        (f"Think.\n{prompt.replace('No', 'Nein')}", r"line \d of prompt is '\w\. Nein', but"),
+        (f"Think.\n{first}!\n" + prompt.split("\n", 1)[1], r"line 2 of prompt is '.*!', but"),
+    ):
+        with pytest.raises(EpidemiaError, match=f"row 0: {message}"):
+            score_answers(rows.assign(prompt=[changed, *rows.prompt[1:]]))

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from conftest import REPOSITORY
 from report_parts import command
+from test_finetune_report import put
 from test_report import COCAINE, HEROIN, write
 
 from lm_eval_epidemia.benchmarks import groups
@@ -16,6 +17,8 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.findings.leaderboard import columns, make_report
 from lm_eval_epidemia.findings.means import group_mean
 from lm_eval_epidemia.report.share import share
+from lm_eval_epidemia.results import every_eval_ever as eee
+from lm_eval_epidemia.results.card import DatasetCard, Tuned
 from lm_eval_epidemia.results.models import is_respondent
 from lm_eval_epidemia.results.results import read_results
 
@@ -135,13 +138,135 @@ def test_what_must_be_known_of_a_mean_is_in_its_notes(tmp_path):
         for entry in yaml.safe_load(path.read_text())
     }
     assert notes == {
-        "± 2.5, joint survey replicates; balanced orderings; 2 of 63 tasks",
-        "± 2.5, joint survey replicates; chat template; 2 of 63 tasks",
-        "limit 3; 1 of 63 tasks; does not answer: its score says nothing of what it knows",
+        "Score, 0 to 100; ± 2.5, joint survey replicates; balanced orderings; 2 of 63 tasks",
+        "Score, 0 to 100; ± 2.5, joint survey replicates; chat template; 2 of 63 tasks",
+        "Score, 0 to 100; limit 3; 1 of 63 tasks; does not answer: its score says nothing of what "
+        "it knows",
     }
     again = read_results([tmp_path / "out"]).entries
     names = {entry.name for entry in read_results([tmp_path / "a"]).entries}
     assert {entry.name for entry in again} == names
+
+
+def notes_in(folder):
+    """The notes for the Hub, by model and group."""
+    return {
+        (str(path.parent.parent.relative_to(folder)), entry["dataset"]["task_id"]): entry["notes"]
+        for path in sorted(folder.rglob(".eval_results/*.yaml"))
+        for entry in yaml.safe_load(path.read_text())
+    }
+
+
+def test_the_notes_for_the_hub_say_what_the_number_is(shared):
+    notes = notes_in(shared[0])
+    model = "HuggingFaceTB/SmolLM2-135M-Instruct"
+    graphs, wins = notes[model, "epidemia_intervention"], notes[model, "epidemia_prior_grid"]
+    assert graphs.startswith("Accuracy on causal graphs; ± ")
+    assert wins.startswith("Share of quantities on which stated priors beat five real answers; ± ")
+
+
+def test_a_run_whose_replies_cannot_be_read_says_so(shared):
+    """Its 0 is that of a reply which says nothing, not of what the model knows."""
+    notes = notes_in(shared[0])["HuggingFaceTB/SmolLM2-135M-Instruct", "epidemia_prior"]
+    said = "0% of its replies could be read: its score says nothing of what it knows"
+    assert notes.endswith(said)
+    (record,) = (
+        row["score_details"]["details"]["notes"]
+        for run in records_in(shared[0])
+        for row in run["evaluation_results"]
+        if row["evaluation_name"] == "epidemia_prior"
+    )
+    assert record.endswith(said)
+
+
+def test_settings_in_words_do_not_depend_on_what_is_shared_beside(tmp_path):
+    """Every argument of the model is named, and its dtype where the file tells it."""
+    rows, args = {COCAINE: (40.0, 3.0)}, {"pretrained": "org/m", "dtype": "float32", "top": "1"}
+    write(tmp_path / "a", rows, stamp="1", config={"model_args": args})
+    write(tmp_path / "a", rows, "org/untold", "2")
+    share(report_of(tmp_path / "a"), tmp_path / "alone", "me/questions")
+    other = {"model_args": {**args, "dtype": "bfloat16"}}
+    write(tmp_path / "a", rows, stamp="3", config=other)
+    share(report_of(tmp_path / "a"), tmp_path / "beside", "me/questions")
+    names = [
+        {path.name for path in (tmp_path / out).rglob("org/m/*.json")}
+        for out in ("alone", "beside")
+    ]
+    assert names[0] < names[1] and len(names[1]) == 2
+    alone = notes_in(tmp_path / "alone")
+    assert alone["org/m", "epidemia_low"].endswith("; top=1; float32; 1 of 63 tasks")
+    assert alone["org/untold", "epidemia_low"].endswith("replicates; 1 of 63 tasks")
+
+
+@pytest.fixture
+def tuned(tmp_path):
+    """A base, and an adapter that was trained on one of two tasks, its card beside its results."""
+    tasks, base = {COCAINE: (40.0, 3.0), HEROIN: (50.0, 4.0)}, "/home/anna/models/base"
+    write(tmp_path / "a" / "base", tasks, base, "1")
+    arguments = {"pretrained": base, "peft": "tuned/adapter"}
+    write(tmp_path / "a" / "adapter", tasks, stamp="2", config={"model_args": arguments})
+    dataset = DatasetCard("answers", "nsduh", "2022", "x", 1, {"train": 100}, [COCAINE])
+    put(tmp_path / "a" / "adapter", Tuned(base, "lora", dataset, {"lr": 1.0}, 40, 20, 0.6, 0.7))
+    return tmp_path / "a"
+
+
+def test_what_a_model_was_trained_on_is_shared_and_read_back(tuned, tmp_path):
+    out = tmp_path / "out"
+    done = share(report_of(tuned), out, "me/questions")
+    notes = notes_in(out)
+    said = "joint survey replicates; trained on 1 of these 2 tasks; 2 of 63 tasks"
+    assert said in notes["tuned/adapter", "epidemia_low"]
+    assert "trained" not in notes["base", "epidemia_low"]
+    for record in records_in(out):
+        jsonschema.validate(record, SCHEMA)
+        details = record["evaluation_results"][0]["score_details"]["details"]
+        assert (said in details["notes"]) == ("tuned" in record["model_info"]["additional_details"])
+    assert not any("anna" in p.read_text() for p in out.rglob("*") if p.is_file())
+    # What is lost, and what it is taken for.
+    (line,) = done.lines
+    assert "base +adapter: the losses of its training (losses.csv) are in no record" in line
+    assert "tuned/adapter is taken for a model on the Hub: if it is a folder" in line
+    # Read back: the same marks, and the same base.
+    both = report_of(tuned).tuned, report_of(out).tuned
+    assert [run.base.model for runs in both for run in runs] == ["base", "base"]
+    assert both[1][0].card.dataset == both[0][0].card.dataset
+    shown = [" ".join(command("report", folder).split()) for folder in (tuned, out)]
+    assert all("after training on these tasks" in text for text in shown)
+    assert all("trained on it" in text for text in shown)
+    assert "the tuned one is" in command("report", out, "--section", "tuning", "--wide")
+
+
+def test_a_damaged_card_in_a_record_is_refused(tuned, tmp_path):
+    share(report_of(tuned), tmp_path / "out")
+    (path,) = tmp_path.rglob("tuned/adapter/*.json")
+    record = json.loads(path.read_text())
+    details = record["model_info"]["additional_details"]
+    whole = json.loads(details["tuned"])
+    dataset = {**whole["dataset"], "kind": "songs"}
+    for damaged, why in (
+        ("{", "tuned is not as 'epidemia share' writes it"),
+        (json.dumps({**whole, "dataset": dataset}), "kind 'songs', expected one of notes"),
+        ("[]", "Expected `object`"),
+    ):
+        details["tuned"] = damaged
+        path.write_text(json.dumps(record))
+        with pytest.raises(EpidemiaError, match=why):
+            read_results([path])
+
+
+@pytest.mark.parametrize(
+    ("name", "public"),
+    [
+        ("org/model", "org/model"),
+        # As lm-eval takes it, whatever folders there are.
+        ("tuned/x", "tuned/x"),
+        ("./tuned/x", "x"),
+        ("runs/tuned/x", "x"),
+        ("/home/anna/x/", "x"),
+    ],
+)
+def test_a_name_of_two_parts_is_one_on_the_hub(name, public):
+    assert eee.public(name) == public
 
 
 def test_each_score_has_the_date_of_its_own_result_file(tmp_path):
@@ -260,6 +385,37 @@ def test_a_task_that_is_twice_in_a_record_is_refused(edited):
 
     with pytest.raises(EpidemiaError, match=r"\(it has more than one result of epi"):
         edited(twice)
+
+
+@pytest.mark.parametrize("l1", [None, "nan", "abc"])
+def test_a_score_without_its_distance_is_refused(shared, tmp_path, l1):
+    """Nobody could tell whether it was changed."""
+    paths = [path for path in (shared[0] / "data").rglob("*.json") if '"l1"' in path.read_text()]
+    source = min(paths, key=lambda path: path.stat().st_size)
+    record = json.loads(source.read_text())
+    rows = record["evaluation_results"]
+    written = next(row for row in rows if "generation_config" in row)["score_details"]
+    written["score"] = 90.0
+    kept = {name: text for name, text in written["details"].items() if name != "l1"}
+    written["details"] = kept if l1 is None else {**kept, "l1": l1}
+    (tmp_path / source.name).write_text(json.dumps(record))
+    with pytest.raises(EpidemiaError, match=r"has no distance \(l1\)|l1 of .* is 'abc', no number"):
+        read_results([tmp_path / source.name])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("schema_version", "0.2.0", "of schema '0.2.0', 'epidemia share' writes '0.3"),
+        ("evaluation_timestamp", "yesterday", "'yesterday': expected seconds since 1970"),
+        ("evaluation_timestamp", "9" * 20, "expected seconds since 1970"),
+    ],
+)
+def test_a_record_of_another_form_is_refused(shared, tmp_path, key, value, reason):
+    source = min((shared[0] / "data").rglob("*.json"), key=lambda path: path.stat().st_size)
+    (tmp_path / source.name).write_text(json.dumps(json.loads(source.read_text()) | {key: value}))
+    with pytest.raises(EpidemiaError, match=re.escape(reason)):
+        read_results([tmp_path / source.name])
 
 
 def test_a_mean_that_its_tasks_do_not_give_is_noted(edited):

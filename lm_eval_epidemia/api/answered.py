@@ -21,6 +21,11 @@ from lm_eval_epidemia.score.joint import Draws
 #: What a model answered to exported questions, in one of these columns.
 GIVEN = ("logprobs", "p", "reply")
 
+_NONE_SHOWN = (
+    ". Where no letter was shown, give each an equal part of what the shown tokens leave of 1, but "
+    "no more than the least likely of them has"
+)
+
 #: Of a choice that is never given: no log-probability of a model is as low.
 LOG_ZERO = -1e4
 
@@ -134,10 +139,13 @@ def _logprobs(values: Array, column: str) -> list[float]:
         raise ValueError(
             "expected log-probabilities, at most 0"
             if column == "logprobs"
-            else "expected probabilities, from 0 to 1"
+            else "expected probabilities, which are numbers from 0 to 1"
         )
     if not 0 < (total := float(p.sum())) <= most_mass(len(p)):
-        raise ValueError(f"expected probabilities that sum to more than 0 and at most 1: {total:g}")
+        raise ValueError(
+            f"expected probabilities that sum to more than 0 and at most 1: {total:g}"
+            + ("" if total else _NONE_SHOWN)
+        )
     logs = values if column == "logprobs" else np.log(np.maximum(p, np.finfo(float).tiny))
     logprobs: list[float] = np.maximum(logs, LOG_ZERO).tolist()
     return logprobs

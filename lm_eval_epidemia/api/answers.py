@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,7 +22,7 @@ from lm_eval_epidemia.api.answered import (
     numbers,
     plain,
 )
-from lm_eval_epidemia.api.asked import as_text, check_given, is_missing
+from lm_eval_epidemia.api.asked import as_text, check_given, is_missing, nearest_cell
 from lm_eval_epidemia.api.scores import score
 from lm_eval_epidemia.api.truths import load_truth
 from lm_eval_epidemia.benchmarks import WAYS, leaves
@@ -34,8 +37,16 @@ _EXPECTED = (
     "way) and what was answered in a column logprobs, p or reply"
 )
 
+_WAY_LOST = (
+    "the rows are questions, and way says how they were asked ('letters', say): keep it as "
+    "`epidemia export` and `questions` write it"
+)
+
 #: Columns whose values may be lists.
 _LISTS = ("given", "choices", "answers", "order", *GIVEN[:2])
+
+#: Columns of numbers, of questions and of beliefs.
+_NUMBERS = (("cell", "level", "place", "sample", "n_samples", "ordering"), ("cell", "p"))
 
 
 def score_answers(answers: pd.DataFrame) -> pd.DataFrame:
@@ -91,7 +102,7 @@ def score_answers(answers: pd.DataFrame) -> pd.DataFrame:
     _check_table(answers)
     # Splits have the columns of each other, with nothing in them.
     answers = answers.dropna(axis="columns", how="all")
-    asked = "way" in answers
+    asked = _are_questions(answers)
     columns = ["task", "way", "cell"] if asked else ["task", "level", "p"]
     lacking = [name for name in columns if name not in answers]
     if not asked and not {"cell", "given"} & {*answers.columns}:
@@ -101,16 +112,26 @@ def score_answers(answers: pd.DataFrame) -> pd.DataFrame:
     if lacking:
         raise EpidemiaError(
             f"answers has no column {few(lacking)} with values (it has {_names(answers)}): "
-            f"{_EXPECTED}"
+            + (_WAY_LOST if "way" in lacking else _EXPECTED)
         )
     for name in columns[:2]:
         if (empty := answers[name].isna()).any():
             apart = ", or score beliefs in a table of their own" if name == "way" else ""
             raise EpidemiaError(f"answers has no {name} in row {empty.idxmax()}: fill it in{apart}")
+    _check_numbers(answers, _NUMBERS[0 if asked else 1])
     with notices.of_tables():
         if asked:
             return _table([answered(rows) for rows in _by(answers, ["task", "way"])])
         return _table([_believed(rows) for rows in _by(answers, ["task"])])
+
+
+def _are_questions(answers: pd.DataFrame) -> bool:
+    """Whether rows are questions, not beliefs; also where their column way is lost."""
+    if "way" in answers:
+        return True
+    if "p" in answers:
+        return any(isinstance(p, list | tuple | np.ndarray) for p in answers["p"])
+    return bool({*GIVEN} & {*answers.columns})
 
 
 def _names(answers: pd.DataFrame) -> str:
@@ -129,15 +150,43 @@ def _check_table(answers: pd.DataFrame) -> None:
             f"answers has several columns named {few(list(map(str, twice)))}: keep one of each name"
         )
     for name in [name for name in _LISTS if name in answers]:
-        texts = [isinstance(each, str) and each.startswith(("[", "(")) for each in answers[name]]
-        if any(texts):
-            place = texts.index(True)
+        column = answers[name]
+        texts = column[[isinstance(x, str) and x.startswith(("[", "(")) for x in column]]
+        if len(texts):
             raise EpidemiaError(
-                f"answers has the text {answers[name].iloc[place]!r} in {name}, row "
-                f"{answers.index[place]}, where a list is expected. A csv file keeps lists as "
-                "texts: read a parquet file, or make lists of them with "
-                f"answers[{name!r}].map(json.loads) (ast.literal_eval where texts have single "
-                "quotes)"
+                f"answers has the text {texts.iloc[0]!r} in {name}, row {texts.index[0]}, where a "
+                f"list is expected. A csv file keeps lists as texts: {_as_lists(name, [*texts])}"
+            )
+
+
+def _as_lists(name: str, texts: Sequence[str]) -> str:
+    """Say how to get the lists that were written as texts."""
+    for read in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError):
+            lists = [read(text) for text in texts]
+            # Of "['a' 'b']", as numpy writes it, Python makes one text.
+            if read is json.loads or [repr(each) for each in lists] == texts:
+                reader = f"{read.__module__}.{read.__name__}"
+                return (
+                    f"make lists of them with answers[{name!r}].map({reader}, na_action='ignore')"
+                )
+    return (
+        "read the parquet file that they are from. Keep your table as parquet too, or write it "
+        "with answers.to_json(path, orient='records', lines=True) and read it with "
+        "pd.read_json(path, lines=True, dtype=False)"
+    )
+
+
+def _check_numbers(answers: pd.DataFrame, names: Sequence[str]) -> None:
+    """Refuse texts where numbers are expected, of numbers too."""
+    for name in [name for name in names if name in answers]:
+        column = answers[name]
+        texts = column[[isinstance(value, str) for value in column]]
+        if len(texts):
+            raise EpidemiaError(
+                f"answers has the text {texts.iloc[0]!r} in {name}, row {texts.index[0]}, where a "
+                "number is expected: give numbers; of texts such as '0' they are made by "
+                f"pd.to_numeric(answers[{name!r}])"
             )
 
 
@@ -146,15 +195,9 @@ def _by(answers: pd.DataFrame, columns: list[str]) -> Iterator[list[dict[str, An
     for _, rows in answers.groupby(columns, sort=False, observed=True):
         records: Any = rows.dropna(axis="columns", how="all").to_dict("records")
         yield [
-            {**{name: _listed(value) for name, value in row.items()}, "row": label}
+            {**{name: plain(value) for name, value in row.items()}, "row": label}
             for label, row in zip(rows.index, records, strict=True)
         ]
-
-
-def _listed(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _table(scored: Sequence[Scored]) -> pd.DataFrame:
@@ -238,7 +281,7 @@ def _cell(task: str, row: Mapping[str, Any], conditions: Sequence[str]) -> int:
         if is_missing(given):
             raise EpidemiaError(f"answers has neither cell nor given in row {row['row']}: give one")
         if (text := as_text(given)) not in conditions:
-            raise EpidemiaError(f"{task} has no cell {text!r} ({nearest(text, conditions)})")
+            raise EpidemiaError(f"{task} has no cell {text!r} ({nearest_cell(text, conditions)})")
         return conditions.index(text)
     if cell not in range(len(conditions)):
         raise EpidemiaError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, product, zip_longest
+from itertools import product, zip_longest
 from typing import Any
 
 import numpy as np
@@ -42,13 +42,18 @@ def check_given(name: str, row: Mapping[str, Any], conditions: Sequence[str]) ->
     """
     cell, given = int(row["cell"]), as_text(row["given"])
     if given != conditions[cell]:
-        its = f"no cell of the task ({nearest(given, conditions)})"
+        its = f"no cell of the task ({nearest_cell(given, conditions)})"
         if given in conditions:
             its = f"cell {conditions.index(given)}"
         raise EpidemiaError(
             f"{name}, row {row['row']}: cell is {cell} ({conditions[cell]}), but given is "
             f"{given!r}, which is {its}: correct the wrong one, or leave given out"
         )
+
+
+def nearest_cell(given: str, conditions: Sequence[str]) -> str:
+    """Return a hint naming the closest cells, each in quotes: conditions have commas in them."""
+    return nearest(repr(given), map(repr, conditions))
 
 
 def as_text(given: Any) -> str:
@@ -86,23 +91,23 @@ def check_asked(
         for row, place in zip(rows, places, strict=True):
             value, expected = row[column], questions[place][column]
             if not _is_same(column, value, expected):
-                if column == "prompt":
-                    value, expected = _last_difference(str(value), expected)
-                where = " and ".join(f"{key} {row[key]}" for key in _KEYS if key in row)
+                has, should = f"{column} has {value!r}", f"has {expected!r}"
                 mend = "" if column in way.columns else f", or leave {column} out"
                 if column == "prompt":
+                    has, should = _difference(str(value), expected)
                     mend += " if you asked in words of your own"
+                where = " and ".join(f"{key} {row[key]}" for key in _KEYS if key in row)
                 raise EpidemiaError(
-                    f"{name}, row {row['row']}: {column} has {value!r}, but of {where} it has "
-                    f"{expected!r}, so one of these was changed: give the rows as `epidemia "
-                    f"export` or `questions` made them{mend}"
+                    f"{name}, row {row['row']}: {has}, but of {where} it {should}, so one of these "
+                    f"or way ({way.name!r}) was changed: give the rows as `epidemia export` or "
+                    f"`questions` made them{mend}"
                 )
 
 
 def _questions(
     leaf: Leaf, truth: Any, row: Mapping[str, Any], place: int, prompts: int
 ) -> list[dict[str, Any]]:
-    """Return the questions of a task in the wording of a row, else in the usual one."""
+    """Return the questions of a task in the wording that is nearest to that of a row."""
     way = WAYS[leaf.way]
     of_row, asked = way.of_row(row), Variant()
     asked = asked._replace(
@@ -110,14 +115,15 @@ def _questions(
         n_samples=getattr(of_row, "n_samples", asked.n_samples),
     )
     wordings = ([*way.rows(truth, asked._replace(**words))] for words in _wordings(leaf))
-    questions = usual = next(wordings)
-    if "prompt" in row:
-        fitting = (
-            each
-            for each in chain([usual], wordings)
-            if _is_same("prompt", row["prompt"], each[place]["prompt"])
-        )
-        questions = next(fitting, usual)
+    questions = next(wordings)
+    if "prompt" in row and not _is_same("prompt", row["prompt"], questions[place]["prompt"]):
+        lines = {*str(row["prompt"]).split("\n")}
+
+        def fit(each: list[dict[str, Any]]) -> tuple[bool, int]:
+            prompt = each[place]["prompt"]
+            return _is_same("prompt", row["prompt"], prompt), len(lines & {*prompt.split("\n")})
+
+        questions = max([questions, *wordings], key=fit)
     letters = way.choices(truth)
     for number, question in enumerate(questions):
         question["ordering"] = number % prompts
@@ -148,7 +154,17 @@ def _is_same(column: str, value: Any, expected: Any) -> bool:
     return same
 
 
-def _last_difference(prompt: str, expected: str) -> tuple[str, str]:
-    """Return the last line in which a prompt is not what it should end with, and that line."""
-    pairs = zip_longest(prompt.split("\n")[::-1], expected.split("\n")[::-1], fillvalue="")
-    return next((line, wanted) for line, wanted in pairs if line != wanted)
+def _difference(prompt: str, expected: str) -> tuple[str, str]:
+    """Say in which line a prompt first differs from what it should end with, and in what."""
+    if prompt.rstrip().endswith(expected.rstrip()):
+        last = expected.rstrip().split("\n")[-1]
+        ends = [repr(last + text[len(text.rstrip()) :]) for text in (prompt, expected)]
+        return f"prompt ends with {ends[0]}", f"ends with {ends[1]} (the white space differs)"
+    lines, wanted = prompt.split("\n"), expected.split("\n")
+    # What was told first may have the same line.
+    starts = [number for number, line in enumerate(lines) if line == wanted[0]]
+    start = starts[-1] if starts else max(0, len(lines) - len(wanted))
+    pairs = enumerate(zip_longest(lines[start:], wanted), start + 1)
+    number, texts = next((number, pair) for number, pair in pairs if pair[0] != pair[1])
+    has, should = ("is missing" if text is None else f"is {text!r}" for text in texts)
+    return f"line {number} of prompt {has}", should

@@ -117,10 +117,10 @@ def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.D
     Returns
     -------
     DataFrame
-        A row per prompt, in the order in which they are asked: ``task``, ``truth`` (fingerprint of
-        the truth), ``cell`` (its number there), ``given`` (its conditions), ``choices`` (the
-        letters), ``prompt``, and what the way adds: ``order`` (level numbers as displayed),
-        ``design``, ``level``, ``sample``, ``n_samples``, ``family``, ``unit``.
+        A row per prompt, in the order in which they are asked: ``task``, ``way``, ``truth``
+        (fingerprint of the truth), ``cell`` (its number there), ``given`` (its conditions),
+        ``choices`` (the letters), ``prompt``, and what the way adds: ``order`` (level numbers as
+        displayed), ``design``, ``level``, ``sample``, ``n_samples``, ``family``, ``unit``.
 
     Raises
     ------
@@ -169,4 +169,6 @@ def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.D
     for name in asked_for(variant):
         if not leaves()[in_way(task, way)].heeds(name):
             raise EpidemiaError(f"{name} has no effect on {task} in the way {way!r}: leave it out")
-    return pd.DataFrame(split(task, way, Variant.of(variant)).to_dict())
+    rows = pd.DataFrame(split(task, way, Variant.of(variant)).to_dict())
+    rows.insert(1, "way", way)
+    return rows

@@ -45,15 +45,14 @@ def new(
 ) -> None:
     """Make a set of quantities from random slices of a survey, new to any model."""
     from lm_eval_epidemia.benchmarks.prior.quantities.generate import generate
-    from lm_eval_epidemia.benchmarks.prior.quantities.store import built, check_set
+    from lm_eval_epidemia.benchmarks.prior.quantities.store import built
     from lm_eval_epidemia.core import paths
     from lm_eval_epidemia.core.errors import EpidemiaError
     from lm_eval_epidemia.surveys.catalogue import record
     from lm_eval_epidemia.surveys.download import raw_paths
     from lm_eval_epidemia.surveys.microdata import load_microdata
 
-    if name is not None:
-        check_set(name, out)
+    name = _checked(name, out)
     entry = record(survey)
     files, vintage = raw_paths(entry, raw, vintage)
     if all(release.tables for release in entry.vintages.values()):
@@ -99,7 +98,17 @@ def import_(
     """Make a set of OpenEstimate's public files: job listings, venture capital, or your own."""
     from lm_eval_epidemia.benchmarks.prior.quantities.imported import imported
 
-    _keep(imported(files, name), out)
+    _keep(imported(files, _checked(name, out)), out)
+
+
+def _checked(name: str | None, out: Path | None) -> str | None:
+    """Return the name of a set, which may be given as its task's; refuse one that is taken."""
+    from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, check_set
+
+    if name is not None:
+        name = name.removeprefix(PREFIX)
+        check_set(name, out)
+    return name
 
 
 @app.command("list")

@@ -108,6 +108,8 @@ def _on_terminal() -> bool:
 
 
 def _accept(proposal: Proposal) -> Sequence[str]:
+    if proposal.doubt:
+        return ()
     return proposal.columns[:1] if proposal.what == "weight" else proposal.columns
 
 
@@ -119,7 +121,10 @@ def _ask(proposal: Proposal) -> Sequence[str]:
     show(table)
     if proposal.what == "weight":
         ask = "weight (none: all records count alike)"
-        weight = typer.prompt(ask, default=proposal.columns[0]).strip()
+        if proposal.doubt:
+            print(proposal.doubt)
+        default = NONE if proposal.doubt else proposal.columns[0]
+        weight = typer.prompt(ask, default=default).strip()
         return [] if weight.casefold() == NONE else [weight]
     if proposal.what == "strata and PSUs":
         return proposal.columns if typer.confirm("use them?", default=True) else ()

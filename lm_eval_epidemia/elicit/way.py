@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
@@ -125,6 +125,21 @@ def _python_type(kind: Any) -> Any:
     if isinstance(kind, list):
         return GenericAlias(tuple, (_python_type(kind[0]), ...))
     return _TYPES[kind]
+
+
+def _in_words(kind: Any) -> str:
+    """Name the type of a column: ``"a list of whole numbers"``."""
+    if isinstance(kind, list):
+        return _in_words(kind[0]).replace("a ", "a list of ", 1) + "s"
+    return "a text" if _TYPES[kind] is str else "a whole number"
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, _python_type(kind), strict=False)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,11 +287,20 @@ class Way:
         """
         try:
             return msgspec.convert(row, self.row, strict=False)
-        except msgspec.ValidationError as error:
+        except msgspec.ValidationError:
             raise EpidemiaError(
-                f"a row that was asked in the way {self.name!r} is not one ({error}): expected the "
-                f"columns {', '.join({**COMMON, **self.columns})}; export the dataset anew"
+                f"a row of the way {self.name!r} {self._flaw(row)}: keep this column and way as "
+                "`epidemia export` or `questions` wrote them, or export anew"
             ) from None
+
+    def _flaw(self, row: Mapping[str, Any]) -> str:
+        """Say which columns a row lacks, or which one is of another type."""
+        names = self.row.__struct_fields__
+        if lacking := [name for name in names if name not in row]:
+            return f"lacks the column {few(lacking)}"
+        kinds = {**COMMON, **self.columns}
+        wrong = next(name for name in names if not _is_of(row[name], kinds[name]))
+        return f"has {row[wrong]!r} in {wrong}, where {_in_words(kinds[wrong])} is expected"
 
 
 def by_name(*ways: Way) -> dict[str, Way]:

@@ -78,8 +78,17 @@ def population_mean(entry: Entry, tasks: Sequence[Asked]) -> Number:
 
 def choice_mass(entry: Entry, tasks: Iterable[Asked]) -> float:
     """Average `choice_mass` over the tasks that have it; NaN where none has."""
-    masses = [entry.scores[asked].metrics.get("choice_mass", math.nan) for asked in tasks]
-    known = [mass for mass in masses if not math.isnan(mass)]
+    return _known_mean(entry, tasks, "choice_mass")
+
+
+def share_read(entry: Entry, tasks: Iterable[Asked]) -> float:
+    """Average the share of replies that could be read (`answered`); NaN where no task has it."""
+    return _known_mean(entry, tasks, "answered")
+
+
+def _known_mean(entry: Entry, tasks: Iterable[Asked], metric: str) -> float:
+    values = [entry.scores[asked].metrics.get(metric, math.nan) for asked in tasks]
+    known = [value for value in values if not math.isnan(value)]
     return math.fsum(known) / len(known) if known else math.nan
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from lm_eval_epidemia.findings.means import (
 )
 from lm_eval_epidemia.findings.overview import ranks
 from lm_eval_epidemia.findings.reference import AVERAGES, UNIFORM, known_scores
+from lm_eval_epidemia.findings.tuned import TunedRun
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
 from lm_eval_epidemia.results.models import (
     Model,
@@ -214,7 +215,7 @@ def row_of(
         run,
         place,
         (
-            *_trained(report, run, asked),
+            *[TRAINED] * any(trained_on(report, run, tasks) for tasks in asked.values()),
             *chips(run if len(here) == len(parts_of(run)) else together(here)),
         ),
         {column: _cell(report, run, column, known) for column in asked},
@@ -223,15 +224,20 @@ def row_of(
     )
 
 
-def _trained(report: Report, run: Entry, asked: Mapping[str, Sequence[Asked]]) -> list[str]:
-    """Say of a tuned model that it was trained on tasks that it was asked here."""
-    seen = {
-        task
+def cards_of(report: Report, run: Entry) -> list[TunedRun]:
+    """Return the parts of a run whose model has a card of its training, with these cards."""
+    return [
+        tuned
         for tuned in report.tuned
         if tuned.card and any(tuned.entry is part for part in parts_of(run))
-        for task in tuned.card.dataset.tasks
-    }
-    return [TRAINED] * any(task.task in seen for tasks in asked.values() for task in tasks)
+    ]
+
+
+def trained_on(report: Report, run: Entry, tasks: Iterable[Asked]) -> list[Asked]:
+    """Return those of some tasks that a tuned model was trained on, as its card says."""
+    cards = [tuned.card for tuned in cards_of(report, run) if tuned.card]
+    seen = {task for card in cards for task in card.dataset.tasks}
+    return [asked for asked in tasks if asked.task in seen]
 
 
 def asked_share(run: Entry, columns: Iterable[str]) -> float:

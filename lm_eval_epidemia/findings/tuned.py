@@ -25,7 +25,7 @@ class TunedRun(NamedTuple):
     card : Tuned or None
         What it says of itself; None of an adapter without a card.
     folder : Path or None
-        Where the card was found, and the losses are.
+        Where the card was found, and the losses are; None of a card in a record.
     """
 
     entry: Entry
@@ -71,7 +71,7 @@ OTHER = 3
 
 class _Found(NamedTuple):
     card: Tuned
-    folder: Path
+    folder: Path | None
 
 
 def tuned_runs(
@@ -79,10 +79,10 @@ def tuned_runs(
 ) -> tuple[list[TunedRun], list[str]]:
     """Find the tuned models among runs, and what each was tuned from.
 
-    A run is of a tuned model where the folder of its adapter or weights has a card, or where a card
-    lies beside its result file or above it, in the folders that were read; and where it has an
-    adapter. It was tuned from what its card names or, without a card, from the same weights without
-    the adapter.
+    A run is of a tuned model where its record holds a card, where the folder of its adapter or
+    weights has one, or where one lies beside its result file or above it, in the folders that were
+    read; and where it has an adapter. It was tuned from what its card names or, without a card,
+    from the same weights without the adapter.
 
     Parameters
     ----------
@@ -117,6 +117,8 @@ def _card_of(
     entry: Entry, runs: Sequence[Entry], folders: Sequence[Path], notes: dict[str, None]
 ) -> _Found | None:
     """Return the card of an entry; None where it is no tuned model, or says nothing of itself."""
+    if entry.card is not None:
+        return _Found(entry.card, None)
     own = Path(entry.weights.adapter or entry.weights.model)
     if (read := _read(own, notes)) is not None:
         return read
@@ -183,6 +185,8 @@ def _above(entry: Entry, folders: Sequence[Path]) -> list[Path]:
 
 def _is_nearer(entry: Entry, place: Path, folders: Sequence[Path]) -> bool:
     """Whether an entry has a card of its own, so that the one in a folder above is not its."""
+    if entry.card is not None:
+        return True
     own = [Path(entry.weights.adapter or entry.weights.model), *_above(entry, folders)]
     first = next((p for p in own if _has_card(p)), place)
     return first != place

@@ -5,20 +5,34 @@ from __future__ import annotations
 from collections import Counter
 
 from inspect_ai import Task, task
+from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import GenerateConfig
+from rich.markup import escape
 
 from lm_eval_epidemia.benchmarks import OBSERVATION
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.console import separated
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.inspect_ai.questions import BALANCED, GENERATED, questions
 from lm_eval_epidemia.inspect_ai.scoring import SCORERS, in_words
+
+#: Stands for every survey. None does not: Inspect reads it from ``-T survey=``.
+EVERY = "all"
+
+
+class NotAsked(EpidemiaError, PrerequisiteError):
+    """A question that cannot be asked: `inspect` prints its message without a traceback."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = escape(message)
 
 
 @task
 def epidemia_low(
     way: str = "letters",
-    survey: str | list[str] | None = None,
+    survey: str | list[str] = EVERY,
     orderings: str | int = BALANCED,
 ) -> Task:
     """Ask what surveys say of people about whom one thing is known.
@@ -28,8 +42,8 @@ def epidemia_low(
     way : {"letters", "stated"}
         Whether letters are read from the log-probabilities of the first token, or shares from a
         reply.
-    survey : str or list of str, optional
-        Only of these, for example ``nsduh,scf``.
+    survey : str or list of str
+        Only of these, for example ``nsduh,scf``; "all" asks of every survey.
     orderings : str or int
         Of the answers, with letters: "balanced" (each once in each position), "all", "random:N" or
         1. lm-eval's tasks have all of them unless told otherwise.
@@ -40,7 +54,7 @@ def epidemia_low(
 @task
 def epidemia_high(
     way: str = "letters",
-    survey: str | list[str] | None = None,
+    survey: str | list[str] = EVERY,
     orderings: str | int = BALANCED,
 ) -> Task:
     """Ask what surveys say of people about whom two to five things are known.
@@ -50,11 +64,12 @@ def epidemia_high(
     return _task("epidemia_high", way, survey, orderings)
 
 
-def _task(group: str, way: str, survey: str | list[str] | None, orderings: str | int) -> Task:
+def _task(group: str, way: str, survey: str | list[str], orderings: str | int) -> Task:
     notices.forget()
-    listed = survey if isinstance(survey, list | tuple) else [] if survey is None else [survey]
-    # A number (-T survey=5) is no survey's name either, and the error says which there are.
-    rows = list(questions(group, way, separated(map(str, listed)), orderings))
+    try:
+        rows = list(questions(group, way, _surveys(survey), orderings))
+    except EpidemiaError as error:
+        raise NotAsked(str(error)) from error
     tasks = len({row["task"] for row in rows})
     samples, asked = [], Counter[tuple[str, int]]()
     for row in rows:
@@ -74,3 +89,15 @@ def _task(group: str, way: str, survey: str | list[str] | None, orderings: str |
         config=GenerateConfig(**GENERATED[way]),
         version=OBSERVATION.groups_version + OBSERVATION.ways[way].revision,
     )
+
+
+def _surveys(survey: object) -> list[str]:
+    """Return the names of surveys that were given; none where all are asked."""
+    given = survey if isinstance(survey, list | tuple) else [] if survey is None else [survey]
+    # A number (-T survey=5) is no survey's name either, and the error says which there are.
+    names = separated(map(str, given))
+    if not names:
+        raise EpidemiaError(
+            "survey is empty: name surveys, as in survey=nsduh,scf, or leave it out to ask all"
+        )
+    return [] if names == [EVERY] else names

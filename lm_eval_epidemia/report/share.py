@@ -18,13 +18,25 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.findings.boards import share_of
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.leaderboard import Report
-from lm_eval_epidemia.findings.means import answers, group_mean, interval_of, tasks_in
-from lm_eval_epidemia.findings.model_rows import Doubt, doubt_of
+from lm_eval_epidemia.findings.means import (
+    answers,
+    group_mean,
+    interval_of,
+    share_read,
+    tasks_in,
+)
+from lm_eval_epidemia.findings.model_rows import Doubt, cards_of, doubt_of, trained_on
+from lm_eval_epidemia.findings.tuned import TunedRun
 from lm_eval_epidemia.results import every_eval_ever as eee
+from lm_eval_epidemia.results.card import LOSSES
 from lm_eval_epidemia.results.entry import Asked, Entry
 from lm_eval_epidemia.results.export import check_hub_id
 from lm_eval_epidemia.results.models import is_respondent, models_of
 from lm_eval_epidemia.results.records import SOURCE
+from lm_eval_epidemia.score.collect import LOW_MASS
+
+#: What is said of a score without answers.
+_EMPTY = "its score says nothing of what it knows"
 
 #: The file by which a folder is known that was written before.
 MARKER = ".epidemia-shared"
@@ -86,9 +98,11 @@ def share(report: Report, out: Path, dataset: str | None = None) -> Shared:
             lines.append(f"{run.name}: left out, {why}")
             continue
         means = {c: group_mean(run, c) for c in columns if not groups()[c].predicted}
-        said = {c: _said(run, c, mean, doubts[c]) for c, mean in means.items()}
+        said = {c: _said(report, run, c, mean, doubts[c]) for c, mean in means.items()}
+        tuned = next(iter(cards_of(report, run)), None)
         try:
-            record = eee.record(run, _scored(run, means), said, dataset)
+            card = tuned.card if tuned else None
+            record = eee.record(run, _scored(run, means), said, dataset, card)
         except (OSError, ValueError) as error:
             lines.append(f"{run.name}: left out, {error}")
             continue
@@ -96,6 +110,8 @@ def share(report: Report, out: Path, dataset: str | None = None) -> Shared:
         above = folder if len(folder.parts) > 1 else Path("unknown") / folder
         written = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
         texts[Path("data") / SOURCE / above / file] = f"{written}\n"
+        if lost := _lost(run, tuned):
+            lines.append(f"{run.name}: {lost}")
         if missing := sum(not math.isfinite(score.value) for score in run.scores.values()):
             lines.append(f"{run.name}: {plural(missing, 'task')} without a score left out")
         if dataset is None:
@@ -167,19 +183,45 @@ def _scored(run: Entry, means: Mapping[str, Number]) -> dict[str | Asked, eee.Sc
     }
 
 
-def _said(run: Entry, column: str, mean: Number, doubt: Doubt) -> str:
+def _lost(run: Entry, tuned: TunedRun | None) -> str:
+    """Say what of a tuned model's training is not shared, or not sure."""
+    if tuned is None:
+        return ""
+    is_written = tuned.folder is not None and (tuned.folder / LOSSES).is_file()
+    name = eee.model_id(run)
+    parts = [
+        f"the losses of its training ({LOSSES}) are in no record" * is_written,
+        f"{name} is taken for a model on the Hub: if it is a folder, run it as ./{name}"
+        * ("/" in name),
+    ]
+    return "; ".join(filter(None, parts))
+
+
+def _said(report: Report, run: Entry, column: str, mean: Number, doubt: Doubt) -> str:
     """Say what must be known of a mean: its error, how it was asked, and doubts."""
     digits, method = groups()[column].digits, eee.method_of(groups()[column])
+    tasks = tasks_in(run, column)
     words = [
         "" if math.isnan(mean.error) else f"± {mean.error:.{digits}f}, {method}",
+        _trained(len(trained_on(report, run, tasks)), len(tasks)),
         *eee.public_words(run),
         share_of(mean.tasks, column).strip(" ()"),
         f"other results with the same settings differ by {doubt.differ:.{digits}f}"
         if doubt.differ
         else "",
-        "" if answers(run, column) else "does not answer: its score says nothing of what it knows",
+        "" if answers(run, column) else f"does not answer: {_EMPTY}",
+        f"{read:.0%} of its replies could be read: {_EMPTY}"
+        if (read := share_read(run, tasks)) < LOW_MASS
+        else "",
     ]
     return "; ".join(filter(None, words))
+
+
+def _trained(trained: int, tasks: int) -> str:
+    """Say how many tasks of a mean a tuned model was trained on."""
+    if trained in (0, tasks):
+        return "trained on these tasks" * bool(trained)
+    return f"trained on {trained} of these {plural(tasks, 'task')}"
 
 
 def _is_exported(run: Entry, column: str) -> bool:
@@ -194,4 +236,5 @@ def _entry(run: Entry, column: str, mean: Number, notes: str, dataset: str) -> d
     }
     if math.isfinite(date := run.date_of(tasks_in(run, column))):
         entry["date"] = f"{datetime.fromtimestamp(date, timezone.utc):%F}"
-    return entry | {"notes": notes}
+    # The Hub has no field for what the number is.
+    return entry | {"notes": "; ".join(filter(None, (groups()[column].heading, notes)))}

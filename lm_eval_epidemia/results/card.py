@@ -163,18 +163,23 @@ def _read(folder: Path, kind: type[Card]) -> Card:
     except ValueError as error:
         raise EpidemiaError(f"{path} is not JSON ({error}): {mend} again") from None
     try:
-        card: Card = msgspec.convert(read, kind)
-    except msgspec.ValidationError as error:
-        raise EpidemiaError(f"{path} is not a card of this version ({error})") from None
+        return checked_card(read, kind)
+    except ValueError as error:
+        raise EpidemiaError(
+            f"{path} is not a card of this version ({error}): {mend} again"
+        ) from None
+
+
+def checked_card(read: Any, kind: type[Card]) -> Card:
+    """Return a card of what JSON holds of it; ValueError where it is none of this version."""
+    card: Card = msgspec.convert(read, kind)
     unknown = read.keys() - asdict(card).keys()
     dataset: Any = card
     if isinstance(card, Tuned):
         dataset = card.dataset
         unknown |= read["dataset"].keys() - asdict(dataset).keys()
     if unknown:
-        raise EpidemiaError(
-            f"{path} is not a card of this version ({sorted(unknown)}): make the folder again"
-        )
+        raise ValueError(f"it has {', '.join(sorted(unknown))}, which is not known")
     if dataset.kind not in KINDS:
-        raise EpidemiaError(f"{path}: kind {dataset.kind!r}, expected one of {', '.join(KINDS)}")
+        raise ValueError(f"kind {dataset.kind!r}, expected one of {', '.join(KINDS)}")
     return card

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.benchmarks import Leaf, in_way, leaves
+from lm_eval_epidemia.results.card import Tuned
 from lm_eval_epidemia.results.naming import Weights, with_settings
 from lm_eval_epidemia.results.protocol import Protocol, printable
 from lm_eval_epidemia.score.joint import Draws, joint_error
@@ -67,7 +68,7 @@ class TaskScore(NamedTuple):
         What was said to each prompt, of a benchmark that keeps it (`replicates.Keeping`); None
         where the questions were made from another truth than the installed one.
     date : float
-        When the result file was written, in seconds of Unix time; NaN where that is not known.
+        When the run of the result file began, in seconds of Unix time; NaN where that is not known.
     """
 
     value: float
@@ -133,12 +134,15 @@ class Entry:
     shown : tuple of (str, str)
         Those settings and details in which rows of this model differ.
     date : float
-        When its newest result file was written, in seconds of Unix time; NaN where that is not
-        known.
+        When the run of its newest result file began, in seconds of Unix time; NaN where that is
+        not known.
     older : tuple of (Asked, TaskScore)
         What older files have of its tasks, with the same settings; it does not count.
     parts : tuple of Entry
         What a whole run is put together from, see `models.runs_of`; empty for what is read.
+    card : Tuned or None
+        How the model was tuned, where its record says it; beside result files it is a file of its
+        own, see `findings.tuned`.
     """
 
     model: str
@@ -157,9 +161,10 @@ class Entry:
     date: float = math.nan
     older: tuple[tuple[Asked, TaskScore], ...] = ()
     parts: tuple[Entry, ...] = ()
+    card: Tuned | None = None
 
     def date_of(self, tasks: Iterable[Asked]) -> float:
-        """Return when the newest result of these tasks was written; NaN where that is not known."""
+        """Return when the newest run of these tasks began; NaN where that is not known."""
         dates = [self.scores[asked].date for asked in tasks]
         return max((date for date in dates if math.isfinite(date)), default=math.nan)
 

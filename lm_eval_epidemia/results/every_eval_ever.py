@@ -14,6 +14,7 @@ import re
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
@@ -23,13 +24,12 @@ from lm_eval_epidemia.benchmarks.benchmark import Benchmark
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.harness.keys import SECRET
+from lm_eval_epidemia.results.card import Tuned
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
 from lm_eval_epidemia.results.models import chips
-from lm_eval_epidemia.results.naming import NO_SETTINGS, Config, Weights, pairs
+from lm_eval_epidemia.results.naming import HASHES, NO_SETTINGS, Config, Weights, pairs
 from lm_eval_epidemia.results.protocol import number_in
-from lm_eval_epidemia.results.records import SOURCE, is_record
-
-VERSION = "0.3.0"
+from lm_eval_epidemia.results.records import SOURCE, TUNED, VERSION, is_record
 
 #: What is kept of a task's metadata: the rest are arguments of the model.
 _METADATA = ("truth", "vintage", *Variant._fields)
@@ -44,7 +44,7 @@ _DEPLOYED = (*_ENGINES, "vllm")
 
 
 class Scored(NamedTuple):
-    """A score with its standard error, interval of 95 %, and when it was written; NaN if not known.
+    """A score with its standard error, interval of 95 %, and when its run began; NaN if not known.
 
     A run may be put together from several result files: each score has the date of its own.
     """
@@ -79,8 +79,17 @@ def public_settings(run: Entry) -> list[tuple[str, str]]:
 
 
 def public_words(run: Entry) -> list[str]:
-    """Return the settings of a run in words, as far as a record says them."""
-    parts = (chip.partition("=") for chip in chips(run))
+    """Return the settings of a run in words, as far as a record says them.
+
+    Whatever else is shared beside it: every argument of the model is there, and the dtype where the
+    result file tells it.
+    """
+    settings = [
+        (key, value)
+        for key, value in (*run.settings, *run.details)
+        if key not in ("backend", "chat_template", *HASHES) and value not in ("", "auto")
+    ]
+    parts = (chip.partition("=") for chip in chips(replace(run, shown=tuple(settings))))
     return [f"{key}{sign}{public(value)}" for key, sign, value in parts if key not in _PRIVATE]
 
 
@@ -100,6 +109,7 @@ def record(
     scores: Mapping[str | Asked, Scored],
     said: Mapping[str, str],
     dataset: str | None = None,
+    card: Tuned | None = None,
 ) -> dict[str, Any]:
     """Return the record of a run.
 
@@ -113,6 +123,8 @@ def record(
         What must be known of the mean of a group: its settings in words, doubts.
     dataset : str, optional
         The id on the Hub of the exported questions.
+    card : Tuned, optional
+        How the model was tuned.
 
     Raises
     ------
@@ -147,7 +159,7 @@ def record(
             "version": str(files[paths[-1]].get("lm_eval_version") or "unknown"),
             "additional_details": {"plugin": SOURCE, "plugin_version": __version__},
         },
-        "model_info": _model(run, list(files.values())),
+        "model_info": _model(run, list(files.values()), card),
         "evaluation_results": rows,
     }
     digest = hashlib.sha256(json.dumps(written, sort_keys=True).encode()).digest()
@@ -174,7 +186,7 @@ def _timestamp(date: float) -> dict[str, str]:
     return {"evaluation_timestamp": str(int(date))} if math.isfinite(date) else {}
 
 
-def _model(run: Entry, files: list[dict[str, Any]]) -> dict[str, Any]:
+def _model(run: Entry, files: list[dict[str, Any]], card: Tuned | None) -> dict[str, Any]:
     config: dict[str, Any] = {}
     for file in files:
         own = {key: (file.get("config") or {}).get(key) for key in Config.__struct_fields__}
@@ -187,6 +199,7 @@ def _model(run: Entry, files: list[dict[str, Any]]) -> dict[str, Any]:
         "model_availability": "unknown",
         "lm_eval_config": json.dumps(config),
         **_hashes(last),
+        **({TUNED: json.dumps(asdict(_public_card(card)))} if card else {}),
     }
     engine = {"name": config["model_args"].get("server") or _ENGINES.get(backend, backend)}
     if engine["name"] == "transformers" and last.get("transformers_version"):
@@ -197,6 +210,12 @@ def _model(run: Entry, files: list[dict[str, Any]]) -> dict[str, Any]:
         "inference_engine": engine,
         "additional_details": details,
     }
+
+
+def _public_card(card: Tuned) -> Tuned:
+    """Leave out of a card where models lie."""
+    dataset = replace(card.dataset, writer=public(card.dataset.writer))
+    return replace(card, base=public(card.base), dataset=dataset)
 
 
 def _hashes(file: Mapping[str, Any]) -> dict[str, str]:

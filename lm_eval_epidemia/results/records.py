@@ -12,14 +12,21 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lm_eval_epidemia.benchmarks import groups, leaves
+from lm_eval_epidemia.benchmarks import OBSERVATION, groups, leaves
 from lm_eval_epidemia.core.errors import few, plural
+from lm_eval_epidemia.results.card import Tuned, checked_card
 from lm_eval_epidemia.results.file import ResultFile
 from lm_eval_epidemia.results.naming import Config
 from lm_eval_epidemia.results.replicates import Joint
 
 #: What our records name as their source, and the folder of them in a data store.
 SOURCE = "lm-eval-epidemia"
+
+#: The version of the schema that our records are of.
+VERSION = "0.3.0"
+
+#: What a record's model has its card by, see `card.Tuned`.
+TUNED = "tuned"
 
 _NAME = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.json")
 
@@ -56,14 +63,19 @@ class _Record(msgspec.Struct):
     source_metadata: _Source
     model_info: _Model
     evaluation_results: list[_Result]
+    schema_version: str = ""
     evaluation_timestamp: str = ""
 
 
 class ReadRecord(NamedTuple):
-    """A record as the result file that it was made of, and what a reader must know of it."""
+    """A record as the result file that it was made of, and what a reader must know of it.
+
+    Of a tuned model it holds the card as well.
+    """
 
     file: ResultFile
     notes: list[str]
+    card: Tuned | None
 
 
 def read_record(path: Path) -> ReadRecord:
@@ -72,7 +84,8 @@ def read_record(path: Path) -> ReadRecord:
     Raises
     ------
     ValueError
-        If it is none of ours, or has a task twice, with the reason.
+        If it is none of ours, has a task twice, or was changed in a way that can be told; with
+        the reason.
     """
     if not path.is_file():
         raise ValueError("not a file")
@@ -84,6 +97,8 @@ def read_record(path: Path) -> ReadRecord:
         raise ValueError("brackets in brackets without end") from None
     if read.source_metadata.source_name != SOURCE:
         raise ValueError("a record of Every Eval Ever that 'epidemia share' did not write")
+    if read.schema_version != VERSION:
+        raise ValueError(f"of schema {read.schema_version!r}, 'epidemia share' writes {VERSION!r}")
     rows = read.evaluation_results
     counts = Counter(row.evaluation_name for row in rows)
     if twice := [name for name, times in counts.items() if times > 1]:
@@ -92,7 +107,7 @@ def read_record(path: Path) -> ReadRecord:
     file = ResultFile(
         {},
         msgspec.convert(_json(told, "lm_eval_config"), Config),
-        date=_number(read.evaluation_timestamp),
+        date=_date(read.evaluation_timestamp),
         # Of these texts a record has the hashes.
         chat_template="chat_template_sha" in told,
         chat_template_sha=told.get("chat_template_sha"),
@@ -103,7 +118,8 @@ def read_record(path: Path) -> ReadRecord:
     for row in rows:
         if row.generation_config is not None:  # of a task
             _take(file, row, row.generation_config.additional_details)
-    return ReadRecord(file, [*_changed_means(rows)])
+    card = checked_card(_json(told, TUNED), Tuned) if TUNED in told else None
+    return ReadRecord(file, [*_changed_means(rows)], card)
 
 
 def _changed_means(rows: Sequence[_Result]) -> Iterator[str]:
@@ -133,10 +149,13 @@ def _take(file: ResultFile, row: _Result, told: Mapping[str, str]) -> None:
         joint.replicates[name] = msgspec.convert(_json(details, "replicates"), dict[str, Any])
     joint.said |= {name: details["said"]} if "said" in details else {}
     metrics = {key: x for key, x in details.items() if key not in ("replicates", "said")}
-    file.results[name] = {f"{metric},none": _number(x) for metric, x in metrics.items()}
+    numbers = {metric: _number(name, metric, x) for metric, x in metrics.items()}
+    file.results[name] = {f"{metric},none": x for metric, x in numbers.items()}
     if name in leaves():
-        leading = leaves()[name].benchmark.leading
-        file.results[name][f"{leading},none"] = row.score_details.score
+        benchmark = leaves()[name].benchmark
+        if benchmark is OBSERVATION and not math.isfinite(numbers.get("l1", math.nan)):
+            raise ValueError(f"{name} has no distance (l1), by which its score could be checked")
+        file.results[name][f"{benchmark.leading},none"] = row.score_details.score
     file.configs[name] = {"metadata": _json(told, "metadata")}
     file.versions[name], file.shots[name] = _json(told, "task_version"), _json(told, "num_fewshot")
 
@@ -148,8 +167,22 @@ def _json(told: Mapping[str, str], key: str) -> Any:
         raise ValueError(f"{key} is not as 'epidemia share' writes it") from None
 
 
-def _number(text: str) -> float:
+def _number(name: str, metric: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
+        raise ValueError(f"{metric} of {name} is {text[:40]!r}, no number") from None
+
+
+#: The last second of the year 9999.
+LAST = 253_402_300_799
+
+
+def _date(text: str) -> float:
+    """Read when a run was made, in seconds since 1970; NaN where the record does not say."""
+    if not text:
         return math.nan
+    date = float(text) if re.fullmatch(r"\d{1,12}(\.\d+)?", text) else math.inf
+    if date > LAST:
+        raise ValueError(f"evaluation_timestamp {text[:40]!r}: expected seconds since 1970")
+    return date

@@ -24,6 +24,7 @@ from lm_eval_epidemia.core.paths import fresh_tasks, home
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.results import replicates
+from lm_eval_epidemia.results.card import Tuned
 from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore, leaf
 from lm_eval_epidemia.results.file import ResultFile, TaskConfig, read_file
 from lm_eval_epidemia.results.naming import is_chat, pairs, settings_of, weights_of
@@ -79,6 +80,7 @@ class _ReadRun(NamedTuple):
     metadata: dict[Asked, dict[str, Any]]
     others: dict[Other, float]
     notes: list[str]
+    card: Tuned | None = None
 
 
 def model_size(text: str) -> float:
@@ -139,9 +141,9 @@ def _protocol(asked: Asked, run: _ReadRun, installed: Mapping[str, Any]) -> Prot
 
 def _read(path: Path) -> _ReadRun:
     """Read a result file, its scores and those of other tasks; ValueError as of `read_file`."""
-    file, notes = read_record(path) if is_record(path) else (read_file(path), [])
+    file, notes, card = read_record(path) if is_record(path) else (read_file(path), [], None)
     notes = [*(f"{path}: {note}" for note in notes), *_unknown(path, file)]
-    run = _ReadRun(path, file, {}, {}, {}, notes)
+    run = _ReadRun(path, file, {}, {}, {}, notes, card)
     for name, row in file.results.items():
         ours = leaves().get(name)
         if ours and f"{ours.benchmark.primary},none" in row:
@@ -500,7 +502,7 @@ def _pieces(
     run: _ReadRun, installed: Mapping[str, Any], labels: Mapping[Other, str]
 ) -> Iterator[Piece]:
     """Part a file into what was asked in one way each, and other tasks."""
-    plain = entry_of(run.file)
+    plain = replace(entry_of(run.file), card=run.card)
     entries: dict[tuple[Any, ...], Entry] = {}
     for asked, score in run.scores.items():
         protocol, details = _protocol(asked, run, installed), _details(asked, run)

@@ -65,6 +65,7 @@ def rows_of(pieces: Sequence[Piece]) -> tuple[list[Entry], list[str]]:
         row = rows.setdefault(identity, replace(entry, scores={}, others={}))
         row.parameters = entry.parameters or row.parameters
         row.date = entry.date  # the newest comes last
+        row.card = row.card or entry.card
         row.older += tuple((a, row.scores[a]) for a in entry.scores if a in row.scores)
         row.scores |= entry.scores
     joined = dict(rows)
@@ -76,6 +77,7 @@ def rows_of(pieces: Sequence[Piece]) -> tuple[list[Entry], list[str]]:
             row.variant = row.variant or part.variant
             row.parameters = row.parameters or part.parameters
             row.date = max(row.date, part.date)
+            row.card = row.card or part.card
             row.older += part.older
             joined[identity] = row
     beside: dict[Path, dict[Entry, None]] = defaultdict(dict)

@@ -10,8 +10,8 @@ from lm_eval_epidemia.core.distance import Array
 def interval(p: Array, n_eff: Array) -> tuple[Array, Array]:
     """Return 95 % intervals of true probabilities: Jeffreys', with effective sample sizes.
 
-    Quantiles of ``Beta(p n + 1/2, (1 - p) n + 1/2)``, widened to p itself where p is 0 or 1 (Brown,
-    Cai and DasGupta 2001).
+    Quantiles of ``Beta(p n + 1/2, (1 - p) n + 1/2)``, widened to p itself where p lies outside, as
+    where it is 0 or 1 (Brown, Cai and DasGupta 2001).
 
     Parameters
     ----------

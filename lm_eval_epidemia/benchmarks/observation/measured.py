@@ -255,7 +255,7 @@ class Measured:
         perfect = part.anchors.perfect
         at = scoring.scale(self.l1_at, part.zeros, perfect)
         again = scoring.scale(self._l1_beyond, part.zeros_beyond, perfect)
-        # Cut off where the score is; inside, that of one ordering may lie beyond the ends.
+        # Cut off where the score is; inside, those without one ordering may lie beyond the ends.
         inside = 0 < self.score < 100
 
         def score_of(q: Array) -> Array:

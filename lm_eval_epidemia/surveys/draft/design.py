@@ -23,6 +23,12 @@ _FINAL = re.compile(
     r"final|wtssnrps|wtssps|wtmec|_llcpwt|anweight|pspwght|perwt|pwgtp|analwt|wtfa|post"
 )
 
+#: A name that leaves open which weight it is of.
+_BARE = re.compile(r"(the )?(weights?|wgts?|wts?)", re.IGNORECASE)
+
+#: Between these lie what people weigh, and its mean.
+KILOGRAMS, MEAN_KILOGRAMS = (30, 250), (50, 110)
+
 
 class Guess(NamedTuple):
     """Columns that look like the design.
@@ -35,12 +41,18 @@ class Guess(NamedTuple):
         Empty where there is none.
     replicates : list of str
         Replicate weights, which are left out.
+    span : str
+        Of the values of the first weight, where they are known: "52 to 110, mean 80".
+    body : bool
+        Whether they look like what people weigh.
     """
 
     weights: list[str]
     strata: str
     psu: str
     replicates: list[str]
+    span: str = ""
+    body: bool = False
 
 
 def guessed(columns: Sequence[Field]) -> Guess:
@@ -61,11 +73,12 @@ def guessed(columns: Sequence[Field]) -> Guess:
     tall = any("height" in (column.name + column.label).casefold() for column in columns)
     for column in columns:
         name, label = column.name.casefold(), column.label.casefold()
+        said = f"{name.replace('_', ' ')} {label}"
         numbered = name[-1:].isdigit() and stems[_stem(name)] >= MANY
         repeated = numbered and (WEIGHT.fits(_stem(name), "") or REPLICATE.search(name + label))
         if repeated or ("weight" in label and REPLICATE.search(label)):
             replicates.append(column.name)
-        elif column.labels or NO_WEIGHT.search(label) or (tall and name == "weight" and not label):
+        elif column.labels or NO_WEIGHT.search(said) or (tall and name == "weight" and not label):
             continue  # an answer, or what somebody weighs
         elif WEIGHT.fits(column.name, column.label):
             weights.append(column)
@@ -75,6 +88,23 @@ def guessed(columns: Sequence[Field]) -> Guess:
     psu = next((c.name for c in others if PSU.fits(c.name, c.label)), "")
     strata = next((c.name for c in others if c.name != psu and STRATA.fits(c.name, c.label)), "")
     return Guess([column.name for column in weights], strata, psu, replicates)
+
+
+def like_kilograms(column: Field, values: pd.Series) -> bool:
+    """Tell whether a column called weight and no more holds what adults and children weigh.
+
+    Parameters
+    ----------
+    column : Field
+    values : Series, shape (n,)
+        Numbers without blanks.
+    """
+    bare = _BARE.fullmatch(column.name.casefold()) and _BARE.fullmatch(column.label or "weight")
+    low, high = KILOGRAMS
+    mean_low, mean_high = MEAN_KILOGRAMS
+    return bool(bare) and bool(
+        values.between(low, high).all() and mean_low <= values.mean() <= mean_high
+    )
 
 
 def _stem(name: str) -> str:

@@ -16,7 +16,7 @@ from lm_eval_epidemia.surveys.draft.columns import Field, unusable
 from lm_eval_epidemia.surveys.draft.design import Guess, guessed
 from lm_eval_epidemia.surveys.draft.files import Files, described
 from lm_eval_epidemia.surveys.draft.files import named as named_columns
-from lm_eval_epidemia.surveys.draft.people import Sampling, UsedRows, rows_in, rows_of
+from lm_eval_epidemia.surveys.draft.people import Sampling, UsedRows, looked_at, rows_in, rows_of
 from lm_eval_epidemia.surveys.draft.tally import Tally, count
 from lm_eval_epidemia.surveys.draft.tasks import (
     EACH,
@@ -134,7 +134,7 @@ def draft(
         read = described(list(files), unpacked, wishes)
         left_out = unusable(read.columns, read.join or None)
         usable = _without(read.columns, left_out)
-        guess = guessed(usable)
+        guess = looked_at(read, usable, guessed(usable))
         rows = rows_of(read, usable, guess, wishes, choose)
         named = named_columns(read, usable, left_out, wishes)
         _put_aside(usable, guess, rows.sampling, read.join, named, left_out)
@@ -224,7 +224,8 @@ def _put_aside(
     roles = {
         "used for the design": {sampling.weight, sampling.strata, sampling.psu},
         "replicate weights": {*guess.replicates},
-        "weights": {*guess.weights},
+        # What somebody weighs is an answer, unless it is used.
+        "weights": {*guess.weights} if sampling.weight or not guess.body else set(),
         "strata or PSUs, by name or label": {guess.strata, guess.psu},
     }
     for column in usable:
@@ -316,6 +317,12 @@ def _chosen(
     conditions = settle("--given", "conditions", proposed)
     most = -(-wishes.tasks // max(min(EACH, len(conditions)), 1))
     outcomes = settle("--outcomes", "outcomes", outcomes_of(variables, conditions, most))
+    if outcomes == conditions and len(outcomes) == 1:
+        name = outcomes[0].column.name
+        raise EpidemiaError(
+            f"--outcomes {name} --given {name}: one column cannot be outcome and condition of a "
+            "task: name another in one of them"
+        )
     for draft in outcomes:
         if len(draft.levels) > MAX_LEVELS:
             raise EpidemiaError(

@@ -7,7 +7,15 @@ from collections.abc import Mapping
 
 from lm_eval_epidemia.surveys.draft.columns import Field
 from lm_eval_epidemia.surveys.draft.text import cleaned, number, shortened
-from lm_eval_epidemia.surveys.draft.words import CODED, MONEY, SPELT_OUT, UNITS
+from lm_eval_epidemia.surveys.draft.words import (
+    CODED,
+    CURRENCIES,
+    MONEY,
+    NO_MONEY,
+    SCALES,
+    SPELT_OUT,
+    UNITS,
+)
 from lm_eval_epidemia.surveys.variable import Measure
 
 #: Whole numbers of fewer values, without a unit, may as well be codes.
@@ -15,7 +23,9 @@ MANY = 30
 
 #: At the end of a label, what stands for its unit: "Weight (kg)", "salary in euros", "pay_usd".
 _TAIL = re.compile(
-    r"\s*\(([^()]{1,20})\)$|,? in ([^\W\d_]+)$|[ _.](usd|eur|gbp|kgs?|lbs?|cm)$", re.I
+    r"\s*\(([^()]{1,20})\)$|,? in ([^\W\d_]+)$"
+    r"|[ _.](usd|eur|gbp|kgs?|lbs?|cm|pct|k|ths|thousands?|000s?|mln|mio|mn|millions?|bn|cents?)$",
+    re.I,
 )
 _SIGN = re.compile(r"[^\W\d]{1,8}/[^\W_]{1,8}|mm ?hg|[munpk]?g|[mck]?m|m?l|kcal|mg", re.I)
 
@@ -70,7 +80,7 @@ def _told(column: Field) -> tuple[str, str]:
     unit = next((unit for unit, said in UNITS.items() if re.search(said, about)), "")
     if tail and tail[1] and _SIGN.fullmatch(tail[1]) and unit not in UNITS:
         unit = tail[1]
-    unit = unit or ("$" if re.search(MONEY, about) else "")
+    unit = _scaled(unit or ("$" if re.search(MONEY, about) else ""), about)
     if label.endswith("?"):
         return f"answer to '{shortened(label)}'", unit
     words = label or column.name
@@ -80,6 +90,19 @@ def _told(column: Field) -> tuple[str, str]:
     if words[1:2].islower():
         words = words[0].lower() + words[1:]
     return SPELT_OUT.get(words.casefold(), shortened(words)), unit
+
+
+def _scaled(unit: str, about: str) -> str:
+    """Return the unit of numbers that are in multiples of one: "thousand dollars".
+
+    Empty where money is in a unit that its name does not tell (logarithms, ranks, "revenue_m").
+    """
+    scale = next((scale for scale, said in SCALES.items() if re.search(said, about)), "")
+    if unit not in CURRENCIES:
+        return "" if re.search(r"\b(thousand|million)s\b", about) else unit
+    if scale:
+        return scale if scale == "cents" else f"{scale} {CURRENCIES[unit]}"
+    return "" if re.search(NO_MONEY, about) else unit
 
 
 def _plain(name: str) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.surveys.draft.columns import Field
-from lm_eval_epidemia.surveys.draft.design import Guess, single_units
+from lm_eval_epidemia.surveys.draft.design import Guess, like_kilograms, single_units
 from lm_eval_epidemia.surveys.draft.files import Files
 from lm_eval_epidemia.surveys.draft.tally import blocks
 from lm_eval_epidemia.surveys.draft.wishes import NONE, Chooser, Proposal, Wishes
@@ -71,6 +71,32 @@ class UsedRows(NamedTuple):
     keys: pd.Series | None
 
 
+def looked_at(read: Files, usable: Sequence[Field], guess: Guess) -> Guess:
+    """Look at the values of guessed weights: what people weigh is a weight only if nothing else is.
+
+    Parameters
+    ----------
+    read : Files
+    usable : sequence of Field
+    guess : Guess
+    """
+    spans: dict[str, str] = {}
+    bodies: list[str] = []
+    for name in guess.weights:
+        column = read.column(name, "--weight", usable)
+        values = read_columns(read.paths[column.file], [name], texts=[name])[name].dropna()
+        if values.dtype.kind != "f" or not len(values):
+            continue
+        low, high, mean = (f"{x:.4g}" for x in (values.min(), values.max(), values.mean()))
+        spans[name] = f"{low} to {high}, mean {mean}"
+        if not (guess.strata and guess.psu) and like_kilograms(column, values):
+            bodies.append(name)
+    others = [name for name in guess.weights if name not in bodies]
+    weights = others or bodies
+    span = spans.get(weights[0], "") if weights else ""
+    return guess._replace(weights=weights, span=span, body=bool(bodies and not others))
+
+
 def rows_of(
     read: Files, usable: Sequence[Field], guess: Guess, wishes: Wishes, choose: Chooser | None
 ) -> UsedRows:
@@ -110,6 +136,11 @@ def rows_of(
     keep, weights = np.ones(len(frame), dtype=bool), np.ones(len(frame))
     select: list[tuple[str, float, float]] = []
     checks: list[str] = []
+    if guess.body and not weight and wishes.weight is None:
+        name = guess.weights[0]
+        checks.append(
+            f"{name} is {settling.seen()}: it does not weigh records, --weight {name} lets it"
+        )
     if column is not None and column.nunique() > 1:
         keep &= column.to_numpy() == year
         if not keep.any():
@@ -163,7 +194,12 @@ class _Settling(NamedTuple):
         """Let the user choose from what is guessed."""
         assert self.choose is not None
         labels = {column.name: column.label for column in self.usable}
-        return self.choose(Proposal(what, option, columns, labels))
+        doubt = f"{columns[0]} is {self.seen()}" if what == "weight" and self.guess.body else ""
+        return self.choose(Proposal(what, option, columns, labels, doubt))
+
+    def seen(self) -> str:
+        """Say what the values of the guessed weight are."""
+        return self.guess.span + ", as people's kilograms are" * self.guess.body
 
     def weight(self) -> str:
         guess, given = self.guess, self.wishes.weight
@@ -182,10 +218,13 @@ class _Settling(NamedTuple):
         if self.choose is None:
             units = guess.strata and guess.psu
             also = f" --strata {guess.strata} --psu {guess.psu}" if units else ""
+            looks = "looks" if len(guess.weights) == 1 else "look"
+            seen = f" ({guess.weights[0]} is {self.seen()})" if guess.span else ""
+            yes = "takes none" if guess.body else "accepts what is guessed"
             raise EpidemiaError(
-                f"{few(guess.weights)} {'looks' if len(guess.weights) == 1 else 'look'} like a "
-                f"weight: say so with --weight {guess.weights[0]}{also}, or --weight none if all "
-                "records count alike (--yes accepts what is guessed)"
+                f"{few(guess.weights)} {looks} like a weight{seen}: say so with --weight "
+                f"{guess.weights[0]}{also}, or --weight none if all records count alike (--yes "
+                f"{yes})"
             )
         chosen = self.ask("weight", "--weight", *guess.weights)
         return self.read.column(chosen[0], "--weight", self.usable).name if chosen else ""

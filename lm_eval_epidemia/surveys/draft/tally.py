@@ -6,6 +6,7 @@ memory is bounded by the number of columns, not of people.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -28,6 +29,17 @@ CELLS = 8_000_000
 #: texts not at all.
 MOST = 4096
 KINDS = 1000
+
+#: Why a column cannot be used, before it is known in which row.
+INFINITE = "infinite numbers"
+
+#: A number as people write it: "$59,400", "59400,50", "1.200 EUR".
+_WRITTEN = re.compile(
+    r"[-+]?\s?([$\u20ac\u00a3\u00a5]|usd|eur|gbp)?\s?[-+]?"
+    r"(\d{1,3}([,.'\u00a0\u202f]\d{3})+([.,]\d+)?|\d+([.,]\d+)?)"
+    r"\s?([$\u20ac\u00a3\u00a5%k]|usd|eur|gbp)?",
+    re.IGNORECASE,
+)
 
 Array = NDArray[np.float64]
 
@@ -56,6 +68,10 @@ class Tally:
         Why it cannot be used, if so: dates, infinite numbers.
     truths : bool
         Whether it holds true and false.
+    in_words, written : float
+        Records with a text that is no number, and those of them that people read as one.
+    example : str
+        The first of these.
     """
 
     values: Array = field(default_factory=lambda: np.empty(0))
@@ -71,6 +87,9 @@ class Tally:
     odd: str = ""
     truths: bool = False
     exact: bool = True
+    in_words: float = 0
+    written: float = 0
+    example: str = ""
     unknown: dict[str, tuple[float, float]] = field(default_factory=dict)
     no_numbers: dict[str, int] = field(default_factory=dict)
 
@@ -81,13 +100,15 @@ class Tally:
         known = sum(weight for _, weight in texts) if self.words else self.weights.sum()
         return float(self.blank_weight + known)
 
-    def add(self, column: Any, weight: Array) -> None:
+    def add(self, column: Any, weight: Array, rows: NDArray[np.int64]) -> None:
         """Count some more records.
 
         Parameters
         ----------
         column : Series or ndarray, shape (n,)
         weight : ndarray, shape (n,)
+        rows : ndarray, shape (n,)
+            Where they are in the file, from 1.
         """
         import pandas as pd
 
@@ -107,10 +128,15 @@ class Tally:
             self.odd = "dates or times"
         else:
             self._texts([str(value).strip() for value in values], counts, weights)
+        if self.odd == INFINITE:
+            numbers = pd.to_numeric(pd.Series(values, dtype=object), errors="coerce")
+            infinite = np.isinf(numbers.to_numpy(float))[of_record] & known
+            row = rows[infinite][0]
+            self.odd = f"{INFINITE}, as in row {row:,}: write a finite number there, or nothing"
 
     def _numbers(self, values: Array, counts: Array, weights: Array) -> None:
         if np.isinf(values).any():
-            self.odd = "infinite numbers"
+            self.odd = INFINITE
             return
         self.whole &= bool((values == np.round(values)).all())
         self._merge(values, counts, weights)
@@ -145,7 +171,12 @@ class Tally:
                 _add(self.unknown, texts[n], counts[n], weights[n])
         numbers = pd.to_numeric(series.where(~blank), errors="coerce").to_numpy(float)
         there = ~np.isnan(numbers)
-        self.words |= bool((~there & ~blank).any())
+        for n in np.flatnonzero(~there & ~blank):
+            self.words = True
+            self.in_words += counts[n]
+            if _WRITTEN.fullmatch(texts[n]):
+                self.written += counts[n]
+                self.example = self.example or texts[n]
         if self.texts is not None and (~blank).sum() <= KINDS:
             for n in np.flatnonzero(~blank):
                 _add(self.texts, texts[n], counts[n], weights[n])
@@ -259,8 +290,9 @@ def count(
     for start, block in blocks(path, columns, encoding) if columns else ():
         rows = len(next(iter(block.values())))
         here, weights = keep[start : start + rows], weight[start : start + rows]
+        places = start + 1 + np.flatnonzero(here)
         for name, column in block.items():
-            tallies[name].add(column[here], weights[here])
+            tallies[name].add(column[here], weights[here], places)
         if done is not None:
             done(rows)
     return {name: tally.finished() for name, tally in tallies.items()}

@@ -153,6 +153,12 @@ def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
         return "dates or times"
     people = sum(count for count, _ in texts.values())
     many = len(texts) > ANSWERS or (len(texts) > VALUES and people < 5 * len(texts))
+    if (tally.texts is None or many) and tally.written > tally.in_words / 2:
+        example = shortened(cleaned(tally.example), 40)
+        return (
+            f"numbers written for people, as '{example}': take currency signs and commas out (59400"
+            " or 59400.50)"
+        )
     if tally.texts is None or many:
         return "free text, or too many answers in words"
     labels = {text: str(column.labels.get(text, "")) or cleaned(text) for text in texts}

@@ -21,12 +21,15 @@ class Proposal(NamedTuple):
     columns : tuple of str
         As they would be taken; of a weight the likeliest first.
     labels : mapping of str to str
+    doubt : str
+        What tells against it; empty where nothing does.
     """
 
     what: str
     option: str
     columns: tuple[str, ...]
     labels: Mapping[str, str]
+    doubt: str = ""
 
 
 #: Answers a proposal with the columns to take; none of them is an answer too.

@@ -153,7 +153,7 @@ UNITS = {
     "kg": r"\b(kgs?|kilos?|kilograms?)\b",
     "pounds": r"\b(lbs?|pounds)\b",
     "cm": r"\b(cm|cent[ie]met(er|re)s?)\b",
-    "%": r"%|\bper ?cent\b",
+    "%": r"%|\bper ?cent\b|\bpct\b",
     "minutes": r"\bmin(ute)?s\b",
     "hours": r"\b(hours|hrs)\b",
     "days": r"\bdays\b",
@@ -167,6 +167,20 @@ MONEY = (
     r"\b(salar(y|ies)|wages?|earnings?|incomes?|(real|fam|hh)inc\w*|pay|rent|prices?|costs?|expen(ses?"
     r"|ditures?)|spending|wealth|assets|debts?|savings)\b"
 )
+
+#: In what multiples of a unit numbers are, by what a column's name or label says.
+SCALES = {
+    "thousand": r"(?<!401)(?<!401.)\bk\b|\b(ths|thousands?)\b|(?<![\d,.])(?<!per )(1[,.]?)?000s?\b",
+    "million": r"\b(mln|mio|mn|millions?)\b",
+    "billion": r"\b(bn|bln|billions?)\b",
+    "cents": r"\bcents?\b",
+}
+
+#: What makes of money a number in another unit, or in one that is not known.
+NO_MONEY = r"\b(m|logs?|logged|ln|ratio|index|rank|percentile|quantile|quintile|decile|share|z)\b"
+
+#: How a currency is called after "thousand".
+CURRENCIES = {"$": "dollars", "\u20ac": "euros", "\u00a3": "pounds sterling"}
 
 #: Numbers whose mean means nothing.
 CODED = (

@@ -77,7 +77,8 @@ _VARIABLES = TypeAdapter(dict[str, _Variable])
 _FORM = (
     "expected OpenEstimate's NAME_variables.json (by variable: mean, std, se, variable, "
     "base_variable, conditions, ground_truth_distribution_type) and NAME_baselines.json (by "
-    f"variable: {DRAWS} posteriors of each of {', '.join(map(str, SIZES))})"
+    f"variable and by each of {', '.join(map(str, SIZES))}: a list of {DRAWS} posteriors, which "
+    "have mu and sigma for a mean, alpha and beta for a share)"
 )
 
 #: In what a mean is measured, as the texts say it: "in units of ug/L", "(in dollars)", "in cm".
@@ -242,9 +243,11 @@ def _sums(
         else:
             fault = "" if len(sums) == DRAWS else f"{len(sums)} draws"
         if fault:
+            what = "share" if form is _BetaPosterior else "mean"
+            each = ", ".join(f'"{key}": ...' for key in form.model_fields)
             raise EpidemiaError(
                 f"{path}: posteriors of {size} answers about {name} ({family}): {fault}; expected "
-                f"{DRAWS} of {' and '.join(form.model_fields)}"
+                f'{DRAWS} posteriors of a {what}: {{"{name}": {{"{size}": [{{{each}}}, ...]}}}}'
             )
         listed.append(sums)
     return listed
