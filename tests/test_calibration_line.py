@@ -212,8 +212,9 @@ def test_records_say_which_answers_are_ordered():
         for outcome in {task.outcome for task in survey.all_tasks}
         if any(way.ordered for way in survey.variables[outcome])
     }
-    expected = """acs education, acs salary, gss party, gss political_view, meps dental_visits,
-    meps expenditure, meps inpatient_visits, meps office_visits, nhanes age, scf assets, scf debt,
+    expected = """acs education, acs salary, factbook age, gss party, gss political_view,
+    gsstrend degree, gsstrend political_view, meps dental_visits, meps expenditure,
+    meps inpatient_visits, meps office_visits, nhanes age, scf assets, scf debt,
     scf food_expenditure, scf net_worth"""
     assert ordered == {" ".join(name.split()) for name in expected.split(",")}
     assert all(

@@ -38,6 +38,8 @@ _CONTEXT = re.compile(
     r"| (?:in|between) (?:the )?\{year\}(?: academic year)?"
     r"| (?:in|around) \d{4}| aged \d+ or older"
 )
+#: The same where the year is a condition.
+_PLACE = re.compile(r"(?: living)? in the United States| aged \d+ or older")
 #: Where a subject can stand: "this person", not "this person's".
 _THIS = re.compile(r"\bthis \w+\b(?!')")
 
@@ -187,7 +189,8 @@ class TaskQuestions(NamedTuple):
                 phrases.append(phrase)
         subject = self.record.about(self.task)
         if self.wording == "bare":
-            subject = _CONTEXT.sub("", subject)
+            context = _PLACE if "year" in self.task.given else _CONTEXT
+            subject = context.sub("", subject)
         if not phrases:
             subject = _RELATIVE.sub("", subject)
         known = {"year": self._year, "conditions": _listed(phrases + clauses)}

@@ -13,7 +13,7 @@ import math
 import re
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -156,7 +156,7 @@ def record(
         },
         "eval_library": {
             "name": "lm_eval",
-            "version": str(files[paths[-1]].get("lm_eval_version") or "unknown"),
+            "version": _versions(files.values(), "lm_eval_version") or "unknown",
             "additional_details": {"plugin": SOURCE, "plugin_version": __version__},
         },
         "model_info": _model(run, list(files.values()), card),
@@ -186,6 +186,11 @@ def _timestamp(date: float) -> dict[str, str]:
     return {"evaluation_timestamp": str(int(date))} if math.isfinite(date) else {}
 
 
+def _versions(files: Iterable[Mapping[str, Any]], key: str) -> str:
+    """Return the versions of a library that files were made with; those of one run may differ."""
+    return ", ".join(sorted({str(file[key]) for file in files if file.get(key)}))
+
+
 def _model(run: Entry, files: list[dict[str, Any]], card: Tuned | None) -> dict[str, Any]:
     config: dict[str, Any] = {}
     for file in files:
@@ -202,8 +207,9 @@ def _model(run: Entry, files: list[dict[str, Any]], card: Tuned | None) -> dict[
         **({TUNED: json.dumps(asdict(_public_card(card)))} if card else {}),
     }
     engine = {"name": config["model_args"].get("server") or _ENGINES.get(backend, backend)}
-    if engine["name"] == "transformers" and last.get("transformers_version"):
-        engine["version"] = str(last["transformers_version"])
+    version = _versions(files, "transformers_version")
+    if engine["name"] == "transformers" and version:
+        engine["version"] = version
     return {
         "name": public_name(run.weights),
         "id": model_id(run),

@@ -512,7 +512,7 @@ def load_microdata(
     if design.strata and design.psu:
         strata, within = units(design.strata), units(design.psu)
         psu = np.unique(strata * (within.max() + 1) + within, return_inverse=True)[1]
-        codes = values(design.strata)
+        codes = values(design.strata) if design.merge else np.empty(0)
         for single, other in design.merge.items():
             if (codes == other).any():
                 strata[codes == single] = strata[codes == other][0]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 import yaml
 
+from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.estimate import store
@@ -83,7 +85,7 @@ def dataset_card(configs: Sequence[Config]) -> str:
         version=__version__,
         first=configs[0].name,
         canary=said["canary"],
-        configs="\n".join(f"| `{c.name}` | {len(c.tasks)} | {c.prompts:,} |" for c in configs),
+        configs="\n".join(_rows(configs)),
         test=columns("test"),
         truth=columns("truth"),
         limits="\n".join(f"- {text}" for text in [*rai["dataLimitations"], *rai["dataBiases"]]),
@@ -91,6 +93,20 @@ def dataset_card(configs: Sequence[Config]) -> str:
         uses=rai["dataUseCases"],
         sources="\n".join(sources(configs)),
     )
+
+
+def _rows(configs: Sequence[Config]) -> Iterator[str]:
+    """Yield a row for each group: its configs in all ways of asking, with tasks and prompts."""
+    names, of_group = {config.name for config in configs}, defaultdict[str, list[Config]](list)
+    for config in configs:
+        bases = (config.name.removesuffix(way.suffix) for way in WAYS.values() if way.suffix)
+        others = (base for base in bases if base != config.name and base in names)
+        of_group[next(others, config.name)].append(config)
+    for base, alike in of_group.items():
+        also = ", ".join(f"`{config.name.removeprefix(base)}`" for config in alike[1:])
+        tasks = dict.fromkeys(str(len(config.tasks)) for config in alike)
+        prompts = "; ".join(f"{config.prompts:,}" for config in alike)
+        yield f"| `{base}`{also and f', also {also}'} | {'; '.join(tasks)} | {prompts} |"
 
 
 def _header(configs: Sequence[Config]) -> str:
