@@ -13,6 +13,7 @@ from lm_eval_epidemia.benchmarks.observation import places
 from lm_eval_epidemia.benchmarks.observation.measured import part_of
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.data import is_ranked, rows_of_curve
 from lm_eval_epidemia.score import score as scoring
 
 WORLD = "epidemia_world_factbook_"
@@ -150,3 +151,18 @@ def test_the_report_has_the_table(tmp_path):
         [*command, "--effects", "--wide"], capture_output=True, text=True, check=True
     )
     assert "Central America and the Caribbean" in long.stdout.split("Regions and incomes")[1]
+
+
+def test_curves_over_many_places_rise():
+    """Countries stand in no order: from the lowest share up. Ages and few conditions stay."""
+    for task, ranked in (
+        (WORLD + "internet_by_country", True),
+        ("epidemia_low_nsduh_heroin_ever_by_age", False),
+        ("epidemia_low_nsduh_heroin_ever_by_race", False),
+    ):
+        truth = store.load(task)
+        rows = [row for row in rows_of_curve(truth, {}) if row["who"] == "truth"]
+        shares = [row["p"] for row in sorted(rows, key=lambda row: row["place"])]
+        assert is_ranked(truth) is ranked
+        assert (shares == sorted(shares)) is ranked
+        assert sorted(row["place"] for row in rows) == list(range(len(rows)))

@@ -23,7 +23,7 @@ from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest, plural
 from lm_eval_epidemia.elicit.orderings import LETTERS
-from lm_eval_epidemia.elicit.wording import Wording
+from lm_eval_epidemia.elicit.wording import Wording, ways_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.answered import Samples, read_samples
 from lm_eval_epidemia.findings.finding import Number
@@ -451,10 +451,25 @@ def distribution_rows(report: Report, task: str | None = None) -> Rows:
     return rows_of_distribution(truth, int(truth.weights.argmax()), models)
 
 
+#: So many conditions without an order, such as races, are drawn as they are listed.
+LISTED = 12
+
+
+def is_ranked(truth: store.GroundTruth) -> bool:
+    """Whether a curve over the conditions of a task is drawn from the lowest share up.
+
+    That of many which stand in no order, such as countries.
+    """
+    given = all_tasks()[truth.task].given
+    many = len(given) == 1 and len(truth.given) > LISTED
+    return many and not ways_of(truth)[given[0]].ordered
+
+
 def rows_of_curve(truth: store.GroundTruth, models: dict[str, TaskAnswers]) -> Rows:
     """Rows of the figure `curve`: the first answer, by truth, anchoring respondents and models."""
     low, high = interval(truth.p, truth.n_eff)
     everywhere = range(len(truth.given))
+    place = np.argsort(np.argsort(truth.p[:, 0], kind="stable")) if is_ranked(truth) else everywhere
     answered = {
         "truth": (everywhere, truth.p),
         KNOWS_MARGINAL: (everywhere, scoring.mean(truth.weights, truth.p)),
@@ -465,7 +480,8 @@ def rows_of_curve(truth: store.GroundTruth, models: dict[str, TaskAnswers]) -> R
     for who, (cells, p) in answered.items():
         for cell, values in zip(cells, p, strict=True):
             condition = truth.given[cell][0]
-            row = {"who": who, "condition": condition, "place": cell, "p": float(values[0])}
+            at = {"condition": condition, "place": int(place[cell])}
+            row = {"who": who, **at, "p": float(values[0])}
             if who == "truth":
                 row |= {"low": float(low[cell, 0]), "high": float(high[cell, 0])}
             rows.append(row)

@@ -18,6 +18,7 @@ from lm_eval_epidemia.elicit.prompts import prompt
 from lm_eval_epidemia.elicit.wording import Wording, ways_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.answered import Samples
+from lm_eval_epidemia.findings.data import is_ranked
 from lm_eval_epidemia.findings.finding import number
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.model_rows import parts_of
@@ -215,6 +216,7 @@ def task_data(asked: Asked, runs: Sequence[Answerer], samples: Samples) -> dict[
         "given": [
             [labels[v].index(label) for v, label in enumerate(given)] for given in truth.given
         ],
+        "ranked": is_ranked(truth),
         "weight": np.rint(truth.weights * 1e6).astype(int).tolist(),
         "n": truth.n.tolist(),
         "p": _packed(truth.p, 100_000),

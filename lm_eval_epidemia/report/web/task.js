@@ -214,12 +214,17 @@
     const cellOf = (i) => (model.cells === null ? i : model.cells[i]);
     if (data.variables.length === 1) {
       const rows = [];
+      // Many conditions in no order, such as countries, stand from the lowest share up.
+      const order = data.given.map((_, i) => i);
+      if (data.ranked) order.sort((a, b) => data.p[a][answer] - data.p[b][answer]);
+      const place = [];
+      order.forEach((i, rank) => { place[i] = rank; });
       data.given.forEach(([label], i) => {
-        rows.push({ who: "truth", condition: label, place: i, p: data.p[i][answer], low: data.low[i][answer], high: data.high[i][answer] });
+        rows.push({ who: "truth", condition: label, place: place[i], p: data.p[i][answer], low: data.low[i][answer], high: data.high[i][answer] });
       });
-      data.given.forEach(([label], i) => rows.push({ who: "knows averages only", condition: label, place: i, p: data.mean[answer] }));
-      data.given.forEach(([label], i) => rows.push({ who: "guesses uniformly", condition: label, place: i, p: 1 / data.levels.length }));
-      (model.q ?? []).forEach((q, i) => rows.push({ who: model.name, condition: data.given[cellOf(i)][0], place: cellOf(i), p: q[answer] }));
+      data.given.forEach(([label], i) => rows.push({ who: "knows averages only", condition: label, place: place[i], p: data.mean[answer] }));
+      data.given.forEach(([label], i) => rows.push({ who: "guesses uniformly", condition: label, place: place[i], p: 1 / data.levels.length }));
+      (model.q ?? []).forEach((q, i) => rows.push({ who: model.name, condition: data.given[cellOf(i)][0], place: place[cellOf(i)], p: q[answer] }));
       figure(element, read("figure-curve"), rows, `Share of “${data.levels[answer]}” over ${plain(data.variables[0])}: survey from ${range(data.p, answer)}${model.q ? `, ${model.name} from ${range(model.q, answer)}` : ""}`);
     } else {
       const rows = [];
