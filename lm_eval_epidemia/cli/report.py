@@ -126,6 +126,9 @@ def report(
     years: Annotated[
         bool, Option("--years", help="Add whether answers follow the years, from the samples.")
     ] = False,
+    people: Annotated[
+        bool, Option("--people", help="Add how many Americans a model beats at six guesses.")
+    ] = False,
     wordings: Annotated[
         bool, Option("--wordings", help="Add what one model scores in several wordings.")
     ] = False,
@@ -140,6 +143,7 @@ def report(
 
     Runs with --full print every table: leaderboard, slices, paired comparisons, other tasks.
     """
+    from lm_eval_epidemia.findings import people as guessed
     from lm_eval_epidemia.findings import places as evenly
     from lm_eval_epidemia.findings import probe as probing
     from lm_eval_epidemia.findings import recalibrated as tilted
@@ -176,6 +180,7 @@ def report(
         (scales, others.read, lambda made: [others.finding(made), tilt.finding(made)]),
         (places, evenly.read, evenly.findings),
         (years, over_years.read, over_years.findings),
+        (people, guessed.read, guessed.findings),
         (wordings, worded.read, list),
     ):
         if chosen:

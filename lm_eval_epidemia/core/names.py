@@ -18,6 +18,7 @@ GROUPS = (
     "intervention",
     "joint",
     "marginal",
+    "people",
     "prior",
     "quick",
     "world",

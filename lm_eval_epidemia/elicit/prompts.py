@@ -49,7 +49,8 @@ WORDINGS = {
     "": "Consider {who}. {asked}",
     "bare": "Consider {who}. {asked}",
     "random": "Suppose you choose at random {who}. {asked}",
-    "majority": "Consider {who}. {asked} Which answer would be true of most of 100 such {many}?",
+    "majority": "Consider {who}. {asked} Which answer is true of the largest number of 100 such "
+    "{many}?",
     "item": "[{survey}, {year}] The respondent is {who}. {asked}",
 }
 #: The same where the probability of an answer is asked for.
@@ -60,9 +61,10 @@ PROBABILITIES = {
     "{phrase}?",
 }
 #: From a question about somebody to that person.
-_VERBS = {"has": "have", "is": "are", "was": "were", "does": "do"}
+_VERBS = {"has": "have", "had": "had", "is": "are", "was": "were", "does": "do"}
 _VERB = re.compile(rf"\b({'|'.join(_VERBS)}) this (?:person|adult|woman|man)\b(?!')", re.IGNORECASE)
 _TO_YOU = {
+    r"this (?:person|adult|woman|man) has": "you have",
     r"this (?:person|adult|woman|man)'s": "your",
     r"this (?:person|adult|woman|man)": "you",
     "this household": "your household",
@@ -136,12 +138,14 @@ class TaskQuestions(NamedTuple):
             asked = _THAT_YEAR.sub("a year", asked)
             if len(_THIS.findall(asked)) == 1:
                 return _THIS.sub(lambda _: who, asked)
-        if self.wording == "item":
+        if self.wording == "item" and self.record.vintages[self.vintage].tables:
+            # Of a published table nobody was a respondent.
+            form = form.replace("The respondent is", "Consider")
+        elif self.wording == "item":
             asked = to_you(asked)
-            if not self._noun:
-                form = form.replace("The respondent is", "Consider")
         known = {"who": who, "asked": asked, "many": _MANY.get(self._noun, "cases")}
-        return form.format(**known, survey=self.record.title, year=self._year)
+        year = dict(zip(self.task.given, given, strict=True)).get("year", self._year)
+        return form.format(**known, survey=self.record.title, year=year)
 
     def probability(self, given: Sequence[str], level: int) -> str:
         """Word the question for the probability of one level in one cell; see `question`."""

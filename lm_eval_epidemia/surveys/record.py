@@ -35,7 +35,7 @@ from lm_eval_epidemia.surveys.variable import (
 #: Answers are lettered A to Z.
 MAX_LEVELS = 26
 #: What the record declares; of every outcome it follows a task of the kind `marginal`.
-Declared = Literal["low", "high", "extra", "joint", "world", "years"]
+Declared = Literal["low", "high", "extra", "joint", "world", "years", "people"]
 Kind = Literal[Declared, "marginal"]
 Domain = Literal["health", "economic", "social", "world", "other"]
 
@@ -187,7 +187,7 @@ class TableLayout(Strict):
     Attributes
     ----------
     given : tuple of str
-        Conditions; one may be written without a list.
+        Conditions; one may be written without a list. Of none, it has one row.
     file : str
         A word in the name of its file, where there are several.
     rows : dict of str to tuple of str
@@ -213,7 +213,7 @@ class TableLayout(Strict):
     outcome: str
     given: Listed
     file: str = ""
-    rows: dict[str, Listed]
+    rows: dict[str, Listed] = Field({})
     size: Listed = ()
     shares: dict[str, str] = Field({})
     unit: Literal["percent", "count"]

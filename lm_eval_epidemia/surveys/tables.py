@@ -280,7 +280,10 @@ def _read(
         n_eff=n_eff,
         dropped=dropped,
         absent=tuple(
-            level.label for n, level in enumerate(given[0]) if len(given) == 1 and (n,) not in rows
+            level.label
+            for levels in given[: len(given) == 1]
+            for n, level in enumerate(levels)
+            if (n,) not in rows
         ),
     )
 

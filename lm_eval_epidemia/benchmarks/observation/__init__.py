@@ -57,6 +57,7 @@ OBSERVATION = Benchmark(
         "epidemia_joint",
         "epidemia_world",
         "epidemia_years",
+        "epidemia_people",
     ),
     ways=WAYS,
     metrics=metrics_of,

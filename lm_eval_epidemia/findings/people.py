@@ -1,0 +1,194 @@
+"""How many Americans a model beats at six shares of the population that they guessed in 2000.
+
+``guesses_2000.csv`` has, for each question, how many people of the General Social Survey gave each
+whole percentage (unweighted; NORC, public-use data). From the samples of ``epidemia_people``.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+
+from lm_eval_epidemia.benchmarks.observation.apart import line_of
+from lm_eval_epidemia.benchmarks.observation.measured import Part
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.elicit.way import Elicited
+from lm_eval_epidemia.findings import answered
+from lm_eval_epidemia.findings.answered import Answered, required
+from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Row
+from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.results.entry import Asked, Entry, leaf
+from lm_eval_epidemia.surveys.catalogue import task
+
+#: The group of these tasks in its plain way, and by outcome the survey's question.
+GROUP = "epidemia_people"
+QUESTIONS = {
+    "white": "uswht",
+    "black": "usblk",
+    "jewish": "usjews",
+    "hispanic": "ushisp",
+    "asian": "usasn",
+    "american_indian": "usamind",
+}
+
+#: Other figures, in per cent, that answer a question as well as the truth does: white and not
+#: Hispanic; the most that is estimated; alone or in combination.
+ALSO = {"white": 69.1, "jewish": 2.2, "american_indian": 1.5}
+
+#: What the mean guess is called.
+AMERICANS = "the average American of 2000"
+
+
+@cache
+def guesses() -> dict[str, tuple[Array, Array]]:
+    """Return by outcome the percentages that people guessed, and how many people each."""
+    text = (files(__package__) / "guesses_2000.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
+    of = {}
+    for outcome, variable in QUESTIONS.items():
+        own = [row for row in rows if row["variable"] == variable]
+        guess, people = ([float(row[name]) for row in own] for name in ("guess_percent", "people"))
+        of[outcome] = (np.array(guess), np.array(people))
+    return of
+
+
+def off(outcome: str, truth: float, answer: Array | float) -> Array:
+    """Return how far answers are from the truth, or from another figure that is as right.
+
+    Parameters
+    ----------
+    outcome : str
+    truth : float
+        In per cent, as are answers.
+    answer : ndarray or float
+    """
+    figures = [truth, *([ALSO[outcome]] if outcome in ALSO else [])]
+    return np.min([np.abs(np.asarray(answer) - figure) for figure in figures], axis=0)
+
+
+def beaten(outcome: str, truth: float, answer: float) -> float:
+    """Return the share of people whose guess was further off, in per cent; as far counts half."""
+    guess, people = guesses()[outcome]
+    theirs, own = off(outcome, truth, guess), float(off(outcome, truth, answer))
+    further = people[theirs > own + 1e-9].sum() + people[np.abs(theirs - own) <= 1e-9].sum() / 2
+    return float(100 * further / people.sum())
+
+
+def mean_guess(outcome: str) -> float:
+    """Return what people guessed on average, in per cent."""
+    guess, people = guesses()[outcome]
+    return float(np.average(guess, weights=people))
+
+
+def read(report: Report) -> tuple[list[Answered], list[str]]:
+    """Read the samples of the six questions.
+
+    Returns
+    -------
+    groups : list of Answered
+    notes : list of str
+        What is left out.
+
+    Raises
+    ------
+    EpidemiaError
+        If no run was asked them, with samples.
+    """
+    samples, notes = answered.read(
+        report, lambda asked: leaf(asked).entry.group == GROUP, "compared with people's guesses"
+    )
+    groups = answered.by_group(report, samples)
+    return required(groups, "compare with people's guesses", GROUP, notes), notes
+
+
+def _answers(tasks: Mapping[Asked, tuple[Part, Elicited]]) -> Iterator[tuple[str, float, float]]:
+    """Yield outcome, truth and answer, in per cent."""
+    for asked, (part, elicited) in tasks.items():
+        yield task(asked.task).outcome, 100 * float(part.p[0, 0]), 100 * float(elicited.q[0, 0])
+
+
+def _told(tasks: Mapping[Asked, tuple[Part, Elicited]]) -> list[tuple[Part, Elicited]]:
+    """Put what people guess on average in the place of a model's answers."""
+    told = []
+    for asked, (part, _) in tasks.items():
+        share = mean_guess(task(asked.task).outcome) / 100
+        told.append((part, Elicited(np.array([[share, 1 - share]]))))
+    return told
+
+
+def _rows(groups: Sequence[Answered]) -> Iterator[Row]:
+    for entry, group, tasks in groups:
+        yield from _row(entry, "", group, [*_answers(tasks)], [*tasks.values()])
+    for name in dict.fromkeys(group.group for group in groups):
+        asked = {a: t for group in groups if group.group == name for a, t in group.tasks.items()}
+        known = [(o, p, mean_guess(o)) for o, p, _ in _answers(asked)]
+        yield from _row(None, AMERICANS, name, known, _told(asked))
+
+
+def _row(
+    entry: Entry | None,
+    who: str,
+    group: str,
+    answers: Sequence[tuple[str, float, float]],
+    told: Sequence[tuple[Part, Elicited]],
+) -> Iterator[Row]:
+    line = line_of(told)
+    named: dict[str, Cell] = {} if entry else {"model": who}
+    facts: dict[str, object] = {"tasks": len(told)}
+    if entry is None:
+        facts |= {"model": who, "reference": True}
+    cells: dict[str, Cell] = {
+        "off": math.fsum(float(off(*answer)) for answer in answers) / len(answers),
+        "beaten": math.fsum(beaten(*answer) for answer in answers) / len(answers),
+        "tilt": line.tilt,
+        "slope": line.slope,
+    }
+    yield Row(named | cells, entry, group, group, facts)
+    for outcome, truth, answer in answers:
+        single: dict[str, Cell] = {
+            "question": outcome.replace("_", " "),
+            "truth": truth,
+            "answer": answer,
+            "off": float(off(outcome, truth, answer)),
+            "beaten": beaten(outcome, truth, answer),
+        }
+        yield Row(named | single, entry, group, outcome, facts | {"tasks": 1})
+
+
+NOTE = (
+    "Six shares of the US population that some 1,300 Americans guessed in 2000, in per cent. Off: "
+    "percentage points from the truth, or from another figure where the question does not say "
+    "which is meant (white and not Hispanic 69.1, Jewish up to 2.2, American Indian in combination "
+    "1.5). Beaten: the people whose guess was further off. Slope and tilt: the line of log-odds of "
+    "the six answers on those of the truths: a slope below 1 is to guess towards one half, as "
+    "people do. Six questions rank nobody."
+)
+
+
+def findings(groups: Sequence[Answered]) -> list[Finding]:
+    """Return the table: a row of means, then the six questions, of each model and of people."""
+    columns = (
+        *map(Column, ("model", "group", "question")),
+        Column("truth", "truth", 1, unit=" %"),
+        Column("answer", "answer", 1, unit=" %"),
+        Column("off", "percentage points off", 1),
+        Column("beaten", "people whose guess was further off", 0, unit=" %"),
+        Column("slope", "slope", 2),
+        Column("tilt", "tilt", 2, signed=True),
+    )
+    return [
+        Finding(
+            "people",
+            "Beside the guesses of Americans",
+            columns,
+            [*_rows(groups)],
+            NOTE,
+            2,
+            ("model", "question", *(column.name for column in columns[3:])),
+        )
+    ]
