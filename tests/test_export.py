@@ -132,7 +132,7 @@ def test_the_card_says_what_it_is(repository):
         "epidemia_extra_stated": 54,
         **{
             f"epidemia_{kind}{form}": sum(one.kind == kind for one in map(task, store.available()))
-            for kind in ("marginal", "joint", "world", "years")
+            for kind in ("marginal", "joint", "world", "years", "people")
             for form in ("", "_likelihood", "_stated")
         },
         "epidemia_high_closed": 32,

@@ -56,11 +56,11 @@ def test_every_high_truth_has_the_marginal_of_the_low_one():
 def test_shipped_truth_is_whole():
     places = store.available()
     kinds = Counter(task(name).kind for name in places)
-    assert [kinds[kind] for kind in ("low", "high", "extra", "joint", "world", "years")] == [
-        *(63, 44, 54, 9, 15, 10)
-    ]
+    assert [
+        kinds[kind] for kind in ("low", "high", "extra", "joint", "world", "years", "people")
+    ] == [*(63, 44, 54, 9, 15, 10, 6)]
     # P(Y) of every outcome of these, where the source is no published table, and of one year.
-    tables = {"bls", "brfss", "brfsstrend", "factbook", "fbi", "ipeds", "gsstrend"}
+    tables = {"bls", "brfss", "brfsstrend", "census2000", "factbook", "fbi", "ipeds", "gsstrend"}
     asked = [task(name) for name in places if task(name).survey not in tables]
     outcomes = {(t.survey, t.outcome) for t in asked}
     assert {(t.survey, t.outcome) for t in asked if t.kind == "marginal"} == outcomes

@@ -77,7 +77,7 @@ def test_every_level_has_words():
     """A phrase continues 'a person who ...' (or a subject of the survey's own), in one line."""
     nouns = {"occupation", "field", "offense", "state", "country", "year"}
     verbs = "is has had did does made works earned spends owns describes identifies lives uses"
-    verbs += " gets can cannot lives married neither came was agrees disagrees"
+    verbs += " gets can cannot lives married neither came was agrees disagrees would"
     for survey in records.records().values():
         for name, ways in survey.variables.items():
             for way in ways:

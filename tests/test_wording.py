@@ -83,8 +83,8 @@ CHILD = "a person aged 12 or older living in the United States in 2022 who is 12
         (
             HEROIN,
             "majority",
-            f"Consider {CHILD}. Has this person ever, even once, used heroin? Which answer would "
-            "be true of most of 100 such people?",
+            f"Consider {CHILD}. Has this person ever, even once, used heroin? Which answer is true "
+            "of the largest number of 100 such people?",
         ),
         (
             HEROIN,
@@ -102,15 +102,21 @@ CHILD = "a person aged 12 or older living in the United States in 2022 who is 12
         (
             "epidemia_world_factbook_fuel_by_country",
             "item",
-            "[The World Factbook, 2025] Consider one ton of the carbon dioxide that came from "
-            "burning coal, oil and gas in Afghanistan in 2023. Which fuel did that ton come from?",
+            "[The World Factbook, 2025] Consider one ton of the carbon dioxide released by burning "
+            "coal, oil and natural gas in Afghanistan in 2023. Which fuel did that ton come from?",
         ),
         (
             "epidemia_world_factbook_married_by_18_by_country",
             "item",
-            "[The World Factbook, 2025] The respondent is a woman aged 20 to 24 living in "
-            "Afghanistan around 2018. Did you marry, or start to live with a partner as if "
-            "married, before you turned 18?",
+            "[The World Factbook, 2025] Consider a woman aged 20 to 24 living in Afghanistan "
+            "around 2018. Before she turned 18, had this woman married, or started to live with a "
+            "partner as if married?",
+        ),
+        (
+            "epidemia_years_gsstrend_degree_by_year_sex",
+            "item",
+            "[General Social Survey, 1975] The respondent is a person aged 18 or older living in "
+            "the United States in 1975 who is male. What is the highest diploma or degree you have?",
         ),
     ],
 )
@@ -134,6 +140,8 @@ def test_every_question_can_be_put_in_every_wording():
         texts = {name: Wording(truth, name).question(0) for name in WORDINGS}
         assert len(set(texts.values())) >= len(WORDINGS) - 1, texts  # bare may have nothing to drop
         assert all(text.count("{") == 0 and "  " not in text for text in texts.values())
+        if record(truth.survey).vintages[truth.vintage].tables:
+            continue  # nobody was a respondent
         item = texts["item"].split("] ", 1)[1]
         assert not re.search(r"\bthis (person|adult|woman|household)\b|\bthey\b|\btheir\b", item), (
             item
