@@ -116,7 +116,8 @@ CHILD = "a person aged 12 or older living in the United States in 2022 who is 12
             "epidemia_years_gsstrend_degree_by_year_sex",
             "item",
             "[General Social Survey, 1975] The respondent is a person aged 18 or older living in "
-            "the United States in 1975 who is male. What is the highest diploma or degree you have?",
+            "the United States in 1975 who is male. What is the highest diploma or degree you "
+            "have?",
         ),
     ],
 )
