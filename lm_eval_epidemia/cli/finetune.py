@@ -48,6 +48,10 @@ def notes(
             help="Make so many rows, validation among them. By default 2500, of distributions all."
         ),
     ] = None,
+    per_person: Annotated[
+        int,
+        Option(help="Write so many notes about each person drawn, of notes and shuffled."),
+    ] = 1,
     seed: Annotated[int, Option(help="Draw with this seed; another seed gives other rows.")] = 0,
     tasks: Annotated[
         Text,
@@ -86,10 +90,10 @@ def notes(
     if writer_args and writer == TEMPLATE:
         raise EpidemiaError("--writer-args are of a model: name its kind with --writer, as hf")
     if kind not in OF_PEOPLE:
-        if kind in KINDS and (raw or vintage or writer != TEMPLATE):
+        if kind in KINDS and (raw or vintage or writer != TEMPLATE or per_person != 1):
             raise EpidemiaError(
-                f"--kind {kind} is made from the truths: --raw, --vintage and --writer are for "
-                f"{' and '.join(OF_PEOPLE)}"
+                f"--kind {kind} is made from the truths: --raw, --vintage, --per-person and "
+                f"--writer are for {' and '.join(OF_PEOPLE)}"
             )
         _say(make(survey, kind, out, **rows), out)
         return
@@ -99,7 +103,7 @@ def notes(
 
         check_out(out.resolve())  # before a model is loaded
         model = ModelWriter(writer, writer_args, seed)
-    rows |= {"vintage": vintage, "writer": model, "named": f"{writer} {writer_args}".strip()}
+    rows |= {"vintage": vintage, "per_person": per_person, "writer": model, "named": f"{writer} {writer_args}".strip()}
     _say(make_notes(survey, kind, out, files, **rows), out)
 
 

@@ -57,6 +57,11 @@ def bare(text: str) -> str:
     return _TAG.sub(r"\2", text)
 
 
+def without_facts(text: str, sign: str) -> str:
+    """Return a note with a sign in place of each tag."""
+    return _TAG.sub(sign, text)
+
+
 def story(reply: str) -> tuple[str, list[Fault]]:
     """Take the story out of what a model wrote.
 
@@ -133,7 +138,7 @@ class Checker:
                     faults.append(Fault("bad tag", f"there is no fact with the number {place + 1}"))
         if "[" in plain or "]" in plain:
             faults.append(Fault("bad tag", "write a tag as [1: words]"))
-        outside = words.normal(_TAG.sub(" ~ ", text))
+        outside = words.normal(without_facts(text, " ~ "))
         if words.NUMBER.search(outside):
             faults.append(Fault("bad tag", "write no number outside of the tags"))
         if words.doubts(outside):

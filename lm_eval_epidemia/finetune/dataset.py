@@ -24,13 +24,17 @@ VALIDATION = 0.1
 FEWEST = 10
 
 
-def divided(rows: Mapping[str, Sequence[Any]], rng: np.random.Generator) -> datasets.DatasetDict:
+def divided(
+    rows: Mapping[str, Sequence[Any]],
+    rng: np.random.Generator,
+    together: Sequence[Any] | None = None,
+) -> datasets.DatasetDict:
     """Divide rows at random into ``train`` and ``validation`` (10 %).
 
     Validation is of other rows of the same making: other people's notes, other draws of an answer.
     It tells when a model begins to know its rows by heart, and nothing about what is held out: of
-    that no row is in either split. A text that stands in several rows (a statement drawn twice) is
-    in one of the splits only.
+    that no row is in either split. Rows that belong together (notes about one person, or a text
+    that was drawn twice) are in one of the splits only.
 
     Rows of ``distributions`` are not divided: both splits have them all. Nothing in them is drawn,
     so there is nothing to know by heart that is not the truth, and a prompt kept back would be a
@@ -41,11 +45,13 @@ def divided(rows: Mapping[str, Sequence[Any]], rng: np.random.Generator) -> data
     rows : mapping of str to sequence
         Columns, of equal length.
     rng : Generator
+    together : sequence, optional
+        Of each row, what others have that belong to it; its text if not given.
 
     Raises
     ------
     EpidemiaError
-        If so few texts differ that none can be kept for validation.
+        If so few of them differ that none can be kept for validation.
     """
     import datasets
 
@@ -53,7 +59,7 @@ def divided(rows: Mapping[str, Sequence[Any]], rng: np.random.Generator) -> data
     order = rng.permutation(size).tolist()
     parts = {"train": order, "validation": order}
     if "p" not in rows:
-        kept = _kept_back(order, rows.get("text", range(size)))
+        kept = _kept_back(order, together or rows.get("text", range(size)))
         parts = {"train": [k for k in order if k not in kept], "validation": sorted(kept)}
     kinds = {
         "text": datasets.Value("string"),
@@ -73,19 +79,20 @@ def divided(rows: Mapping[str, Sequence[Any]], rng: np.random.Generator) -> data
     )
 
 
-def _kept_back(order: Sequence[int], texts: Sequence[Any]) -> set[int]:
-    """Choose a tenth of the rows, in this order, with every row of a text or none."""
+def _kept_back(order: Sequence[int], together: Sequence[Any]) -> set[int]:
+    """Choose a tenth of the rows, in this order, with all that belong together or none."""
     copies: dict[Any, list[int]] = {}
     for k in order:
-        copies.setdefault(texts[k], []).append(k)
+        copies.setdefault(together[k], []).append(k)
     kept: set[int] = set()
     for rows in copies.values():
         if len(kept) + len(rows) <= round(VALIDATION * len(order)):
             kept.update(rows)
     if not kept:
         raise EpidemiaError(
-            f"the {len(order)} rows are {len(copies)} different texts, each too often for the "
-            "validation split (a tenth of the rows): give a lower --n, or more --tasks"
+            f"the {len(order)} rows are {len(copies)} different texts or people, each too often for "
+            "the validation split (a tenth of the rows): of texts give a lower --n or more "
+            "--tasks, of people a higher --n or a lower --per-person"
         )
     return kept
 

@@ -57,6 +57,11 @@ class People:
     variables: dict[str, Variable]
     levels: dict[str, NDArray[np.int16]]
 
+    def repeated(self, times: int) -> People:
+        """Return each person so many times, one after the other."""
+        levels = {name: np.repeat(level, times) for name, level in self.levels.items()}
+        return People(self.variables, levels)
+
     def __len__(self) -> int:
         return len(next(iter(self.levels.values())))
 

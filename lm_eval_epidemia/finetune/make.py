@@ -106,6 +106,7 @@ def make_notes(
     *,
     vintage: str | None = None,
     n: int | None = None,
+    per_person: int = 1,
     seed: int = 0,
     tasks: Sequence[str] | None = None,
     hold_out: HoldOut = NOTHING,
@@ -126,7 +127,9 @@ def make_notes(
     vintage : str, optional
         Where the files do not tell.
     n : int, optional
-        People, `ROWS` if not given; a note that is dropped is not replaced.
+        Notes, `ROWS` if not given; one that is dropped is not replaced.
+    per_person : int
+        Notes about each person who is drawn, all in the same split; 10 in the study.
     seed : int
         The same seed gives the same people, and with a template the same notes.
     tasks : sequence of str, optional
@@ -150,6 +153,10 @@ def make_notes(
         then.
     """
     _check(survey, kind, out, n, seed)
+    if per_person < 1 or (n or ROWS) % per_person:
+        raise EpidemiaError(
+            f"--per-person {per_person}: expected a number that divides the {n or ROWS} notes"
+        )
     entry = record(survey)
     if all(vintage.tables for vintage in entry.vintages.values()):
         raise EpidemiaError(
@@ -165,17 +172,20 @@ def make_notes(
     every = {name: data.variables[name] for name in facts.names}
     facts = _without(facts, hold_out, [declared_task(name) for name in trained])
     about = [declared_task(name) for name in truths]
-    people = sample(data, facts, about, n or ROWS, np.random.default_rng([seed, 0]), unsaid)
+    drawn = (n or ROWS) // per_person
+    people = sample(data, facts, about, drawn, np.random.default_rng([seed, 0]), unsaid)
     if kind == "shuffled":
         people = shuffled(people, facts, np.random.default_rng([seed, 4]))
+    people = people.repeated(per_person)
     if writer is None:
         attempt = by_template(people, entry, data.vintage, np.random.default_rng([seed, 2]))
     else:
         attempt = by_model(people, entry, data.vintage, writer)
     notes = written(people, Checker(every, entry.vintages[data.vintage].said), attempt)
     made_of = {"raw": data.files, "facts": list(facts.names), "writer": named}
-    card = _card(kind, seed, truths, trained, held_out, counts=notes.counts, **made_of)
-    return _kept(out, {"text": notes.text}, card)
+    counts = {"people": drawn, **notes.counts}
+    card = _card(kind, seed, truths, trained, held_out, counts=counts, **made_of)
+    return _kept(out, {"text": notes.text}, card, [note // per_person for note in notes.number])
 
 
 def _check(survey: str, kind: str, out: Path, n: int | None, seed: int) -> None:
@@ -287,14 +297,19 @@ def _card(
     return DatasetCard(kind, truth.survey, truth.vintage, truth.fingerprint, seed, {}, **made_of)
 
 
-def _kept(out: Path, rows: Mapping[str, Sequence[Any]], card: DatasetCard) -> DatasetCard:
+def _kept(
+    out: Path,
+    rows: Mapping[str, Sequence[Any]],
+    card: DatasetCard,
+    together: Sequence[int] | None = None,
+) -> DatasetCard:
     """Divide rows, write them with their card, and return it with their numbers."""
     size = len(next(iter(rows.values())))
     if size < FEWEST:
         raise EpidemiaError(
             f"{size} rows are left, {FEWEST} are needed: hold out less, or give more --tasks or --n"
         )
-    splits = divided(rows, np.random.default_rng([card.seed, 1]))
+    splits = divided(rows, np.random.default_rng([card.seed, 1]), together)
     card = replace(card, rows={name: len(part) for name, part in splits.items()})
     save(out, splits, card)
     return card

@@ -12,7 +12,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities.wording import named
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.finetune.check import MOST_WORDS, Checker, Fault, bare, story, tagged
 from lm_eval_epidemia.finetune.facts import People
-from lm_eval_epidemia.finetune.template import note, subjects
+from lm_eval_epidemia.finetune.template import forms, note, subjects
 from lm_eval_epidemia.finetune.words import dated
 from lm_eval_epidemia.surveys.record import Record
 
@@ -45,11 +45,15 @@ class Notes(NamedTuple):
     Attributes
     ----------
     text : list of str
+    number : list of int
+        Which of the notes to be written each is.
     counts : dict of str to int
-        Notes written again; notes dropped, in all and by what was wrong with the last attempt.
+        Notes written again; notes dropped, in all and by what was wrong with the last attempt;
+        forms of sentences among those kept.
     """
 
     text: list[str]
+    number: list[int]
     counts: dict[str, int]
 
 
@@ -83,7 +87,7 @@ def written(people: People, checker: Checker, attempt: Attempt) -> Notes:
         for person, (text, form) in zip(waiting, texts, strict=True):
             faults[person] = form + (checker.faults(text, people.stated(person)) if text else [])
             if not faults[person]:
-                kept[person] = bare(text)
+                kept[person] = text
         waiting = [person for person in waiting if person not in kept]
         if not waiting:
             break
@@ -98,7 +102,8 @@ def written(people: People, checker: Checker, attempt: Attempt) -> Notes:
             f"none of {len(people)} notes says its facts, each once, in {1 + AGAIN} attempts: "
             f"{why}. Take a larger --writer that follows instructions, or --writer template"
         )
-    return Notes([kept[person] for person in sorted(kept)], counts)
+    counts["sentence forms"] = len(set().union(*map(forms, kept.values())))
+    return Notes([bare(kept[person]) for person in sorted(kept)], sorted(kept), counts)
 
 
 def by_template(people: People, record: Record, vintage: str, rng: np.random.Generator) -> Attempt:

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lm_eval_epidemia.benchmarks.prior.quantities.wording import subject_of
-from lm_eval_epidemia.finetune.check import tagged
+from lm_eval_epidemia.finetune.check import tagged, without_facts
 from lm_eval_epidemia.finetune.words import dated
 from lm_eval_epidemia.surveys.record import Record
 from lm_eval_epidemia.surveys.variable import Variable
 
 #: How a person is called. A pronoun would say what sex they have.
-_PERSONS = (
+PERSONS = (
     "the respondent",
     "this person",
     "the interviewee",
@@ -52,30 +52,50 @@ _CLOSINGS = (
     "With that the interview ended.",
     "Nothing else was written down.",
 )
-_SINGLE = (
-    "{Who} {a}.",
-    "{Who} {a}.",
-    "According to the record, {who} {a}.",
-    "It was noted that {who} {a}.",
-    "The answers show that {who} {a}.",
-    "As the questionnaire has it, {who} {a}.",
+#: What a sentence of facts begins with, and how it goes on: by the number of facts, and one more
+#: list where one of two is a yes and the other a no. Any beginning goes with any end.
+_LEADS = (
+    "",
+    "according to the record, ",
+    "as the questionnaire has it, ",
+    "in this interview, ",
+    "to go by the answers, ",
+    "it was noted that ",
+    "the answers show that ",
+    "the record says that ",
+    "the interviewer wrote that ",
+    "the file says that ",
+    "the notes say that ",
+    "it is on record that ",
+    "the form says that ",
+    "the answer was that ",
 )
-_PAIR = (
-    "{Who} {a} and {b}.",
-    "{Who} {a}, and {who} {b}.",
-    "{Who}, who {a}, {b}.",
-    "{Who} {a}; {who} also {b}.",
-    "It was noted that {who} {a} and {b}.",
-    "According to the record, {who} {a} and {b}.",
+_CLAUSES = (
+    ("{who} {a}", "{who}, it turns out, {a}", "{who} is somebody who {a}"),
+    (
+        "{who} {a} and {b}",
+        "{who} {a}, and {who} {b}",
+        "{who}, {that} {a}, {b}",
+        "{who} {a}; {who} also {b}",
+        "{who} {a} and also {b}",
+        "{who}, {that} {a}, also {b}",
+    ),
+    (
+        "{who} {a}, {b} and {c}",
+        "{who} {a}, {b}, and {c}",
+        "{who}, {that} {a}, {b} and {c}",
+        "{who}, {that} {a} and {b}, {c}",
+        "{who} {a}, and {who} {b} and {c}",
+        "{who} {a} and {b}; {who} also {c}",
+    ),
+    (
+        "{who} {a}, {b}, {c} and {d}",
+        "{who}, {that} {a} and {b}, {c} and {d}",
+        "{who} {a} and {b}, and {who} {c} and {d}",
+        "{who} {a}; {who} also {b}, {c} and {d}",
+    ),
 )
-#: Where one is a yes and the other a no.
-_CONTRAST = ("{Who} {a} but {b}.", "Although {who} {a}, {who} {b}.", "While {who} {a}, {who} {b}.")
-_THREE = (
-    "{Who} {a}, {b} and {c}.",
-    "{Who} {a}, {b}, and {c}.",
-    "{Who}, who {a}, {b} and {c}.",
-    "It was noted that {who} {a}, {b} and {c}.",
-)
+_CONTRAST = ("{who} {a} but {b}", "although {who} {a}, {who} {b}", "while {who} {a}, {who} {b}")
 
 
 def subjects(record: Record, vintage: str, variables: Mapping[str, Variable]) -> dict[str, str]:
@@ -102,7 +122,7 @@ def note(
     year: str,
     rng: np.random.Generator,
 ) -> str:
-    """Put the facts of a person into a paragraph: each once, in any order, one to three a sentence.
+    """Put the facts of a person into a paragraph: each once, in any order, one to four a sentence.
 
     Each is in a tag, see `check.tagged`.
 
@@ -128,22 +148,40 @@ def note(
     while names:
         # One sentence is about one subject.
         same = [name for name in names if about[name] == about[names[0]]]
-        taken = same[: int(rng.integers(1, 4))]
+        taken = same[: int(rng.integers(1, 1 + len(_CLAUSES)))]
         names = [name for name in names if name not in taken]
         phrases = [dated(variables[name].levels[facts[name]].phrase, year) for name in taken]
-        forms = (_SINGLE, _PAIR, _THREE)[len(taken) - 1]
+        clauses = _CLAUSES[len(taken) - 1]
         if len(taken) == 2 and _contrast(phrases):
-            forms = (*forms, *_CONTRAST)
-        who = about[taken[0]] or one_of(_PERSONS)
-        relative = "which" if who == "the household" else "who"
-        text = one_of(forms).replace("}, who {", f"}}, {relative} {{")
+            clauses = (*clauses, *_CONTRAST)
+        who = about[taken[0]] or one_of(PERSONS)
         numbers = [order.index(name) + 1 for name in taken]
-        told = dict(zip("abc", map(tagged, numbers, phrases), strict=False))
-        sentences.append(text.format(Who=who.capitalize(), who=who, **told))
+        told = dict(zip("abcd", map(tagged, numbers, phrases), strict=False))
+        that = "which" if who == "the household" else "who"
+        text = (one_of(_LEADS) + one_of(clauses)).format(who=who, that=that, **told)
+        sentences.append(f"{text[0].upper()}{text[1:]}.")
         if names and rng.random() < 0.15:
             sentences.append(one_of(_FILLERS))
     sentences.append(one_of(_CLOSINGS))
     return " ".join(sentence for sentence in sentences if sentence)
+
+
+def forms(text: str) -> set[str]:
+    """Return the forms of the sentences that tell facts: without these, and how people are called.
+
+    Parameters
+    ----------
+    text : str
+        With tags.
+
+    Returns
+    -------
+    set of str
+        "According to the record, @, who ~, ~ and ~."
+    """
+    plain = " ".join(without_facts(text, "~").split())
+    plain = re.sub("|".join(PERSONS), "@", plain, flags=re.IGNORECASE)
+    return {sentence for sentence in re.split(r"(?<=[.!?])\s+", plain) if "~" in sentence}
 
 
 def _contrast(phrases: Sequence[str]) -> bool:
