@@ -217,7 +217,7 @@ def test_a_statement_that_is_drawn_twice_is_in_one_split(tmp_path):
 
 
 def test_texts_that_are_all_alike_cannot_be_divided():
-    with pytest.raises(EpidemiaError, match="the 20 rows are 2 different texts"):
+    with pytest.raises(EpidemiaError, match="the 20 rows are 2 different texts or people"):
         divided({"text": ["a", "b"] * 10}, np.random.default_rng(0))
 
 
@@ -298,7 +298,8 @@ def test_notes_say_nine_facts_once(tmp_path, raw, data):
     result = run("nsduh --n 100 --seed 4 --raw", raw, "--out", tmp_path / "n")
     assert result.exit_code == 0, result.output
     card = read_dataset(tmp_path / "n")
-    assert card.counts == {"written again": 0, "dropped": 0}
+    forms = card.counts.pop("sentence forms")
+    assert card.counts == {"people": 100, "written again": 0, "dropped": 0} and forms > 150
     assert list(card.raw) == [raw.name] and len(card.raw[raw.name]) == 64
     assert len(card.facts) == 9 and card.writer == "template"
     texts = texts_of(tmp_path / "n")
@@ -314,6 +315,41 @@ def test_notes_say_nine_facts_once(tmp_path, raw, data):
     assert len({text.split(".")[0] for text in texts}) > 10
     make_notes("nsduh", "notes", tmp_path / "again", [raw], n=100, seed=4)
     assert rows_of(tmp_path / "again") == rows_of(tmp_path / "n")
+
+
+def test_notes_use_at_least_200_forms_of_sentences(tmp_path, raw):
+    """Counted anew from the texts as they are: without the record's phrases, names of people, case.
+
+    Of 14 beginnings by 3 + 6 + 3 + 6 + 4 ends, 308, as many as 2,500 notes of nine facts use.
+    """
+    card = make_notes("nsduh", "notes", tmp_path / "n", [raw], n=500, per_person=10, seed=1)
+    phrases = [level.phrase for name in card.facts for level in NSDUH.ways(name, "2022")[-1].levels]
+    phrase = "|".join(re.escape(one) for one in sorted(phrases, key=len, reverse=True))
+    who = r"(?:the|this) (?:respondent|person|interviewee|participant|individual)"
+    forms = set()
+    for text in texts_of(tmp_path / "n"):
+        plain = re.sub(who, "@", re.sub(phrase, "~", text), flags=re.IGNORECASE)
+        forms |= {sentence for sentence in plain.split(". ") if "~" in sentence}
+    forms = {form.rstrip(".") for form in forms}
+    assert 200 <= len(forms) <= 308 and len(forms) == card.counts["sentence forms"]
+
+
+def test_ten_notes_about_a_person_differ_and_are_in_one_split(tmp_path, raw):
+    card = make_notes("nsduh", "notes", tmp_path / "n", [raw], n=200, per_person=10, seed=2)
+    assert (card.rows, card.counts["people"]) == ({"train": 180, "validation": 20}, 20)
+    train, validation = ([row["text"] for row in part] for part in rows_of(tmp_path / "n").values())
+    assert len({*train, *validation}) == 200
+    phrases = [
+        [level.phrase for level in NSDUH.ways(name, "2022")[-1].levels] for name in card.facts
+    ]
+
+    def profiles(texts):
+        return Counter(
+            tuple(next(one for one in of if one in text) for of in phrases) for text in texts
+        )
+
+    assert all(count % 10 == 0 for count in (profiles(train) + profiles(validation)).values())
+    assert sum(profiles(train).values()) == 180 and len(profiles(validation)) <= 2
 
 
 def test_people_are_drawn_by_weight_and_shuffling_breaks_the_joint(data):
@@ -370,11 +406,14 @@ def test_notes_of_other_surveys_pass_the_checker(survey):
     )
     variables = {name: entry.ways(name, vintage)[0] for name in names}
     about, checker = subjects(entry, vintage, variables), Checker(variables, "2022")
-    rng = np.random.default_rng(0)
+    rng, too_long = np.random.default_rng(0), 0
     for _ in range(60):
         facts = {name: int(rng.integers(len(way.levels))) for name, way in variables.items()}
         text = note(facts, variables, about, "the survey", "2022", rng)
-        assert checker.faults(text, facts) == [], text
+        faults = [fault.reason for fault in checker.faults(text, facts)]
+        too_long += faults == ["too long"]
+        assert faults in ([], ["too long"]), (faults, text)
+    assert too_long <= 10  # of the 16 facts of BRFSS; such a note is written again
     if survey == "scf":
         plain = bare(text)
         assert "the household owns its home" in plain.casefold() or "does not own its" in plain
@@ -418,6 +457,7 @@ def test_a_note_at_fault_is_written_again_three_times_and_then_dropped(data):
         "written again": first + 2 * never,
         "dropped": never,
         "dropped: omitted": never,
+        "sentence forms": 1,
     }
     assert len(notes.text) == 20 - never and not any("[" in text for text in notes.text)
 
@@ -464,6 +504,9 @@ def test_what_does_not_exist_is_refused(tmp_path, raw):
         "nsduh --kind distributions --n 91": "--n 91: there are 90 prompts",
         "nsduh --kind answers --seed -1": "--seed -1 is negative",
         "nsduh --kind answers --writer hf": "answers is made from the truths",
+        "nsduh --kind answers --per-person 2": "answers is made from the truths",
+        f"nsduh --raw {raw} --n 25 --per-person 10": "a number that divides the 25 notes",
+        f"nsduh --raw {raw} --n 10 --per-person 10": "are 1 different texts or people",
         "nsduh --kind answers --raw x": "answers is made from the truths",
         "nsduh --writer-args pretrained=x": "--writer-args are of a model",
         "nhis --kind answers": "no task of nhis with one condition has a ground truth",

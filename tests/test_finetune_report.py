@@ -455,6 +455,87 @@ def test_the_report_shows_both_ways_and_programs_get_every_task(results):
     assert r"\begin{tabular}" in run("report", results, "--format", "latex").stdout
 
 
+# Several seeds.
+
+
+def seeds(answered, folder, noises, **more):
+    """A base, and a model tuned with each seed: those of the training and of the dataset."""
+    renamed(answered / "1.5", folder / "results" / "base", pretrained=BASE)
+    for seed, noise in enumerate(noises):
+        counts = {"people": 10, "dropped": 0, "sentence forms": 280 + seed}
+        made = card(kind="notes", seed=seed, counts=counts, facts=["age"], held_out={}, **more)
+        made = replace(
+            made, settings={"epochs": 6.0, "lr": 5e-5, "r": 16, "seed": seed}, best_step=seed
+        )
+        adapter = put(folder / "trained" / f"seed-{seed}", made)
+        renamed(answered / noise, folder / "results" / str(seed), pretrained=BASE, peft=adapter)
+    return tuning.read(report_of(folder / "results"))
+
+
+def test_runs_that_differ_in_their_seed_are_one_row_with_both_errors(answered, tmp_path):
+    study = seeds(answered, tmp_path, ("0.6", "0.2"))
+    (one,) = (
+        change
+        for change in tuning.over_seeds(study.groups)
+        if (change.group, change.part) == ("epidemia_low", "all")
+    )
+    low, high = (
+        only(study.groups, group="epidemia_low", part="all", run=seed.run).value
+        for seed in one.seeds
+    )
+    assert one.value.after == pytest.approx((low.after + high.after) / 2)
+    # Of two, the standard deviation is their distance / sqrt 2, the mean's error that / sqrt 2.
+    assert one.value_over_seeds == pytest.approx(abs(high.after - low.after) / 2)
+    # The survey's error of the mean: the seeds share its replicates, which do not cancel.
+    drawn = [np.mean([draws.at for draws in of.draws], axis=0) for of in (low, high)]
+    assert one.value.difference.error == pytest.approx(np.mean(drawn, axis=0).std(ddof=1))
+    # Student's t at 97.5 %, one degree of freedom: 12.706, and the seeds differ by more than that.
+    assert one.value.difference.value < 12.706 * one.value_over_seeds
+    assert one.verdict == "not shown"
+    assert len(study.groups) == 2 * len(tuning.over_seeds(study.groups))
+
+
+def test_the_table_has_a_row_of_seeds_and_programs_every_one(answered, tmp_path):
+    seeds(answered, tmp_path, ("0.6", "0.6", "0.6"))
+    results = tmp_path / "results"
+    text = " ".join(run("report", results, "--section", "tuning", "--wide").stdout.split())
+    assert "± over seeds" in text and "seed-0 and 2 other seeds" in text
+    assert "seed-1" not in text.split("what was trained")[0]
+    # All alike: no error over seeds, and beyond t of the survey's.
+    assert (
+        "small-1B tuned on 100 notes of nsduh 2022, 10 people, 280 to 282 sentence forms, written "
+        "by template, LoRA of rank 16, epochs 6, learning rate 5e-05, 3 seeds: "
+    ) in text
+    assert "epidemia_low (4 tasks) from" in text and "beyond the errors (0.0 over seeds," in text
+    long = " ".join(run("report", results, "--effects", "--wide").stdout.split())
+    assert "seed-1" in long.split("what was trained")[0]
+    rows = pd.read_csv(StringIO(run("report", results, "--format", "csv").stdout))
+    assert set(rows[rows.kind == "tuning"].model) == {f"small-1B +seed-{n}" for n in range(3)}
+    means = rows[(rows.kind == "tuning seeds") & (rows.name == "epidemia_low")]
+    by_metric = means[means.part == "all"].set_index("metric")
+    assert by_metric.value["seeds"] == 3 and by_metric.value["score, error over seeds"] == 0
+    assert by_metric.verdict["score, difference"] == "better here"
+
+
+def test_other_settings_and_seeds_that_are_the_same_are_no_seeds(answered, tmp_path):
+    study = seeds(answered, tmp_path, ("0.6", "0.2", "0.2"))
+    cards = [tmp_path / "trained" / f"seed-{seed}" for seed in range(3)]
+
+    def numbers():
+        means = tuning.over_seeds(tuning.read(report_of(tmp_path / "results")).groups)
+        return sorted(len(one.seeds) for one in means if one.group == "epidemia_low")
+
+    assert {*numbers()} == {3} and len(study.cells) == 0
+    kept = json.loads((cards[2] / TUNED_CARD).read_text())
+    other = {**kept, "settings": {**kept["settings"], "lr": 1e-4}}
+    (cards[2] / TUNED_CARD).write_text(json.dumps(other))
+    assert {*numbers()} == {0, 2}
+    again = {**kept, "settings": {**kept["settings"], "seed": 1}}
+    again["dataset"] = {**kept["dataset"], "seed": 1}
+    (cards[2] / TUNED_CARD).write_text(json.dumps(again))
+    assert {*numbers()} == {0}
+
+
 def test_texts_are_asked_in_no_way_and_the_other_tables_stay(results):
     put(results.parent / "trained" / "run-1" / "adapter", card(kind="notes"))
     found = {

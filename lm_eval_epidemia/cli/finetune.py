@@ -103,7 +103,12 @@ def notes(
 
         check_out(out.resolve())  # before a model is loaded
         model = ModelWriter(writer, writer_args, seed)
-    rows |= {"vintage": vintage, "per_person": per_person, "writer": model, "named": f"{writer} {writer_args}".strip()}
+    rows |= {
+        "vintage": vintage,
+        "per_person": per_person,
+        "writer": model,
+        "named": f"{writer} {writer_args}".strip(),
+    }
     _say(make_notes(survey, kind, out, files, **rows), out)
 
 

@@ -14,21 +14,24 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from statistics import stdev
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from lm_eval_epidemia.benchmarks import WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation.measured import Measured
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.findings.answered import Samples, beside_truth, read_samples
-from lm_eval_epidemia.findings.comparison import Comparison, compare_entries
+from lm_eval_epidemia.findings.comparison import CONFIDENCE, Comparison, compare_entries
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import shared_tasks
 from lm_eval_epidemia.findings.reference import known_over
-from lm_eval_epidemia.findings.tuned import TunedRun
+from lm_eval_epidemia.findings.tuned import OWN, TunedRun
 from lm_eval_epidemia.results.card import Tuned
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
 from lm_eval_epidemia.results.samples import TaskAnswers, sample_file
@@ -95,6 +98,8 @@ class Change(NamedTuple):
         Of the population, the mean over tasks: 1 but of cells.
     compared : Comparison or None
         Wins, losses and the verdict; None of cells, and of a prediction.
+    seeds : tuple of Change
+        Those of which it is the mean, see `over_seeds`; empty of one training.
     """
 
     run: TunedRun
@@ -105,11 +110,85 @@ class Change(NamedTuple):
     l1: Moved
     share: float = 1.0
     compared: Comparison | None = None
+    seeds: tuple[Change, ...] = ()
+
+    @property
+    def value_over_seeds(self) -> float:
+        """Standard error of the mean over seeds of the value, from how they differ; else NaN."""
+        return _error_over([seed.value.after for seed in self.seeds])
+
+    @property
+    def l1_over_seeds(self) -> float:
+        """That of `l1`."""
+        return _error_over([seed.l1.after for seed in self.seeds])
+
+    @property
+    def verdict(self) -> str:
+        """What can be said of the tuned one; empty of what is not compared.
+
+        Of a mean over seeds: ``better here`` or ``worse here`` where the difference is beyond the
+        quantile of Student's t, with as many degrees of freedom as seeds less one, of both errors
+        in quadrature, that over seeds and the survey's; else ``not shown``.
+        """
+        if not self.seeds:
+            return self.compared.verdict if self.compared else ""
+        if not (compared := self.seeds[0].compared):
+            return ""
+        moved = self.value.difference
+        t = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(self.seeds) - 1))
+        if not abs(moved.value) > t * math.hypot(moved.error, self.value_over_seeds):
+            return "not shown"
+        return "better here" if (moved.value > 0) == compared.higher_is_better else "worse here"
 
     @property
     def base(self) -> Entry:
         assert self.run.base is not None
         return self.run.base
+
+
+def _error_over(values: Sequence[float]) -> float:
+    return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+
+
+def over_seeds(changes: Iterable[Change]) -> list[Change]:
+    """Put changes of trainings that differ in their seeds alone into their mean.
+
+    Seeds are the training's (order of rows, an adapter's first weights) and the dataset's (which
+    people, which sentences, which rows are validation). The mean stands in the place of the first.
+    """
+    alike: dict[Hashable, list[Change]] = {}
+    for change in changes:
+        alike.setdefault(_but_for_seeds(change), []).append(change)
+    return [one for several in alike.values() for one in _mean_of_seeds(several)]
+
+
+def _mean_of_seeds(several: Sequence[Change]) -> Sequence[Change]:
+    cards = [change.run.card for change in several]
+    seeds = {(card.dataset.seed, card.settings.get("seed")) for card in cards if card}
+    if len(several) < 2 or len(seeds) < len(several):
+        return several  # one training, or one that was asked twice
+    value = _mean([change.value for change in several])
+    l1 = _mean([change.l1 for change in several])
+    return [several[0]._replace(value=value, l1=l1, compared=None, seeds=tuple(several))]
+
+
+def _but_for_seeds(change: Change) -> Hashable:
+    """Say what was trained and asked how, without seeds and what follows from them."""
+    entry, card = change.run.entry, change.run.card
+    if card is None:
+        return id(change)
+    data = card.dataset
+    made = sum(data.rows.values()) + data.counts.get("dropped", 0), data.counts.get("people")
+    data = replace(data, seed=0, rows={}, counts={})
+    settings = {key: value for key, value in card.settings.items() if key != "seed"}
+    results = {"steps": 0, "best_step": 0, "best_loss": 0.0, "last_loss": 0.0, "versions": {}}
+    trained = repr(replace(card, dataset=data, settings=settings, **results))
+    asked = _but_for_own(entry.settings), _but_for_own(entry.details), entry.protocol, entry.chat
+    return trained, made, asked, change.base.name, change.group, change.part, change.tasks
+
+
+def _but_for_own(settings: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((key, value) for key, value in settings if key not in OWN)
 
 
 def _over(changes: Sequence[Change], parts: Iterable[str]) -> Iterator[Change]:

@@ -8,7 +8,7 @@ from typing import Any
 from lm_eval_epidemia.benchmarks import groups, in_way
 from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Row, known
-from lm_eval_epidemia.findings.tuning import Change, Study
+from lm_eval_epidemia.findings.tuning import ALL, Change, Study, over_seeds
 from lm_eval_epidemia.results.card import Tuned
 from lm_eval_epidemia.results.protocol import printable
 
@@ -40,6 +40,12 @@ NOTE = (
     "whoever is not above it has not been shown to know more. 'asked as trained': training had "
     "prompts of this way. Verdicts as in comparisons of two models."
 )
+SEEDS_NOTE = (
+    " A row of several seeds is their mean: behind its difference stands the survey's error, as "
+    "everywhere; 'over seeds' is the standard error of the mean from how the trainings differ "
+    "(people, sentences, order of rows). It is better or worse 'here' where the difference is "
+    "beyond Student's t of both errors together. --effects has every seed."
+)
 CELLS_NOTE = (
     "Tasks of which some cells were left out of training. Distance and score are of these cells "
     "alone, on their own scale: their shares sum to 1, zero is the better of the answers that know "
@@ -51,13 +57,16 @@ _WHO = ("model", "tuned from")
 
 #: The numbers of a table for people.
 _MEASURED = (
+    Column("seeds", "seeds"),
     Column("before", "{primary}, before"),
     Column("after", "{primary}, after"),
     Column("difference", "{primary}, difference", signed=True, no_minus_zero=True),
+    Column("over seeds", "{primary}, error over seeds", title="± over seeds"),
     Column("averages only", "{primary}, averages only"),
     Column("l1 before", "l1, before", 4),
     Column("l1 after", "l1, after", 4),
     Column("l1 difference", "l1, difference", 4, signed=True, no_minus_zero=True),
+    Column("l1 over seeds", "l1, error over seeds", 4, title="l1, ± over seeds"),
     Column("l1 of averages only", "l1, averages only", 4),
 )
 _NUMBERS = tuple(column.name for column in _MEASURED)
@@ -86,25 +95,25 @@ def _row(change: Change, name: str) -> Row:
         "tasks": len(change.tasks),
         "people": f"{100 * change.share:.0f} %",
     }
-    verdict = change.compared.verdict if change.compared else ""
+    verdict = change.verdict
     # The verdict is on what the group is scored by; of l1 nothing was decided.
     changes = (
-        (change.value, change.value.difference._replace(verdict=verdict)),
-        (change.l1, change.l1.difference),
+        (change.value, change.value.difference._replace(verdict=verdict), change.value_over_seeds),
+        (change.l1, change.l1.difference, change.l1_over_seeds),
     )
     numbers = [
         known(number)
-        for moved, difference in changes
-        for number in (moved.before, moved.after, difference, moved.alone)
+        for moved, difference, over_seeds in changes
+        for number in (moved.before, moved.after, difference, over_seeds, moved.alone)
     ]
-    cells |= dict(zip(_NUMBERS, numbers, strict=True))
+    cells |= dict(zip(_NUMBERS, [len(change.seeds) or None, *numbers], strict=True))
+    cells["the tuned one is"] = verdict
     if change.compared is None:
         cells["share"] = change.share
     else:
         counts = change.compared.wins, change.compared.ties, change.compared.losses
         cells |= zip(("wins", "ties", "losses"), counts, strict=True)
         cells["win / tie / loss"] = " / ".join(map(str, counts))
-        cells["the tuned one is"] = verdict
     facts = {
         "tasks": len(change.tasks),
         "base": change.base.name,
@@ -112,6 +121,10 @@ def _row(change: Change, name: str) -> Row:
         "data": data,
         "as_trained": as_asked,
     }
+    if change.seeds:
+        cells["model"] = facts["model"] = (
+            f"{change.run.entry.name} and {plural(len(change.seeds) - 1, 'other seed')}"
+        )
     return Row(cells, change.run.entry, change.group, name, facts)
 
 
@@ -136,26 +149,98 @@ def findings(study: Study) -> list[Finding]:
     """Return every number, for programs: of groups, of tasks, and of cells of either.
 
     In tidy rows ``model`` is the tuned one, ``name`` the group or task, ``base`` the base,
-    ``part`` which tasks or cells it is of, ``data`` what was trained on.
+    ``part`` which tasks or cells it is of, ``data`` what was trained on. Means over seeds are of
+    kinds of their own, beside every seed.
     """
     kinds = ("tuning", "tuning task", "tuning cells", "tuning task cells")
-    return [_finding(kind, changes) for kind, changes in zip(kinds, study, strict=True)]
+    means = [
+        (f"{kind} seeds", [change for change in over_seeds(changes) if change.seeds])
+        for kind, changes in zip(kinds, study, strict=True)
+    ]
+    return [_finding(*of) for of in (*zip(kinds, study, strict=True), *means)]
 
 
 def tables(study: Study, long: bool) -> list[Finding]:
     """Return the tables: by group and, where some were held out, by cells; `long` by task."""
     of = ("group", "part", "trained on", "asked as trained", "tasks")
     compared = ("win / tie / loss", "the tuned one is")
+    means = over_seeds(study.groups)
+    known_means = {id(change) for change in means}
+    single = [c for c in study.groups if id(c) not in known_means] if long else []
+    note = " ".join([NOTE + SEEDS_NOTE * any(change.seeds for change in means), *tested(means)])
     by_group = _finding(
-        "tuning", study.groups, "tasks that were", "", (*of, *_NUMBERS, *compared), NOTE
+        "tuning", [*means, *single], "tasks that were", "", (*of, *_NUMBERS, *compared), note
     )
     of = ("group", "part", "asked as trained", "tasks", "people")
     more = ": cells trained on against held-out cells"
-    cells = _finding("tuning cells", study.cells, "cells", more, (*of, *_NUMBERS), CELLS_NOTE)
+    cells = _finding(
+        "tuning cells", over_seeds(study.cells), "cells", more, (*of, *_NUMBERS), CELLS_NOTE
+    )
     by_task = sorted([*study.tasks, *study.task_cells], key=_place) if long else []
     shown = ("task", "part", "asked as trained", *_NUMBERS, "the tuned one is")
     of_tasks = _finding("tuning task", by_task, "part", " by task", shown)
     return [table for table in (by_group, cells, of_tasks, _trained(study)) if table.rows]
+
+
+def tested(means: Iterable[Change]) -> list[str]:
+    """Say of trainings over several seeds what was tested, and what came of it.
+
+    Parameters
+    ----------
+    means : iterable of Change
+        Means over seeds; others are passed over.
+
+    Returns
+    -------
+    list of str
+        A sentence for each set-up: model, data, writer, forms, epochs, seeds, tasks, verdict.
+    """
+    by_setup: dict[str, list[str]] = {}
+    for change in means:
+        if change.seeds and change.part == ALL:
+            by_setup.setdefault(_setup(change), []).append(_outcome(change))
+    return [f"Tested: {setup}: {'; '.join(said)}." for setup, said in by_setup.items()]
+
+
+def _setup(change: Change) -> str:
+    cards = [seed.run.card for seed in change.seeds if seed.run.card]
+    data, settings = cards[0].dataset, cards[0].settings
+    rows = _from_to(card.dataset.rows.get("train", 0) for card in cards)
+    of = [
+        f"{_from_to(card.dataset.counts[name] for card in cards)} {name}"
+        for name in ("people", "sentence forms")
+        if all(name in card.dataset.counts for card in cards)
+    ]
+    written = [f"written by {data.writer}"] if data.facts else []
+    said = [
+        f"{change.base.name} tuned on {rows} {data.kind} of {data.survey} {data.vintage}",
+        *of,
+        *written,
+        "all weights" if cards[0].how == "full" else f"LoRA of rank {settings.get('r')}",
+        *(f"{name} {settings[key]:g}" for name, key in _SAID.items() if key in settings),
+        f"{len(cards)} seeds",
+    ]
+    return printable(", ".join(said))
+
+
+#: Settings that are part of what was tested.
+_SAID = {"epochs": "epochs", "learning rate": "lr"}
+
+
+def _from_to(numbers: Iterable[int]) -> str:
+    """Write a number, or the least and the greatest of several."""
+    least, *_, greatest = sorted(numbers) * 2
+    return f"{least:,}" if least == greatest else f"{least:,} to {greatest:,}"
+
+
+def _outcome(change: Change) -> str:
+    moved = change.value.difference
+    which = {"": "not compared", "not shown": "within"}.get(change.verdict, "beyond")
+    return (
+        f"{change.group} ({plural(len(change.tasks), 'task')}) from {change.value.before:.1f} to "
+        f"{change.value.after:.1f}, {which} the errors ({change.value_over_seeds:.1f} over seeds, "
+        f"{moved.error:.1f} of the survey)"
+    )
 
 
 def _place(change: Change) -> tuple[Any, ...]:

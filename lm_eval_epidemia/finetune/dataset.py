@@ -90,8 +90,8 @@ def _kept_back(order: Sequence[int], together: Sequence[Any]) -> set[int]:
             kept.update(rows)
     if not kept:
         raise EpidemiaError(
-            f"the {len(order)} rows are {len(copies)} different texts or people, each too often for "
-            "the validation split (a tenth of the rows): of texts give a lower --n or more "
+            f"the {len(order)} rows are {len(copies)} different texts or people, each too often "
+            "for the validation split (a tenth of the rows): of texts give a lower --n or more "
             "--tasks, of people a higher --n or a lower --per-person"
         )
     return kept
