@@ -1,13 +1,16 @@
 """`epidemia finetune notes`: what the rows say, what is held out, and what is refused."""
 
+import json
 import re
 from collections import Counter
+from dataclasses import replace
 
 import datasets
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import nsduh_2023
+from conftest import REPOSITORY, nsduh_2023
+from scripted_server import scripted
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.benchmarks.splits import split
@@ -19,13 +22,14 @@ from lm_eval_epidemia.finetune.dataset import divided
 from lm_eval_epidemia.finetune.facts import facts_of, sample, shuffled, tasks_of
 from lm_eval_epidemia.finetune.hold_out import HoldOut
 from lm_eval_epidemia.finetune.make import make, make_notes
-from lm_eval_epidemia.finetune.notes import by_model, by_template, written
+from lm_eval_epidemia.finetune.notes import by_model, by_template, request, written
 from lm_eval_epidemia.finetune.template import note, subjects
 from lm_eval_epidemia.results.card import DATASET_CARD, KINDS, read_dataset
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 
 NSDUH = record("nsduh")
+RECIPE = (REPOSITORY / "docs" / "finetuning-writer.md").read_text(encoding="utf-8")
 LOW = [
     f"epidemia_low_nsduh_{drug}_ever_by_{by}"
     for by in ("age", "race")
@@ -434,12 +438,12 @@ def test_a_note_at_fault_is_written_again_three_times_and_then_dropped(data):
     def writer(requests, attempt):
         seen.append(requests)
         replies = []
-        for request in requests:
-            facts = re.findall(r"^(\d)\. (.*)$", request, re.MULTILINE)
+        for asked in requests:
+            facts = re.findall(r"^(\d)\. (.*)$", asked, re.MULTILINE)
             assert [number for number, _ in facts] == list("123456789")
             text = " ".join(f"[{n}: {fact}]." for n, fact in rng.permutation(facts))
             # Of some the first attempt lacks a fact; of the very young none ever says it.
-            if "is 12 or 13" in request or (attempt == 0 and "is male" in request):
+            if "is 12 or 13" in asked or (attempt == 0 and "is male" in asked):
                 text = re.sub(r"[^.]*heroin\]\.", "", text)
             replies.append(f"<story>{text}</story>")
         return replies
@@ -488,6 +492,65 @@ def test_a_tiny_model_writes_through_lm_eval(tiny_llama, brief):
     assert first == again != model(requests, 1)
     assert len(first) == 2 and all(first)
     assert model._prompt("Tell a story.") != "Tell a story.\n"  # it has a chat template
+
+
+def stories(request, times):
+    """A server's reply: facts in brackets; the first about each man has a fault, until told so."""
+    told = dict(re.findall(r"^(\d)\. (.*)$", request, re.MULTILINE))
+    text = " ".join(f"This person [{number}: {fact}]." for number, fact in told.items())
+    if times == 1 and "person is male" in request and "not accepted" not in request:
+        text += " A friend of theirs never smokes."  # of a substance, outside of brackets
+    story = f"<story>{text}</story>"
+    return 200, json.dumps({"choices": [{"index": 0, "message": {"content": story}}]}).encode()
+
+
+def test_the_recipe_with_a_served_model(tmp_path, raw):
+    """The page's command, against a server: what is asked, how, and what is written again."""
+    (line,) = re.findall(
+        r"^    (epidemia finetune notes .*--writer local-chat.*)$", RECIPE, re.MULTILINE
+    )
+    with scripted(fault=stories) as server:
+        for own, here in {
+            "nsduh_2022.parquet": raw,
+            "MODEL": "any",
+            "http://HOST/v1/chat/completions": server.url(),
+            "data/written": tmp_path / "written",
+            "--n 2500": "--n 100",
+        }.items():
+            assert own in line
+            line = line.replace(own, str(here))
+        result = run(line.removeprefix("epidemia finetune notes "))
+    assert result.exit_code == 0, result.output
+    card = read_dataset(tmp_path / "written")
+    men = sum(" is male" in text for text in texts_of(tmp_path / "written"))
+    assert card.rows == {"train": 90, "validation": 10} and 0 < men < 100
+    assert card.counts["written again"] == men / 10 and card.counts["dropped"] == 0
+    assert card.counts["sentence forms"] == 1 and "model=any" in card.writer
+    assert not any("[" in text or "friend" in text for text in texts_of(tmp_path / "written"))
+    bodies = server.payloads
+    assert {(body["temperature"], body["max_tokens"]) for body in bodies} == {
+        (0.7, 400),
+        (0.8, 400),
+    }
+    again = [body for body in bodies if body["temperature"] == 0.8]
+    assert len(again) == card.counts["written again"] > 0
+    for body in again:
+        assert "An earlier attempt was not accepted" in body["messages"][0]["content"]
+
+
+def test_the_page_shows_the_prompt_as_it_is_sent(data):
+    """The request for the page's person, word for word."""
+    shown = re.search(r"^    Write a short, believable story.*?(?=^\S)", RECIPE, re.M | re.S)[0]
+    facts = re.findall(r"^    \d\. (.*)$", shown, re.MULTILINE)
+    people = made_of(data, 1)
+    stated = {
+        name: next(k for k, level in enumerate(way.levels) if f"the person {level.phrase}" == fact)
+        for (name, way), fact in zip(people.variables.items(), facts, strict=True)
+    }
+    asked = replace(people, levels={name: np.array([k]) for name, k in stated.items()})
+    about = subjects(NSDUH, "2022", people.variables)
+    words = " ".join(request(asked, 0, about, NSDUH.vintages["2022"].said).split())
+    assert " ".join(shown.split()) == words
 
 
 # Bad input.
