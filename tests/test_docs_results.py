@@ -12,8 +12,11 @@ from scipy import special, stats
 from lm_eval_epidemia.benchmarks.prior import grid
 from lm_eval_epidemia.benchmarks.prior import metrics as priors
 from lm_eval_epidemia.benchmarks.prior.quantities import store
+from lm_eval_epidemia.findings import tuning, tuning_tables
 from lm_eval_epidemia.findings.leaderboard import make_report
+from lm_eval_epidemia.findings.reference import known_over
 from lm_eval_epidemia.report.output import as_rows
+from lm_eval_epidemia.results.card import TUNED_CARD
 from lm_eval_epidemia.results.results import read_results
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -137,3 +140,103 @@ def test_no_file_names_a_folder_of_this_machine():
     machine = re.compile(r"[\"' ]/(?:home|root|tmp|work|Users|opt|mnt)/")
     for path in RESULTS.rglob("*.json*"):
         assert not machine.search(path.read_text(encoding="utf-8")), path
+
+
+# Fine-tuning: the run of each row of the tables.
+
+TUNED = {
+    "nothing": "base",
+    "864 answers": "answers-960-lora",
+    "3,600 answers": "answers-4000-lora",
+    "10,800 answers": "answers-12000-lora",
+    "90 distributions, bfloat16": "distributions-lora",
+    "90 distributions, float32": "distributions-float32-lora",
+    "3,600 answers, cells held out": "answers-4000-heldout-lora",
+    "66 distributions, float32, cells held out": "distributions-heldout-lora",
+    "270 statements, LoRA": "statements-300-lora",
+    "270 shuffled notes, LoRA": "shuffled-300-lora",
+    "270 notes, LoRA": "notes-300-lora",
+    "270 notes, all weights": "notes-300-full",
+}
+SEEDS = [f"notes-400-seed-{seed}" for seed in (1, 2, 3)]
+
+
+def table(first):
+    """Rows of the table whose head begins so, by their first cells: the others by column."""
+    lines = (DOCS / "finetuning.md").read_text(encoding="utf-8").split(f"| {first} ")[1]
+    head, _, *rows = (f"| {first} {lines}".split("\n\n")[0]).splitlines()
+    names, *rows = ([cell.strip(" *`") for cell in row.split("|")[1:-1]] for row in (head, *rows))
+    return {row[0]: dict(zip(names[1:], row[1:], strict=True)) for row in rows}
+
+
+def assert_rounded(shown, *values):
+    """Hold "0.0 ± 0.0" or ".603" against values."""
+    for text, value in zip(shown.split(" ± "), values, strict=True):
+        digits = len(text.partition(".")[2])
+        assert float(text) == pytest.approx(round(value, digits), abs=1e-9), (shown, values)
+
+
+def tuned(name):
+    return json.loads((RESULTS / "finetuning" / name / TUNED_CARD).read_text(encoding="utf-8"))
+
+
+def test_fine_tuning():
+    rows = table("trained on | steps")
+    averages = rows.pop("knows averages only")
+    assert set(rows) == set(TUNED)
+    for row, name in TUNED.items():
+        shown, run = rows[row], f"finetuning/{name}"
+        low, likelihood = "epidemia_low_nsduh", "epidemia_low_nsduh_likelihood"
+        for column, task in {"score": low, "score as likelihood": likelihood}.items():
+            values = (metric(run, task, of) for of in ("score", "score_stderr"))
+            assert_rounded(shown[column], *values)
+        for column in ("l1", "choice_mass", "order_bias"):
+            assert_rounded(shown[column], metric(run, low, column))
+        if high := shown["high: score"]:
+            values = (metric(run, "epidemia_high_nsduh", of) for of in ("score", "score_stderr"))
+            assert_rounded(high, *values)
+        if name != "base":
+            assert int(shown["steps"]) == tuned(name)["steps"]
+            trained = tuned(name)["dataset"]["rows"]["train"]
+            assert f"{trained:,} " in row
+    base = (RESULTS / "finetuning" / "base",)
+    knows = make_report(read_results(base)).runs[0]
+    for column, way in {"score": "letters", "score as likelihood": "likelihood"}.items():
+        tasks = [a for a in knows.scores if a.way == way and a.task.startswith("epidemia_low")]
+        value, distance = known_over(knows, tasks)
+        assert_rounded(averages[column], value)
+        if way == "letters":
+            assert_rounded(averages["l1"], distance)
+
+
+def test_fine_tuning_over_seeds():
+    rows = table("360 notes")
+    columns = {
+        "score": ("epidemia_low_nsduh", "score"),
+        "l1": ("epidemia_low_nsduh", "l1"),
+        "choice_mass": ("epidemia_low_nsduh", "choice_mass"),
+        "order_bias": ("epidemia_low_nsduh", "order_bias"),
+        "score as likelihood": ("epidemia_low_nsduh_likelihood", "score"),
+    }
+    for column, (task, name) in columns.items():
+        assert_rounded(rows["nothing"][column], metric("finetuning/base", task, name))
+        values = [metric(f"finetuning/{run}", task, name) for run in SEEDS]
+        for seed, value in enumerate(values, 1):
+            assert_rounded(rows[f"seed {seed}"][column], value)
+        # The mean, and its standard error over seeds.
+        mean, error = np.mean(values), np.std(values, ddof=1) / np.sqrt(3)
+        assert_rounded(rows["mean ± over seeds"][column], mean, error)
+    for seed, name in enumerate(SEEDS, 1):
+        card = tuned(name)
+        assert_rounded(rows[f"seed {seed}"]["validation loss"], card["last_loss"])
+        assert rows[f"seed {seed}"]["forms"] == str(card["dataset"]["counts"]["sentence forms"])
+        assert card["dataset"]["counts"]["people"] == 40 and card["settings"]["epochs"] == 1
+        assert card["dataset"]["rows"]["train"] == 360 and card["settings"]["lr"] == 5e-4
+        assert card["dataset"]["seed"] == card["settings"]["seed"] == seed
+
+
+def test_the_page_says_what_the_report_says_was_tested():
+    read = make_report(read_results([RESULTS / "finetuning"]))
+    (said,) = tuning_tables.tested(tuning.over_seeds(tuning.study(read, {}).groups))
+    page = " ".join((DOCS / "finetuning.md").read_text(encoding="utf-8").split())
+    assert said in page

@@ -180,9 +180,8 @@ def _but_for_seeds(change: Change) -> Hashable:
     data = card.dataset
     made = sum(data.rows.values()) + data.counts.get("dropped", 0), data.counts.get("people")
     data = replace(data, seed=0, rows={}, counts={})
-    settings = {key: value for key, value in card.settings.items() if key != "seed"}
-    results = {"steps": 0, "best_step": 0, "best_loss": 0.0, "last_loss": 0.0, "versions": {}}
-    trained = repr(replace(card, dataset=data, settings=settings, **results))
+    settings = sorted((key, value) for key, value in card.settings.items() if key != "seed")
+    trained = repr((card.base, card.how, settings, data))
     asked = _but_for_own(entry.settings), _but_for_own(entry.details), entry.protocol, entry.chat
     return trained, made, asked, change.base.name, change.group, change.part, change.tasks
 
