@@ -504,7 +504,7 @@ def test_the_table_has_a_row_of_seeds_and_programs_every_one(answered, tmp_path)
     # All alike: no error over seeds, and beyond t of the survey's.
     assert (
         "small-1B tuned on 100 notes of nsduh 2022, 10 people, 280 to 282 sentence forms, written "
-        "by template, LoRA of rank 16, epochs 6, learning rate 5e-05, 3 seeds: "
+        "by template, LoRA of rank 16, epochs 6, learning rate 5e-05, 40 steps run, 3 seeds: "
     ) in text
     assert "epidemia_low (4 tasks) from" in text and "beyond the errors (0.0 over seeds," in text
     long = " ".join(run("report", results, "--effects", "--wide").stdout.split())

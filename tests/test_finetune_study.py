@@ -2,8 +2,13 @@
 
 import csv
 import json
+import os
+import subprocess
+import sys
 
 import pytest
+from conftest import REPOSITORY
+from test_finetune_notes import people_2022
 from test_huggingface import lm_eval
 from typer.testing import CliRunner
 
@@ -103,3 +108,22 @@ def test_the_site_has_a_page_of_it(study):
     epidemia("report", "results", "--html", "site")
     page = (folder / "site" / "tuning.html").read_text()
     assert "distributions" in page and "answers" in page
+
+
+def test_the_script_of_the_study_goes_on_and_its_seeds_are_one_row(tiny_llama, tmp_path):
+    """The second call makes one seed more, and touches nothing of the first."""
+    people_2022().to_parquet(tmp_path / "NSDUH_2022_invented.parquet")
+    script = REPOSITORY / "benchmarks" / "finetuning_seeds.py"
+    line = f"{script} out --model {tiny_llama} --raw NSDUH_2022_invented.parquet --n 40"
+    train = ["--train", "--lora r=4 --epochs 1 --lr 1e-2"]
+    path = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"  # noqa: PTH120
+    kept = {}
+    for seeds in (["1"], ["1", "2"]):
+        words = [sys.executable, *line.split(), "--per-person", "2", *train, "--seeds", *seeds]
+        done = subprocess.run(words, cwd=tmp_path, env={**os.environ, "PATH": path})
+        assert done.returncode == 0
+        times = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("results_*.json")}
+        assert len(times) == 1 + len(seeds) and kept.items() <= times.items()
+        kept = times
+    said = " ".join(epidemia("report", tmp_path / "out" / "results", "--section", "tuning").split())
+    assert "2 seeds: epidemia_low (6 tasks) from" in said

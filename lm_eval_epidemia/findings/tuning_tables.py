@@ -218,6 +218,7 @@ def _setup(change: Change) -> str:
         *written,
         "all weights" if cards[0].how == "full" else f"LoRA of rank {settings.get('r')}",
         *(f"{name} {settings[key]:g}" for name, key in _SAID.items() if key in settings),
+        f"{_from_to(card.steps for card in cards)} steps run",
         f"{len(cards)} seeds",
     ]
     return printable(", ".join(said))
