@@ -499,14 +499,14 @@ def test_the_table_has_a_row_of_seeds_and_programs_every_one(answered, tmp_path)
     seeds(answered, tmp_path, ("0.6", "0.6", "0.6"))
     results = tmp_path / "results"
     text = " ".join(run("report", results, "--section", "tuning", "--wide").stdout.split())
-    assert "± over seeds" in text and "seed-0 and 2 other seeds" in text
+    assert "± over seeds" in text and "seed-0, 3 seeds" in text
     assert "seed-1" not in text.split("what was trained")[0]
     # All alike: no error over seeds, and beyond t of the survey's.
     assert (
         "small-1B tuned on 100 notes of nsduh 2022, 10 people, 280 to 282 sentence forms, written "
         "by template, LoRA of rank 16, epochs 6, learning rate 5e-05, 40 steps run, 3 seeds: "
     ) in text
-    assert "epidemia_low (4 tasks) from" in text and "beyond the errors (0.0 over seeds," in text
+    assert "epidemia_low (4 tasks) from" in text and "beyond the errors (0.00 over seeds," in text
     long = " ".join(run("report", results, "--effects", "--wide").stdout.split())
     assert "seed-1" in long.split("what was trained")[0]
     rows = pd.read_csv(StringIO(run("report", results, "--format", "csv").stdout))

@@ -70,6 +70,8 @@ _MEASURED = (
     Column("l1 of averages only", "l1, averages only", 4),
 )
 _NUMBERS = tuple(column.name for column in _MEASURED)
+#: Those in a table: how many seeds a row has stands with the model.
+_SHOWN = _NUMBERS[1:]
 
 
 def _columns(part: str) -> tuple[Column, ...]:
@@ -122,9 +124,8 @@ def _row(change: Change, name: str) -> Row:
         "as_trained": as_asked,
     }
     if change.seeds:
-        cells["model"] = facts["model"] = (
-            f"{change.run.entry.name} and {plural(len(change.seeds) - 1, 'other seed')}"
-        )
+        cells["model"] = f"{change.run.entry.name}, {len(change.seeds)} seeds"
+        facts["model"] = cells["model"]
     return Row(cells, change.run.entry, change.group, name, facts)
 
 
@@ -169,15 +170,15 @@ def tables(study: Study, long: bool) -> list[Finding]:
     single = [c for c in study.groups if id(c) not in known_means] if long else []
     note = " ".join([NOTE + SEEDS_NOTE * any(change.seeds for change in means), *tested(means)])
     by_group = _finding(
-        "tuning", [*means, *single], "tasks that were", "", (*of, *_NUMBERS, *compared), note
+        "tuning", [*means, *single], "tasks that were", "", (*of, *_SHOWN, *compared), note
     )
     of = ("group", "part", "asked as trained", "tasks", "people")
     more = ": cells trained on against held-out cells"
     cells = _finding(
-        "tuning cells", over_seeds(study.cells), "cells", more, (*of, *_NUMBERS), CELLS_NOTE
+        "tuning cells", over_seeds(study.cells), "cells", more, (*of, *_SHOWN), CELLS_NOTE
     )
     by_task = sorted([*study.tasks, *study.task_cells], key=_place) if long else []
-    shown = ("task", "part", "asked as trained", *_NUMBERS, "the tuned one is")
+    shown = ("task", "part", "asked as trained", *_SHOWN, "the tuned one is")
     of_tasks = _finding("tuning task", by_task, "part", " by task", shown)
     return [table for table in (by_group, cells, of_tasks, _trained(study)) if table.rows]
 
@@ -238,9 +239,9 @@ def _outcome(change: Change) -> str:
     moved = change.value.difference
     which = {"": "not compared", "not shown": "within"}.get(change.verdict, "beyond")
     return (
-        f"{change.group} ({plural(len(change.tasks), 'task')}) from {change.value.before:.1f} to "
-        f"{change.value.after:.1f}, {which} the errors ({change.value_over_seeds:.1f} over seeds, "
-        f"{moved.error:.1f} of the survey)"
+        f"{change.group} ({plural(len(change.tasks), 'task')}) from {change.value.before:.2f} to "
+        f"{change.value.after:.2f}, {which} the errors ({change.value_over_seeds:.2f} over seeds, "
+        f"{moved.error:.2f} of the survey)"
     )
 
 
