@@ -18,7 +18,7 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import people, places, years
 from lm_eval_epidemia.findings.answered import Answered
 from lm_eval_epidemia.findings.data import Rows, asked_as, of_task, some
-from lm_eval_epidemia.findings.finding import Finding, Number
+from lm_eval_epidemia.findings.finding import Cell, Finding, Number
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.results.entry import Asked, leaf
 from lm_eval_epidemia.score.confidence import interval
@@ -135,14 +135,15 @@ def of_years(groups: Sequence[Answered], task: str | None = None) -> Rows:
     rows: Rows = []
     for one in (one for one in chosen if one in asked):
         truths = _by_year(asked[one], asked[one].p)
-        low, high = _interval(asked[one])
+        ends = _intervals(asked[one])
         moved = [int(np.ptp(np.array([*truths.values()]), axis=0).round(9).argmax())]
         for answer in range(asked[one].p.shape[1]) if task else moved:
             of = {"series": f"{leaf(one).entry.title}: {asked[one].truth.levels[answer]}"}
             for year, p in truths.items():
                 rows.append({**of, "who": "truth", "year": year, "p": p[answer]})
-                if year in low:
-                    rows[-1] |= {"low": low[year][answer], "high": high[year][answer]}
+                if year in ends:
+                    low, high = ends[year]
+                    rows[-1] |= {"low": low[answer], "high": high[answer]}
             for group in groups:
                 if one in group.tasks:
                     part, told = group.tasks[one]
@@ -161,18 +162,13 @@ def _by_year(part: Part, values: Array) -> dict[int, list[float]]:
     return {year: [column[year] for column in columns] for year in columns[0]}
 
 
-def _interval(part: Part) -> tuple[dict[int, list[float]], dict[int, list[float]]]:
-    """Return the intervals of a truth that is by year alone."""
-    if len(part.truth.columns) > 2:
-        return {}, {}
+def _intervals(part: Part) -> dict[int, tuple[list[float], list[float]]]:
+    """Return the intervals of a truth that is by year alone, by year."""
+    if len(all_tasks()[part.truth.task].given) > 1:
+        return {}
     low, high = interval(part.truth.p, part.truth.n_eff)
-    return tuple(
-        {
-            int(given[0]): values.tolist()
-            for given, values in zip(part.truth.given, end, strict=True)
-        }
-        for end in (low, high)
-    )
+    of = (int(given[0]) for given in part.truth.given)
+    return dict(zip(of, zip(low.tolist(), high.tolist(), strict=True), strict=True))
 
 
 def year_rows(report: Report, task: str | None = None) -> Rows:
@@ -186,7 +182,7 @@ def of_people(tables: Sequence[Finding]) -> Rows:
     rows: Rows = []
     lines = [row for table in tables for row in table.rows if "truth" in row.cells]
     lines.sort(key=lambda row: row.entry is not None)
-    truths = {row.name: row.cells["truth"] for row in lines}
+    truths = {row.name: _value(row.cells["truth"]) for row in lines}
     for place, question in enumerate(sorted(truths, key=lambda name: -truths[name])):
         here, truth = [row for row in lines if row.name == question], truths[question]
         ends = sorted([truth, people.ALSO.get(question, truth)])
@@ -194,8 +190,13 @@ def of_people(tables: Sequence[Finding]) -> Rows:
         known = {"low": ends[0] / 100, "high": ends[1] / 100}
         rows.append({**of, "who": "truth", "p": truth / 100, **known})
         for row in here:
-            rows.append({**of, "who": row.cell("model"), "p": row.cells["answer"] / 100})
+            rows.append({**of, "who": row.cell("model"), "p": _value(row.cells["answer"]) / 100})
     return rows
+
+
+def _value(cell: Cell) -> float:
+    assert isinstance(cell, float)
+    return cell
 
 
 def people_rows(report: Report, _task: str | None = None) -> Rows:

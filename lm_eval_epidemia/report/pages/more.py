@@ -68,7 +68,7 @@ PAGES = (
         places.findings,
         "regions",
         world_rows.of_regions,
-        "How much of the probability stands at wrong answers: left is better. A mean over countries "
+        "How much of the probability stands at wrong answers: left is better. Means over countries "
         "and tasks, with 1.96 standard errors over countries.",
     ),
     Page(

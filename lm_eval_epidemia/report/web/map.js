@@ -31,12 +31,15 @@ window.epidemia.map = (() => {
       return [select(`map-${at}`, variable.replaceAll("_", " "), choices, here[at], (label) => ({ cell: with_(label) }))];
     });
     const countries = countriesOf(data, model, here, answer);
-    const drawn = make("div", { id: "map", "data-tall": "", style: "--tall:21rem" }), note = make("figcaption");
+    const drawn = make("div", { id: "map", "data-tall": "" }), note = make("figcaption");
     element.replaceChildren(
       make("div", { class: "filters" }, select("map-view", "On the map", views, view, (value) => ({ view: value })), ...others),
       make("figure", {}, drawn, note),
     );
-    return draw(drawn, note, countries, view, data.levels[answer], model);
+    // As high as wide maps are, and the legend.
+    const height = Math.round(drawn.clientWidth * 0.48);
+    drawn.style.setProperty("--tall", `${height + 60}px`);
+    return draw(drawn, note, height, countries, view, data.levels[answer], model);
   }
 
   // What is known of the countries, of people alike in the other conditions.
@@ -51,7 +54,7 @@ window.epidemia.map = (() => {
     });
   }
 
-  async function draw(element, note, countries, view, level, model) {
+  async function draw(element, note, height, countries, view, level, model) {
     await script("assets/world.js");
     const shapes = new Set(window.epidemia.world.map((shape) => shape.id));
     const small = countries.filter((one) => !shapes.has(one.code));
@@ -65,7 +68,7 @@ window.epidemia.map = (() => {
     const values = countries.filter((one) => one[view] !== null).map((one) => one[view]);
     const range = `${percent(Math.min(...values))} to ${percent(Math.max(...values))}`;
     const what = { truth: `Share of “${level}”, the truth`, answer: `Share of “${level}” as ${model.name} answers`, error: `Answer of ${model.name} less truth, share of “${level}”` };
-    const specification = { ...read(view === "error" ? "figure-errors" : "figure-shares"), height: Math.round(element.clientWidth * 0.48) };
+    const specification = { ...read(view === "error" ? "figure-errors" : "figure-shares"), height };
     await figure(element, specification, rows, `World map. ${what[view]}: from ${range} in ${values.length} countries`, { world: window.epidemia.world });
   }
 
