@@ -158,7 +158,7 @@ def _by_year(part: Part, values: Array) -> dict[int, list[float]]:
     """Average over what else is a condition, by weight."""
     known = years_of(part)
     assert known is not None
-    columns = [_means(known.of, part.weights, column) for column in values.T]
+    columns = [_means(known.of.tolist(), part.weights, column) for column in values.T]
     return {year: [column[year] for column in columns] for year in columns[0]}
 
 

@@ -47,7 +47,7 @@ def shapes() -> list[dict[str, Any]]:
     ]
 
 
-def _map(answers: alt.Chart, colour: alt.Color) -> alt.LayerChart:
+def _map(answers: alt.Chart, colour: alt.Color) -> Any:
     """Draw countries by what `colour` shows of them; the others are outlines."""
     world = alt.NamedData(SHAPES)
     outlines = alt.Chart(world).mark_geoshape(fill=None, stroke=GREY, strokeWidth=0.3)
