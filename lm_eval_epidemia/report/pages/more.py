@@ -11,6 +11,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.findings import people, places, wordings, world_rows, years
 from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.report.figures import FIGURES
 from lm_eval_epidemia.report.output import printed_of
 from lm_eval_epidemia.report.pages.figures import drawn, first, rows_of
 from lm_eval_epidemia.results.entry import Asked, leaf
@@ -156,7 +157,8 @@ def shown(of: Shown, names: Mapping[str, str]) -> dict[str, Any]:
     figure = None
     if rows:
         rows, says = first(rows, page.caption)
-        figure = {"name": page.figure, **drawn(page.figure, says, rows)}
+        title = FIGURES[page.figure].says
+        figure = {"name": page.figure, "title": title, **drawn(page.figure, says, rows)}
     sections = [rows_of(table, (), names) for table in printed_of(of.tables, long=True)]
     return {"title": page.title, "intro": page.intro, "figure": figure, "sections": sections}
 
