@@ -18,6 +18,9 @@ from typing import Any, NamedTuple
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
+#: The book's official name, by which it is known: JSON is no format of survey files.
+FILE = "factbook_fields.json"
+
 Profile = Mapping[str, Any]
 #: By header.
 Row = dict[str, Any]
