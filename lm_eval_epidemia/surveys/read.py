@@ -66,7 +66,7 @@ def suffix_of(name: str) -> str:
 
 
 def _is_data(name: str) -> bool:
-    """Tell whether a file may hold data: by its format, or as the Factbook, by its official name."""
+    """Tell whether a file may hold data: by its format, or as the Factbook by its name."""
     return suffix_of(name) in FORMATS or name == factbook.FILE
 
 

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.surveys.layout import TableLayout
 from lm_eval_epidemia.surveys.read import open_raw, read_grids
-from lm_eval_epidemia.surveys.record import Record, TableLayout, Vintage
+from lm_eval_epidemia.surveys.record import Record, Vintage
 from lm_eval_epidemia.surveys.variable import Level, normalised
 
 #: Published percentages are rounded: what is left may fall this far (in percent) below 0.
