@@ -92,6 +92,8 @@ class File(Strict):
         Data files of an archive; all are needed, if several.
     aliases : tuple of str
         Other names the data file has had.
+    year : int, optional
+        Of published tables that have a file per year: their rows get it as a column 'Year'.
     """
 
     name: str
@@ -99,6 +101,13 @@ class File(Strict):
     sha256: str | None = None
     members: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    year: int | None = None
+
+    @property
+    def stems(self) -> set[str]:
+        """All its names, lower case, without suffix."""
+        names = (self.name, *self.members, *self.aliases)
+        return {Path(name.strip()).stem.casefold() for name in names}
 
 
 class Design(Strict):
@@ -208,7 +217,7 @@ class Task(Strict):
         The same where nothing is said of them, if that is no part of it.
     equal : str, optional
         A condition whose levels weigh the same in P(X), as years do: a year is no draw. Such a task
-        is always counted, and its outcome has no task without conditions.
+        is never boosted, and its outcome has no task without conditions.
     retrieval : bool
         In the published subset for retrieval.
     """
@@ -396,6 +405,8 @@ class Record(Strict):
                 for variable in (v for v in variables if v not in self.variables):
                     hint = nearest(variable, self.variables)
                     yield (*place, field), f"{field} names no variable: {variable!r} ({hint})"
+            if len({file.year is None for file in vintage.files}) > 1:
+                yield (*place, "files"), "some files have a year: give every file its own"
             for n, table in enumerate(vintage.tables):
                 ways = self.ways(table.outcome, name)
                 labels = [level.label for level in ways[0].levels] if ways else []
@@ -481,12 +492,8 @@ class Record(Strict):
     @property
     def expected_files(self) -> set[str]:
         """Names of all official files and members, lower case, without suffix."""
-        return {
-            Path(name.strip()).stem.casefold()
-            for vintage in self.vintages.values()
-            for file in vintage.files
-            for name in (file.name, *file.members, *file.aliases)
-        }
+        files = [file for vintage in self.vintages.values() for file in vintage.files]
+        return {stem for file in files for stem in file.stems}
 
     @property
     def official(self) -> str:
