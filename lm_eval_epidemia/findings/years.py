@@ -13,6 +13,7 @@ import numpy as np
 from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.benchmarks.observation.years import (
     Years,
+    averages,
     change,
     off_by_year,
     slope,
@@ -26,11 +27,10 @@ from lm_eval_epidemia.findings.answered import Answered, required
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, Row
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.results.entry import Asked, Entry
-from lm_eval_epidemia.score import score as scoring
 
 #: Respondents that are known, and what they answer.
 KNOWN: dict[str, Callable[[Part, Years], Array]] = {
-    "knows the average over the years": lambda part, years: scoring.mean(part.weights, part.p),
+    "knows the average over the years": averages,
     "knows today's": todays,
 }
 
