@@ -160,7 +160,12 @@ def _missing(report: Report, models: Sequence[Model]) -> list[str]:
         parts.append(f"{plural(len(files), 'file')} could not be read: {few(files)}")
     empty = []
     for model in models:
-        values = [score.value for run in model.runs for score in run.scores.values()]
+        values = [
+            score.value
+            for run in model.runs
+            for asked, score in run.scores.items()
+            if leaf(asked).benchmark.scored
+        ]
         if values and all(map(math.isnan, values)):
             empty.append(model.name)
     if empty:
