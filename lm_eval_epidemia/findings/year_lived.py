@@ -27,6 +27,9 @@ KNOWN = {"truth": "knows the latest year", "mean": "knows the average over the y
 
 UNTOLD = "cannot be told"
 
+#: Without how many years fit: the set says so.
+SHOWN = ("model", "lives in", "nearest", "misfit")
+
 
 class Told(NamedTuple):
     """What a model answered.
@@ -101,13 +104,11 @@ def _everybody(told: Sequence[Told]) -> Iterator[tuple[Entry | None, str, Lived]
 
 
 NOTE = (
-    "The years in whose United States the answers are true, of those in which every outcome asked "
-    "was surveyed: all that are no further off than the nearest one but for chance (95 %), given "
-    "the surveys' sampling and how far the answers are from their own best year. Misfit: their "
-    "typical factor off that year's odds is exp(misfit). 'cannot be told': more than half of the "
-    "years fit, or fewer than three outcomes moved. A year of averages is one too: who knows only "
-    "the average over the years is taken to live in the middle. --effects, csv and json have every "
-    "year."
+    "Lives in: the years of whose United States the answers are true, as far as can be told (95 %), "
+    "given the survey's sampling and the misfit: the standard deviation of the answers' "
+    "log-probabilities around the truth of the nearest year. Nothing is told where more than half "
+    "of the years fit, or fewer than three outcomes moved. Who knows only the average over the "
+    "years seems to live in their middle. --effects, csv and json have every year."
 )
 
 
@@ -118,8 +119,8 @@ def findings(told: Sequence[Told]) -> list[Finding]:
         named: dict[str, Cell] = {} if entry else {"model": f"{who} (baseline)"}
         facts: dict[str, object] = {} if entry else {"model": who, "reference": True}
         cells: dict[str, Cell] = {
-            "lives in": f"{UNTOLD} ({result.untold})" if result.untold else result.stretches,
-            "nearest": result.best,
+            "lives in": f"{UNTOLD}: {result.untold}" if result.untold else result.stretches,
+            "nearest": float(result.best),
             "years": int(result.fits.sum()),
             "misfit": result.misfit,
         }
@@ -132,8 +133,8 @@ def findings(told: Sequence[Told]) -> list[Finding]:
             by_year.append(Row(named | single, entry, undated.GROUP, str(year), facts, long=True))
     columns = (
         *map(Column, ("model", "lives in")),
-        Column("nearest", "nearest year", 0),
-        Column("years", "years that fit", 0),
+        Column("nearest", "nearest year", 0, form="plain"),
+        Column("years", "years that fit"),
         Column("misfit", "misfit", 2, form="plain"),
     )
     of_year = (
@@ -143,6 +144,6 @@ def findings(told: Sequence[Told]) -> list[Finding]:
     )
     says = "Further off: the difference of squared distances, in units of their errors."
     return [
-        Finding("year lived", "The year a model lives in", columns, rows, NOTE, 2),
+        Finding("year lived", "The year a model lives in", columns, rows, NOTE, 2, SHOWN),
         Finding("year fits", "Which years fit", of_year, by_year, says, 2),
     ]

@@ -112,7 +112,13 @@ UNDATED = Benchmark(
     scored=False,
     entries=lambda: {
         name: TaskEntry(
-            name, undated.GROUP, "", f"{of.title}, no year named", {"survey": of.survey}, name, of
+            name,
+            undated.GROUP,
+            "",
+            of.title.replace("Year, ", "") + " (no year named)",
+            {"survey": of.survey},
+            (of.survey, of.outcome),
+            of,
         )
         for name, of in undated.declared().items()
     },

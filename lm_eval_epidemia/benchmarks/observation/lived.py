@@ -100,13 +100,18 @@ def log_ratios(p: Array) -> Array:
 
 def smoother(years: NDArray[np.int64], at: NDArray[np.int64], width: float = BANDWIDTH) -> Array:
     """Return the weights of a local straight line: what is true at T years, of Y; shape (T, Y)."""
-    weights = np.empty((len(at), len(years)))
-    for row, year in zip(weights, at, strict=True):
-        apart = years - year
-        near = np.exp(-0.5 * (apart / width) ** 2)
-        line = np.stack([np.ones(len(years)), apart])
-        row[:] = np.linalg.solve(line * near @ line.T, line * near)[0]
+    apart = (years - at[:, None]).astype(float)
+    near = np.exp(-0.5 * (apart / width) ** 2)
+    none, first, second = ((near * apart**power).sum(axis=1, keepdims=True) for power in range(3))
+    weights: Array = near * (second - first * apart) / (none * second - first**2)
     return weights
+
+
+def smoothed(weights: Array, p: Array) -> Array:
+    """Return what is true at T years of what is known at Y; (..., Y, C, K) to (..., T, C, K)."""
+    *before, years, cells, levels = p.shape
+    at: Array = weights @ p.reshape(*before, years, cells * levels)
+    return at.reshape(*before, len(weights), cells, levels)
 
 
 class Course(NamedTuple):
@@ -138,9 +143,7 @@ def course_of(outcomes: Sequence[Series]) -> Course:
     seen, drawn = [], []
     for each in outcomes:
         weights = smoother(each.years, years)
-        of_truth, of_draws = (
-            log_ratios(np.einsum("ty,...yck->...tck", weights, p)) for p in (each.p, each.replicates)
-        )
+        of_truth, of_draws = (log_ratios(smoothed(weights, p)) for p in (each.p, each.replicates))
         seen.append(of_truth)
         drawn.append(of_draws - of_draws.mean(axis=0))
     sizes = [each.shape[1] for each in seen]
@@ -199,9 +202,9 @@ class Lived(NamedTuple):
         """Why no year can be told; empty where it can."""
         years = len(self.fits)
         if self.course.moved < FEWEST:
-            return f"{self.course.moved} outcomes that moved, {FEWEST} are needed"
+            return f"{self.course.moved} of {FEWEST} outcomes moved"
         if self.fits.sum() > WIDEST * years:
-            return f"{self.fits.sum()} of {years} years fit"
+            return f"{self.fits.sum()} of {years} fit"
         return ""
 
     @property
