@@ -104,11 +104,11 @@ def _everybody(told: Sequence[Told]) -> Iterator[tuple[Entry | None, str, Lived]
 
 
 NOTE = (
-    "Lives in: the years of whose United States the answers are true, as far as can be told (95 %), "
-    "given the survey's sampling and the misfit: the standard deviation of the answers' "
-    "log-probabilities around the truth of the nearest year. Nothing is told where more than half "
-    "of the years fit, or fewer than three outcomes moved. Who knows only the average over the "
-    "years seems to live in their middle. --effects, csv and json have every year."
+    "Lives in: the years for which the answers are true as far as can be told (95 %), given the "
+    "survey's sampling and the misfit: the standard deviation of the answers' log-probabilities "
+    "around the truth of the nearest year. Nothing is told where more than half of the years fit, "
+    "or fewer than three outcomes moved. Who knows only the average over the years seems to live "
+    "in their middle. --effects, csv and json have every year."
 )
 
 

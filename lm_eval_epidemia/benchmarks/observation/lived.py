@@ -16,6 +16,7 @@ years with ``Q(t) - min Q`` up to the 95 % quantile of F(1, N - 1) are those tha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -155,7 +156,7 @@ def course_of(outcomes: Sequence[Series]) -> Course:
                 at = slice(ends[i], ends[i + 1]), slice(ends[j], ends[j + 1])
                 products = np.einsum("btk,btl->tkl", drawn[i], drawn[j])
                 covariance[:, at[0], at[1]] = products / (len(drawn[i]) - 1)
-    blocks = [slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True)]
+    blocks = [slice(*pair) for pair in pairwise(ends)]
     moved = sum(_moved(s, covariance[:, at, at]) for s, at in zip(seen, blocks, strict=True))
     return Course(years, np.concatenate(seen, axis=1), covariance, moved)
 
