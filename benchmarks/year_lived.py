@@ -1,12 +1,13 @@
 """Is the year that a model lives in told right? Respondents whose year is known, surveys redrawn.
 
-    python benchmarks/year_lived.py [--times 500] [--interpolated]
+    python benchmarks/year_lived.py [--times 500] [--interpolated] [--shared]
 
 Of every outcome of epidemia_years_undated, the shipped truth, smoothed over the years by half of
 what the finding smooths by, is taken for the population. A respondent knows it as it was in a year,
 with the noise of ``epidemia-baseline kind=noisy``; the survey of every year is drawn anew: to the
 population comes the deviation of a joint replicate, another one for each year. --interpolated draws
-straight lines between surveys instead of smoothing, for comparison.
+straight lines between surveys instead of smoothing, for comparison; --shared gives men and women
+the same noise.
 """
 
 from __future__ import annotations
@@ -66,14 +67,21 @@ def redrawn(of: Population, draw: dict[int, int]) -> Series:
     return of.series._replace(p=seen, replicates=seen + of.deviations)
 
 
-def noisy(p: np.ndarray, noise: float, rng: np.random.Generator) -> np.ndarray:
-    """Answer as ``kind=noisy`` does."""
-    q = p * np.exp(noise * rng.standard_normal(p.shape))
+def noisy(
+    p: np.ndarray, noise: float, rng: np.random.Generator, shared: bool = False
+) -> np.ndarray:
+    """Answer as ``kind=noisy`` does, or with the same noise for men and women."""
+    q = p * np.exp(noise * rng.standard_normal(p[:1].shape if shared else p.shape))
     return q / q.sum(axis=-1, keepdims=True)
 
 
 def simulated(
-    of: list[Population], year: int | None, noise: float, times: int, seed: int = 35
+    of: list[Population],
+    year: int | None,
+    noise: float,
+    times: int,
+    shared: bool = False,
+    seed: int = 35,
 ) -> list[Lived]:
     """Tell the year of a respondent over and over; of who guesses uniformly, where it is None."""
     rng = np.random.default_rng(seed)
@@ -84,7 +92,7 @@ def simulated(
         draw = dict(zip(every, rng.integers(0, replicates, len(every)).tolist(), strict=True))
         course = lived.course_of([redrawn(each, draw) for each in of])
         truths = [np.ones_like(each.p[0]) if year is None else each.at(year) for each in of]
-        answer = [lived.log_ratios(noisy(p, noise, rng)) for p in truths]
+        answer = [lived.log_ratios(noisy(p, noise, rng, shared)) for p in truths]
         results.append(lived.lived(course, np.concatenate(answer)))
     return results
 
@@ -129,6 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--times", type=int, default=500)
     parser.add_argument("--interpolated", action="store_true")
+    parser.add_argument("--shared", action="store_true")
     options = parser.parse_args()
     of = populations()
     settings = [*((year, noise) for year in YEARS for noise in NOISES), (None, 0.0)]
@@ -138,7 +147,9 @@ def main() -> None:
         with mock.patch.object(
             lived, "smoother", interpolated if options.interpolated else smoother
         ):
-            given, covers, width = line(simulated(of, year, noise, options.times), year)
+            given, covers, width = line(
+                simulated(of, year, noise, options.times, options.shared), year
+            )
         numbers = f"{given:.0%} | {covers:.1%} | {width:g}" if given else "0% | | "
         print(f"| {year or 'nothing (uniform)'} | {noise:g} | {numbers} |", flush=True)
 
