@@ -21,7 +21,7 @@ from lm_eval_epidemia.findings.boards import (
     share_of,
 )
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, Report, by_benchmark
-from lm_eval_epidemia.findings.means import shared_tasks
+from lm_eval_epidemia.findings.means import shared_tasks, too_low
 from lm_eval_epidemia.findings.model_rows import TRAINED, ModelRow
 from lm_eval_epidemia.findings.overview import predictions
 from lm_eval_epidemia.findings.words import plain_name
@@ -46,7 +46,7 @@ def summary(report: Report, results: Sequence[Path] = ()) -> Summary:
     """Return a report on one screen; commands in it name the folders of its results."""
     parts = by_benchmark(report.columns)
     models = models_of(report.entries)
-    rows = MOST_ROWS if len(parts) == 1 else max(3, 8 // len(parts))
+    rows = MOST_ROWS if len(parts) == 1 else max(3, 8 // max(1, len(parts)))
     boards = [board_of(report, models, of, columns, rows) for of, columns in parts.items()]
     # Where nothing has a score there is no table.
     boards = [board for board in boards if board.rows]
@@ -88,6 +88,9 @@ def _asked_as(row: ModelRow, other: ModelRow) -> str:
 def _sentence(row: ModelRow, board: Board) -> str:
     name, run = row.model.name, row.run
     if row.silent:
+        low = too_low(run, next(iter(row.cells)))
+        if "answered" in low:
+            return f"{name} does not answer: {low['answered']:.0%} of its replies can be read."
         return (
             f"{name} does not answer: the letters have a probability of {row.choice_mass:.2g} "
             "together."
@@ -160,7 +163,12 @@ def _missing(report: Report, models: Sequence[Model]) -> list[str]:
         parts.append(f"{plural(len(files), 'file')} could not be read: {few(files)}")
     empty = []
     for model in models:
-        values = [score.value for run in model.runs for score in run.scores.values()]
+        values = [
+            score.value
+            for run in model.runs
+            for asked, score in run.scores.items()
+            if leaf(asked).benchmark.scored
+        ]
         if values and all(map(math.isnan, values)):
             empty.append(model.name)
     if empty:
@@ -192,6 +200,9 @@ def _counts(report: Report, models: Sequence[Model], boards: Sequence[Board]) ->
         counts.append(f"{plural(runs, 'more run')} with other settings{of}: --full")
     if tuned := len(_beside_bases(report)):
         counts.append(f"{plural(tuned, 'tuned model')} beside the base: --section tuning")
+    asked = [leaf(task) for run in report.runs for task in run.scores]
+    if unscored := sorted({of.group for of in asked if not of.benchmark.scored}):
+        counts.append(f"{few(unscored)} has no score: --year-lived")
     if number := len(report.notes):
         counts.append(f"{plural(number, 'note')}: --section notes")
     return ["; ".join(counts)] if counts else []
@@ -213,9 +224,12 @@ def _next(boards: Sequence[Board], results: Sequence[Path]) -> str:
         return "Next: --section notes"
     rows = [row for board in boards for row in board.rows]
     if silent := [row for row in rows if row.silent and not row.run.reference]:
+        name = silent[0].model.name
+        if math.isnan(silent[0].choice_mass):
+            return f"Next: what {name} replied is in its samples (--log_samples)."
         return (
-            f"Next: {silent[0].model.name} does not answer with letters: --apply_chat_template, or "
-            "ask epidemia_low_stated."
+            f"Next: {name} does not answer with letters: --apply_chat_template, or ask "
+            "epidemia_low_stated."
         )
     runs = [row for row in rows if not row.run.reference and not is_respondent(row.run)]
     names = list(dict.fromkeys(row.model.name for row in runs))
