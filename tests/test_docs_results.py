@@ -176,14 +176,6 @@ def assert_rounded(shown, *values):
         assert float(text) == pytest.approx(round(value, digits), abs=1e-9), (shown, values)
 
 
-def of_seed(run, task, name):
-    """A metric of a run whose ways of asking have a result file each."""
-    files = (RESULTS / "finetuning" / run).glob("results_*.json")
-    both = (json.loads(path.read_text(encoding="utf-8"))["results"] for path in files)
-    (value,) = (of[task][f"{name},none"] for of in both if task in of)
-    return value
-
-
 def tuned(name):
     return json.loads((RESULTS / "finetuning" / name / TUNED_CARD).read_text(encoding="utf-8"))
 
@@ -219,16 +211,11 @@ def test_fine_tuning():
 
 def test_fine_tuning_over_seeds():
     rows = table("360 notes")
-    columns = {
-        "score": ("epidemia_low_nsduh", "score"),
-        "l1": ("epidemia_low_nsduh", "l1"),
-        "choice_mass": ("epidemia_low_nsduh", "choice_mass"),
-        "order_bias": ("epidemia_low_nsduh", "order_bias"),
-        "score as likelihood": ("epidemia_low_nsduh_likelihood", "score"),
-    }
-    for column, (task, name) in columns.items():
-        assert_rounded(rows["nothing"][column], metric("finetuning/base", task, name))
-        values = [of_seed(run, task, name) for run in SEEDS]
+    for column in ("score", "l1", "choice_mass", "order_bias"):
+        base, *values = (
+            metric(f"finetuning/{run}", "epidemia_low_nsduh", column) for run in ("base", *SEEDS)
+        )
+        assert_rounded(rows["nothing"][column], base)
         for seed, value in enumerate(values, 1):
             assert_rounded(rows[f"seed {seed}"][column], value)
         # The mean, and its standard error over seeds.
