@@ -263,6 +263,9 @@ class Vintage(Strict):
         If it differs from the record's.
     may_lack : tuple of str
         Variables a known file of this vintage lacks; tasks on them are left out.
+    only_given : set of str
+        Variables that tell who is missing in a file of a part of the people: it says P(Y | X) of
+        everybody only with one of these in X, and other tasks are left out.
     tables : tuple of TableLayout
         Published tables, instead of microdata.
     """
@@ -275,6 +278,7 @@ class Vintage(Strict):
     select: tuple[Universe, ...] = ()
     design: Design | None = None
     may_lack: tuple[str, ...] = ()
+    only_given: frozenset[str] = frozenset()
     adjustments: tuple[Adjustment, ...] = ()
     tables: tuple[TableLayout, ...] = ()
     note: str = ""
@@ -500,6 +504,7 @@ class Record(Strict):
             place = ("vintages", name)
             named = {
                 "may_lack": vintage.may_lack,
+                "only_given": sorted(vintage.only_given),
                 "adjustments": self.margin_variables(name),
                 "tables": [v for table in vintage.tables for v in (table.outcome, *table.given)],
             }
@@ -578,11 +583,11 @@ class Record(Strict):
         return asked | {part for name in asked for part in self.parts(name)}
 
     def is_joint(self, variable: str) -> bool:
-        """Tell whether a variable is the joint outcome of two others."""
+        """Tell whether a variable is the joint outcome of others."""
         return any(way.both for way in self.variables.get(variable, ()))
 
     def parts(self, variable: str) -> tuple[str, ...]:
-        """Return the two variables of a joint outcome; any other variable itself."""
+        """Return the variables of a joint outcome; any other variable itself."""
         both = next((way.both for way in self.variables.get(variable, ())), None)
         return both or (variable,)
 
