@@ -159,7 +159,12 @@ GIVEN = "outcome: both_well, given: [region]"
 WRONG = {
     "an unknown name": (BOTH, "both: [happy, helthy]", "helthy", "not define 'helthy' .*healthy"),
     "one twice": (BOTH, "both: [happy, happy]", "happy, happy", "names 'happy' twice"),
-    "too many": (BOTH, "both: [happy, healthy, region]", "healthy, region", "12 answers, at most 8"),
+    "too many": (
+        BOTH,
+        "both: [happy, healthy, region]",
+        "healthy, region",
+        "12 answers, at most 8",
+    ),
     "four": (BOTH, "both: [happy, healthy, region, w]", "region, w", "at most 3 items"),
     "many levels": (BOTH, "both: [happy, region]", "labels:", "takes 6 different answers"),
     "itself": (BOTH, "both: [happy, both_well]", "happy, both_well", "is a joint outcome itself"),
@@ -244,7 +249,7 @@ def test_lm_eval_asks_it_and_samples_are_recalibrated(tmp_path):
     assert {asked["results"][name]["score,none"] for name in (task, wide)} == {100}
     assert asked["results"][f"{task}_likelihood"]["score,none"] > 80
     ignorant = evaluate([task, wide], model_args="kind=uniform")["results"]
-    assert {ignorant[name]["score,none"] for name in (task, wide)} == {0}
+    assert max(ignorant[name]["score,none"] for name in (task, wide)) < 1e-9
     prompt = asked["samples"][task][0]["doc"]["prompt"]
     assert "is 12 or 13 years old. " in prompt and "\nA. Both marijuana and cocaine\n" in prompt
     recorded(tmp_path / "runs", [task], model_args="kind=mean")

@@ -326,6 +326,9 @@ class Task(Strict):
         is always counted, and its outcome has no task without conditions.
     retrieval : bool
         In the published subset for retrieval.
+    stands_for : int, optional
+        Position in the published list of `high` of the task for which it stands in, as one of
+        another survey or question whose truth ships where that one's does not.
     """
 
     title: str
@@ -337,6 +340,7 @@ class Task(Strict):
     anyone: Annotated[str | None, AfterValidator(_anyone)] = None
     equal: str | None = None
     retrieval: bool = False
+    stands_for: int | None = None
     # Filled in by the record.
     kind: Kind | Literal["fresh"] = "low"
     survey: str = ""
