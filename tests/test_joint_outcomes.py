@@ -305,8 +305,8 @@ def test_several_conditions_are_counted():
 
 SHIPPED = [name for name in catalogue.all_tasks() if name.startswith("epidemia_joint_")]
 
-#: Of tasks whose outcome has more than four answers: the raw file, the weight, who is of the survey,
-#: and each variable's column with the test of each of its levels, written out from the codebook.
+#: Of tasks with more than four answers: the raw file, the weight, who is of the survey, the cells,
+#: and each variable's column with a test of each of its levels, written out from the codebook.
 EVER = [lambda x: x < 991, lambda x: x == 991]
 TOLD = [lambda x: x == 1, lambda x: x == 2]
 SEX = [lambda x: x == 1, lambda x: x == 2]

@@ -58,8 +58,8 @@ def tasks_list(
     print(f"{sum(declared.state != 'waiting')} of {plural(len(declared), 'task')} available")
     for line in filter(None, [listings.published(declared), *listings.waiting(declared)]):
         print(line)
-    if number := sum(declared.stands_for != ""):
-        print(f"{STANDIN}: {OBSERVATION.unions[STANDIN]} ({number} here)")
+    if (declared.stands_for != "").any():
+        print(f"{STANDIN}: {OBSERVATION.unions[STANDIN]}")
     if survey is None and not names:
         print("others are about causal graphs (docs/interventional.md) and priors (docs/priors.md)")
         print("and epidemia_quick predicts epidemia_low and epidemia_high (docs/running.md)")
