@@ -161,7 +161,10 @@ def tasks_summary(declared: DataFrame) -> Table:
 def waiting(declared: DataFrame) -> list[str]:
     """Say what tasks wait for, survey by survey; `declared` as `api.tasks` returns it."""
     of = declared[declared.state == "waiting"].groupby("survey").size()
-    return [f"{plural(number, 'task')} of {name} wait: {how_to_build(name)}" for name, number in of.items()]
+    return [
+        f"{plural(number, 'task')} of {name} wait: {how_to_build(name)}"
+        for name, number in of.items()
+    ]
 
 
 def published(declared: DataFrame) -> str:
