@@ -33,10 +33,6 @@ class Years(NamedTuple):
     of: NDArray[np.int64]
     series: NDArray[np.int64]
 
-    @property
-    def last(self) -> int:
-        return int(self.of.max())
-
 
 def years_of(part: Part) -> Years | None:
     """Return the years of a part of a task; None where it is about no or one year."""
@@ -51,23 +47,35 @@ def years_of(part: Part) -> Years | None:
     return Years(years, np.array(series)) if len(set(years.tolist())) > 1 else None
 
 
-def todays(part: Part, years: Years) -> Array:
+def todays(part: Part) -> Array:
     """Answer for every year with the latest of its series; shape (C, K)."""
+    years = years_of(part)
+    assert years is not None
     latest = {}
     for cell in np.argsort(years.of, kind="stable"):
         latest[years.series[cell]] = cell
     return np.asarray(part.p[[latest[series] for series in years.series]])
 
 
-def _changes(values: Array, series: NDArray[np.int64]) -> Array:
-    """Return how far cells are from the mean of their series; `values` is (..., C, K)."""
-    changes = np.empty_like(values)
+def averages(part: Part) -> Array:
+    """Answer for every year with the mean over the years of its series; shape (C, K)."""
+    years = years_of(part)
+    assert years is not None
+    return _means(part.p, years.series)
+
+
+def _means(values: Array, series: NDArray[np.int64]) -> Array:
+    """Return for every cell the mean of its series; `values` is (..., C, K)."""
+    means = np.empty_like(values)
     for number in np.unique(series):
         here = series == number
-        changes[..., here, :] = values[..., here, :] - values[..., here, :].mean(
-            axis=-2, keepdims=True
-        )
-    return changes
+        means[..., here, :] = values[..., here, :].mean(axis=-2, keepdims=True)
+    return means
+
+
+def _changes(values: Array, series: NDArray[np.int64]) -> Array:
+    """Return how far cells are from the mean of their series; `values` is (..., C, K)."""
+    return values - _means(values, series)
 
 
 class Change(NamedTuple):
