@@ -162,7 +162,7 @@ def waiting(declared: DataFrame) -> list[str]:
     """Say what tasks wait for, survey by survey; `declared` as `api.tasks` returns it."""
     of = declared[declared.state == "waiting"].groupby("survey").size()
     return [
-        f"{plural(number, 'task')} of {name} wait: {how_to_build(name)}"
+        f"{plural(number, 'task')} of {name} wait: {how_to_build(str(name))}"
         for name, number in of.items()
     ]
 
