@@ -68,6 +68,14 @@ def test_accuracies_are_the_printed_ones_weighted_over_the_22_effects():
             assert f"{score(model, 'random', way) + 1e-9:.3f}"[1:] == said
 
 
+def test_the_page_has_the_weighted_accuracies():
+    page = (REPOSITORY / "docs" / "reproduce.md").read_text(encoding="utf-8")
+    for model in MODELS:
+        values = [score(model, n, w) for w in ("intervention", "substitution") for n in NAMES]
+        written = " | ".join(f"{value + 1e-9:.3f}".removeprefix("0") for value in values)
+        assert f"| {model} | {written} |" in page
+
+
 def test_gpt_35_is_below_who_ignores_interventions(report):
     """15 of the 22 effects change nothing: .682, which the note says, and a run gets."""
     pairs = questions(TASKS["random"]).pairs

@@ -31,7 +31,8 @@ class Cost(NamedTuple):
         Texts put to the model.
     requests : int
         What lm-eval makes of them: one per letter where log-probabilities are asked for, one per
-        prompt where the model writes and every first reply can be read. `choice-api` sends one per prompt.
+        prompt where the model writes (and its first reply can be read). `choice-api` sends one per
+        prompt.
     characters : int
         Of all prompts.
     tokens : int or None
