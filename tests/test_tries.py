@@ -194,3 +194,20 @@ def test_odd_numbers_of_tries_and_ways_that_write_nothing_are_refused():
             Variant.of({"tries": number})
     with pytest.raises(EpidemiaError, match="tries has no effect on epidemia_intervention_random"):
         evaluate([TASK], metadata={"tries": 3}, limit=1)
+
+
+def test_transformers_draws_further_tries(tiny_llama):
+    """Weights are random: nothing can be read, and what is drawn is another text each time."""
+    found = evaluate(
+        [NAME],
+        model="choice-hf",
+        model_args=f"pretrained={tiny_llama},dtype=float32,device=cpu",
+        gen_kwargs={"max_gen_toks": 8},
+        metadata={"tries": TRIES},
+        log_samples=True,
+        limit=1,
+    )
+    (sample,) = found["samples"][NAME]
+    (written,) = sample["resps"]
+    assert len(set(written)) == sample["tries"] == TRIES
+    assert sample["filtered_resps"] == written[:1]
