@@ -85,6 +85,24 @@ def test_a_system_prompt_reaches_the_server(endpoint):  # noqa: F811
     assert "seed" in json.dumps(heard[0])
 
 
+def test_a_temperature_that_lm_eval_does_not_send_is_told(endpoint, monkeypatch, caplog):  # noqa: F811
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    heard = []
+    server = endpoint(lambda text, _times: (200, "<prior>100, 2</prior>"))
+    respond = server.respond
+    server.respond = lambda body: (heard.append(body["temperature"]), respond(body))[1]
+    evaluate(
+        [TASK],
+        model="openai-chat-completions",
+        apply_chat_template=True,
+        limit=2,
+        model_args=f"base_url={server.url},model=o4-mini",
+        gen_kwargs="temperature=0.2",
+    )
+    assert heard == [1, 1]
+    assert "sends temperature 1 to o4-mini in place of 0.2" in caplog.text
+
+
 #: How many times as far off as five answers this model is, by how it is asked; temperatures it
 #: passes over.
 OFF = {None: 1, "low": 2, "high": 0.5, "conservative": 1.5}

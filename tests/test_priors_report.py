@@ -388,7 +388,8 @@ def test_published_wins_of_imported_sets_stand_beside_runs_of_them(home, tmp_pat
     mine = rows["prior beats 5", "glassdoor", run.name]
     assert mine == ["", "", f"{mean_of(known.dropped.wins, axis=0)[0]:.3f}"]
     assert rows["prior beats 5", "glassdoor", "o4-mini"] == ["0.370", "0.348", ""]
-    board = "\n".join(" ".join(row) for row in output.sections(shown)[0].rows)
+    (board,) = output.leaderboards(shown).values()
+    board = "\n".join(" ".join(row) for row in board.rows)
     assert "o4-mini (published)" in board and "0.348" in board
 
 

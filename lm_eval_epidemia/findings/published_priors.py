@@ -200,11 +200,12 @@ def _written(value: float | str) -> str:
 
 def finding(shown: Sequence[Entry]) -> Finding:
     """Return the table of published claims, what released answers give, and what runs give."""
-    compared = {run.model: run.known for run in _all() if run.experiment == _COMPARED}
+    listed = claims() if _are_shown(shown, TASKS.values()) else ()
+    compared = (
+        {run.model: run.known for run in _all() if run.experiment == _COMPARED} if listed else {}
+    )
     rows = []
-    for (measure, name), same in groupby(claims(), itemgetter(0, 1)):
-        if not _are_shown(shown, TASKS.values()):
-            break
+    for (measure, name), same in groupby(listed, itemgetter(0, 1)):
         compute = _MEASURES.get(measure)
         for claim in same:
             given = claim.released
@@ -227,14 +228,7 @@ def finding(shown: Sequence[Entry]) -> Finding:
     return Finding(
         "published priors",
         "Priors: what the authors print, beside what their released answers give",
-        [
-            Column("measure"),
-            Column("set"),
-            Column("model"),
-            Column("printed"),
-            Column("released"),
-            Column("here"),
-        ],
+        list(map(Column, ("measure", "set", "model", "printed", "released", "here"))),
         rows,
         "Replies that could not be read are dropped, as there. Printed: the paper, and tables of "
         "its repository (commit 375ca15), made from runs in which models chose the family "
