@@ -205,6 +205,23 @@ def test_who_does_not_answer_is_marked_last_and_unranked(tmp_path):
     assert "does not answer" in run(tmp_path, "--full").stdout
 
 
+def test_who_writes_nothing_that_can_be_read_does_not_answer_either(tmp_path):
+    for model, score, read in (("good", 60.0, 0.9), ("fair", 20.0, 0.8), ("mute", 99.0, 0.04)):
+        rows = {
+            f"{task}_stated": {
+                key: value for key, value in a_row(score).items() if "choice_mass" not in key
+            }
+            | {"answered,none": read}
+            for task in LOW
+        }
+        write(tmp_path / model, rows, model=f"x/{model}")
+    said = run(tmp_path).stdout
+    assert "mute does not answer: 4% of its replies can be read." in said
+    assert "Next: what mute replied is in its samples (--log_samples)." in said
+    ranked = make_report(read_results([tmp_path])).standings["epidemia_low_stated"]
+    assert {name.split()[0] for name, of in ranked.items() if of.best} == {"good", "fair"}
+
+
 def test_every_group_says_of_how_many_tasks_and_choice_mass_is_of_letters(tmp_path):
     likelihood = {f"{task}_likelihood": a_row(20.0, mass=0.5) for task in LOW}
     write(tmp_path, {COCAINE: a_row(30.0, mass=0.9), HEROIN: a_row(30.0, mass=0.7), **likelihood})

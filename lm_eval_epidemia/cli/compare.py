@@ -124,12 +124,12 @@ def _ways(
     return the names instead, in the order of `results`.
     """
     from lm_eval_epidemia.cli import listings
-    from lm_eval_epidemia.findings import head_to_head, ways
+    from lm_eval_epidemia.findings import head_to_head, ways, wordings
     from lm_eval_epidemia.report.sections import printed
     from lm_eval_epidemia.results.models import models_of
 
     read = results_of(results, informative, where=where)
-    in_wordings = ways.asked_in_wordings(read.entries)
+    in_wordings = wordings.asked_in_wordings(read.entries)
     in_one_way = all(len(asked.ways) == 1 for asked in ways.asked_in_ways(read.entries))
     models = models_of(read.entries) if in_one_way and not in_wordings else []
     if len(models) == 2 and all(len(model.runs) == 1 for model in models):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,8 +14,10 @@ from rich.progress import track
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
+from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.elicit.way import Elicited
+from lm_eval_epidemia.findings.finding import Cell, Row
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
 from lm_eval_epidemia.results.protocol import printable
@@ -176,6 +178,39 @@ class Answered(NamedTuple):
     tasks: dict[Asked, tuple[Part, Elicited]]
 
 
+class Respondent(NamedTuple):
+    """Who answered the tasks of a group: a model, or somebody whose answers are known.
+
+    Attributes
+    ----------
+    entry : Entry or None
+        None of somebody who is known.
+    who : str
+        Who that is.
+    group : str
+    tasks : dict of Asked to (Part, Elicited)
+    """
+
+    entry: Entry | None
+    who: str
+    group: str
+    tasks: dict[Asked, tuple[Part, Elicited]]
+
+    def row(
+        self,
+        cells: Mapping[str, Cell],
+        name: str = "",
+        facts: Mapping[str, object] | None = None,
+        long: bool = False,
+    ) -> Row:
+        """Return a row of this respondent's, named by the group if not by another name."""
+        model: dict[str, Cell] = {} if self.entry else {"model": f"{self.who} (baseline)"}
+        known: dict[str, object] = {} if self.entry else {"model": self.who, "reference": True}
+        facts = {"tasks": len(self.tasks)} | known | {**(facts or {})}
+        named = {"group": self.group} | model | {**cells}
+        return Row(named, self.entry, self.group, name or self.group, facts, long=long)
+
+
 def by_group(report: Report, samples: Samples) -> list[Answered]:
     """Put answers beside their truths, by model and group, in the report's order."""
     groups: dict[tuple[str, str], Answered] = {}
@@ -186,6 +221,56 @@ def by_group(report: Report, samples: Samples) -> list[Answered]:
                 here = groups.setdefault((entry.name, group), Answered(entry, group, {}))
                 here.tasks[asked] = beside_truth(asked, own)
     return list(groups.values())
+
+
+def read_groups(
+    report: Report, fits: Callable[[Part], object], use: str, tasks: str
+) -> tuple[list[Answered], list[str]]:
+    """Read the samples of tasks of some kind, beside their truths.
+
+    Parameters
+    ----------
+    report : Report
+    fits : callable
+        Tells whether a task, or the part of it that was asked, is of that kind.
+    use, tasks : str
+        See `required`; the verb of `use` is regular.
+
+    Returns
+    -------
+    groups : list of Answered
+    notes : list of str
+        What is left out; see `read`.
+
+    Raises
+    ------
+    EpidemiaError
+        If no run was asked such tasks, with samples.
+    """
+    verb, *more = use.split(" ")
+    samples, notes = read(
+        report,
+        lambda asked: bool(fits(part_of(WAYS[asked.way].load(asked.task)))),
+        " ".join([f"{verb}d", *more]),
+    )
+    groups = [
+        group._replace(tasks=of_use)
+        for group in by_group(report, samples)
+        if (of_use := {asked: task for asked, task in group.tasks.items() if fits(task[0])})
+    ]
+    return required(groups, use, tasks, notes), notes
+
+
+def with_known(
+    groups: Sequence[Answered], known: Mapping[str, Callable[[Part], Array]]
+) -> Iterator[Respondent]:
+    """Yield models, then who is known, asked all that some model of a group was."""
+    yield from (Respondent(group.entry, "", group.group, group.tasks) for group in groups)
+    for name in dict.fromkeys(group.group for group in groups):
+        asked = {a: of for group in groups if group.group == name for a, of in group.tasks.items()}
+        for who, answers in known.items():
+            tasks = {a: (part, Elicited(answers(part))) for a, (part, _) in asked.items()}
+            yield Respondent(None, who, name, tasks)
 
 
 def beside_truth(

@@ -120,7 +120,7 @@ _VS, _MUTE, _UNKNOWN, _MASS = "vs", "mute", "unknown", "mass"
 _MARKS = {
     _VS: "vs n: what knowing averages only gets on the prompts of that run.",
     _UNKNOWN: "vs ?: what it gets there is not known.",
-    _MUTE: "†: does not answer this group (choice_mass below 0.1): unranked.",
+    _MUTE: "†: does not answer this group (choice_mass or answered below 0.1): unranked.",
     _MASS: f"choice_mass: {CHOICE_MASS}",
 }
 

@@ -81,20 +81,25 @@ def choice_mass(entry: Entry, tasks: Iterable[Asked]) -> float:
     return _known_mean(entry, tasks, "choice_mass")
 
 
-def share_read(entry: Entry, tasks: Iterable[Asked]) -> float:
-    """Average the share of replies that could be read (`answered`); NaN where no task has it."""
-    return _known_mean(entry, tasks, "answered")
-
-
 def _known_mean(entry: Entry, tasks: Iterable[Asked], metric: str) -> float:
     values = [entry.scores[asked].metrics.get(metric, math.nan) for asked in tasks]
     known = [value for value in values if not math.isnan(value)]
     return math.fsum(known) / len(known) if known else math.nan
 
 
+def too_low(entry: Entry, column: str) -> dict[str, float]:
+    """Return by which metrics a model does not answer a group's questions, and their means.
+
+    ``choice_mass``, or ``answered``, the share of replies that could be read.
+    """
+    tasks = tasks_in(entry, column)
+    known = {metric: _known_mean(entry, tasks, metric) for metric in ("choice_mass", "answered")}
+    return {metric: mean for metric, mean in known.items() if mean < LOW_MASS}
+
+
 def answers(entry: Entry, column: str) -> bool:
     """Whether a model answers a group's questions: else its score says nothing of what it knows."""
-    return not choice_mass(entry, tasks_in(entry, column)) < LOW_MASS
+    return not too_low(entry, column)
 
 
 def is_silent(entry: Entry, columns: Iterable[str]) -> bool:

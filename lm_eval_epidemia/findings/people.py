@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -17,12 +17,9 @@ import numpy as np
 from lm_eval_epidemia.benchmarks.observation.apart import line_of
 from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.way import Elicited
-from lm_eval_epidemia.findings import answered
-from lm_eval_epidemia.findings.answered import Answered, required
+from lm_eval_epidemia.findings.answered import Answered, Respondent, read_groups, with_known
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Row
 from lm_eval_epidemia.findings.leaderboard import Report
-from lm_eval_epidemia.results.entry import Asked, Entry, leaf
 from lm_eval_epidemia.surveys.catalogue import task
 
 #: The group of these tasks in its plain way, and by outcome the survey's question.
@@ -85,70 +82,39 @@ def mean_guess(outcome: str) -> float:
     return float(np.average(guess, weights=people))
 
 
+def _average_american(part: Part) -> Array:
+    share = mean_guess(task(part.truth.task).outcome) / 100
+    return np.array([[share, 1 - share]])
+
+
+#: Who is known, and what they answer.
+KNOWN = {AMERICANS: _average_american}
+
+
 def read(report: Report) -> tuple[list[Answered], list[str]]:
-    """Read the samples of the six questions.
-
-    Returns
-    -------
-    groups : list of Answered
-    notes : list of str
-        What is left out.
-
-    Raises
-    ------
-    EpidemiaError
-        If no run was asked them, with samples.
-    """
-    samples, notes = answered.read(
-        report, lambda asked: leaf(asked).entry.group == GROUP, "compared with people's guesses"
+    """Read the samples of the six questions; see `read_groups`."""
+    return read_groups(
+        report,
+        lambda part: part.truth.task.startswith(f"{GROUP}_"),
+        "compare with people's guesses",
+        GROUP,
     )
-    groups = answered.by_group(report, samples)
-    return required(groups, "compare with people's guesses", GROUP, notes), notes
 
 
-def _answers(tasks: Mapping[Asked, tuple[Part, Elicited]]) -> Iterator[tuple[str, float, float]]:
-    """Yield outcome, truth and answer, in per cent."""
-    for asked, (part, elicited) in tasks.items():
-        yield task(asked.task).outcome, 100 * float(part.p[0, 0]), 100 * float(elicited.q[0, 0])
-
-
-def _told(tasks: Mapping[Asked, tuple[Part, Elicited]]) -> list[tuple[Part, Elicited]]:
-    """Put what people guess on average in the place of a model's answers."""
-    told = []
-    for asked, (part, _) in tasks.items():
-        share = mean_guess(task(asked.task).outcome) / 100
-        told.append((part, Elicited(np.array([[share, 1 - share]]))))
-    return told
-
-
-def _rows(groups: Sequence[Answered]) -> Iterator[Row]:
-    for entry, group, tasks in groups:
-        yield from _row(entry, "", group, [*_answers(tasks)], [*tasks.values()])
-    for name in dict.fromkeys(group.group for group in groups):
-        asked = {a: t for group in groups if group.group == name for a, t in group.tasks.items()}
-        known = [(o, p, mean_guess(o)) for o, p, _ in _answers(asked)]
-        yield from _row(None, AMERICANS, name, known, _told(asked))
-
-
-def _row(
-    entry: Entry | None,
-    who: str,
-    group: str,
-    answers: Sequence[tuple[str, float, float]],
-    told: Sequence[tuple[Part, Elicited]],
-) -> Iterator[Row]:
-    line = line_of(told)
-    named: dict[str, Cell] = {} if entry else {"model": who}
-    facts: dict[str, object] = {"tasks": len(told)}
-    if entry is None:
-        facts |= {"model": who, "reference": True}
+def _rows(who: Respondent) -> Iterator[Row]:
+    line = line_of([*who.tasks.values()])
+    # Outcome, truth and answer, in per cent.
+    answers = [
+        (task(asked.task).outcome, 100 * float(part.p[0, 0]), 100 * float(elicited.q[0, 0]))
+        for asked, (part, elicited) in who.tasks.items()
+    ]
     cells: dict[str, Cell] = {
         "off": math.fsum(float(off(*answer)) for answer in answers) / len(answers),
         "beaten": math.fsum(beaten(*answer) for answer in answers) / len(answers),
         "tilt": line.tilt,
         "slope": line.slope,
     }
-    yield Row(named | cells, entry, group, group, facts)
+    yield who.row(cells)
     for outcome, truth, answer in answers:
         single: dict[str, Cell] = {
             "question": outcome.replace("_", " "),
@@ -157,7 +123,7 @@ def _row(
             "off": float(off(outcome, truth, answer)),
             "beaten": beaten(outcome, truth, answer),
         }
-        yield Row(named | single, entry, group, outcome, facts | {"tasks": 1})
+        yield who.row(single, outcome, {"tasks": 1})
 
 
 NOTE = (
@@ -186,7 +152,7 @@ def findings(groups: Sequence[Answered]) -> list[Finding]:
             "people",
             "Beside the guesses of Americans",
             columns,
-            [*_rows(groups)],
+            [row for who in with_known(groups, KNOWN) for row in _rows(who)],
             NOTE,
             2,
             ("model", "question", *(column.name for column in columns[3:])),

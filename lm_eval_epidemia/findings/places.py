@@ -5,7 +5,7 @@ From the samples, beside respondents that are known and asked the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,22 +23,14 @@ from lm_eval_epidemia.benchmarks.observation.places import (
     score_alike,
 )
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.findings import answered
-from lm_eval_epidemia.findings.answered import Answered, required
-from lm_eval_epidemia.findings.finding import ALIKE, Cell, Column, Finding, Number, Row
+from lm_eval_epidemia.findings.answered import Answered, Respondent, read_groups, with_known
+from lm_eval_epidemia.findings.finding import ALIKE, Cell, Column, Finding, Number
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL
-from lm_eval_epidemia.results.entry import Asked, Entry
 from lm_eval_epidemia.score import score as scoring
 
 #: What a larger place is called in headings, by kind.
 KINDS = {"region": "regions", "income": "thirds of countries by income"}
-
-#: Respondents that are known, and what they answer.
-KNOWN: dict[str, Callable[[Part, Places], Array]] = {
-    KNOWS_MARGINAL: lambda part, places: scoring.mean(part.weights, part.p),
-    "knows its region's average": lambda part, places: averages(part, places, "region"),
-}
 
 
 class _Task(NamedTuple):
@@ -49,32 +41,28 @@ class _Task(NamedTuple):
     q: Array
 
 
+def _tasks(who: Respondent) -> list[_Task]:
+    known = ((part, places_of(part), elicited.q) for part, elicited in who.tasks.values())
+    return [_Task(part, places, q) for part, places, q in known if places]
+
+
+def _of_region(part: Part) -> Array:
+    """Answer for every place with its region's average."""
+    places = places_of(part)
+    assert places is not None
+    return averages(part, places, "region")
+
+
+#: Respondents that are known, and what they answer.
+KNOWN: dict[str, Callable[[Part], Array]] = {
+    KNOWS_MARGINAL: lambda part: scoring.mean(part.weights, part.p),
+    "knows its region's average": _of_region,
+}
+
+
 def read(report: Report) -> tuple[list[Answered], list[str]]:
-    """Read the samples of tasks about places.
-
-    Returns
-    -------
-    groups : list of Answered
-    notes : list of str
-        What is left out.
-
-    Raises
-    ------
-    EpidemiaError
-        If no run was asked about places, with samples.
-    """
-    samples, notes = answered.read(report, lambda asked: True, "compared between places")
-    groups = [
-        group._replace(tasks=tasks)
-        for group in answered.by_group(report, samples)
-        if (tasks := {a: task for a, task in group.tasks.items() if places_of(task[0])})
-    ]
-    return required(groups, "compare between places", "epidemia_world", notes), notes
-
-
-def _tasks(tasks: Mapping[Asked, tuple[Part, object]], q: Callable[..., Array]) -> list[_Task]:
-    known = ((part, places_of(part), told) for part, told in tasks.values())
-    return [_Task(part, places, q(part, places, told)) for part, places, told in known if places]
+    """Read the samples of tasks about places; see `read_groups`."""
+    return read_groups(report, places_of, "compare between places", "epidemia_world")
 
 
 def _regions(tasks: Sequence[_Task], kind: str) -> Regions | None:
@@ -109,24 +97,6 @@ def _by_region(tasks: Sequence[_Task]) -> Iterator[tuple[str, dict[str, Cell]]]:
                 yield name, {"places": places, "off": Number(100 * off, 100 * error)}
 
 
-def _rows(groups: Sequence[Answered]) -> Iterator[tuple[Entry | None, str, str, list[_Task]]]:
-    """Yield who answered in which group, and the tasks: models, then who is known."""
-    for group in groups:
-        yield group.entry, "", group.group, _tasks(group.tasks, lambda part, places, told: told.q)
-    for name in dict.fromkeys(group.group for group in groups):
-        # Asked all that some model was asked.
-        asked = {
-            a: task for group in groups if group.group == name for a, task in group.tasks.items()
-        }
-        for who, answers in KNOWN.items():
-            yield (
-                None,
-                who,
-                name,
-                _tasks(asked, lambda part, places, _, of=answers: of(part, places)),
-            )
-
-
 NOTE = (
     "Score: people weigh, so that India and China are a third of the world. Places alike: the same "
     "tasks with every country counted the same. Rounding: the points by which a score could differ "
@@ -156,16 +126,12 @@ _SHOWN = ("model", "group", "score", "alike", "rounding", *KINDS)
 def findings(groups: Sequence[Answered]) -> list[Finding]:
     """Return the table of models and, longer, that of regions."""
     rows, regions = [], []
-    for entry, who, group, tasks in _rows(groups):
-        named: dict[str, Cell] = {"group": group}
-        facts: dict[str, object] = {"tasks": len(tasks)}
-        if entry is None:
-            named["model"] = f"{who} (baseline)"
-            facts |= {"model": who, "reference": True}
-        rows.append(Row(named | _cells(tasks), entry, group, group, facts))
+    for who in with_known(groups, KNOWN):
+        tasks = _tasks(who)
+        rows.append(who.row(_cells(tasks)))
         regions += [
-            Row(named | {"place": name} | cells, entry, group, name, facts, long=True)
-            for name, cells in _by_region(tasks)
+            who.row({"place": place} | cells, place, long=True)
+            for place, cells in _by_region(tasks)
         ]
     columns = (
         *map(Column, ("model", "group", "place", "places")),

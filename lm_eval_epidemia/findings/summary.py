@@ -21,7 +21,7 @@ from lm_eval_epidemia.findings.boards import (
     share_of,
 )
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, Report, by_benchmark
-from lm_eval_epidemia.findings.means import shared_tasks
+from lm_eval_epidemia.findings.means import shared_tasks, too_low
 from lm_eval_epidemia.findings.model_rows import TRAINED, ModelRow
 from lm_eval_epidemia.findings.overview import predictions
 from lm_eval_epidemia.findings.words import plain_name
@@ -88,6 +88,9 @@ def _asked_as(row: ModelRow, other: ModelRow) -> str:
 def _sentence(row: ModelRow, board: Board) -> str:
     name, run = row.model.name, row.run
     if row.silent:
+        low = too_low(run, next(iter(row.cells)))
+        if "answered" in low:
+            return f"{name} does not answer: {low['answered']:.0%} of its replies can be read."
         return (
             f"{name} does not answer: the letters have a probability of {row.choice_mass:.2g} "
             "together."
@@ -213,9 +216,12 @@ def _next(boards: Sequence[Board], results: Sequence[Path]) -> str:
         return "Next: --section notes"
     rows = [row for board in boards for row in board.rows]
     if silent := [row for row in rows if row.silent and not row.run.reference]:
+        name = silent[0].model.name
+        if math.isnan(silent[0].choice_mass):
+            return f"Next: what {name} replied is in its samples (--log_samples)."
         return (
-            f"Next: {silent[0].model.name} does not answer with letters: --apply_chat_template, or "
-            "ask epidemia_low_stated."
+            f"Next: {name} does not answer with letters: --apply_chat_template, or ask "
+            "epidemia_low_stated."
         )
     runs = [row for row in rows if not row.run.reference and not is_respondent(row.run)]
     names = list(dict.fromkeys(row.model.name for row in runs))

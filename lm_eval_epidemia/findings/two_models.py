@@ -23,9 +23,8 @@ from lm_eval_epidemia.findings.leaderboard import (
 from lm_eval_epidemia.findings.means import (
     LOW_MASS,
     answers,
-    choice_mass,
     shared_tasks,
-    tasks_in,
+    too_low,
 )
 from lm_eval_epidemia.findings.pool import Pool, noise_of
 from lm_eval_epidemia.findings.sides import NONE, Side, find_side, runs_named
@@ -293,12 +292,11 @@ def _over_ours(
 
 def _silent(one: Entry, other: Entry, group: str) -> list[str]:
     """Say which of two models do not answer a group: their scores say nothing of what they know."""
-    masses = [(run, choice_mass(run, tasks_in(run, group))) for run in (one, other)]
     return [
-        f"{group}: not compared, as {run.name} does not answer (choice_mass {mass:.2g}, below "
+        f"{group}: not compared, as {run.name} does not answer ({metric} {mean:.2g}, below "
         f"{LOW_MASS})"
-        for run, mass in masses
-        if not answers(run, group)
+        for run in (one, other)
+        for metric, mean in too_low(run, group).items()
     ]
 
 

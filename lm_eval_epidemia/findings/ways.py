@@ -6,14 +6,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lm_eval_epidemia.benchmarks import WAYS, in_way
-from lm_eval_epidemia.findings.comparison import Comparison, compare_entries, compare_ways
+from lm_eval_epidemia.findings.comparison import Comparison, compare_ways
 from lm_eval_epidemia.findings.finding import Number
-from lm_eval_epidemia.findings.leaderboard import columns, compared
 from lm_eval_epidemia.findings.means import mean_over
-from lm_eval_epidemia.results.entry import Asked, Entry, closest, leaf
+from lm_eval_epidemia.results.entry import Asked, Entry, leaf
 from lm_eval_epidemia.results.naming import with_settings
 from lm_eval_epidemia.results.results import Results
 
@@ -80,34 +79,6 @@ def asked_in_ways(entries: Iterable[Entry]) -> list[Ways]:
         for group, ways in by_group.items():
             asked_in.append(Ways(entry, group, {way: ways[way] for way in WAYS if way in ways}))
     return asked_in
-
-
-def asked_in_wordings(entries: Iterable[Entry]) -> list[Comparison]:
-    """Compare what a model scores in other words with what it does in the usual ones.
-
-    Everything else that was said about its prompts must be the same. By group, over the tasks that
-    it was asked in both.
-    """
-    listed = list(entries)
-    usual: dict[Any, list[Entry]] = {}
-    for entry in listed:
-        usual.setdefault((entry.weights, entry.chat, entry.settings, entry.protocol), []).append(
-            entry
-        )
-    comparisons = []
-    for other in listed:
-        rest = tuple(pair for pair in other.protocol.variant if pair[0] != "wording")
-        if rest == other.protocol.variant:
-            continue
-        plain = replace(other.protocol, variant=rest)
-        same = usual.get((other.weights, other.chat, other.settings, plain), [])
-        comparisons += [
-            comparison
-            for entry in closest(same, other)
-            for column in compared(columns([other]))
-            if (comparison := compare_entries(other, entry, column)).tasks
-        ]
-    return comparisons
 
 
 def _named(entry: Entry) -> str:

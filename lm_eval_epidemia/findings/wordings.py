@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +13,12 @@ import numpy as np
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.prompts import WORDINGS
+from lm_eval_epidemia.findings.comparison import Comparison, compare_entries
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, Row
 from lm_eval_epidemia.findings.leaderboard import Report, columns, compared
 from lm_eval_epidemia.findings.means import mean_over, shared_tasks
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, known_scores
-from lm_eval_epidemia.results.entry import Asked, Entry, leaf
+from lm_eval_epidemia.results.entry import Asked, Entry, closest, leaf
 
 #: What the usual wording is called.
 USUAL = "usual"
@@ -29,24 +31,34 @@ def _wording(entry: Entry) -> str:
     return dict(entry.protocol.variant).get("wording", "") or USUAL
 
 
-def asked_in_several(entries: Iterable[Entry]) -> list[dict[str, Entry]]:
-    """Return the runs of each model that differ in their wording alone, by wording.
-
-    Of two runs in one wording, the one asked most counts.
-    """
-    alike: dict[Any, dict[str, Entry]] = {}
+def asked_in_several(entries: Iterable[Entry]) -> list[dict[str, list[Entry]]]:
+    """Return the runs of each model that differ in their wording alone, by wording."""
+    alike: dict[Any, dict[str, list[Entry]]] = {}
     for entry in entries:
         rest = tuple(pair for pair in entry.protocol.variant if pair[0] != "wording")
         plain = replace(entry.protocol, variant=rest)
         of_model = alike.setdefault((entry.weights, entry.chat, entry.settings, plain), {})
-        other = of_model.get(_wording(entry))
-        if other is None or len(entry.scores) > len(other.scores):
-            of_model[_wording(entry)] = entry
+        of_model.setdefault(_wording(entry), []).append(entry)
     order = [USUAL, *filter(None, WORDINGS)]
     return [
         {wording: of_model[wording] for wording in order if wording in of_model}
         for of_model in alike.values()
         if len(of_model) > 1
+    ]
+
+
+def asked_in_wordings(entries: Iterable[Entry]) -> list[Comparison]:
+    """Compare what a model scores in other words with what it does in the usual ones.
+
+    By group, over the tasks that it was asked in both.
+    """
+    return [
+        comparison
+        for of_model in asked_in_several(entries)
+        for other in chain(*(runs for wording, runs in of_model.items() if wording != USUAL))
+        for entry in closest(of_model.get(USUAL, []), other)
+        for column in compared(columns([other]))
+        if (comparison := compare_entries(other, entry, column)).tasks
     ]
 
 
@@ -136,7 +148,12 @@ def read(report: Report) -> tuple[list[Finding], list[str]]:
         If no model was asked the same tasks in two.
     """
     rows: list[Row] = []
-    for runs in asked_in_several(report.runs):
+    for of_model in asked_in_several(report.runs):
+        # Of several runs in one wording, the one asked most.
+        runs = {
+            wording: max(several, key=lambda run: len(run.scores))
+            for wording, several in of_model.items()
+        }
         first = next(iter(runs.values()))
         known = known_scores(first, report.runs)
         for group in compared(columns(runs.values())):

@@ -5,7 +5,7 @@ From the samples, beside respondents that are known and asked the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,19 +20,10 @@ from lm_eval_epidemia.benchmarks.observation.years import (
     years_of,
 )
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.way import Elicited
-from lm_eval_epidemia.findings import answered
-from lm_eval_epidemia.findings.answered import Answered, required
-from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, Row
+from lm_eval_epidemia.findings.answered import Answered, Respondent, read_groups, with_known
+from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number
 from lm_eval_epidemia.findings.leaderboard import Report
-from lm_eval_epidemia.results.entry import Asked, Entry
 from lm_eval_epidemia.score import score as scoring
-
-#: Respondents that are known, and what they answer.
-KNOWN: dict[str, Callable[[Part, Years], Array]] = {
-    "knows the average over the years": lambda part, years: scoring.mean(part.weights, part.p),
-    "knows today's": todays,
-}
 
 
 class _Task(NamedTuple):
@@ -43,39 +34,21 @@ class _Task(NamedTuple):
     q: Array
 
 
+def _tasks(who: Respondent) -> list[_Task]:
+    known = ((part, years_of(part), elicited.q) for part, elicited in who.tasks.values())
+    return [_Task(part, years, q) for part, years, q in known if years]
+
+
+#: Respondents that are known, and what they answer.
+KNOWN: dict[str, Callable[[Part], Array]] = {
+    "knows the average over the years": lambda part: scoring.mean(part.weights, part.p),
+    "knows today's": todays,
+}
+
+
 def read(report: Report) -> tuple[list[Answered], list[str]]:
-    """Read the samples of tasks over several years.
-
-    Returns
-    -------
-    groups : list of Answered
-    notes : list of str
-        What is left out.
-
-    Raises
-    ------
-    EpidemiaError
-        If no run was asked about several years, with samples.
-    """
-    samples, notes = answered.read(report, lambda asked: True, "compared over the years")
-    groups = [
-        group._replace(tasks=tasks)
-        for group in answered.by_group(report, samples)
-        if (tasks := {a: task for a, task in group.tasks.items() if years_of(task[0])})
-    ]
-    return required(groups, "compare over the years", "epidemia_years", notes), notes
-
-
-def _tasks(
-    tasks: Mapping[Asked, tuple[Part, Elicited]], answers: Callable[[Part, Years], Array] | None
-) -> list[_Task]:
-    """Put beside every task its years and what is answered, by a model or by somebody known."""
-    known = ((part, years_of(part), elicited.q) for part, elicited in tasks.values())
-    return [
-        _Task(part, years, answers(part, years) if answers else q)
-        for part, years, q in known
-        if years
-    ]
+    """Read the samples of tasks over several years; see `read_groups`."""
+    return read_groups(report, years_of, "compare over the years", "epidemia_years")
 
 
 def _agreement(tasks: Sequence[_Task]) -> float:
@@ -114,17 +87,6 @@ def _by_year(tasks: Sequence[_Task]) -> Iterator[tuple[int, int, float]]:
         yield year, len(off[year]), float(np.mean(off[year]))
 
 
-def _rows(groups: Sequence[Answered]) -> Iterator[tuple[Entry | None, str, str, list[_Task]]]:
-    """Yield who answered in which group, and the tasks: models, then who is known."""
-    for group in groups:
-        yield group.entry, "", group.group, _tasks(group.tasks, None)
-    for name in dict.fromkeys(group.group for group in groups):
-        # Asked all that some model was asked.
-        asked = {a: t for group in groups if group.group == name for a, t in group.tasks.items()}
-        for who, answers in KNOWN.items():
-            yield None, who, name, _tasks(asked, answers)
-
-
 NOTE = (
     "Slope: by how much answers change from year to year where the truth changes by 1, over all "
     "series (men, a state, everybody) and answers of the tasks, ± a standard error of the survey's "
@@ -146,17 +108,18 @@ _COLUMNS = (
 def findings(groups: Sequence[Answered]) -> list[Finding]:
     """Return the table of models and, longer, that of single years."""
     rows, by_year = [], []
-    for entry, who, group, tasks in _rows(groups):
-        named: dict[str, Cell] = {"group": group}
-        facts: dict[str, object] = {"tasks": len(tasks)}
-        if entry is None:
-            named["model"] = f"{who} (baseline)"
-            facts |= {"model": who, "reference": True}
-        rows.append(Row(named | _cells(tasks), entry, group, group, facts))
-        for year, number, off in _by_year(tasks):
-            cells: dict[str, Cell] = named | {"year": str(year), "tasks": number, "off": 100 * off}
-            at = facts | {"tasks": number}
-            by_year.append(Row(cells, entry, group, str(year), at, long=True))
+    for who in with_known(groups, KNOWN):
+        tasks = _tasks(who)
+        rows.append(who.row(_cells(tasks)))
+        by_year += [
+            who.row(
+                {"year": str(year), "tasks": number, "off": 100 * off},
+                str(year),
+                {"tasks": number},
+                long=True,
+            )
+            for year, number, off in _by_year(tasks)
+        ]
     columns = (
         *map(Column, ("model", "group", "year", "tasks")),
         Column("off", "probability at wrong answers", 1, form="plain", unit=" %"),

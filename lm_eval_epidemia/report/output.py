@@ -22,7 +22,8 @@ from lm_eval_epidemia.findings import (
 from lm_eval_epidemia.findings.comparison import Comparison
 from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.leaderboard import MOST_SHOWN, Report, comparisons
-from lm_eval_epidemia.findings.ways import asked_in_ways, asked_in_wordings
+from lm_eval_epidemia.findings.ways import asked_in_ways
+from lm_eval_epidemia.findings.wordings import asked_in_wordings
 from lm_eval_epidemia.report.sections import Section, plain, printed, tidy
 
 

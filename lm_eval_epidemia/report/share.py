@@ -19,11 +19,10 @@ from lm_eval_epidemia.findings.boards import share_of
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.means import (
-    answers,
     group_mean,
     interval_of,
-    share_read,
     tasks_in,
+    too_low,
 )
 from lm_eval_epidemia.findings.model_rows import Doubt, cards_of, doubt_of, trained_on
 from lm_eval_epidemia.findings.tuned import TunedRun
@@ -33,10 +32,12 @@ from lm_eval_epidemia.results.entry import Asked, Entry
 from lm_eval_epidemia.results.export import check_hub_id
 from lm_eval_epidemia.results.models import is_respondent, models_of
 from lm_eval_epidemia.results.records import SOURCE
-from lm_eval_epidemia.score.collect import LOW_MASS
 
-#: What is said of a score without answers.
-_EMPTY = "its score says nothing of what it knows"
+#: What is said of a score without answers, by the metric that is too low.
+_SILENT = {
+    "choice_mass": "does not answer: its score says nothing of what it knows",
+    "answered": "{:.0%} of its replies could be read: its score says nothing of what it knows",
+}
 
 #: The file by which a folder is known that was written before.
 MARKER = ".epidemia-shared"
@@ -209,10 +210,7 @@ def _said(report: Report, run: Entry, column: str, mean: Number, doubt: Doubt) -
         f"other results with the same settings differ by {doubt.differ:.{digits}f}"
         if doubt.differ
         else "",
-        "" if answers(run, column) else f"does not answer: {_EMPTY}",
-        f"{read:.0%} of its replies could be read: {_EMPTY}"
-        if (read := share_read(run, tasks)) < LOW_MASS
-        else "",
+        *(_SILENT[metric].format(mean) for metric, mean in too_low(run, column).items()),
     ]
     return "; ".join(filter(None, words))
 

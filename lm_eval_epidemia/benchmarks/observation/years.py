@@ -33,10 +33,6 @@ class Years(NamedTuple):
     of: NDArray[np.int64]
     series: NDArray[np.int64]
 
-    @property
-    def last(self) -> int:
-        return int(self.of.max())
-
 
 def years_of(part: Part) -> Years | None:
     """Return the years of a part of a task; None where it is about no or one year."""
@@ -51,8 +47,10 @@ def years_of(part: Part) -> Years | None:
     return Years(years, np.array(series)) if len(set(years.tolist())) > 1 else None
 
 
-def todays(part: Part, years: Years) -> Array:
+def todays(part: Part) -> Array:
     """Answer for every year with the latest of its series; shape (C, K)."""
+    years = years_of(part)
+    assert years is not None
     latest = {}
     for cell in np.argsort(years.of, kind="stable"):
         latest[years.series[cell]] = cell

@@ -70,7 +70,10 @@ HOLLOW = {
     "prior": "Hollow: published answers, judged here.",
 }
 
-MUTE = " Models that do not answer (choice mass below 0.1) are in the table alone."
+MUTE = (
+    " Models that do not answer (choice mass, or the share of replies that could be read, below "
+    "0.1) are in the table alone."
+)
 
 RANKS = "Ranks are what paired comparisons leave open, among runs that were asked in the same way."
 
