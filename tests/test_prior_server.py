@@ -140,6 +140,7 @@ def test_ablations_as_the_page_has_them(opinionated, epidemia, tmp_path, monkeyp
     sent = []
     again = lines[0].replace("max_gen", "temperature=0.50,max_gen")
     apart = lines[-1].replace("max_gen", "temperature=0.7,max_gen")
+    apart = apart.replace("conservative", "superforecaster")
     for line in [*lines, again, apart]:
         line = line.replace("NAME", "tiny").replace("URL", opinionated.url)
         words = shlex.split(line.replace("epidemia_prior", TASK).replace("results/", str(tmp_path)))
@@ -165,12 +166,16 @@ def test_ablations_as_the_page_has_them(opinionated, epidemia, tmp_path, monkeyp
         "reasoning effort: none -> low": ("1.000", "2.000", "+1.000"),
         "reasoning effort: none -> high": ("1.000", "0.500", "-0.500"),
         "system prompt: base -> conservative": ("1.000", "1.500", "+0.500"),
-        "temperature: 0.5 -> 0.7": ("1.500", "1.500", "+0.000"),
     }
     rows = [line for line in shown.splitlines() if " -> " in line and "tiny " in line]
     assert len(rows) == len(changes)
     for says, numbers in changes.items():
         (row,) = (row for row in rows if says + " " in row)
         assert re.findall(r"[+-]?[0-9]+[.][0-9]{3}", row)[:3] == list(numbers)
-    (unheeded,) = re.findall("hardly heeded: (.*)", " ".join(shown.split()))
+    note = " ".join(shown.split())
+    (unheeded,) = re.findall("hardly heeded: (.*?)[.] In no row", note)
     assert "temperature: 0.5 -> 0.2" in unheeded and "effort" not in unheeded
+    alone = (
+        "differs from it in one thing only: tiny (system prompt superforecaster, temperature 0.7)"
+    )
+    assert alone in note
