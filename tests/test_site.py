@@ -564,6 +564,13 @@ def test_tasks_that_were_not_asked_are_listed_too(site, visit):
     assert len(list((site / "data").iterdir())) == len(TASKS) + 2 + 5 + 4
 
 
+def test_without_questions_about_countries_there_is_no_byte_of_a_map(site):
+    names = {path.name for path in site.rglob("*")}
+    assert not names & {"map.js", "map.css", "world.js"}
+    assert not names & {"countries.html", "years.html", "people.html", "wordings.html"}
+    assert "geoshape" not in (site / "task.html").read_text()
+
+
 def test_the_figures_page_draws_what_there_is(site, visit):
     tab = visit(site, "figures.html")
     # A picture per group, a row of it per survey, each with what it shows.
