@@ -167,7 +167,7 @@ def test_ablations_as_the_page_has_them(opinionated, epidemia, tmp_path, monkeyp
         "reasoning effort: none -> high": ("1.000", "0.500", "-0.500"),
         "system prompt: base -> conservative": ("1.000", "1.500", "+0.500"),
     }
-    rows = [line for line in shown.splitlines() if " -> " in line and "tiny " in line]
+    rows = [line for line in shown.splitlines() if re.search(f"tiny +{TASK} .* -> ", line)]
     assert len(rows) == len(changes)
     for says, numbers in changes.items():
         (row,) = (row for row in rows if says + " " in row)

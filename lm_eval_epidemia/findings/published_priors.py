@@ -7,6 +7,7 @@ results say of the sets that do not ship. Source: alanarenda/openestimate (MIT L
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
 from importlib.resources import files
@@ -174,7 +175,8 @@ def _first_quarter(judged: Judged) -> float:
 
 
 def _worth(known: JudgedTask) -> str:
-    return worth_in_words(worth(mean_of(known.dropped.wins, axis=0)))
+    value = worth(mean_of(known.dropped.wins, axis=0))
+    return "" if math.isnan(value) else worth_in_words(value)
 
 
 def _share(field: str, place: int) -> Callable[[JudgedTask], float]:
