@@ -103,6 +103,7 @@ TAKES = {
         "report/charts/scores.py",
         "report/charts/tasks.py",
         "report/charts/tuned.py",
+        "report/charts/world.py",
         "report/drawings.py",
         "report/drawn.py",
         "report/figures.py",

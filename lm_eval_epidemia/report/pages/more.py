@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from lm_eval_epidemia.benchmarks import UNDATED
 from lm_eval_epidemia.benchmarks.observation.years import YEAR
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.findings import people, places, wordings, world_rows, years
+from lm_eval_epidemia.findings import people, places, wordings, world_rows, year_lived, years
 from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.report.figures import FIGURES
@@ -85,6 +86,15 @@ PAGES = (
         lambda groups, tables: world_rows.of_years(groups),
         "Of each outcome the answer whose share changed most; bars are 95 % intervals of the "
         "survey. By state: the mean of the states.",
+    ),
+    Page(
+        "year-lived.html",
+        "Year lived",
+        "In which year does a model live?",
+        "Questions that name no year, and the years in whose United States the answers are true.",
+        lambda asked: leaf(asked).benchmark is UNDATED,
+        year_lived.read,
+        year_lived.findings,
     ),
     Page(
         "people.html",
