@@ -10,6 +10,7 @@ as it came, and the model itself is not touched.
 
 from __future__ import annotations
 
+import copy
 import functools
 import logging
 import threading
@@ -264,6 +265,8 @@ class _Watched:
         lm, model = self.__lm, _behind_the_cache(self.__lm)
         # Drawn ones of a server apart from the others, whose seed stays that of the run.
         has_seeds = hasattr(model, "_create_payload")
+        if has_seeds and not isinstance(ours[0].args[0], str):
+            _note_temperature(model, ours[0])
         parts: dict[tuple[bool, str], list[int]] = defaultdict(list)
         for place, request in enumerate(requests):
             is_ours = request.task_name in self.__ours
@@ -388,6 +391,22 @@ def _check_chat(lm: Any, ours: Sequence[Any]) -> None:
         raise EpidemiaError(
             f"{ours[0].task_name}: {model.__name__} takes messages, not plain text: add "
             "--apply_chat_template"
+        )
+
+
+def _note_temperature(model: Any, request: Any) -> None:
+    """Warn where lm-eval sends a server another temperature than the task or the user asks for."""
+    asked = copy.deepcopy(request.args[1])
+    wished = asked.get("temperature")
+    payload = model._create_payload(
+        [{"role": "user", "content": ""}], generate=True, gen_kwargs=asked
+    )
+    sent = payload.get("temperature") if isinstance(payload, dict) else wished
+    if sent != wished:
+        notices.warn(
+            "temperature",
+            f"{request.task_name}: lm-eval sends temperature {sent} to {model.model} in place of "
+            f"{wished}, so runs that differ in temperature alone are asked alike",
         )
 
 
