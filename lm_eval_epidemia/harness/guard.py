@@ -248,6 +248,8 @@ class _Watched:
         _check_lengths(lm, ours)
         _check_chat(lm, ours)
         model = _behind_the_cache(lm)
+        if hasattr(model, "_create_payload") and not isinstance(ours[0].args[0], str):
+            _note_temperature(model, ours[0])
         for request in ours:
             if structure := structured.structure_of(request):
                 with structured.held(model, structure, request.task_name):
@@ -265,8 +267,6 @@ class _Watched:
         lm, model = self.__lm, _behind_the_cache(self.__lm)
         # Drawn ones of a server apart from the others, whose seed stays that of the run.
         has_seeds = hasattr(model, "_create_payload")
-        if has_seeds and not isinstance(ours[0].args[0], str):
-            _note_temperature(model, ours[0])
         parts: dict[tuple[bool, str], list[int]] = defaultdict(list)
         for place, request in enumerate(requests):
             is_ours = request.task_name in self.__ours
