@@ -81,7 +81,7 @@ def assert_printed(text, expected, whole=True):
     """Hold numbers of the small model against a text; none with decimals may be left over."""
     for pattern, values in expected:
         printed = re.search(pattern, text)
-        assert printed, f"the page does not say {pattern}"
+        assert printed, f"the page does not say {pattern} of {values}"
         for shown, value in zip(printed.groups(), values, strict=True):
             rounded = round(value, len(shown.partition(".")[2]))
             assert float(shown) == pytest.approx(rounded, abs=1e-9), (pattern, value)
@@ -239,18 +239,17 @@ def test_two_models():
 
 def test_wordings():
     text = section("docs/prompting.md", "**Several wordings.**")
-    rows = []
+    rows, names = [], []
     for title, group in (("`epidemia_low`", "low"), ("`epidemia_high` of NSDUH and SCF", "high")):
-        others = [name for name in FOLDERS if name.startswith(f"wording/{group}-")]
-        others = [name for name in others if "likelihood" not in name]
+        others = [name for name in FOLDERS if re.match(rf"wording/{group}-(?!likelihood)", name)]
         made = report(f"real-model/{group}", *others)
         (finding,), _ = wordings.read(made)
         *asked, together = (row.cells for row in finding.rows)
         scores = {cells["wording"]: cells["score"] for cells in asked}
-        cells = [scores.get(name) for name in ("usual", "bare", "random", "majority", "item")]
-        pattern, numbers = row_of(
-            title, [[cell.value, cell.error] if cell else [] for cell in cells]
-        )
+        names = names or [*scores]
+        assert f"| score | {' | '.join(names)} | between |" in text
+        cells = [scores.get(name, ()) for name in names]
+        pattern, numbers = row_of(title, [cell and [cell.value, cell.error] for cell in cells])
         flips, tasks = together["flips"].value, together["flips"].tasks
         pattern += rf" ([\d.]+) \| (\d+) % of {tasks} \| ([\d.]+) \|"
         rows.append((pattern, [*numbers, together["between"], flips, together["p"]]))
