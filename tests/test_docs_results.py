@@ -38,8 +38,8 @@ FOLDERS = sorted(
 PAGES = {
     "README.md": "test_readme",
     "benchmarks/README.md": "speeds, each measured by the script that is named there",
-    "docs/comparing.md": "test_two_models; the rows of sums are in test_two_models.py",
-    "docs/finetuning.md": "runs of trained models (results/finetuning), in tests of their own",
+    "docs/comparing.md": "test_two_models; sums were asked of a random model too, which is not kept",
+    "docs/finetuning.md": "runs of trained models, in results/finetuning: no test holds the page",
     "docs/fresh.md": "fresh slices of the GSS need its raw file, and exist where they are built",
     "docs/interventional.md": "test_interventions",
     "docs/people.md": "test_people",
