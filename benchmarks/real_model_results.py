@@ -108,27 +108,26 @@ def portable(text: str) -> str:
 
 def ask(name: str, work: Path, out: Path, vllm: Path | None) -> str:
     """Ask one run and keep its results; return what became of it."""
-    command = RUNS[name]
-    programs = vllm / "bin" if vllm and command == RUNS["priors/direct"] else None
-    if command == RUNS["priors/direct"] and not programs:
+    command, here = RUNS[name], Path(sys.executable).parent
+    if "--model vllm" in command and vllm is None:
         return "not asked: it needs vLLM; name its virtual environment with --vllm"
     program, *options = shlex.split(command)
-    there = work / "runs" / name
+    programs = vllm / "bin" if vllm and "--model vllm" in command else here
+    kept = ["--output_path", f"runs/{name}/"]
+    if "epidemia-baseline" not in command:
+        kept += ["--use_cache", f"cache/{name}"]
     log = work / f"{name.replace('/', '-')}.log"
-    program = str((programs or Path(sys.executable).parent) / program)
-    kept = ["--use_cache", f"cache/{name}", "--output_path", f"runs/{name}/"]
-    if "epidemia-baseline" in command:
-        kept = kept[2:]
     start = time.monotonic()
     with log.open("w") as file:
-        done = subprocess.run([program, *options, *kept], cwd=work, stdout=file, stderr=file)
+        line = [programs / program, *options, *kept]
+        done = subprocess.run(line, cwd=work, stdout=file, stderr=file, check=False)
     if done.returncode:
         return f"FAILED; see {log}"
-    (results,) = there.rglob("results_*.json")
+    there = work / "runs" / name
+    results = max(there.rglob("results_*.json"), key=lambda path: path.name)
     (out / name).mkdir(parents=True, exist_ok=True)
     if name in TABLES:
-        report = [str(Path(sys.executable).parent / "epidemia"), "report", str(there)]
-        report += [f"--{TABLES[name]}", "--format", "csv"]
+        report = [here / "epidemia", "report", there, f"--{TABLES[name]}", "--format", "csv"]
         table = subprocess.run(report, check=True, stdout=subprocess.PIPE, text=True).stdout
         (out / name / f"{TABLES[name]}.csv").write_text(table)
     (out / name / results.name).write_text(portable(results.read_text()))
@@ -185,6 +184,8 @@ def main() -> None:
         print(f"{number} of {len(names)}  {name}: ", end="", flush=True)
         print("is there" if is_there else ask(name, args.work.resolve(), args.out, args.vllm))
     print(f"results: {args.out}; answers, samples and logs: {args.work}")
+    if missing := [name for name in names if not results_of(name, args.out)]:
+        sys.exit(f"no results of {', '.join(missing)}")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ FOLDERS = sorted(
 PAGES = {
     "README.md": "test_readme",
     "benchmarks/README.md": "speeds, each measured by the script that is named there",
-    "docs/comparing.md": "test_two_models; sums were asked of a random model too, which is not kept",
+    "docs/comparing.md": "test_two_models; of sums, the random model is not kept",
     "docs/finetuning.md": "runs of trained models, in results/finetuning: no test holds the page",
     "docs/fresh.md": "fresh slices of the GSS need its raw file, and exist where they are built",
     "docs/interventional.md": "test_interventions",
