@@ -18,6 +18,7 @@ import argparse
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -74,7 +75,9 @@ RUNS = {
     "wording/high-bare": f"{BFLOAT16} --tasks epidemia_high_nsduh,epidemia_high_scf "
     + _worded("bare"),
     "world": f"{BFLOAT16} --tasks epidemia_world {BALANCED} --log_samples",
-    "years": f"{BFLOAT16} --tasks epidemia_years {BALANCED} --log_samples",
+    "years": f"{BFLOAT16} --tasks epidemia_years_gsstrend,epidemia_years_brfsstrend {BALANCED} "
+    "--log_samples",
+    "years/undated": f"{BFLOAT16} --tasks epidemia_years_undated {BALANCED} --log_samples",
     "people": f"{BFLOAT16} --tasks epidemia_people {BALANCED} --log_samples",
     "quick": f"{FLOAT32} --tasks epidemia_quick",
     "interventions": f"{FLOAT32} --tasks epidemia_intervention,epidemia_intervention_retrieval",
@@ -85,6 +88,9 @@ RUNS = {
 
 #: Runs whose samples make a table of the docs, and the option of `epidemia report` that makes it.
 TABLES = {"world": "places", "years": "years", "people": "people"}
+
+#: Runs whose samples are few enough to be kept.
+WITH_SAMPLES = ("years/undated",)
 
 
 def results_of(name: str, out: Path) -> Path | None:
@@ -113,23 +119,27 @@ def ask(name: str, work: Path, out: Path, vllm: Path | None) -> str:
         return "not asked: it needs vLLM; name its virtual environment with --vllm"
     program, *options = shlex.split(command)
     programs = vllm / "bin" if vllm and "--model vllm" in command else here
-    kept = ["--output_path", f"runs/{name}/"]
+    flat = name.replace("/", "-")
+    there, log = work / "runs" / flat, work / f"{flat}.log"
+    kept = ["--output_path", f"runs/{flat}/"]
     if "epidemia-baseline" not in command:
-        kept += ["--use_cache", f"cache/{name}"]
-    log = work / f"{name.replace('/', '-')}.log"
+        kept += ["--use_cache", f"cache/{flat}"]
     start = time.monotonic()
     with log.open("w") as file:
         line = [programs / program, *options, *kept]
         done = subprocess.run(line, cwd=work, stdout=file, stderr=file, check=False)
     if done.returncode:
         return f"FAILED; see {log}"
-    there = work / "runs" / name
     results = max(there.rglob("results_*.json"), key=lambda path: path.name)
     (out / name).mkdir(parents=True, exist_ok=True)
     if name in TABLES:
         report = [here / "epidemia", "report", there, f"--{TABLES[name]}", "--format", "csv"]
         table = subprocess.run(report, check=True, stdout=subprocess.PIPE, text=True).stdout
         (out / name / f"{TABLES[name]}.csv").write_text(table)
+    if name in WITH_SAMPLES:
+        stamp = results.stem.removeprefix("results")
+        for samples in results.parent.glob(f"samples_*{stamp}.jsonl"):
+            shutil.copy(samples, out / name)
     (out / name / results.name).write_text(portable(results.read_text()))
     return f"{(time.monotonic() - start) / 60:.0f} minutes"
 

@@ -60,8 +60,8 @@ def package(tmp_path_factory):
         benchmarks / "__init__.py",
         (prior, f"{imported.format('coins', 'COINS')}\n{prior}"),
         (
-            "(OBSERVATION, QUICK, INTERVENTION, PRIOR)",
-            "(OBSERVATION, QUICK, INTERVENTION, PRIOR, COINS)",
+            "(OBSERVATION, QUICK, UNDATED, INTERVENTION, PRIOR)",
+            "(OBSERVATION, QUICK, UNDATED, INTERVENTION, PRIOR, COINS)",
         ),
     )
     return root

@@ -18,7 +18,7 @@ from lm_eval_epidemia.benchmarks import in_way, leaves, members
 from lm_eval_epidemia.benchmarks.prior import grid
 from lm_eval_epidemia.benchmarks.prior import metrics as priors
 from lm_eval_epidemia.benchmarks.prior.quantities import store
-from lm_eval_epidemia.findings import wordings
+from lm_eval_epidemia.findings import wordings, year_lived
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.findings.means import group_mean, tasks_in
 from lm_eval_epidemia.report.output import as_rows
@@ -51,7 +51,7 @@ PAGES = {
     "docs/running.md": "speeds of llama.cpp and the letters it shows: a server that is not here",
     "docs/validity.md": "test_quick_look",
     "docs/world.md": "test_countries",
-    "docs/years.md": "test_years",
+    "docs/years.md": "test_years, test_the_year_a_model_lives_in",
     "docs/your-own-survey.md": "a task of a reader's own survey, from its raw file",
 }
 
@@ -347,6 +347,15 @@ def test_years():
     assert_printed(section("docs/years.md", "## A small model"), expected, whole=False)
 
 
+def test_the_year_a_model_lives_in():
+    told, _ = year_lived.read(report("years/undated"))
+    first, *_ = year_lived.findings(told)
+    (cells,) = (row.cells for row in first.rows if row.entry)
+    text = section("docs/years.md", "| | lives in | nearest year | misfit |")
+    row = rf"\| SmolLM2-135M-Instruct \| {cells['lives in']} \| (\d+) \| ([\d.]+) \|"
+    assert_printed(text, [(row, [cells["nearest"], cells["misfit"]])], whole=False)
+
+
 def test_people():
     table = table_of("people", "people", "epidemia_people")
     small, mean = (
@@ -403,5 +412,5 @@ def test_every_page_with_the_small_model_is_held():
     pages = [REPOSITORY / "README.md", REPOSITORY / "benchmarks" / "README.md", *DOCS.glob("*.md")]
     named = [page for page in pages if "SmolLM2" in page.read_text(encoding="utf-8")]
     assert {str(page.relative_to(REPOSITORY)) for page in named} == set(PAGES)
-    tests = {re.match(r"test_\w+", held)[0] for held in PAGES.values() if held.startswith("test_")}
+    tests = {test for held in PAGES.values() for test in re.findall(r"test_\w+", held)}
     assert tests <= set(globals())

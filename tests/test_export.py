@@ -138,6 +138,7 @@ def test_the_card_says_what_it_is(repository):
         "epidemia_high_closed": 32,
         "epidemia_high_rag": 10,
         "epidemia_quick": 2,
+        "epidemia_years_undated": 4,
         **{
             f"epidemia_intervention{variant}{form}": tasks
             for variant, tasks in (

@@ -221,6 +221,19 @@ def test_zip_archives_that_are_damaged_or_ambiguous(tmp_path):
         load_microdata(NSDUH, whole)
 
 
+def test_what_describes_the_data_beside_them_is_no_data_file(tmp_path):
+    """JSON is a format of the Factbook alone."""
+    packed = tmp_path / "packed.zip"
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("d.csv", nsduh_2023(30).to_csv(index=False))
+        archive.writestr("meta.json", "{}")
+    assert len(load_microdata(NSDUH, packed, "2023").weight) == 30
+    (tmp_path / "meta.json").write_text("{}")
+    with pytest.raises(EpidemiaError, match="not in a known format") as raised:
+        load_microdata(NSDUH, tmp_path / "meta.json")
+    assert "json" not in str(raised.value).split("expected")[1]
+
+
 # -- csv files ----------------------------------------------------------------------------------
 
 CSV = nsduh_2023(60).to_csv(index=False)

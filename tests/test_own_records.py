@@ -135,7 +135,7 @@ def test_a_wrong_record_is_left_out_and_says_why(home, case, caplog):
     text, said = WRONG[case]
     write(home / "surveys", text)
     with caplog.at_level(logging.WARNING):
-        assert len(catalogue.records()) == 15
+        assert len(catalogue.records()) == 16
     assert "a record of your own is left out" in caplog.text and said in caplog.text
     assert store.available()  # what ships goes on
     with pytest.raises(EpidemiaError, match=r"toy\.yaml"):

@@ -324,6 +324,13 @@ def test_questions_that_were_changed_are_refused():
         score_answers(quick.assign(order=[order[::-1] for order in quick.order]))
     with pytest.raises(EpidemiaError, match="has no place 7: expected 0 to 1"):
         score_answers(quick.assign(place=[7, *quick.place[1:]]))
+
+
+def test_what_has_no_truth_has_no_score():
+    undated = questions("epidemia_years_undated_gsstrend_degree").assign(way="undated")
+    undated["p"] = [[0.2] * 4] * len(undated)
+    with pytest.raises(EpidemiaError, match="undated_gsstrend_degree has no truth"):
+        score_answers(undated)
     priors = questions("epidemia_prior_nhanes").assign(way="direct", reply="", unit="kg")
     with pytest.raises(EpidemiaError, match="unit has 'kg', but of cell 0 and sample 1 it has"):
         score_answers(priors)

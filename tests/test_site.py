@@ -25,7 +25,7 @@ from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.report import marks, palette
 from lm_eval_epidemia.report import site as building
 from lm_eval_epidemia.report.cards import card
-from lm_eval_epidemia.report.pages import figures, start
+from lm_eval_epidemia.report.pages import figures, more, start
 from lm_eval_epidemia.report.site import build_site
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.results import read_results
@@ -562,6 +562,13 @@ def test_tasks_that_were_not_asked_are_listed_too(site, visit):
     # A file per task that can be opened, for each set of quantities, and for the calibration of
     # each model.
     assert len(list((site / "data").iterdir())) == len(TASKS) + 2 + 5 + 4
+
+
+def test_without_questions_about_countries_there_is_no_byte_of_a_map(site):
+    names = {path.name for path in site.rglob("*")}
+    assert not names & {"map.js", "map.css", "world.js"}
+    assert not names & {page.file for page in more.PAGES}
+    assert "geoshape" not in (site / "task.html").read_text()
 
 
 def test_the_figures_page_draws_what_there_is(site, visit):

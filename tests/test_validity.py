@@ -304,7 +304,7 @@ def test_no_shipped_task_is_uninformative():
 
 def test_every_registered_truth_says_where_it_comes_from():
     truths = store.read_registry(paths.shipped_groundtruth())
-    assert len(truths) == 21
+    assert len(truths) == 22
     for entry in truths.values():
         assert all(len(file["sha256"]) == 64 for file in entry["raw"])
         assert entry["source"]["licence"] and entry["source"]["citation"]

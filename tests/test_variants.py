@@ -178,6 +178,7 @@ SMALL = [
     "epidemia_intervention_tuebingen",
     "epidemia_prior_gss",
     "epidemia_quick_high",
+    "epidemia_years_undated_gsstrend_religion",
 ]
 
 

@@ -62,7 +62,7 @@ def test_no_bare_question_says_where_when_or_of_whom():
             assert text.startswith("Consider") or not re.search("this (person|household)", text)
         # The book's figures are each of their own year, and trends of many.
         own = re.escape(said)
-        if truth.survey in ("factbook", "gsstrend", "brfsstrend"):
+        if truth.survey in ("factbook", "gsstrend", "brfsstrend", "blstrend"):
             own = r"\b(19|20)\d\d\b"
         assert re.search(own, usual.question(0))
         assert all_tasks()[entry.name].given == () or bare.question(0) != bare.question(1)

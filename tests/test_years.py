@@ -13,9 +13,12 @@ from lm_eval_epidemia.benchmarks.observation import years
 from lm_eval_epidemia.benchmarks.observation.measured import part_of
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.record import Task
+from lm_eval_epidemia.surveys.tables import load_tables
 
 GSS, BRFSS = "epidemia_years_gsstrend_", "epidemia_years_brfsstrend_"
+BLS = "epidemia_years_blstrend_sex_by_year_occupation"
 
 
 def part(name):
@@ -38,6 +41,20 @@ def test_today_s_answer_is_that_of_the_latest_year():
     latest = of.p[given.index(("2024", "Female"))]
     assert answers[given.index(("1985", "Female"))] == pytest.approx(latest)
     assert answers[given.index(("1985", "Male"))] != pytest.approx(latest)
+
+
+def test_the_average_over_the_years_is_that_of_each_series():
+    """Of nurses and carpenters each their own: who knows these knows all but change."""
+    of = part(BLS)
+    known = years.years_of(of)
+    answers = pd.DataFrame({"q": years.averages(of)[:, 1], "p": of.p[:, 1]})
+    answers["occupation"] = [occupation for _, occupation in of.truth.given]
+    means = answers.groupby("occupation").p.mean()
+    assert answers.q.to_numpy() == pytest.approx(means.loc[answers.occupation].to_numpy())
+    assert answers.groupby("occupation").q.nunique().max() == 1
+    assert means["Registered nurses"] - means["Carpenters"] > 0.8
+    sums = years.change(of, known, years.averages(of))
+    assert years.slope([sums]) == (0.0, 0.0)
 
 
 def changed(truth, told, noise=0.0, at=None, sample="s"):
@@ -157,6 +174,68 @@ def test_shares_of_the_brfss_are_cdc_s():
         by_year = rows.groupby(rows.Year.astype(str)).Data_value.mean() / 100
         own = pd.Series(known.p[:, 0], [cell[0] for cell in known.given]).groupby(level=0).mean()
         assert own.to_numpy() == pytest.approx(by_year.loc[own.index].to_numpy(), abs=1e-12)
+
+
+OF_YEARS = {
+    year: f"{'' if year == 2023 else 'other_years/'}cpsaat11_{year}.xlsx"
+    for year in (2019, 2021, 2022, 2023)
+}
+#: Of 2019, as they are called since.
+RENAMED = {
+    "television, video, and motion picture camera operators and editors": "television, video, and "
+    "film camera operators and editors",
+    "first-line supervisors of fire fighting and prevention workers": "first-line supervisors of "
+    "firefighting and prevention workers",
+    "security guards and gaming surveillance officers": "security guards and gambling "
+    "surveillance officers",
+    "gaming services workers": "gambling services workers",
+    "parking lot attendants": "parking attendants",
+}
+#: Not one occupation, but several.
+RESIDUAL = r".* occupations|.*, all other|other .*|miscellaneous .*|total, 16 years and over"
+
+
+def test_shares_of_women_are_those_of_the_bls():
+    """A year's people weigh as they are employed, years alike; of all that has every year."""
+    parts = []
+    for year, name in OF_YEARS.items():
+        sheet = pd.read_excel(raw_file("bls", name), header=None).iloc[:, :3]
+        sheet.columns = ["occupation", "employed", "women"]
+        assert (sheet.employed == year).sum() == 1
+        sheet = sheet.assign(women=pd.to_numeric(sheet.women, errors="coerce")).dropna()
+        words = sheet.occupation.str.split().str.join(" ").str.lower().replace(RENAMED)
+        parts.append(sheet.assign(year=str(year), occupation=words))
+    frame = pd.concat(parts)
+    frame = frame[~frame.occupation.str.fullmatch(RESIDUAL)]
+    frame = frame[frame.groupby("occupation").year.transform("nunique") == 4]
+    frame = frame.assign(employed=frame.employed.astype(float)).set_index(["year", "occupation"])
+    known = store.load(BLS)
+    keys = [(year, occupation.lower()) for year, occupation in known.given]
+    assert len(keys) == len(frame) == 4 * 220
+    women = known.p[:, known.levels.index("Female")]
+    assert women == pytest.approx(frame.women.loc[keys].to_numpy() / 100, abs=1e-12)
+    share = frame.employed / frame.employed.groupby(level=0).transform("sum") / 4
+    assert known.weights == pytest.approx(share.loc[keys].to_numpy(), abs=1e-12)
+
+
+def test_occupations_are_called_as_in_a_single_year():
+    single = record("bls").variables["occupation"][0].levels
+    assert all(level in single for level in record("blstrend").variables["occupation"][0].levels)
+
+
+def test_a_file_of_each_year_is_needed_under_its_name(tmp_path):
+    files = {}
+    for year, name in OF_YEARS.items():
+        files[year] = tmp_path / f"cpsaat11_{year}.xlsx"
+        files[year].symlink_to(raw_file("bls", name))
+    given = [files[year] for year in (2019, 2021, 2022)]
+    with pytest.raises(EpidemiaError, match=r"expected .*cpsaat11_2023\.xlsx: a file"):
+        load_tables(record("blstrend"), given, "2019-2023")
+    # Its name is one thing, what it says another.
+    files[2022].unlink()
+    files[2022].symlink_to(raw_file("bls", OF_YEARS[2021]))
+    with pytest.raises(EpidemiaError, match=r"cpsaat11_2022\.xlsx is a table of 2021, not of 2022"):
+        load_tables(record("blstrend"), [tmp_path], "2019-2023")
 
 
 def test_an_equal_condition_must_be_one():

@@ -77,6 +77,8 @@ def _leaf(task: str, name: str) -> Leaf:
     }
     if task not in asked:
         raise EpidemiaError(f"no task {task!r} in the way {name!r} ({nearest(task, asked)})")
+    if not asked[task].benchmark.scored:
+        raise EpidemiaError(f"{task} has no truth, and answers to it have no score")
     return asked[task]
 
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Leaf
 from lm_eval_epidemia.benchmarks.intervention import INTERVENTION
-from lm_eval_epidemia.benchmarks.observation import OBSERVATION, QUICK
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION, QUICK, UNDATED
 from lm_eval_epidemia.benchmarks.prior import PRIOR
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest, words_of
@@ -22,7 +22,7 @@ from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import state
 
-BENCHMARKS: tuple[Benchmark, ...] = (OBSERVATION, QUICK, INTERVENTION, PRIOR)
+BENCHMARKS: tuple[Benchmark, ...] = (OBSERVATION, QUICK, UNDATED, INTERVENTION, PRIOR)
 
 #: Every way of asking by its name, in the order in which they are listed everywhere.
 WAYS: dict[str, Way] = {name: way for each in BENCHMARKS for name, way in each.ways.items()}

@@ -82,6 +82,9 @@ class Benchmark:
     predicted : bool
         Whether its metrics predict those of another benchmark, so that it says nothing of models
         side by side: they are neither compared nor ranked.
+    scored : bool
+        Whether its tasks have a score. Where they have none, results keep what tells how a model
+        answered, and nothing averages or ranks it.
     without_anchors : str
         What is said after the name of a group to whoever asks for its anchors, with ``{task}`` and
         ``{way}`` of a task; empty where it has them.
@@ -109,6 +112,7 @@ class Benchmark:
     headline: str = ""
     kinds: tuple[str, ...] = ()
     predicted: bool = False
+    scored: bool = True
     without_anchors: str = "has no anchors"
     answers: Callable[[Any, str, float, int], Any] | None = None
     cells: Callable[[Any], Mapping[str, Sequence[Any]]] = lambda truth: {}

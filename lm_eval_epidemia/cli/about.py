@@ -39,6 +39,7 @@ HITS = 20
 #: Where to read on about benchmarks that have no distribution.
 PAGES = {
     "quick": "docs/running.md",
+    "undated": "docs/years.md",
     "intervention": "docs/interventional.md",
     "prior": "docs/priors.md",
 }

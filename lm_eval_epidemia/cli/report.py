@@ -126,6 +126,9 @@ def report(
     years: Annotated[
         bool, Option("--years", help="Add whether answers follow the years, from the samples.")
     ] = False,
+    year_lived: Annotated[
+        bool, Option("--year-lived", help="Add the year a model lives in, asked without one.")
+    ] = False,
     people: Annotated[
         bool, Option("--people", help="Add how many Americans a model beats at six guesses.")
     ] = False,
@@ -151,6 +154,7 @@ def report(
     from lm_eval_epidemia.findings import standardised as standard
     from lm_eval_epidemia.findings import tilt, tuning, tuning_rows, tuning_tables
     from lm_eval_epidemia.findings import wordings as worded
+    from lm_eval_epidemia.findings import year_lived as at_home
     from lm_eval_epidemia.findings import years as over_years
     from lm_eval_epidemia.report import output
     from lm_eval_epidemia.report.sections import tidy
@@ -180,6 +184,7 @@ def report(
         (scales, others.read, lambda made: [others.finding(made), tilt.finding(made)]),
         (places, evenly.read, evenly.findings),
         (years, over_years.read, over_years.findings),
+        (year_lived, at_home.read, at_home.findings),
         (people, guessed.read, guessed.findings),
         (wordings, worded.read, list),
     ):

@@ -39,7 +39,7 @@ _CONTEXT = re.compile(
     r"| (?:in|around) \d{4}| aged \d+ or older"
 )
 #: The same where the year is a condition.
-_PLACE = re.compile(r"(?: living)? in the United States| aged \d+ or older")
+_CONTEXT_BUT_YEAR = re.compile(r"(?: living)? in the United States| aged \d+ or older")
 #: Where a subject can stand: "this person", not "this person's".
 _THIS = re.compile(r"\bthis \w+\b(?!')")
 
@@ -193,7 +193,7 @@ class TaskQuestions(NamedTuple):
                 phrases.append(phrase)
         subject = self.record.about(self.task)
         if self.wording == "bare":
-            context = _PLACE if "year" in self.task.given else _CONTEXT
+            context = _CONTEXT_BUT_YEAR if "year" in self.task.given else _CONTEXT
             subject = context.sub("", subject)
         if not phrases:
             subject = _RELATIVE.sub("", subject)

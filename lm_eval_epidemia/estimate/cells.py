@@ -21,6 +21,18 @@ Ready = TypeVar("Ready", bound="Cells")
 ByScheme = dict[Scheme, Array]
 
 
+def equalised(weights: Array, level: Codes) -> Array:
+    """Scale weights so that all levels of a condition weigh the same.
+
+    Parameters
+    ----------
+    weights : ndarray, shape (C,)
+    level : ndarray of int, shape (C,)
+        The level of each.
+    """
+    return weights / np.bincount(level, weights)[level]
+
+
 class Estimated(NamedTuple):
     """P(Y | X), and what it is in each joint replicate of a survey.
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate.adjust import adjust
-from lm_eval_epidemia.estimate.cells import Prepared
+from lm_eval_epidemia.estimate.cells import Prepared, equalised
 from lm_eval_epidemia.estimate.estimators import OfRecords, estimator_of
 from lm_eval_epidemia.estimate.sampling import Codes, Sample
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
@@ -51,10 +51,9 @@ def prepare(data: Microdata, task: Task, estimator: OfRecords | None = None) -> 
     features, cell = _numbered(data, task, keep)
     ways = [data.variables[name] for name in task.given]
     outcome = data.levels[task.outcome][keep].astype(np.int64)
-    totals = np.bincount(cell, weights=adjusted.cell_weight[keep])
+    totals: NDArray[Any] = np.bincount(cell, weights=adjusted.cell_weight[keep])
     if task.equal:
-        level = features[:, task.given.index(task.equal)]
-        totals = totals / np.bincount(level, totals)[level]
+        totals = equalised(totals, features[:, task.given.index(task.equal)])
     design: dict[str, Any] = {"size": len(data), "row": np.flatnonzero(keep)}
     if data.unit is not None:
         design = {"size": int(data.unit.max()) + 1, "unit": data.unit[keep]}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.estimate.cells import ByScheme, Cells, Estimated, Estimator
+from lm_eval_epidemia.estimate.cells import ByScheme, Cells, Estimated, Estimator, equalised
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Codes, Scheme, rng_of
 from lm_eval_epidemia.surveys.record import Record, Task
 from lm_eval_epidemia.surveys.tables import PublishedTable, load_tables
@@ -88,6 +88,12 @@ def take(table: PublishedTable, task: Task, columns: dict[str, str], survey: str
     survey : str
         With its vintage, as the registry has it.
     """
+    weights = table.weights
+    if task.equal:
+        at = task.given.index(task.equal)
+        _, level = np.unique([cell[at] for cell in table.cells], return_inverse=True)
+        weights = equalised(weights, level)
+        weights = weights / weights.sum()
     return Shares(
         survey=survey,
         task=task,
@@ -95,7 +101,7 @@ def take(table: PublishedTable, task: Task, columns: dict[str, str], survey: str
         levels=table.levels,
         given=list(table.cells),
         columns=columns,
-        weights=table.weights,
+        weights=weights,
         dropped=table.dropped,
         absent=list(table.absent),
         adjustments=[],

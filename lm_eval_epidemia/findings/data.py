@@ -411,7 +411,7 @@ def _of_letters(report: Report, task: str | None) -> Samples:
     return _samples(report, [asked_as(task)] if task else None)
 
 
-def _of_task(report: Report, task: str) -> tuple[store.GroundTruth, dict[str, TaskAnswers]]:
+def of_task(report: Report, task: str) -> tuple[store.GroundTruth, dict[str, TaskAnswers]]:
     """Return a task's truth and what the runs answered, the task named as lm-eval names it."""
     asked = asked_as(task)
     samples = _samples(report, [asked])
@@ -447,7 +447,7 @@ def rows_of_distribution(
 
 def distribution_rows(report: Report, task: str | None = None) -> Rows:
     """Rows of the figure `distribution`: of the cell with most people."""
-    truth, models = _of_task(report, task or "")
+    truth, models = of_task(report, task or "")
     return rows_of_distribution(truth, int(truth.weights.argmax()), models)
 
 
@@ -490,7 +490,7 @@ def rows_of_curve(truth: store.GroundTruth, models: dict[str, TaskAnswers]) -> R
 
 def curve_rows(report: Report, task: str | None = None) -> Rows:
     """Rows of the figure `curve`: of a task with one condition."""
-    truth, models = _of_task(report, task or "")
+    truth, models = of_task(report, task or "")
     if len(all_tasks()[truth.task].given) != 1:
         raise EpidemiaError(f"{task} has several conditions: try the figure 'cells'")
     return rows_of_curve(truth, models)
@@ -498,7 +498,7 @@ def curve_rows(report: Report, task: str | None = None) -> Rows:
 
 def cell_rows(report: Report, task: str | None = None) -> Rows:
     """Rows of the figure `cells`: of the run that stands first."""
-    truth, models = _of_task(report, task or "")
+    truth, models = of_task(report, task or "")
     answers = next(models[entry.name] for entry in report.runs if entry.name in models)
     given = [", ".join(Wording(truth).described(cell)) for cell in range(len(truth.given))]
     return [

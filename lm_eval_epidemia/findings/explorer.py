@@ -23,6 +23,7 @@ from lm_eval_epidemia.findings.finding import number
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.model_rows import parts_of
 from lm_eval_epidemia.findings.reference import asked_of, cut_of, known_over, part_asked, references
+from lm_eval_epidemia.findings.world_rows import countries_of
 from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore, leaf
 from lm_eval_epidemia.results.models import Model, chips, is_respondent
 from lm_eval_epidemia.results.naming import with_settings
@@ -96,10 +97,15 @@ def shown(
     """
     tasks: list[dict[str, Any]] = []
     files = {}
+    truths = store.available()
+    mapped = any(
+        asked.task in truths and countries_of(store.load(asked.task))
+        for asked in {asked for entry in report.runs for asked in entry.scores}
+    )
     known = references(report.runs)
     respondents = {one.name for one in runs if is_respondent(one.run)}
     # Once: each looks at every file of the ground truth.
-    listed, truths = _listed(report), store.available()
+    listed = _listed(report)
     here_of = {
         about: about.available() for about in {leaf(asked_task).benchmark for asked_task in listed}
     }
@@ -109,7 +115,7 @@ def shown(
         anchors, here = None, asked_task.task in here_of[about.benchmark]
         # What is not about a distribution has no truth to be shown beside answers.
         if here and asked_task.task in truths and WAYS[asked_task.way].distribution is not None:
-            write(name, name, task_data(asked_task, runs, samples))
+            write(name, name, task_data(asked_task, runs, samples, mapped))
             anchors, files[name] = Anchors.of(store.load(asked_task.task)), name
         scores = {
             one.name: score.value
@@ -144,7 +150,7 @@ def shown(
         kind: sorted({value for task in tasks if (value := task["facets"].get(kind))})
         for kind in kinds
     }
-    return {"tasks": tasks, "files": files, "filters": filters}
+    return {"tasks": tasks, "files": files, "filters": filters, "mapped": mapped}
 
 
 def _said_known(asked: Asked, report: Report, known: Sequence[Entry]) -> str:
@@ -188,8 +194,13 @@ def _needs(survey: str) -> str:
     return record(survey).vintages[record(survey).official].needed
 
 
-def task_data(asked: Asked, runs: Sequence[Answerer], samples: Samples) -> dict[str, Any]:
+def task_data(
+    asked: Asked, runs: Sequence[Answerer], samples: Samples, mapped: bool = False
+) -> dict[str, Any]:
     """Return what is shown of a task: truth, questions, and every model's answers.
+
+    A map needs to know which condition is a country, and the codes of its levels; a site has maps
+    only where something was asked about countries.
 
     Probabilities are whole numbers: of the truth in 100,000ths, of answers in 1,000ths, which
     is what is shown of them, as two digits of base 36. Of two answers that of the first is enough.
@@ -225,6 +236,7 @@ def task_data(asked: Asked, runs: Sequence[Answerer], samples: Samples) -> dict[
         "mean": [round(float(p), 5) for p in scoring.mean(truth.weights, truth.p)[0]],
         "anchors": anchors,
         "heading": heading,
+        **(_on_map(truth, labels) if mapped else {}),
         **_shared(questions, truth, labels),
         # What follows the question is the same for every cell; answers are in their natural order.
         "tail": "\n" + prompt("", way.answers(truth), request=way.request),
@@ -235,6 +247,14 @@ def task_data(asked: Asked, runs: Sequence[Answerer], samples: Samples) -> dict[
             if asked in part.scores
         ],
     }
+
+
+def _on_map(truth: store.GroundTruth, labels: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Return which condition of a task is a country, and the codes of its labels; else nothing."""
+    if (countries := countries_of(truth)) is None:
+        return {}
+    here = countries.condition
+    return {"map": {"condition": here, "codes": [countries.codes[one] for one in labels[here]]}}
 
 
 def _packed(values: Any, unit: int) -> list[int]:

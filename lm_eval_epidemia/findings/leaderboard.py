@@ -40,9 +40,9 @@ TOLERANCE = 1e-6
 
 
 def columns(entries: Iterable[Entry]) -> list[str]:
-    """Return the groups that somebody was asked, in their usual order, as lm-eval knows them."""
+    """Return the groups with scores that somebody was asked, in their usual order."""
     asked = {leaf(task).group for entry in entries for task in entry.scores}
-    return [name for name in groups() if name in asked]
+    return [name for name, benchmark in groups().items() if name in asked and benchmark.scored]
 
 
 def compared(columns: Iterable[str]) -> list[str]:

@@ -411,7 +411,8 @@ def _numbers(report: Report) -> Iterator[Row]:
                 yield row("scale", entry, column, scale, mean, metric=metric)
         for asked, score in sorted(entry.scores.items()):
             group, name = leaf(asked).group, in_way(*asked)
-            yield row("task", entry, group, name, Number(score.value, score.error, 1))
+            if leaf(asked).benchmark.scored:
+                yield row("task", entry, group, name, Number(score.value, score.error, 1))
             for metric, value in score.metrics.items():
                 error = joint_error([score.population]) if metric == POPULATION else math.nan
                 yield row("task", entry, group, name, Number(value, error, 1), metric=metric)

@@ -46,7 +46,7 @@ def summary(report: Report, results: Sequence[Path] = ()) -> Summary:
     """Return a report on one screen; commands in it name the folders of its results."""
     parts = by_benchmark(report.columns)
     models = models_of(report.entries)
-    rows = MOST_ROWS if len(parts) == 1 else max(3, 8 // len(parts))
+    rows = MOST_ROWS if len(parts) == 1 else max(3, 8 // max(1, len(parts)))
     boards = [board_of(report, models, of, columns, rows) for of, columns in parts.items()]
     # Where nothing has a score there is no table.
     boards = [board for board in boards if board.rows]
@@ -163,7 +163,12 @@ def _missing(report: Report, models: Sequence[Model]) -> list[str]:
         parts.append(f"{plural(len(files), 'file')} could not be read: {few(files)}")
     empty = []
     for model in models:
-        values = [score.value for run in model.runs for score in run.scores.values()]
+        values = [
+            score.value
+            for run in model.runs
+            for asked, score in run.scores.items()
+            if leaf(asked).benchmark.scored
+        ]
         if values and all(map(math.isnan, values)):
             empty.append(model.name)
     if empty:
@@ -195,6 +200,9 @@ def _counts(report: Report, models: Sequence[Model], boards: Sequence[Board]) ->
         counts.append(f"{plural(runs, 'more run')} with other settings{of}: --full")
     if tuned := len(_beside_bases(report)):
         counts.append(f"{plural(tuned, 'tuned model')} beside the base: --section tuning")
+    asked = [leaf(task) for run in report.runs for task in run.scores]
+    if unscored := sorted({of.group for of in asked if not of.benchmark.scored}):
+        counts.append(f"{few(unscored)} has no score: --year-lived")
     if number := len(report.notes):
         counts.append(f"{plural(number, 'note')}: --section notes")
     return ["; ".join(counts)] if counts else []

@@ -13,6 +13,7 @@ import numpy as np
 from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.benchmarks.observation.years import (
     Years,
+    averages,
     change,
     off_by_year,
     slope,
@@ -23,7 +24,6 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.answered import Answered, Respondent, read_groups, with_known
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number
 from lm_eval_epidemia.findings.leaderboard import Report
-from lm_eval_epidemia.score import score as scoring
 
 
 class _Task(NamedTuple):
@@ -41,7 +41,7 @@ def _tasks(who: Respondent) -> list[_Task]:
 
 #: Respondents that are known, and what they answer.
 KNOWN: dict[str, Callable[[Part], Array]] = {
-    "knows the average over the years": lambda part: scoring.mean(part.weights, part.p),
+    "knows the average over the years": averages,
     "knows today's": todays,
 }
 

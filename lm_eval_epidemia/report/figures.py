@@ -15,7 +15,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.paths import atomic_write
-from lm_eval_epidemia.findings import data, prior_rows, tilt, tuning_rows
+from lm_eval_epidemia.findings import data, prior_rows, tilt, tuning_rows, world_rows
 from lm_eval_epidemia.findings.reference import not_known
 from lm_eval_epidemia.report.sections import plain
 from lm_eval_epidemia.results.card import read_tuned
@@ -87,6 +87,22 @@ FIGURES = {
         data.bootstrap_rows,
         needs_results=False,
         needs_task=True,
+    ),
+    "map": Figure(
+        "truth, answers and errors of a task on a map of the world",
+        world_rows.map_rows,
+        needs_task=True,
+    ),
+    "regions": Figure(
+        "how far off models are in each region of the world, and by income", world_rows.region_rows
+    ),
+    "years": Figure(
+        "truth and answers over the years, of all outcomes or of one task",
+        world_rows.year_rows,
+        takes_task=True,
+    ),
+    "people": Figure(
+        "shares that models answer beside what Americans guessed", world_rows.people_rows
     ),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark
@@ -34,7 +35,13 @@ class Menu(NamedTuple):
     empty: list[tuple[str, str]]
 
 
-def menu_of(report: Report, tuned: bool, written: bool, implied: bool) -> Menu:
+def menu_of(
+    report: Report,
+    tuned: bool,
+    written: bool,
+    implied: bool,
+    more: Sequence[tuple[str, str]] = (),
+) -> Menu:
     """Return the menu of a site.
 
     Parameters
@@ -42,10 +49,14 @@ def menu_of(report: Report, tuned: bool, written: bool, implied: bool) -> Menu:
     report : Report
     tuned, written, implied : bool
         Whether there are tuned models with their bases, written replies and implied effects.
+    more : sequence of (str, str)
+        Pages that only such results have: before the page of figures.
     """
     pages = list(PAGES)
+    at = [name for name, _ in PAGES].index("figures.html")
+    pages[at:at] = more
     if tuned:
-        pages.insert([name for name, _ in PAGES].index("figures.html"), TUNED)
+        pages.insert(at, TUNED)
     if written:
         pages.insert(2, REPLIES)
     asked = {benchmark.name for benchmark in by_benchmark(report.columns)}

@@ -24,6 +24,11 @@ PALETTE = [ORANGE, BLUE, GREEN, PURPLE, "#8C6D1F", "#6F6BC0", GREY, "#1E8A9E"]
 _MORE = ["#C0392B", "#2E8B57", "#7A7A29", "#5B6EE1", "#B0508A", "#3B86C8", "#A0522D", "#5F8A00"]
 
 COLOURS = [*PALETTE, *_MORE]
+
+#: Classes of shares on a map, from low to high, and of errors, from too low to too high (the latter
+#: ColorBrewer's PuOr), for people who see colours differently too; outlines have the contrast.
+SHADES = ["#d2e3f3", "#9cc7e3", "#5ca3d0", "#2778b9", "#0a4a90"]
+DIVERGING = ["#542788", "#998ec3", "#d8daeb", "#e9e9e9", "#fee0b6", "#f1a340", "#b35806"]
 MODELS = alt.Scale(range=COLOURS)
 BELOW = alt.Legend(orient="bottom", labelLimit=260, columns=3)
 

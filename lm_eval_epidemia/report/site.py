@@ -50,7 +50,7 @@ from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.drawn import drawing
 from lm_eval_epidemia.report.menu import PAGES, REPLIES, TUNED, Menu, menu_of
 from lm_eval_epidemia.report.output import printed_of
-from lm_eval_epidemia.report.pages import figures, hierarchy, models, start
+from lm_eval_epidemia.report.pages import figures, hierarchy, models, more, start
 from lm_eval_epidemia.report.pages.figures import rows_of
 from lm_eval_epidemia.report.sections import as_script, printed
 from lm_eval_epidemia.results.models import is_respondent, models_of
@@ -70,6 +70,9 @@ OWN = (
     "replies.js",
     "task.js",
 )
+
+#: Those of maps, where something was asked about countries.
+OF_MAPS = ("map.js", "map.css")
 
 
 @held()
@@ -148,7 +151,9 @@ def _write(
     runs = explorer.answerers(everyone)
     written = {one.name: kept for one in runs if (kept := replies.replies_of(parts_of(one.run)))}
     implied = standardised.implied(report, samples)
-    menu = menu_of(report, bool(pairs), bool(written), bool(implied))
+    finds = more.found(report)
+    listed = [(found.page.file, found.page.name) for found in finds]
+    menu = menu_of(report, bool(pairs), bool(written), bool(implied), listed)
     environment = _environment(report, menu)
 
     def page(name: str, template: str = "", /, **values: Any) -> None:
@@ -182,7 +187,10 @@ def _write(
     }
     page("explorer.html", **tasks, names=names, scores=scores)
     in_task = _specifications("distribution", "curve", "cells")
-    page("task.html", files=tasks["files"], models=files, figures=in_task)
+    if mapped := tasks["mapped"]:
+        in_task |= _specifications(*charts.ON_MAP)
+        _map(folder / "assets")
+    page("task.html", files=tasks["files"], models=files, figures=in_task, mapped=mapped)
 
     if written:
         of_models = {name: f"replies-{place}" for place, name in enumerate(written)}
@@ -213,6 +221,8 @@ def _write(
     page("figures.html", **figures.shown(report, figures.SHOWN, named))
     if pairs:
         page(TUNED[0], **figures.tuned(report, samples, named))
+    for found in finds:
+        page(found.page.file, "finding.html", **more.shown(found, named))
     page("surveys.html", surveys=surveys.shown(), kinds=surveys.KINDS)
     calibrated = tilt.figure_rows(groups), (lines, scales.finding(groups)), positions
     page("calibration.html", **figures.calibrated(report, samples, *calibrated, named, write))
@@ -259,12 +269,23 @@ def _vega() -> str:
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
 
 
+def _own(folder: Path, names: Sequence[str]) -> None:
+    web = importlib.resources.files(__package__) / "web"
+    for name in names:
+        (folder / name).write_bytes((web / name).read_bytes())
+
+
+def _map(folder: Path) -> None:
+    """Write what draws maps, and the shapes."""
+    _own(folder, OF_MAPS)
+    shapes = f"window.epidemia.world = {as_script(charts.world.shapes())};"
+    (folder / "world.js").write_text(shapes, encoding="utf-8")
+
+
 def _assets(folder: Path) -> None:
     """Write what all pages share: our own sheets and scripts, and two libraries."""
     folder.mkdir()
-    web = importlib.resources.files(__package__) / "web"
-    for name in OWN:
-        (folder / name).write_bytes((web / name).read_bytes())
+    _own(folder, OWN)
     (folder / "vega.js").write_text(_vega(), encoding="utf-8")
     tables = importlib.resources.files(itables) / "html"
     (folder / "datatables.css").write_bytes((tables / "dt_bundle.css").read_bytes())

@@ -55,7 +55,8 @@ class TaskScore(NamedTuple):
     Attributes
     ----------
     value : float
-        The primary metric of the task's benchmark; NaN where lm-eval's file says so.
+        The primary metric of the task's benchmark; NaN where lm-eval's file says so, and where the
+        benchmark has no scores.
     draws : Draws or None
         What it would have been, had the survey drawn other samples; None where that is not known.
     metrics : dict of str to float

@@ -251,7 +251,8 @@ def _score(run: _ReadRun, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
             draws = replicates.draws_of(joint.replicates[name], survey, bounds)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
-    leading, answers, fingerprint = ours.benchmark.leading, None, run.metadata[asked].get("truth")
+    leading = ours.benchmark.leading if ours.benchmark.scored else ""
+    answers, fingerprint = None, run.metadata[asked].get("truth")
     if name in joint.said:
         try:
             answers = replicates.said_in(name, joint.said[name], numbers, fingerprint)
@@ -265,7 +266,9 @@ def _score(run: _ReadRun, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
         for metric, x in numbers.items()
         if metric != leading and "stderr" not in metric
     }
-    at = replicates.headline_draws(name, answers) if leading != primary else draws.get(primary)
+    at = draws.get(primary)
+    if leading not in (primary, ""):
+        at = replicates.headline_draws(name, answers)
     value, date = numbers.get(leading, math.nan), number_in(run.file.date)
     return TaskScore(value, at, more, draws.get(POPULATION), run.path, answers, date)
 
@@ -379,7 +382,11 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
     older = {run.path for run in runs if run.file.epidemia is None}
     for entry in entries:
         entry.parameters = (sizes or {}).get(entry.model, entry.parameters)
-        unscored = [asked.task for asked, score in entry.scores.items() if math.isnan(score.value)]
+        unscored = [
+            asked.task
+            for asked, score in entry.scores.items()
+            if math.isnan(score.value) and leaf(asked).benchmark.scored
+        ]
         if unscored:
             notes.append(
                 f"{entry.name}: no score (NaN) in {plural(len(unscored), 'task')}: {few(unscored)}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,8 +66,8 @@ def _line(way: Way) -> type[msgspec.Struct]:
 NOT_A_SAMPLE = (msgspec.DecodeError, ValueError, TypeError, IndexError, RecursionError)
 
 
-def elicited(path: Path, asked: Asked) -> TaskAnswers | None:
-    """Read what a model answered in a task, a line at a time.
+def answers_in(path: Path, asked: Asked) -> list[Any]:
+    """Read the answers to the prompts of a task, a line at a time.
 
     Parameters
     ----------
@@ -73,16 +75,10 @@ def elicited(path: Path, asked: Asked) -> TaskAnswers | None:
         Of any size: lines are read one by one, and of each only what the scores need.
     asked : Asked
 
-    Returns
-    -------
-    TaskAnswers or None
-        None where no cell was answered completely, or answers are not finite.
-
     Raises
     ------
     EpidemiaError
-        If the file cannot be read, a line is not one that lm-eval writes for such a task, or the
-        questions were made from a truth that is not the installed one.
+        If the file cannot be read, or a line is not one that lm-eval writes for such a task.
     """
     way = WAYS[asked.way]
     truth = way.load(asked.task)
@@ -110,18 +106,43 @@ def elicited(path: Path, asked: Asked) -> TaskAnswers | None:
                     ) from None
     except OSError as error:
         raise EpidemiaError(f"{path} cannot be read ({error.strerror or error})") from None
-    if not answers:
-        return None
+    return answers
+
+
+@contextmanager
+def said_before() -> Iterator[None]:
+    """Keep silent on what the metrics warned of during the run."""
     log = logging.getLogger("lm_eval_epidemia")
-    # What the metrics warn of was said during the run.
     level = log.level
     log.setLevel(logging.ERROR)
     try:
-        measured = against_truth(answers)
-    except EpidemiaError as error:
-        raise EpidemiaError(f"{path}: {error}") from None
+        yield
     finally:
         log.setLevel(level)
+
+
+def elicited(path: Path, asked: Asked) -> TaskAnswers | None:
+    """Return what a model answered in a task; parameters as of `answers_in`.
+
+    Returns
+    -------
+    TaskAnswers or None
+        None where no cell was answered completely, or answers are not finite.
+
+    Raises
+    ------
+    EpidemiaError
+        As of `answers_in`, or if the questions were made from a truth that is not the installed
+        one.
+    """
+    way, answers = WAYS[asked.way], answers_in(path, asked)
+    if not answers:
+        return None
+    try:
+        with said_before():
+            measured = against_truth(answers)
+    except EpidemiaError as error:
+        raise EpidemiaError(f"{path}: {error}") from None
     if measured is None:
         return None
     cells = np.flatnonzero(measured.part.complete).tolist()

@@ -18,6 +18,9 @@ from typing import Any, NamedTuple
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
+#: The book's official name, by which it is known: JSON is no format of survey files.
+FILE = "factbook_fields.json"
+
 Profile = Mapping[str, Any]
 #: By header.
 Row = dict[str, Any]
@@ -243,7 +246,7 @@ def sheets(path: Path) -> list[list[list[Any]]]:
     Parameters
     ----------
     path : Path
-        A list of profiles in JSON: each with its ``code`` and ``region``, and sections of fields.
+        A list of profiles in JSON: each with its ``code`` and sections of fields.
 
     Raises
     ------
@@ -252,14 +255,11 @@ def sheets(path: Path) -> list[list[list[Any]]]:
     """
     try:
         profiles = json.loads(path.read_text(encoding="utf-8"))
-        places = [
-            {"Country": profile["code"], "Region": profile["region"], **POPULATION.row(profile)}
-            for profile in profiles
-        ]
+        places = [{"Country": profile["code"], **POPULATION.row(profile)} for profile in profiles]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise EpidemiaError(
             f"{path.name} is not the World Factbook as it is expected here, a JSON list of "
-            f"profiles with 'code' and 'region' ({type(error).__name__}: {error})"
+            f"profiles with a 'code' ({type(error).__name__}: {error})"
         ) from None
     return [
         _sheet([row for each in zip(profiles, places, strict=True) for row in rows_of(*each)])

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.core.paths import sha256_of
 from lm_eval_epidemia.surveys import read
+from lm_eval_epidemia.surveys.adjustment import Rake
 from lm_eval_epidemia.surveys.download import raw_paths
 from lm_eval_epidemia.surveys.read import rows_said
-from lm_eval_epidemia.surveys.record import Design, Rake, Record, Task, Vintage
+from lm_eval_epidemia.surveys.record import Design, Record, Task, Vintage
 from lm_eval_epidemia.surveys.variable import Codes, Universe, Variable, joint_column
 from lm_eval_epidemia.surveys.weights import check_nested, check_replicate, check_weights
 

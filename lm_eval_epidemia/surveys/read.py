@@ -44,7 +44,6 @@ FORMATS: dict[str, str | None] = {
     ".xpt": "read_xport",
     ".sas7bdat": "read_sas7bdat",
     ".dat": None,
-    ".json": None,
 }
 
 #: Beside an ASCII file (.dat): the agency's Stata or SAS statements, which give the positions.
@@ -64,6 +63,11 @@ def suffix_of(name: str) -> str:
     """Return the suffix of a file's name, in small letters."""
     # BRFSS publishes 'LLCP2023.XPT ', with a space at the end.
     return Path(name.strip()).suffix.lower()
+
+
+def _is_data(name: str) -> bool:
+    """Tell whether a file may hold data: by its format, or as the Factbook by its name."""
+    return suffix_of(name) in FORMATS or name == factbook.FILE
 
 
 def _stem(name: str) -> str:
@@ -186,7 +190,7 @@ def raw_files(paths: Sequence[Path], expected: Collection[str] = ()) -> list[Pat
 
 def _files_in(folder: Path, expected: Collection[str]) -> list[Path]:
     named = [file for file in sorted(folder.iterdir()) if _stem(file.name) in expected]
-    if files := [file for file in named if suffix_of(file.name) in (*FORMATS, ".zip")]:
+    if files := [file for file in named if _is_data(file.name) or suffix_of(file.name) == ".zip"]:
         return files
     raise EpidemiaError(
         f"{folder} holds none of the survey's files (expected names: "
@@ -217,13 +221,13 @@ def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[
     with tempfile.TemporaryDirectory(prefix="epidemia-") as folder:
         for number, path in enumerate(files):
             suffix, own = suffix_of(path.name), Path(folder) / str(number)
-            if suffix not in (*FORMATS, ".zip", SETUP):
+            if not _is_data(path.name) and suffix not in (".zip", SETUP):
                 raise EpidemiaError(
                     f"{path.name} is not in a known format (given {path.suffix or 'no suffix'}, "
                     f"expected one of {', '.join([*FORMATS, '.zip'])})"
                 )
             own.mkdir()
-            here = [path] if suffix in FORMATS else []
+            here = [path] if _is_data(path.name) else []
             if suffix == ".zip":
                 here = _unpack(path, expected, own)
             elif suffix == ".dat":
@@ -538,11 +542,11 @@ def read_grids(path: Path, rows: int | None = None) -> list[list[list[Any]]]:
                 table = pa.Table.from_batches(batches, file.schema_arrow)
             frame = table.to_pandas().astype(object)
             sheets = [pd.DataFrame([list(frame.columns), *frame.to_numpy().tolist()], dtype=object)]
-        elif suffix == ".json":
+        elif path.name == factbook.FILE:
             sheets = [pd.DataFrame(sheet[:rows], dtype=object) for sheet in factbook.sheets(path)]
         else:
             raise EpidemiaError(
                 f"{path.name} is not a table (given {suffix}, expected .xlsx, .xls, .csv, .parquet "
-                "or, of the Factbook, .json)"
+                f"or {factbook.FILE})"
             )
     return [sheet.where(sheet.notna(), None).to_numpy().tolist() for sheet in sheets]

@@ -22,6 +22,8 @@ from pydantic import (
 
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.names import WAYS, fault_of
+from lm_eval_epidemia.surveys.adjustment import Adjustment, Rake
+from lm_eval_epidemia.surveys.layout import TableLayout
 from lm_eval_epidemia.surveys.variable import (
     Fault,
     Listed,
@@ -90,6 +92,8 @@ class File(Strict):
         Data files of an archive; all are needed, if several.
     aliases : tuple of str
         Other names the data file has had.
+    year : int, optional
+        Of published tables that have a file per year: their rows get it as a column 'Year'.
     """
 
     name: str
@@ -97,6 +101,13 @@ class File(Strict):
     sha256: str | None = None
     members: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    year: int | None = None
+
+    @property
+    def stems(self) -> set[str]:
+        """All its names, lower case, without suffix."""
+        names = (self.name, *self.members, *self.aliases)
+        return {Path(name.strip()).stem.casefold() for name in names}
 
 
 class Design(Strict):
@@ -131,119 +142,6 @@ class Design(Strict):
         first, last = self.replicates.split("..")
         stem = first.rstrip("0123456789")
         return [f"{stem}{n}" for n in range(int(first[len(stem) :]), int(last) + 1)]
-
-
-class Margin(Strict):
-    """A known distribution of one or several variables of the record.
-
-    Attributes
-    ----------
-    shares : Any
-        Nested lists in the order of the levels; None: those of the file's records.
-    """
-
-    variables: tuple[str, ...] = Field(min_length=1)
-    shares: Any = None
-
-
-class Rake(Strict):
-    """Rake the weights of the records at hand to known margins of the population they stand for.
-
-    Attributes
-    ----------
-    among : tuple of Universe
-        The population; all records if empty.
-    known : str, optional
-        Only records with a value in this column stand for the population.
-    outcomes : tuple of str
-        Only tasks with these outcomes; else all.
-    cells_only : bool
-        The raked weight gives P(X); P(Y | X) keeps the file's own weight.
-    """
-
-    method: Literal["rake"] = "rake"
-    reason: str
-    margins: tuple[Margin, ...] = Field(min_length=1)
-    among: tuple[Universe, ...] = ()
-    known: str | None = None
-    outcomes: tuple[str, ...] = ()
-    cells_only: bool = False
-
-
-class Rescale(Strict):
-    """Scale the weights to a known total; shares do not change."""
-
-    method: Literal["rescale"]
-    reason: str
-    total: float = Field(gt=0)
-
-
-Adjustment = Annotated[Rake | Rescale, Field(discriminator="method")]
-
-
-class TableLayout(Strict):
-    """A published table: a distribution of `outcome` in each row of `given`.
-
-    Attributes
-    ----------
-    given : tuple of str
-        Conditions; one may be written without a list. Of none, it has one row.
-    file : str
-        A word in the name of its file, where there are several.
-    rows : dict of str to tuple of str
-        By condition, the header of the column that names its levels (other spellings may follow).
-        Of a single condition, these spellings are enough.
-    size : tuple of str
-        Header of the column that weighs the rows; none: all alike.
-    shares : dict of str to str
-        Level of the outcome -> header of its column, 'remainder' for what is left; by default the
-        first of the level's names.
-    where : dict of str to str
-        Only rows with these texts in these columns.
-    total : str, optional
-        The row of the grand total; it weighs what the other rows leave.
-    interval : pair of str, optional
-        Headers of the limits of a 95 % confidence interval of the first share.
-    within : dict of str to pair of float
-        Only rows whose number in these columns lies between: of a year, of a population.
-    leave_out : tuple of str
-        Patterns of rows left out on purpose: headings, totals.
-    """
-
-    outcome: str
-    given: Listed
-    file: str = ""
-    rows: dict[str, Listed] = Field({})
-    size: Listed = ()
-    shares: dict[str, str] = Field({})
-    unit: Literal["percent", "count"]
-    where: dict[str, str] = Field({})
-    total: str | None = None
-    interval: tuple[str, str] | None = None
-    within: dict[str, tuple[float, float]] = Field({})
-    leave_out: tuple[str, ...] = ()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _rows_of_one(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or isinstance(data.get("rows"), dict):
-            return data
-        given = data.get("given")
-        names = [given] if isinstance(given, str) else given
-        return {**data, "rows": {names[0]: data.get("rows")}} if names and len(names) == 1 else data
-
-    @model_validator(mode="after")
-    def _rows_of_each(self) -> TableLayout:
-        if set(self.rows) != set(self.given):
-            raise ValueError(
-                f"'rows' takes a header for each of {list(self.given)}, got {list(self.rows)}"
-            )
-        return self
-
-    @property
-    def said(self) -> str:
-        """What it is a table of."""
-        return f"{self.outcome} by {', '.join(self.given)}"
 
 
 class Vintage(Strict):
@@ -319,7 +217,7 @@ class Task(Strict):
         The same where nothing is said of them, if that is no part of it.
     equal : str, optional
         A condition whose levels weigh the same in P(X), as years do: a year is no draw. Such a task
-        is always counted, and its outcome has no task without conditions.
+        is never boosted, and its outcome has no task without conditions.
     retrieval : bool
         In the published subset for retrieval.
     """
@@ -507,6 +405,8 @@ class Record(Strict):
                 for variable in (v for v in variables if v not in self.variables):
                     hint = nearest(variable, self.variables)
                     yield (*place, field), f"{field} names no variable: {variable!r} ({hint})"
+            if len({file.year is None for file in vintage.files}) > 1:
+                yield (*place, "files"), "some files have a year: give every file its own"
             for n, table in enumerate(vintage.tables):
                 ways = self.ways(table.outcome, name)
                 labels = [level.label for level in ways[0].levels] if ways else []
@@ -592,12 +492,8 @@ class Record(Strict):
     @property
     def expected_files(self) -> set[str]:
         """Names of all official files and members, lower case, without suffix."""
-        return {
-            Path(name.strip()).stem.casefold()
-            for vintage in self.vintages.values()
-            for file in vintage.files
-            for name in (file.name, *file.members, *file.aliases)
-        }
+        files = [file for vintage in self.vintages.values() for file in vintage.files]
+        return {stem for file in files for stem in file.stems}
 
     @property
     def official(self) -> str:

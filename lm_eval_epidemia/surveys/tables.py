@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.surveys.layout import TableLayout
 from lm_eval_epidemia.surveys.read import open_raw, read_grids
-from lm_eval_epidemia.surveys.record import Record, TableLayout, Vintage
+from lm_eval_epidemia.surveys.record import Record, Vintage
 from lm_eval_epidemia.surveys.variable import Level, normalised
 
 #: Published percentages are rounded: what is left may fall this far (in percent) below 0.
@@ -108,6 +109,27 @@ def _find(grid: list[list[Any]], headers: dict[str, tuple[str, ...]]) -> _TableP
         lowest = max(r for r, _ in places if r <= bottom)
         column[name] = min(c for r, c in places if r == lowest)
     return _TablePlace(grid[: bottom + 1], grid[bottom + 1 :], column)
+
+
+def _find_of(
+    year: int | None, grid: list[list[Any]], headers: dict[str, tuple[str, ...]]
+) -> _TablePlace | list[str]:
+    """Find a table as `_find` does; of a file that is all of one year, this is a column of it."""
+    if year is None:
+        return _find(grid, headers)
+    of_year = [name for name, spellings in headers.items() if "year" in map(normalised, spellings)]
+    place = _find(grid, {name: headers[name] for name in headers if name not in of_year})
+    if not isinstance(place, _TablePlace):
+        return place
+    column = place.column | dict.fromkeys(of_year, len(grid[0]))
+    return _TablePlace(place.head, [[*row, year] for row in place.rows], column)
+
+
+def _together(places: Sequence[_TablePlace]) -> _TablePlace:
+    """Put the rows of tables with the same headers one under the other."""
+    names = list(places[0].column)
+    rows = [[row[place.column[name]] for name in names] for place in places for row in place.rows]
+    return _TablePlace([], rows, {name: n for n, name in enumerate(names)})
 
 
 def _match(levels: Sequence[Level], cell: Any) -> int | None:
@@ -360,24 +382,48 @@ def load_tables(record: Record, paths: Sequence[Path], vintage: str) -> list[Pub
     """
     entry, tables = record.vintages[vintage], []
     with open_raw(paths, record.expected_files) as files:
-        grids = {file: read_grids(file) for file in files}
+        years = _years_of(entry, [file.name for file in files])
+        grids = {file.name: read_grids(file) for file in files}
         for table in entry.tables:
-            chosen = [f for f in files if table.file.casefold() in f.name.casefold()] or files
-            file, place = _locate(record, vintage, table, {f.name: grids[f] for f in chosen})
-            _check_year(record, vintage, place, file)
-            tables.append(_read(record, vintage, table, place, file))
+            chosen = [name for name in grids if table.file.casefold() in name.casefold()] or grids
+            sources = [[name] for name in chosen] if years else [[*chosen]]
+            places = {}
+            for source in sources:
+                sheets = {name: grids[name] for name in source}
+                file, place = _locate(record, vintage, table, sheets, years)
+                _check_year(record, vintage, place, file, years.get(file))
+                places[file] = place
+            tables.append(
+                _read(record, vintage, table, _together([*places.values()]), ", ".join(places))
+            )
     return tables
 
 
+def _years_of(entry: Vintage, names: Sequence[str]) -> dict[str, int]:
+    """Tell the year of each file where the vintage has one per year; all must be there."""
+    years = {stem: file.year for file in entry.files for stem in file.stems if file.year}
+    of_names = {name: years.get(Path(name.strip()).stem.casefold()) for name in names}
+    if years and sorted(map(str, of_names.values())) != sorted(str(f.year) for f in entry.files):
+        raise EpidemiaError(
+            f"given {', '.join(names)}, expected {entry.needed}: a file for each year, under these "
+            f"names. They are on {entry.page}"
+        )
+    return {name: year for name, year in of_names.items() if year}
+
+
 def _locate(
-    record: Record, vintage: str, table: TableLayout, grids: dict[str, list[list[list[Any]]]]
+    record: Record,
+    vintage: str,
+    table: TableLayout,
+    grids: dict[str, list[list[list[Any]]]],
+    years: dict[str, int],
 ) -> tuple[str, _TablePlace]:
     """Find the sheet that has a table's headers; otherwise say which headers are missing."""
     entry, headers = record.vintages[vintage], _headers(record, vintage, table)
     missing: list[str] = []
     for file, sheets in grids.items():
         for grid in sheets:
-            place = _find(grid, headers)
+            place = _find_of(years.get(file), grid, headers)
             if isinstance(place, _TablePlace):
                 return file, place
             missing = place
@@ -395,23 +441,29 @@ def _locate(
     )
 
 
-def _check_year(record: Record, vintage: str, place: _TablePlace, file: str) -> None:
-    """Refuse a table of another year: as printed above it, else in a column, else in its name."""
+def _check_year(
+    record: Record, vintage: str, place: _TablePlace, file: str, year: int | None = None
+) -> None:
+    """Refuse a table of another year: as printed above it, else in a column, else in its name.
+
+    The year is that of the vintage, if the file has none of its own.
+    """
     own = record.vintages[vintage]
     columns = [n for n, header in enumerate(place.head[-1]) if normalised(header) == "year"]
     column = " ".join(dict.fromkeys(normalised(row[n]) for row in place.rows for n in columns))
     for head in (place.title, column, file):
         if printed := re.findall(r"(?<![\d,.])(?:19|20)\d\d(?:-\d\d)?(?!\d)", head):
             break
-    if not printed or (own.period in printed if own.period else str(own.year) in printed):
+    said = str(year) if year else own.said
+    if not printed or said in printed:
         return
     for name, entry in record.vintages.items():
-        if entry.tables and _years(head, entry):
+        if not year and entry.tables and _years(head, entry):
             raise EpidemiaError(
                 f"{file} is the table of {record.survey} {name}, not of {vintage}: pass --vintage "
                 f"{name} or give the {vintage} file"
             )
     raise EpidemiaError(
-        f"{file} is a table of {', '.join(dict.fromkeys(printed))}, not of {own.said}: give the "
-        f"file of {own.said}, or add a vintage to the record of {record.survey}"
+        f"{file} is a table of {', '.join(dict.fromkeys(printed))}, not of {said}: give the "
+        f"file of {said}, or add a vintage to the record of {record.survey}"
     )

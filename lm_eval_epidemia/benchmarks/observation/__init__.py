@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
-from lm_eval_epidemia.benchmarks.observation import predicted, quick, respondents
+from lm_eval_epidemia.benchmarks.observation import predicted, quick, respondents, undated
 from lm_eval_epidemia.benchmarks.observation.cells import cells_of, quick_cells_of
 from lm_eval_epidemia.benchmarks.observation.metrics import metrics_of
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
@@ -97,4 +97,39 @@ QUICK = Benchmark(
     "'epidemia anchors epidemia_low epidemia_high' prints theirs",
     answers=quick.answers,
     cells=quick_cells_of,
+)
+
+#: Questions without a year, and so without a truth: how they are answered says when a model lives.
+UNDATED = Benchmark(
+    name="undated",
+    base="_epidemia_undated",
+    groups=(undated.GROUP,),
+    ways=undated.WAYS,
+    metrics=undated.metrics_of,
+    primary="choice_mass",
+    says="No score: 'epidemia report --year-lived' tells the year",
+    digits=2,
+    scored=False,
+    entries=lambda: {
+        name: TaskEntry(
+            name,
+            undated.GROUP,
+            "",
+            of.title.replace("Year, ", "") + " (no year named)",
+            {"survey": of.survey},
+            (of.survey, of.outcome),
+            of,
+        )
+        for name, of in undated.declared().items()
+    },
+    available=lambda: [n for n, of in undated.declared().items() if store.is_available(of.name)],
+    metadata=lambda asked: _metadata(asked.dated),
+    version=lambda asked: (
+        TASK_VERSION + ways_of(asked.dated)[task_of(asked.dated.task).outcome].revision
+    ),
+    groups_version=TASK_VERSION,
+    kinds=respondents.KINDS,
+    without_anchors="has no truth and no score",
+    answers=undated.answers,
+    cells=lambda asked: {"levels": [list(asked.levels)] * len(asked.given)},
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -22,12 +22,19 @@ from lm_eval_epidemia.estimate.store import GroundTruth
 
 def rows(truth: GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
     """Ask each cell in every ordering of the design."""
-    design = design_of(len(truth.levels), variant.orderings)
-    orders, wording = orderings(len(truth.levels), design), Wording(truth, variant.wording)
-    for cell in range(len(truth.given)):
-        asked = wording.question(cell)
+    wording = Wording(truth, variant.wording)
+    return in_orders(map(wording.question, range(len(truth.given))), truth.levels, variant)
+
+
+def in_orders(
+    questions: Iterable[str], levels: Sequence[str], variant: Variant
+) -> Iterator[dict[str, Any]]:
+    """Ask the question of each cell in every ordering of the design."""
+    design = design_of(len(levels), variant.orderings)
+    orders = orderings(len(levels), design)
+    for cell, asked in enumerate(questions):
         for order in orders:
-            text = prompt(asked, [truth.levels[level] for level in order])
+            text = prompt(asked, [levels[level] for level in order])
             yield {"cell": cell, "order": list(order), "design": design, "prompt": text}
 
 

@@ -57,15 +57,25 @@ def todays(part: Part) -> Array:
     return np.asarray(part.p[[latest[series] for series in years.series]])
 
 
-def _changes(values: Array, series: NDArray[np.int64]) -> Array:
-    """Return how far cells are from the mean of their series; `values` is (..., C, K)."""
-    changes = np.empty_like(values)
+def averages(part: Part) -> Array:
+    """Answer for every year with the mean over the years of its series; shape (C, K)."""
+    years = years_of(part)
+    assert years is not None
+    return _means(part.p, years.series)
+
+
+def _means(values: Array, series: NDArray[np.int64]) -> Array:
+    """Return for every cell the mean of its series; `values` is (..., C, K)."""
+    means = np.empty_like(values)
     for number in np.unique(series):
         here = series == number
-        changes[..., here, :] = values[..., here, :] - values[..., here, :].mean(
-            axis=-2, keepdims=True
-        )
-    return changes
+        means[..., here, :] = values[..., here, :].mean(axis=-2, keepdims=True)
+    return means
+
+
+def _changes(values: Array, series: NDArray[np.int64]) -> Array:
+    """Return how far cells are from the mean of their series; `values` is (..., C, K)."""
+    return values - _means(values, series)
 
 
 class Change(NamedTuple):

@@ -15,7 +15,7 @@ import altair as alt
 import vl_convert
 
 # By name: a function `calibration` here would hide the module.
-from lm_eval_epidemia.report.charts import calibration
+from lm_eval_epidemia.report.charts import calibration, world
 from lm_eval_epidemia.report.charts.priors import stated, uncertainty
 from lm_eval_epidemia.report.charts.scores import (
     against,
@@ -30,7 +30,7 @@ from lm_eval_epidemia.report.charts.scores import (
 from lm_eval_epidemia.report.charts.tasks import bootstrap, cells, curve, distribution, truth
 from lm_eval_epidemia.report.charts.tuned import learning, losses, tuning
 
-__all__ = ["CHARTS", "ROWS", "STATED", "WRITTEN", "specification", "truth"]
+__all__ = ["CHARTS", "ON_MAP", "ROWS", "STATED", "WRITTEN", "specification", "truth", "world"]
 
 
 #: The name under which the site hands its rows to a figure.
@@ -73,10 +73,16 @@ CHARTS: dict[str, Callable[[Any], Any]] = {
     "curve": curve,
     "cells": cells,
     "bootstrap": bootstrap,
+    "map": world.countries,
+    "regions": world.regions,
+    "years": world.years,
+    "people": world.people,
 }
 
-#: The one that only the site draws.
+#: Those that only the site draws.
 STATED = "stated"
+ON_MAP: dict[str, Callable[[Any], Any]] = {"shares": world.shares, "errors": world.errors}
+_ON_SITE = {STATED: stated, **ON_MAP}
 
 
 def svg(text: str) -> str:
@@ -99,7 +105,7 @@ WRITTEN: dict[str, Callable[[str], bytes]] = {
 @lru_cache
 def specification(name: str) -> dict[str, Any]:
     """Return a figure's Vega-Lite specification, its rows to be given as the dataset ``rows``."""
-    draw = stated if name == STATED else CHARTS[name]
+    draw = _ON_SITE.get(name) or CHARTS[name]
     chart: dict[str, Any] = draw(alt.NamedData(name=ROWS)).to_dict()
     # Colours of text and axes are the page's.
     chart.pop("config", None)

@@ -27,7 +27,7 @@ from lm_eval_epidemia.report.palette import (
 def _who(channel: Any, title: str | None, colours: list[str] | None = None) -> Any:
     """Tell respondents apart, in the order of the rows; colours and shapes share one legend."""
     scale = {"scale": alt.Scale(range=colours)} if colours else {}
-    legend = alt.Legend(labelLimit=300, orient="bottom", direction="vertical")
+    legend = alt.Legend(labelLimit=300, titleLimit=300, orient="bottom", direction="vertical")
     return channel("who:N", title=title, sort=None, legend=legend, **scale)
 
 
@@ -35,10 +35,12 @@ def _who(channel: Any, title: str | None, colours: list[str] | None = None) -> A
 _IN_PLACE = alt.EncodingSortField("place", op="min")
 
 
-def distribution(data: Any) -> Any:
+def distribution(
+    data: Any, says: str = "Probability of the answer", title: str = "bar: truth"
+) -> Any:
     """Rows: who (truth, a respondent or a model), answer, place, p, low, high (of the truth)."""
     y = alt.Y("answer:N", title=None, sort=_IN_PLACE, axis=alt.Axis(labelLimit=160))
-    x = alt.X("p:Q", title="Probability of the answer", **SHARES)
+    x = alt.X("p:Q", title=says, **SHARES)
     # Of two answers the second mirrors the first.
     base = alt.Chart(data).transform_joinaggregate(last="max(place)")
     base = base.transform_filter("datum.last != 1 || datum.place == 0")
@@ -51,8 +53,8 @@ def distribution(data: Any) -> Any:
             x=x,
             y=y,
             tooltip=["who:N", "answer:N", "p:Q"],
-            color=own_colour(_who(alt.Color, "bar: truth", [GREEN, ORANGE, *PALETTE[2:]]), "who"),
-            shape=_who(alt.Shape, "bar: truth"),
+            color=own_colour(_who(alt.Color, title, [GREEN, ORANGE, *PALETTE[2:]]), "who"),
+            shape=_who(alt.Shape, title),
         ),
     ).properties(width=320, height=alt.Step(26))
 

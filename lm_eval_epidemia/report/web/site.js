@@ -47,9 +47,9 @@ window.epidemia = (() => {
 
   // A chart is as wide as there is room for, unless it has facets, a row per answer or the same scale
   // on both axes, which is square; its height is kept from the start.
-  async function figure(element, specification, rows, says = "") {
+  async function figure(element, specification, rows, says = "", more = {}) {
     await script("assets/vega.js");
-    const spec = { ...structuredClone(specification), datasets: { rows } };
+    const spec = { ...structuredClone(specification), datasets: { rows, ...more } };
     if (!spec.facet && !spec.height?.step && spec.width !== spec.height) Object.assign(spec, { width: "container", autosize: { type: "fit-x", contains: "padding" } });
     await vegaEmbed(element, spec, { renderer: "svg", config: colours(), actions: false });
     const svg = element.querySelector("svg.marks");

@@ -34,14 +34,14 @@
     const found = new URLSearchParams(location.hash.slice(1));
     return {
       task: found.get("task"), model: found.get("model"),
-      cell: Number.parseInt(found.get("cell") ?? "", 10), answer: Number.parseInt(found.get("answer") ?? "0", 10),
+      cell: Number.parseInt(found.get("cell") ?? "", 10), answer: Number.parseInt(found.get("answer") ?? "0", 10), view: found.get("view"),
     };
   }
 
   function go(changes) {
     const now = { ...state(), ...changes };
     const kept = new URLSearchParams();
-    for (const key of ["task", "model", "cell", "answer"]) {
+    for (const key of ["task", "model", "cell", "answer", "view"]) {
       if (now[key] !== null && now[key] !== undefined && !Number.isNaN(now[key])) kept.set(key, now[key]);
     }
     location.hash = kept.toString();
@@ -120,6 +120,7 @@
     if (q) data.levels.forEach((level, i) => rows.push({ who: model.name, answer: level, place: i, p: q[i] }));
     figure(document.getElementById("distribution"), read("figure-distribution"), rows, `Truth${q ? ` and ${model.name}` : ""}, by answer: the table above has the numbers`);
     drawOver(data, model, answer);
+    if (data.map) window.epidemia.map(document.getElementById("on-map"), { data, model, cell, answer, view: asked.view, go });
   }
 
   // Whether "More numbers" is open: it stays so from model to model.
@@ -204,7 +205,8 @@
     const single = data.variables.length === 1;
     return make("section", {},
       make("h2", {}, single ? `Over all levels of ${plain(data.variables[0])}` : "Over all conditions"),
-      ...(single ? [make("div", { class: "filters" }, make("label", {}, "Answer", select))] : []),
+      ...(single || data.map ? [make("div", { class: "filters" }, make("label", {}, "Answer", select))] : []),
+      ...(data.map ? [make("div", { id: "on-map" })] : []),
       make("figure", {}, make("div", { id: "over", "data-tall": "", style: "--tall:21rem" })),
       make("p", { class: "note" }, make("code", {}, `epidemia plot ${single ? "curve" : "cells"} results/ --task ${data.name} --out NAME.pdf`), " draws it for a paper."));
   }

@@ -1,0 +1,181 @@
+"""Pages that a site has only where something was asked: countries, years, people, wordings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from lm_eval_epidemia.benchmarks import UNDATED
+from lm_eval_epidemia.benchmarks.observation.years import YEAR
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.findings import people, places, wordings, world_rows, year_lived, years
+from lm_eval_epidemia.findings.finding import Finding
+from lm_eval_epidemia.findings.leaderboard import Report
+from lm_eval_epidemia.report.figures import FIGURES
+from lm_eval_epidemia.report.output import printed_of
+from lm_eval_epidemia.report.pages.figures import drawn, first, rows_of
+from lm_eval_epidemia.results.entry import Asked, leaf
+from lm_eval_epidemia.surveys.catalogue import all_tasks
+
+Rows = list[dict[str, Any]]
+
+
+class Page(NamedTuple):
+    """A page of a finding.
+
+    Attributes
+    ----------
+    file, name : str
+        As the menu has it.
+    title, intro : str
+    is_of : callable
+        Whether a task is of use.
+    read, findings : callable
+        From a report to what is made of its samples, with notes; from that to tables.
+    figure : str
+        A key of `figures.FIGURES`; empty where there is none.
+    rows : callable
+        From what was read and found to the rows of the figure.
+    caption : str
+    """
+
+    file: str
+    name: str
+    title: str
+    intro: str
+    is_of: Callable[[Asked], bool]
+    read: Callable[[Report], tuple[Any, list[str]]]
+    findings: Callable[[Any], Sequence[Finding]]
+    figure: str = ""
+    rows: Callable[[Any, Sequence[Finding]], Rows] = lambda made, tables: []
+    caption: str = ""
+
+
+def _given(asked: Asked) -> Sequence[str]:
+    task = all_tasks().get(asked.task)
+    return task.given if task else ()
+
+
+#: In the order of the menu.
+PAGES = (
+    Page(
+        "countries.html",
+        "Countries",
+        "How evenly are countries known?",
+        "The same questions about 125 countries, and what the answers are worth in each region of "
+        "the world and in poor and rich countries. The page of a task has its map.",
+        lambda asked: "country" in _given(asked),
+        places.read,
+        places.findings,
+        "regions",
+        world_rows.of_regions,
+        "How much of the probability stands at wrong answers: left is better. Means over countries "
+        "and tasks, with 1.96 standard errors over countries.",
+    ),
+    Page(
+        "years.html",
+        "Years",
+        "Do answers follow the years?",
+        "The same question about every year that was surveyed: a model that knows change answers "
+        "differently for 1985 and for 2020.",
+        lambda asked: YEAR in _given(asked),
+        years.read,
+        years.findings,
+        "years",
+        lambda groups, tables: world_rows.of_years(groups),
+        "Of each outcome the answer whose share changed most; bars are 95 % intervals of the "
+        "survey. By state: the mean of the states.",
+    ),
+    Page(
+        "year-lived.html",
+        "Year lived",
+        "In which year does a model live?",
+        "Questions that name no year, and the years in whose United States the answers are true.",
+        lambda asked: leaf(asked).benchmark is UNDATED,
+        year_lived.read,
+        year_lived.findings,
+    ),
+    Page(
+        "people.html",
+        "People",
+        "Does a model know a country better than its people?",
+        "Six shares of the US population that Americans guessed in 2000, and what models answer.",
+        lambda asked: leaf(asked).entry.group == people.GROUP,
+        people.read,
+        people.findings,
+        "people",
+        lambda groups, tables: world_rows.of_people(tables),
+        "Bars: the truth; a line ends at a second figure where the question does not say which is "
+        "meant.",
+    ),
+    Page(
+        "wordings.html",
+        "Wordings",
+        "What does wording change?",
+        "The same questions in several wordings, put to the same model.",
+        lambda asked: True,
+        wordings.read,
+        list,
+    ),
+)
+
+
+class Shown(NamedTuple):
+    """What a page shows: its tables, with the rows of its figure."""
+
+    page: Page
+    tables: Sequence[Finding]
+    rows: Rows
+
+
+def found(report: Report) -> list[Shown]:
+    """Return the pages that there is something to show on."""
+    pages = []
+    for page in PAGES:
+        part = _part(report, page.is_of)
+        if not part.entries:
+            continue
+        try:
+            made, _ = page.read(part)
+        except EpidemiaError:
+            continue  # no samples, which the first page says
+        tables = page.findings(made)
+        pages.append(Shown(page, tables, page.rows(made, tables)))
+    return pages
+
+
+def _part(report: Report, is_of: Callable[[Asked], bool]) -> Report:
+    """Leave out tasks that are of no use, and runs without others."""
+    entries = []
+    for entry in report.runs:
+        if scores := {asked: score for asked, score in entry.scores.items() if is_of(asked)}:
+            entries.append(replace(entry, scores=scores))
+    return report._replace(entries=entries)
+
+
+def shown(of: Shown, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a page shows.
+
+    Parameters
+    ----------
+    of : Shown
+    names : mapping of str to str
+        What models, groups and tasks are called on pages, by their names.
+    """
+    page, rows = of.page, _named(of.rows, names)
+    figure = None
+    if rows:
+        rows, says = first(rows, page.caption)
+        title = FIGURES[page.figure].says
+        figure = {"name": page.figure, "title": title, **drawn(page.figure, says, rows)}
+    sections = [rows_of(table, (), names) for table in printed_of(of.tables, long=True)]
+    return {"title": page.title, "intro": page.intro, "figure": figure, "sections": sections}
+
+
+def _named(rows: Iterable[dict[str, Any]], names: Mapping[str, str]) -> Rows:
+    of_models = ("model", "group", "who")
+    return [
+        {key: names.get(text, text) if key in of_models else text for key, text in row.items()}
+        for row in rows
+    ]
