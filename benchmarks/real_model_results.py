@@ -44,12 +44,20 @@ def _worded(wording: str) -> str:
     return BALANCED.replace("}", f', "wording": "{wording}"}}')
 
 
-def _surveys(dimension: str, *surveys: str) -> str:
-    return ",".join(f"epidemia_{dimension}_{survey}_likelihood" for survey in surveys)
+#: `epidemia_low` in parts, each named by its first survey: of long runs each part is kept.
+PARTS = ("acs fbi ipeds brfss", "bls", "meps scf gss nhanes nsduh")
 
 
-#: By folder below docs/results: the command, without where its results go. Likelihoods are asked in
-#: parts, since they take longest. (A fine-tuned model is one more row, with ``peft=`` its adapter.)
+def _parts(name: str, task: str, more: str = "") -> dict[str, str]:
+    """Return a run of every survey of `epidemia_low` in parts."""
+    return {
+        f"{name}/{surveys[0]}": f"{BFLOAT16} --tasks {','.join(map(task.format, surveys))}{more}"
+        for surveys in map(str.split, PARTS)
+    }
+
+
+#: By folder below docs/results: the command, without where its results go. (A fine-tuned model is
+#: one more row, with ``peft=`` its adapter.)
 RUNS = {
     "real-model/low": f"{BFLOAT16} --tasks epidemia_low {BALANCED}",
     "real-model/high": f"{BFLOAT16} --tasks epidemia_high {BALANCED}",
@@ -58,18 +66,14 @@ RUNS = {
     "real-model/high-likelihood": f"{BFLOAT16} --tasks epidemia_high_likelihood --limit 10",
     "real-model/mean-likelihood": f"{KNOWS_AVERAGES} --tasks "
     "epidemia_low_likelihood,epidemia_high_likelihood --limit 10",
-    "whole/low-likelihood/acs": f"{BFLOAT16} --tasks {_surveys('low', 'acs')}",
-    "whole/low-likelihood/bls": f"{BFLOAT16} --tasks {_surveys('low', 'bls', 'fbi', 'ipeds')}",
-    "whole/low-likelihood/gss": f"{BFLOAT16} --tasks "
-    + _surveys("low", "gss", "nhanes", "nsduh", "brfss"),
-    "whole/low-likelihood/meps": f"{BFLOAT16} --tasks {_surveys('low', 'meps', 'scf')}",
+    **_parts("whole/low-likelihood", "epidemia_low_{}_likelihood"),
     "whole/high-likelihood": f"{BFLOAT16} --tasks epidemia_high_likelihood",
     "whole/mean-likelihood": f"{KNOWS_AVERAGES} --tasks "
     "epidemia_low_likelihood,epidemia_high_likelihood",
-    **{
-        f"wording/low-{wording}": f"{BFLOAT16} --tasks epidemia_low {_worded(wording)}"
-        for wording in ("bare", "random", "majority", "item")
-    },
+    "wording/low-bare": f"{BFLOAT16} --tasks epidemia_low {_worded('bare')}",
+    **_parts("wording/low-random", "epidemia_low_{}", f" {_worded('random')}"),
+    **_parts("wording/low-majority", "epidemia_low_{}", f" {_worded('majority')}"),
+    **_parts("wording/low-item", "epidemia_low_{}", f" {_worded('item')}"),
     "wording/low-likelihood-bare": f"{BFLOAT16} --tasks epidemia_low_likelihood --limit 10 "
     """--metadata '{"wording": "bare"}'""",
     "wording/high-bare": f"{BFLOAT16} --tasks epidemia_high_nsduh,epidemia_high_scf "
@@ -152,6 +156,7 @@ def table(out: Path) -> str:
     for name, command in RUNS.items():
         (start,) = (start for start in shown if command.startswith(start))
         asked = command.removeprefix(start).removeprefix(" --tasks ").replace(" --log_samples", "")
+        asked = re.sub(r",epidemia_(?:low|high|years)_([a-z]+)", r", \1", asked)
         prompts, minutes = "not asked yet", ""
         if path := results_of(name, out):
             run = json.loads(path.read_text(encoding="utf-8"))
