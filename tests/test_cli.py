@@ -142,12 +142,18 @@ def test_a_run_ends_well_where_the_locale_knows_only_ascii(monkeypatch):
 def test_tasks_list_shows_every_task_with_its_state(epidemia):
     shown = epidemia("tasks", "list").stdout
     table, quick = shown.rsplit("and epidemia_quick", 1)
-    states = dict(line.split(maxsplit=1) for line in table.splitlines() if "epidemia_" in line)
+    rows = (line for line in table.splitlines() if line.startswith("  epidemia_"))
+    states = dict(line.split(maxsplit=1) for line in rows)
     assert "predicts epidemia_low" in quick and states.keys() == all_tasks().keys()
     assert states["epidemia_low_nsduh_heroin_ever_by_age"].startswith("shipped (2022)")
     assert states["epidemia_low_nsduh_alcohol_past_month_by_age"].startswith("needs NSDUH-2023")
     waiting = sum(state.startswith("needs ") for state in states.values())
     assert f"{len(states) - waiting} of {len(states)} tasks available" in shown
+    assert "107 of 169 tasks (63 of 75 in epidemia_low, 44 of 94 in epidemia_high)" in shown
+    assert "tasks of brfss wait: it needs LLCP2023XPT.zip (https://" in shown
+    assert "epidemia survey download nsduh, then epidemia groundtruth build nsduh" in shown
+    named = [name for name, state in states.items() if ", stand-in" in state]
+    assert len(named) == 50 and "epidemia_high_standin: 44 of the 94" in shown
     assert "nearest: nsduh" in epidemia("tasks", "list", "--survey", "nsdhu").stderr
 
 

@@ -1,11 +1,11 @@
-"""Joint outcomes of two yes/no variables: what a record says of them, and their truth."""
+"""Joint outcomes of two or three variables: what a record says of them, and their truth."""
 
 from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import evaluate, recorded
+from conftest import evaluate, raw_file, recorded
 from toy_survey import HEAD
 from typer.testing import CliRunner
 
@@ -159,12 +159,18 @@ GIVEN = "outcome: both_well, given: [region]"
 WRONG = {
     "an unknown name": (BOTH, "both: [happy, helthy]", "helthy", "not define 'helthy' .*healthy"),
     "one twice": (BOTH, "both: [happy, happy]", "happy, happy", "names 'happy' twice"),
-    "three": (BOTH, "both: [happy, healthy, region]", "healthy, region", "at most 2 items"),
-    "many levels": (BOTH, "both: [happy, region]", "happy, region", "'region' has 3 levels"),
+    "too many": (
+        BOTH,
+        "both: [happy, healthy, region]",
+        "healthy, region",
+        "12 answers, at most 8",
+    ),
+    "four": (BOTH, "both: [happy, healthy, region, w]", "region, w", "at most 3 items"),
+    "many levels": (BOTH, "both: [happy, region]", "labels:", "takes 6 different answers"),
     "itself": (BOTH, "both: [happy, both_well]", "happy, both_well", "is a joint outcome itself"),
-    "three answers": (LABELLED, "[Happy only, ", "labels:", "takes four different answers"),
-    "doubled": (LABELLED, "[Both, Both, ", "labels:", "takes four different answers"),
-    "a column": (BOTH, f"{BOTH}\n    column: TWO", "column: TWO", "of its two variables"),
+    "three answers": (LABELLED, "[Happy only, ", "labels:", "takes 4 different answers"),
+    "doubled": (LABELLED, "[Both, Both, ", "labels:", "takes 4 different answers"),
+    "a column": (BOTH, f"{BOTH}\n    column: TWO", "column: TWO", "of its variables"),
     "levels": (BOTH, f"{BOTH}\n    levels: []", "levels: []", "leave it out"),
     "what it has not": (BOTH, f"{BOTH}\n    among: all", "among: all", "Extra inputs"),
     "no question": (ASKED, "", "both_well:", "question: Field required"),
@@ -238,10 +244,12 @@ def test_who_lacks_one_answer_is_dropped(data, raw):
 def test_lm_eval_asks_it_and_samples_are_recalibrated(tmp_path):
     """One that ships, whose task files need not be rendered."""
     task = "epidemia_joint_nsduh_marijuana_and_cocaine_by_age"
-    asked = evaluate([task, f"{task}_likelihood"])
-    assert asked["results"][task]["score,none"] == 100
+    wide = "epidemia_joint_gss_sex_and_party_by_race"
+    asked = evaluate([task, wide, f"{task}_likelihood"])
+    assert {asked["results"][name]["score,none"] for name in (task, wide)} == {100}
     assert asked["results"][f"{task}_likelihood"]["score,none"] > 80
-    assert evaluate([task], model_args="kind=uniform")["results"][task]["score,none"] == 0
+    ignorant = evaluate([task, wide], model_args="kind=uniform")["results"]
+    assert max(ignorant[name]["score,none"] for name in (task, wide)) < 1e-9
     prompt = asked["samples"][task][0]["doc"]["prompt"]
     assert "is 12 or 13 years old. " in prompt and "\nA. Both marijuana and cocaine\n" in prompt
     recorded(tmp_path / "runs", [task], model_args="kind=mean")
@@ -297,23 +305,71 @@ def test_several_conditions_are_counted():
 
 SHIPPED = [name for name in catalogue.all_tasks() if name.startswith("epidemia_joint_")]
 
+#: Of tasks with more than four answers: the raw file, the weight, who is of the survey, the cells,
+#: and each variable's column with a test of each of its levels, written out from the codebook.
+EVER = [lambda x: x < 991, lambda x: x == 991]
+TOLD = [lambda x: x == 1, lambda x: x == 2]
+SEX = [lambda x: x == 1, lambda x: x == 2]
+WIDE = {
+    "nsduh_alcohol_cigarettes_and_marijuana_by_race": (
+        *("nsduh/nsduh_2022.parquet", "ANALWT2_C", None),
+        *("NEWRACE2_4grp", [1, 2, 3, 4]),
+        {"IRALCAGE": EVER, "IRCIGAGE": EVER, "IRMJAGE": EVER},
+    ),
+    "nhis_diabetes_high_blood_pressure_and_depression_by_income": (
+        *("nhis/nhis2021_sample_adult_unweighted.parquet", None, None),
+        *("RATCAT_A", [(1, 3), (4, 7), (8, 9), (10, 11), (12, 14)]),
+        {"DIBEV_A": TOLD, "HYPEV_A": TOLD, "DEPEV_A": TOLD},
+    ),
+    "gss_sex_and_party_by_race": (
+        *("gss/GSS_2018_2021_2022_2024.parquet", "wtssps", "year == 2022"),
+        *("race", [1, 2, 3]),
+        {
+            "sex": SEX,
+            "partyid": [lambda x: x <= 2, lambda x: x == 3, lambda x: x.between(4, 6)],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_more_than_four_answers_are_what_pandas_counts(name):
+    """From the raw file, by other code: a share of weights for each cell and combination."""
+    file, weight, chosen, condition, cells, parts = WIDE[name]
+    frame = pd.read_parquet(raw_file(*file.split("/")))
+    frame = (frame.query(chosen) if chosen else frame).select_dtypes("number").astype(float)
+    truth = store.load(f"epidemia_joint_{name}")
+    assert truth.p.shape == (len(cells), np.prod([len(levels) for levels in parts.values()]))
+    for row, cell in zip(truth.p, cells, strict=True):
+        low, high = cell if isinstance(cell, tuple) else (cell, cell)
+        here = frame[frame[condition].between(low, high)]
+        counts = []
+        for tests in product(*parts.values()):
+            met = np.all([test(here[column]) for column, test in zip(parts, tests, strict=True)], 0)
+            counts.append(here.loc[met, weight].sum() if weight else met.sum())
+        assert np.abs(row - np.array(counts) / sum(counts)).max() < 1e-12
+
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_ones_agree_with_the_tasks_of_their_variables(name):
     """Where a published task asks for one of the two alone, of (nearly) the same people."""
     task, joint = catalogue.task(name), store.load(name)
-    parts = catalogue.record(task.survey).parts(task.outcome)
-    # NSDUH's are imputed; elsewhere some lack the other answer (in NHANES a tenth).
-    near = 0.03 if task.survey == "nhanes" else 1e-9
+    survey = catalogue.record(task.survey)
+    parts = survey.parts(task.outcome)
+    sizes = [len(survey.variables[part][0].levels) for part in parts]
+    p = joint.p.reshape(-1, *sizes)
+    # NSDUH's are imputed; elsewhere some lack another answer (in NHANES a tenth).
+    near = {"nhanes": 0.03, "gss": 0.01}.get(task.survey, 1e-9)
     # NHIS as it ships has no weight: P(Y) of all its people is another mix of ages.
     kinds = ("low", "extra") if task.survey == "nhis" else ("low", "extra", "marginal")
     compared = 0
-    for (part, yes), kind in product(zip(parts, ([0, 1], [0, 2]), strict=True), kinds):
+    for (place, part), kind in product(enumerate(parts, 1), kinds):
         other = f"epidemia_{kind}_{task.survey}_{part}"
         other += "" if kind == "marginal" else f"_by_{'_'.join(task.given)}"
         if other not in store.available() or catalogue.task(other).given[1:]:
             continue  # with several conditions it is a boosted estimate
-        alone, ours = store.load(other).p[:, 0], joint.p[:, yes].sum(axis=1)
+        rest = tuple(axis for axis in range(1, p.ndim) if axis != place)
+        alone, ours = store.load(other).p[:, 0], p.sum(axis=rest)[:, 0]
         ours = ours if kind != "marginal" else joint.weights @ ours
         assert ours == pytest.approx(alone, abs=near), other
         compared += 1

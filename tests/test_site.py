@@ -774,6 +774,11 @@ def test_the_three_layers_are_drawn_with_the_numbers_of_the_docs(site, visit):
     # 0.9 * 0.875 + 0.1 * 0.125 = 0.8, see docs/hierarchy.md.
     assert rows["seen, in both"][1:] == ["0.20", "0.80"] == rows["chain, under do(X)"][1:]
     assert rows["fork, under do(X)"][1:] == ["0.50", "0.50"]
+    # (400 * .55 + 100 * .90) / 500, (100 * .40 + 400 * .80) / 500; means of .55, .90 and .40, .80.
+    rows = rows_by_name(tab, "#tutoring")
+    assert rows["layer 1: seen"][1:] == ["62.0", "72.0"]
+    assert rows["layer 2: if everybody were, if nobody were"][1:] == ["72.5", "60.0"]
+    assert "72.7 % of such pupils" in tab.locator("main").inner_text()
     assert tab.locator("svg.graph").count() == 4
     assert "deleted by do(X): Z to X" in tab.locator("svg.graph title").nth(1).text_content()
     assert "In these results: tiny" in tab.locator("main").inner_text()

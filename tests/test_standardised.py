@@ -32,6 +32,7 @@ from lm_eval_epidemia.findings import standardised as report
 from lm_eval_epidemia.findings.contrasts import CONTRASTS
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.findings.strata import mixture, strata
+from lm_eval_epidemia.report.pages.hierarchy import tutoring
 from lm_eval_epidemia.report.sections import printed
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.results import Results, read_results
@@ -459,6 +460,24 @@ def test_the_two_models_of_the_page_agree_in_all_that_is_seen_and_not_under_do()
     # What is seen bounds do(X = 1): P(x, y) and 1 - P(x, not y).
     low, high = (sum(fork[1, z, y] for z in (0, 1)) for y in (1, 0))
     assert f"{low:.2f} to {1 - high:.2f} for do(X = 1)" in page
+
+
+def test_the_tutoring_of_the_page_is_its_own_arithmetic():
+    """Person by person: 1,000 pupils by kind, tutored or not, passed or not."""
+    page = (REPOSITORY / "docs" / "hierarchy.md").read_text()
+    table = {("struggle", 1): (400, 0.55), ("struggle", 0): (100, 0.4)}
+    table |= {("not", 1): (100, 0.9), ("not", 0): (400, 0.8)}
+    for tutored, name in ((1, "tutored"), (0, "not tutored")):
+        pupils = [cell for (_, got), cell in table.items() if got == tutored]
+        seen = sum(n * p for n, p in pupils) / sum(n for n, _ in pupils)
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| {name} |")]
+        cells = [f"{100 * p:.0f} % of {n}" for n, p in pupils]
+        assert row == f"| {name} | {' | '.join([*cells, f'{100 * seen:.0f} %'])} |"
+        under_do = np.mean([table[kind, tutored][1] for kind in ("struggle", "not")])
+        assert f"{100 * under_do:.1f} %" in page
+    assert (
+        tutoring()["seen_with"] == pytest.approx(62) and f"{40 / 55:.0%}".replace("%", " %") in page
+    )
 
 
 def test_the_page_has_the_numbers_of_the_surveys(alone):

@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 from conftest import REPOSITORY, raw_file
 
+from lm_eval_epidemia.benchmarks import made_of, unions
+from lm_eval_epidemia.benchmarks.observation import STANDIN
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import score as scoring
@@ -295,6 +297,23 @@ def test_validity_page_has_the_mean_baseline_as_it_is():
     assert f"| with stand-ins | 94 | {np.mean(stand_ins):.1f} |" in page
 
 
+def test_each_waiting_published_task_has_one_stand_in():
+    """Of the same conditions; what the group says of itself is counted here."""
+    high = {task.number: task for task in all_tasks().values() if task.kind == "high"}
+    stand_ins = [task for task in all_tasks().values() if task.stands_for]
+    missing = {number for number, task in high.items() if task.name not in store.available()}
+    assert {task.stands_for for task in stand_ins} == missing and len(stand_ins) == 50
+    assert all(task.given == high[task.stands_for].given for task in stand_ins)
+    assert sum(task.survey == "nhis" for task in stand_ins) == 39
+    kept = {task.name for number, task in high.items() if number not in missing}
+    asked = kept | {task.name for task in stand_ins}
+    assert unions()[STANDIN] == asked and len(asked) == 94 and len(kept) == 44
+    # Where a way asks a part of them, there is no such group.
+    ways = [name.removeprefix(STANDIN) for name in unions()]
+    assert ways == ["", "_likelihood", "_sampled", "_stated"]
+    assert "39" in made_of(f"{STANDIN}_stated") and made_of("epidemia_high") == ""
+
+
 def test_no_shipped_task_is_uninformative():
     """The page lists none; a task that cannot tell good from ignorant would stand there."""
     for name in store.available():
@@ -304,7 +323,7 @@ def test_no_shipped_task_is_uninformative():
 
 def test_every_registered_truth_says_where_it_comes_from():
     truths = store.read_registry(paths.shipped_groundtruth())
-    assert len(truths) == 22
+    assert len(truths) == 23
     for entry in truths.values():
         assert all(len(file["sha256"]) == 64 for file in entry["raw"])
         assert entry["source"]["licence"] and entry["source"]["citation"]

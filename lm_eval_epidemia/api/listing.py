@@ -35,6 +35,7 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
     -------
     DataFrame
         ``task``, ``group``, ``survey``, ``title``, ``outcome``, ``conditions`` (``"age, sex"``),
+        ``stands_for`` (the published task for which it stands in, else empty),
         ``levels`` (number of answers), ``cells`` (missing of a task that waits), ``state``
         (``"shipped"``, ``"built here"`` or ``"waiting"``), ``vintage`` (empty of a task that waits)
         and ``needs`` (the files that it waits for, else empty).
@@ -57,11 +58,13 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
     lm_eval_epidemia.core.errors.EpidemiaError: no survey 'nsdhu' (nearest: nsduh)
     """
     declared, places = all_tasks().values(), store.available()
+    published = {task.number: task.name for task in declared if task.kind == "high"}
     of_task = ("name", "group", "survey", "title", "outcome")
     listed = pd.DataFrame(
         {
             **{name: getattr(task, name) for name in of_task},
             "conditions": ", ".join(task.given),
+            "stands_for": published.get(task.stands_for, ""),
             **(_here(task, places[task.name]) if task.name in places else _waiting(task)),
         }
         for task in declared

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way, leaves
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way, leaves, unions
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import all_tasks
@@ -45,4 +45,6 @@ def members_of_groups() -> dict[str, set[str]]:
         if WAYS[leaf.way].asks(leaf.entry.declared):
             for name in leaf.entry.groups:
                 groups[in_way(name, leaf.way)].add(leaf.entry.name)
+    for name, members in unions().items():
+        groups[name] = {leaves()[task].entry.name for task in members}
     return groups

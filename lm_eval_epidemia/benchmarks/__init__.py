@@ -39,8 +39,41 @@ def leaves() -> dict[str, Leaf]:
 
     In the order in which they are listed everywhere: by benchmark, way, and task.
     """
+    return _leaves(*_declared())
+
+
+@looked_up
+def unions() -> dict[str, frozenset[str]]:
+    """Return the groups of tasks that are in other groups already, and their tasks.
+
+    Both as lm-eval knows them, in the ways that ask all of these tasks.
+    """
+    return _unions(*_declared())
+
+
+def made_of(group: str) -> str:
+    """Say of what a union is made, as lm-eval knows it; empty for another group."""
+    of = groups()[group].unions if group in unions() else {}
+    return next((says for name, says in of.items() if group.startswith(name)), "")
+
+
+def _declared() -> tuple[Hashable, Hashable]:
+    """Return what changes when a user's quantities or records do."""
     built = quantities.built()
-    return _leaves((built, stamp(built)) if built.is_dir() else None, state())
+    return (built, stamp(built)) if built.is_dir() else None, state()
+
+
+@lru_cache(maxsize=1)
+def _unions(built: Hashable, records: Hashable) -> dict[str, frozenset[str]]:
+    members: dict[str, list[Leaf]] = {}
+    for leaf in _leaves(built, records).values():
+        for union in leaf.entry.also:
+            members.setdefault(in_way(union, leaf.way), []).append(leaf)
+    return {
+        union: frozenset(in_way(leaf.entry.name, leaf.way) for leaf in of)
+        for union, of in members.items()
+        if all(WAYS[leaf.way].asks(leaf.entry.declared) for leaf in of)
+    }
 
 
 @lru_cache(maxsize=1)
@@ -61,14 +94,15 @@ def groups() -> dict[str, Benchmark]:
         in_way(group, way): benchmark
         for benchmark in BENCHMARKS
         for way in benchmark.ways
-        for group in benchmark.groups
+        for group in (*benchmark.groups, *benchmark.unions)
+        if group in benchmark.groups or in_way(group, way) in unions()
     }
 
 
 def names() -> set[str]:
     """Return every name of a task or group that is asked, whether its truth is here or not."""
     surveys = {leaf.entry.facets.get("survey") for leaf in leaves().values()}
-    return {name for _, alike in _named() for name in alike} - surveys
+    return {name for _, alike in _named() for name in alike} - surveys | unions().keys()
 
 
 def _named() -> list[tuple[Leaf, set[str]]]:
@@ -107,15 +141,18 @@ def meant(name: str) -> list[Leaf]:
     EpidemiaError
         If nothing is named so; the nearest names are given.
     """
+    # A pattern means no union: its tasks are of other groups.
+    if tasks := unions().get(name):
+        return [leaf for own, leaf in leaves().items() if own in tasks]
     named = _named()
-    leaves = [leaf for leaf, meant_by in named if any(fnmatchcase(own, name) for own in meant_by)]
-    if not leaves:
-        known = {meaning for _, meant_by in named for meaning in meant_by}
+    of_name = [leaf for leaf, meant_by in named if any(fnmatchcase(own, name) for own in meant_by)]
+    if not of_name:
+        known = {meaning for _, meant_by in named for meaning in meant_by} | unions().keys()
         hint = nearest(name, known)
         if not hint.startswith("nearest"):
             hint += f"; 'epidemia search {' '.join(words_of(name))}' looks into questions too"
         raise EpidemiaError(f"no task or group {name!r} ({hint})")
-    return leaves
+    return of_name
 
 
 @held()

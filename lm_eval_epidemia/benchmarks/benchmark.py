@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.elicit.heeded import HEEDED
@@ -27,6 +27,8 @@ class TaskEntry(NamedTuple):
         Tasks of the same are alike: one observation of how two models differ.
     declared : object
         Itself, as a way's `asks` takes it.
+    also : tuple of str
+        Of the benchmark's unions, those that it is in.
     """
 
     name: str
@@ -36,6 +38,7 @@ class TaskEntry(NamedTuple):
     facets: Mapping[str, str]
     outcome: Hashable
     declared: Any = None
+    also: tuple[str, ...] = ()
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -75,6 +78,9 @@ class Benchmark:
         From a truth to the version of its questions; a way's revision is added.
     groups_version : int
         The version of its groups.
+    unions : mapping of str to str
+        Groups of tasks that are in other groups already, in the ways that ask all of them, and of
+        what each is made.
     headline : str
         The metric that findings lead with, and rank models by; the primary one if empty.
     kinds : tuple of str
@@ -109,6 +115,7 @@ class Benchmark:
     metadata: Callable[[Any], Mapping[str, str]]
     version: Callable[[Any], int] = lambda truth: 1
     groups_version: int = 1
+    unions: Mapping[str, str] = field(default_factory=dict)
     headline: str = ""
     kinds: tuple[str, ...] = ()
     predicted: bool = False

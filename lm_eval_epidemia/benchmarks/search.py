@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, groups, in_way, leaves
+from lm_eval_epidemia.benchmarks import BENCHMARKS, groups, in_way, leaves, unions
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.core.errors import alike, words_of
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record, records
@@ -81,6 +81,7 @@ def entries() -> Iterator[Entry]:
         if leaf.benchmark.ways[leaf.way].asks(leaf.entry.declared)
         for group in leaf.entry.groups
     )
+    sizes |= {name: len(tasks) for name, tasks in unions().items()}
     for name, tasks in sizes.items():
         says = groups()[name].says if name in groups() else ""
         yield _entry(name, f"group of {tasks} task{'s' * (tasks > 1)}", text=[says])

@@ -322,7 +322,7 @@ def _survey(survey: Record) -> None:
 
 def _group(name: str) -> None:
     """Show a group: its tasks by survey, a question, its other ways, and what others wait for."""
-    from lm_eval_epidemia.benchmarks import BENCHMARKS, meant
+    from lm_eval_epidemia.benchmarks import BENCHMARKS, made_of, meant
     from lm_eval_epidemia.surveys.catalogue import how_to_build
 
     available = {benchmark.name: {*benchmark.available()} for benchmark in BENCHMARKS}
@@ -333,6 +333,7 @@ def _group(name: str) -> None:
     rest = f", {waiting.total()} more wait for survey files" if waiting else ""
     headings = dict.fromkeys(leaf.benchmark.heading for leaf in leaves)
     _say("what", f"{plural(len(here), 'task')} here{rest}; {'; '.join(headings)}")
+    _say("made of", made_of(name))
     if here:
         first = here[0]
         _print(_members(name, here))

@@ -91,7 +91,7 @@ def truth_build(
         print(f"{tasks} of {built.key} {are} in {built.folder.resolve()}")
         if built.left_out:
             left_out = plural(len(built.left_out), "task")
-            print(f"{left_out} left out, for variables that the files lack:")
+            print(f"{left_out} left out, for what the files lack:")
             for name in built.left_out:
                 print(f"  {name}")
         if reason := not_scored(built):
@@ -106,6 +106,8 @@ def truth_build(
 @app.command("check")
 def truth_check() -> None:
     """Check that all ground truth that is used here is whole and as registered."""
+    from lm_eval_epidemia.api import tasks
+    from lm_eval_epidemia.cli.listings import waiting
     from lm_eval_epidemia.estimate.check import check_all
     from lm_eval_epidemia.estimate.store import without_replicates
 
@@ -119,6 +121,8 @@ def truth_check() -> None:
             f"{len(wrong)} of {plural(len(checked), 'task')} with a wrong ground truth"
         )
     print(f"ground truth of {plural(len(checked), 'task')} is as registered")
+    for line in waiting(tasks()):
+        print(line)
     if lacking := ", ".join(without_replicates()):
         print(f"without joint replicates, so that errors are N/A: {lacking} (build anew)")
 

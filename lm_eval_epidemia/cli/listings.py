@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from lm_eval_epidemia.cli.printing import plain, table_of
 from lm_eval_epidemia.core.errors import plural
+from lm_eval_epidemia.surveys.catalogue import how_to_build
 from lm_eval_epidemia.surveys.fresh import GROUP
 from lm_eval_epidemia.surveys.record import Kind
 
@@ -155,6 +156,28 @@ def tasks_summary(declared: DataFrame) -> Table:
     table.add_section()
     add("all", declared, "", "")
     return table
+
+
+def waiting(declared: DataFrame) -> list[str]:
+    """Say what tasks wait for, survey by survey; `declared` as `api.tasks` returns it."""
+    of = declared[declared.state == "waiting"].groupby("survey").size()
+    return [
+        f"{plural(number, 'task')} of {name} wait: {how_to_build(str(name))}"
+        for name, number in of.items()
+    ]
+
+
+def published(declared: DataFrame) -> str:
+    """Say how many tasks of the published study have a truth here; empty if none is listed."""
+    here = {}
+    for group in ("epidemia_low", "epidemia_high"):
+        if len(states := declared.state[declared.group == group]):
+            here[group] = (sum(states != "waiting"), len(states))
+    of_groups = ", ".join(f"{here[group][0]} of {here[group][1]} in {group}" for group in here)
+    if not here:
+        return ""
+    available, number = (sum(column) for column in zip(*here.values(), strict=True))
+    return f"of the published study: {available} of {number} tasks ({of_groups})"
 
 
 def ways_compared(rows: Sequence[SideBySide]) -> Table:

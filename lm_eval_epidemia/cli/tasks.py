@@ -36,7 +36,8 @@ def tasks_list(
     from pandas import concat
 
     from lm_eval_epidemia.api import tasks
-    from lm_eval_epidemia.benchmarks import meant
+    from lm_eval_epidemia.benchmarks import OBSERVATION, meant
+    from lm_eval_epidemia.benchmarks.observation import STANDIN
     from lm_eval_epidemia.cli import listings
 
     declared = concat(map(tasks, separated([survey]))) if survey else tasks()
@@ -51,9 +52,14 @@ def tasks_list(
     table = table_of("", "task", "state", "title")
     for task in declared.to_dict("records"):
         state = "needs {needs}" if task["state"] == "waiting" else "{state} ({vintage})"
+        state += ", stand-in" * bool(task["stands_for"])
         table.add_row(task["task"], state.format_map(task), task["title"])
     show(table)
     print(f"{sum(declared.state != 'waiting')} of {plural(len(declared), 'task')} available")
+    for line in filter(None, [listings.published(declared), *listings.waiting(declared)]):
+        print(line)
+    if (declared.stands_for != "").any():
+        print(f"{STANDIN}: {OBSERVATION.unions[STANDIN]}")
     if survey is None and not names:
         print("others are about causal graphs (docs/interventional.md) and priors (docs/priors.md)")
         print("and epidemia_quick predicts epidemia_low and epidemia_high (docs/running.md)")

@@ -8,8 +8,9 @@ Three parquet files per survey and vintage, aggregates only, one row group per t
     registry.json                   where they come from, how they were made, their hashes
 
 The truths of tasks without conditions and of joint outcomes lie in folders of the same kind,
-``marginal`` and ``joint``: a truth's fingerprint is that of its file, and those of other tasks keep
-theirs whatever is added to these.
+``marginal`` and ``joint``, those of more than two yes/no questions in ``marginal_wide`` and
+``joint_wide``: a truth's fingerprint is that of its file, and those of other tasks keep theirs
+whatever is added to these.
 
 The third holds P(Y | X) at each joint replicate of the survey, as whole steps from P(Y | X): it is
 read only when an error is asked for. A set of fresh tasks has such files of its own.
@@ -179,15 +180,23 @@ def d_perfect(distances: Array, quantile: float = QUANTILE) -> float:
 #: Kinds of tasks whose truths lie in a folder of their own, and its name.
 APART: dict[str, str] = {"marginal": "marginal", "joint": "joint"}
 
+#: What follows these where the outcome is joint and of more answers than two yes/no questions have.
+WIDE = "_wide"
+
 
 def folder_of(task: Task, base: Path) -> Path:
     """Return where the truth of a task lies in a folder of ground truth."""
-    return base / APART.get(task.kind, "")
+    if task.kind not in APART:
+        return base
+    survey = record(task.survey)
+    levels = survey.variables[task.outcome][0].levels
+    is_wide = survey.is_joint(task.outcome) and len(levels) > 4
+    return base / f"{APART[task.kind]}{WIDE * is_wide}"
 
 
 def folders(base: Path) -> list[Path]:
     """Return a folder of ground truth and those in it."""
-    return [base, *(base / name for name in APART.values())]
+    return [base, *(base / f"{name}{wide}" for wide in ("", WIDE) for name in APART.values())]
 
 
 def registries() -> list[Path]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, PRIOR, Benchmark, members
+from lm_eval_epidemia.benchmarks import OBSERVATION, PRIOR, Benchmark, members, unions
 from lm_eval_epidemia.benchmarks.prior.judgements import everything
 from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.findings import priors, published_priors
@@ -162,7 +162,7 @@ def _table(
     asked = "; ".join(
         f"{column}: {with_example(column)}{share_of(counts[column], column)}"
         for column in columns
-        if column in TOGETHER or share_of(counts[column], column)
+        if column in TOGETHER or column in unions() or share_of(counts[column], column)
     )
     title = scale(benchmark) + (f". {asked}" if asked else "")
     published = [row for row in rows if row.run.reference]

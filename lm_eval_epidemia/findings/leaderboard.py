@@ -9,7 +9,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, Benchmark, groups, in_way
+from lm_eval_epidemia.benchmarks import OBSERVATION, Benchmark, groups, in_way, made_of, unions
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.estimate import store
@@ -40,8 +40,13 @@ TOLERANCE = 1e-6
 
 
 def columns(entries: Iterable[Entry]) -> list[str]:
-    """Return the groups with scores that somebody was asked, in their usual order."""
+    """Return the groups with scores that somebody was asked, in their usual order.
+
+    Unions are among them where somebody was asked all of their tasks.
+    """
+    entries = list(entries)
     asked = {leaf(task).group for entry in entries for task in entry.scores}
+    asked |= {name for name in unions() if any(tasks_in(entry, name) for entry in entries)}
     return [name for name, benchmark in groups().items() if name in asked and benchmark.scored]
 
 
@@ -218,6 +223,7 @@ def make_report(
     }
     noise = {task: noise_of(truth) for task, truth in truths.items()}
     changed = changed_in(runs, anchors)
+    unlike = [f"{column}: {says}" for column in listed if (says := made_of(column))]
     subset = {task.task for task in asked if _in_closed_subset(task)}
     closed = [Asked(task, way) for task in sorted(subset) for way in CLOSED_WAYS]
     return Report(
@@ -228,7 +234,7 @@ def make_report(
         another,
         noise,
         versions,
-        [*results.notes, *notes, *said_changed(runs, changed), *_many(asked_ours)],
+        [*results.notes, *notes, *said_changed(runs, changed), *_many(asked_ours), *unlike],
         closed,
         published(closed) if with_published else [],
         tuple(tuned),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from lm_eval_epidemia.benchmarks import groups, in_way, leaves
+from lm_eval_epidemia.benchmarks import groups, in_way, leaves, unions
 from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.normalise import NORMALISATIONS, normalise
@@ -33,12 +33,19 @@ def mean(values: Sequence[float], draws: Sequence[Draws | None]) -> Number:
 
 
 def tasks_in(entry: Entry, column: str) -> list[Asked]:
-    """Return the tasks of a group that an entry has a score in that is a number."""
-    known = leaves()
+    """Return the tasks of a group that an entry has a score in that is a number.
+
+    Of a union none, unless the entry was asked all of it: a part is another mixture of its groups.
+    """
+    known, members = leaves(), unions().get(column, frozenset())
+    named = {asked: in_way(*asked) for asked in entry.scores}
+    if not members <= {*named.values()}:
+        return []
     return sorted(
         asked
-        for asked, score in entry.scores.items()
-        if known[in_way(*asked)].group == column and not math.isnan(score.value)
+        for asked, name in named.items()
+        if (name in members if members else known[name].group == column)
+        and not math.isnan(entry.scores[asked].value)
     )
 
 

@@ -7,6 +7,7 @@ from lm_eval_epidemia.benchmarks import Benchmark
 #: What groups ask, in plain words.
 PLAIN = {
     "epidemia_low": "single condition",
+    "epidemia_high_standin": "two to five conditions, with stand-ins",
     "epidemia_high": "two to five conditions",
     "epidemia_extra": "more tasks",
     "epidemia_marginal": "no condition",

@@ -11,11 +11,13 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way, leaves, members
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way, leaves, made_of, members
+from lm_eval_epidemia.benchmarks.observation import STANDIN
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.console import print_anything
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
@@ -26,6 +28,7 @@ from lm_eval_epidemia.harness.kept import check_file
 from lm_eval_epidemia.harness.keys import refuse_keys
 from lm_eval_epidemia.harness.missing import refuse_missing
 from lm_eval_epidemia.harness.servers import check_template
+from lm_eval_epidemia.surveys.catalogue import how_to_build
 
 #: Groups of which a run says how many tasks have a truth here.
 COUNTED = ("epidemia_low", "epidemia_high")
@@ -82,8 +85,11 @@ def _model_args(given: Mapping[str, Any]) -> Any:
 
 def _say_what_ships(names: Iterable[str]) -> None:
     """Say how many tasks of the two groups that most people ask have a truth here."""
-    available, counts = OBSERVATION.available(), []
+    available, counts, waiting = OBSERVATION.available(), [], Counter[str]()
+    log = logging.getLogger("lm_eval.epidemia")  # lm-eval's own, which shows what is no warning
     for name in names:
+        if says := made_of(name):
+            log.info("%s: %s", name, says)
         entries = [
             leaf.entry
             for leaf in leaves().values()
@@ -92,12 +98,14 @@ def _say_what_ships(names: Iterable[str]) -> None:
         here = sum(entry.name in available for entry in entries)
         if here < len(entries) and entries[0].group in COUNTED:
             counts.append(f"{here} of the {plural(len(entries), 'task')} of {name}")
+            waiting.update(e.facets["survey"] for e in entries if e.name not in available)
     if counts:
-        # Through lm-eval's own logger, which shows what is no warning.
-        logging.getLogger("lm_eval.epidemia").info(
+        log.info(
             "%s are asked: the others need survey files that do not ship ('epidemia tasks list' "
-            "names them)",
+            "names them; %s has stand-ins). %s",
             ", ".join(counts),
+            STANDIN,
+            "; ".join(f"{n} of {survey}: {how_to_build(survey)}" for survey, n in waiting.items()),
         )
 
 

@@ -193,6 +193,8 @@ def _of_way(
     benchmark: Benchmark, way: Way, dataset: str | None, variant: Variant
 ) -> dict[str, str]:
     """Return the files of a benchmark in one way of asking."""
+    from lm_eval_epidemia.benchmarks import unions
+
     base = benchmark.base + way.suffix
     files = {base: _base(benchmark, way, dataset, variant)}
     asked = benchmark.asked(way.name)
@@ -218,6 +220,11 @@ def _of_way(
             listed += names
         if listed:
             name = group + way.suffix
+            files[f"{above}{name}.yaml"] = _group(benchmark, name, way, listed)
+    for name in (way.named(union) for union in benchmark.unions):
+        listed = [entry.name + way.suffix for entry in asked]
+        listed = [task for task in listed if task in unions().get(name, ())]
+        if listed and len(listed) == len(unions()[name]):
             files[f"{above}{name}.yaml"] = _group(benchmark, name, way, listed)
     return files
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, WAYS, in_way, leaves
+from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, WAYS, in_way, leaves, unions
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, built
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.held import held
@@ -188,6 +188,7 @@ def _kind_of(name: str) -> tuple[str, str]:
 def _unknown(path: Path, file: ResultFile) -> list[str]:
     """Say which tasks of ours are not known here."""
     ours = {in_way(group, leaf_.way) for leaf_ in leaves().values() for group in leaf_.entry.groups}
+    ours |= unions().keys()
     kinds: dict[str, list[str]] = {"quantities": [], "fresh": [], "own": [], "other": []}
     surveys: dict[str, None] = {}
     for name in file.results:

@@ -136,6 +136,8 @@ def _check_own(entry: Record, path: Path, other: Path | None) -> None:
             f"tasks of your own survey stand under 'extra', not {' and '.join(kinds)}: "
             "epidemia_low and epidemia_high are the same for everybody"
         )
+    elif not ships and any(task.stands_for for task in entry.declared):
+        fault = "'stands_for' is of surveys that ship: the stand-ins are the same for everybody"
     else:
         return
     raise EpidemiaError(f"{path}: {fault}")

@@ -86,7 +86,10 @@ class Microdata:
         return self.strata is not None and self.psu is not None
 
     def can_estimate(self, task: Task) -> bool:
-        return all(name in self.variables for name in (task.outcome, *task.given))
+        apart = self.record.vintages[self.vintage].only_given
+        return all(name in self.variables for name in (task.outcome, *task.given)) and (
+            not apart or not apart.isdisjoint(task.given)
+        )
 
     def within(self, universe: Universe) -> NDArray[np.bool_]:
         """Tell which records meet a restriction."""
@@ -160,10 +163,11 @@ def _check_known(
     )
 
 
-def _joint_levels(first: NDArray[np.int16], other: NDArray[np.int16]) -> NDArray[np.int16]:
-    """Number the levels of two variables of two levels: 0 is both first ones, 3 neither."""
-    missing = (first == MISSING) | (other == MISSING)
-    return np.where(missing, MISSING, 2 * first + other).astype(np.int16)
+def _joint_levels(parts: Sequence[NDArray[np.int16]], sizes: Sequence[int]) -> NDArray[np.int16]:
+    """Number the combinations of levels of several variables, the last moving fastest."""
+    missing = np.any([part == MISSING for part in parts], axis=0)
+    numbers = np.ravel_multi_index([part.clip(0) for part in parts], tuple(sizes))
+    return np.where(missing, MISSING, numbers).astype(np.int16)
 
 
 def _parts(column: str) -> list[str]:
@@ -204,14 +208,14 @@ class _Release(NamedTuple):
     def variables(self) -> dict[str, Variable]:
         """Choose how each variable is read: the first way whose columns are all in the files.
 
-        A joint outcome is read as its two variables are.
+        A joint outcome is read as its variables are.
         """
         record, chosen = self.record, dict[str, Variable]()
         names = sorted(record.variables if self.every else record.used_variables(self.vintage))
         for name in sorted(names, key=record.is_joint):
             for way in record.ways(name, self.vintage):
                 parts = [chosen[part] for part in way.both or () if part in chosen]
-                joint = len(parts) == 2 and way.column == joint_column(*parts)
+                joint = len(parts) == len(way.both or ()) and way.column == joint_column(parts)
                 if joint if way.both else self.has(way.column):
                     chosen[name] = way
                     break
@@ -274,7 +278,7 @@ class _Release(NamedTuple):
         """Refuse a file that lacks more than a known file of its vintage may lack."""
         record, entry = self.record, self.entry
         of = f"{record.survey} {self.vintage}"
-        # What a joint outcome lacks is one of its two variables.
+        # What a joint outcome lacks is one of its variables.
         needed = {name for name in record.used_variables(self.vintage) if not record.is_joint(name)}
         if lacking := sorted(needed - set(self.variables()) - set(entry.may_lack)):
             ways = {name: record.ways(name, self.vintage) for name in lacking}
@@ -529,7 +533,8 @@ def load_microdata(
     levels = {name: numbers(name, way) for name, way in variables.items() if not way.both}
     for variable, way in variables.items():
         if way.both:
-            levels[variable] = _joint_levels(*(levels[part] for part in way.both))
+            sizes = [len(variables[part].levels) for part in way.both]
+            levels[variable] = _joint_levels([levels[part] for part in way.both], sizes)
     return Microdata(
         record=record,
         vintage=vintage,

@@ -161,6 +161,9 @@ class Vintage(Strict):
         If it differs from the record's.
     may_lack : tuple of str
         Variables a known file of this vintage lacks; tasks on them are left out.
+    only_given : set of str
+        Variables that tell who is missing in a file of a part of the people: it says P(Y | X) of
+        everybody only with one of these in X, and other tasks are left out.
     tables : tuple of TableLayout
         Published tables, instead of microdata.
     """
@@ -173,6 +176,7 @@ class Vintage(Strict):
     select: tuple[Universe, ...] = ()
     design: Design | None = None
     may_lack: tuple[str, ...] = ()
+    only_given: frozenset[str] = frozenset()
     adjustments: tuple[Adjustment, ...] = ()
     tables: tuple[TableLayout, ...] = ()
     note: str = ""
@@ -220,6 +224,9 @@ class Task(Strict):
         is never boosted, and its outcome has no task without conditions.
     retrieval : bool
         In the published subset for retrieval.
+    stands_for : int, optional
+        Position in the published list of `high` of the task for which it stands in, as one of
+        another survey or question whose truth ships where that one's does not.
     """
 
     title: str
@@ -231,6 +238,7 @@ class Task(Strict):
     anyone: Annotated[str | None, AfterValidator(_anyone)] = None
     equal: str | None = None
     retrieval: bool = False
+    stands_for: int | None = None
     # Filled in by the record.
     kind: Kind | Literal["fresh"] = "low"
     survey: str = ""
@@ -398,6 +406,7 @@ class Record(Strict):
             place = ("vintages", name)
             named = {
                 "may_lack": vintage.may_lack,
+                "only_given": sorted(vintage.only_given),
                 "adjustments": self.margin_variables(name),
                 "tables": [v for table in vintage.tables for v in (table.outcome, *table.given)],
             }
@@ -478,11 +487,11 @@ class Record(Strict):
         return asked | {part for name in asked for part in self.parts(name)}
 
     def is_joint(self, variable: str) -> bool:
-        """Tell whether a variable is the joint outcome of two others."""
+        """Tell whether a variable is the joint outcome of others."""
         return any(way.both for way in self.variables.get(variable, ()))
 
     def parts(self, variable: str) -> tuple[str, ...]:
-        """Return the two variables of a joint outcome; any other variable itself."""
+        """Return the variables of a joint outcome; any other variable itself."""
         both = next((way.both for way in self.variables.get(variable, ())), None)
         return both or (variable,)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
-from math import inf, nextafter
+from math import inf, nextafter, prod
 from typing import Annotated, Any
 
 from pydantic import (
@@ -240,8 +240,8 @@ class Variable(Strict):
         conservative. No question and no truth depends on it.
     revision : int
         Raised when its wording changes, so that scores stop being comparable.
-    both : pair of str, optional
-        The two variables whose joint outcome it is: `JointOutcome`.
+    both : tuple of str, optional
+        The variables whose joint outcome it is: `JointOutcome`.
     """
 
     column: str
@@ -256,7 +256,7 @@ class Variable(Strict):
     ordered: bool = False
     revision: int = 0
     # Filled in by the record.
-    both: tuple[str, str] | None = None
+    both: tuple[str, ...] | None = None
 
     @property
     def of_texts(self) -> bool:
@@ -322,20 +322,27 @@ class Variable(Strict):
             yield ("column",), f"a sum ({self.column}) has no texts"
 
 
+#: Answers of a joint outcome: of three yes/no questions, or of two and four levels.
+MOST_JOINT = 8
+
+
 class JointOutcome(Strict):
-    """The joint outcome of two variables of the record that have two levels each.
+    """The joint outcome of two or three variables of the record, of at most `MOST_JOINT` answers.
 
     Attributes
     ----------
+    both : tuple of str
+        The variables.
     question : str
-        Asks for the answer to both.
+        Asks for the answer to all of them.
     labels : tuple of str
-        Of yes and yes, yes and no, no and yes, no and no; yes is the first level.
+        A label for each combination of levels, the last variable's moving fastest: of yes and yes,
+        yes and no, no and yes, no and no.
     revision : int
         As of a variable.
     """
 
-    both: tuple[str, str]
+    both: tuple[str, ...] = Field(min_length=2, max_length=3)
     question: str
     labels: tuple[str, ...]
     revision: int = 0
@@ -345,46 +352,41 @@ class JointOutcome(Strict):
     def _has_no_own(cls, data: Any) -> Any:
         if isinstance(data, dict):
             own = sorted({"column", "levels", "missing", "vintages"} & data.keys())
-            fault = "a joint outcome has those of its two variables: leave it out"
+            fault = "a joint outcome has those of its variables: leave it out"
             refuse(((field,), fault) for field in own)
         return data
 
-    @model_validator(mode="after")
-    def _four_answers(self) -> JointOutcome:
-        if not len(set(self.labels)) == len(self.labels) == 4:
-            of = "Of yes and yes, yes and no, no and yes, no and no; yes is the first level."
-            fault = f"takes four different answers ({of}), got {list(self.labels)}"
-            refuse([(("labels",), fault)])
-        return self
-
-    def ways(self, one: Sequence[Variable], other: Sequence[Variable]) -> tuple[Variable, ...]:
-        """Return how it is recorded: in each way of the one with each of the other, best first."""
+    def ways(self, parts: Sequence[Sequence[Variable]]) -> tuple[Variable, ...]:
+        """Return how it is recorded: in each way of each of its variables, best first."""
+        vintages = ([set(way.vintages) for way in ways if way.vintages] for ways in product(*parts))
         return tuple(
-            self._way(first, second)
-            for first, second in product(one, other)
-            if not (first.vintages and second.vintages)
-            or set(first.vintages) & set(second.vintages)
+            self._way(ways)
+            for ways, named in zip(product(*parts), vintages, strict=True)
+            if not named or set.intersection(*named)
         )
 
-    def _way(self, one: Variable, other: Variable) -> Variable:
-        pairs = ((a, b) for a in one.levels for b in other.levels)
+    def _way(self, parts: Sequence[Variable]) -> Variable:
+        combined = product(*(part.levels for part in parts))
         levels = [
-            {"label": label, "phrase": f"{a.phrase} and {b.phrase}", "codes": [k]}
-            for k, (label, (a, b)) in enumerate(zip(self.labels, pairs, strict=True))
+            {"label": label, "phrase": _enumerated([a.phrase for a in at]), "codes": [k]}
+            for k, (label, at) in enumerate(zip(self.labels, combined, strict=True))
         ]
-        shared = [
-            v for v in one.vintages or other.vintages if v in (other.vintages or one.vintages)
-        ]
+        named = [part.vintages for part in parts if part.vintages]
+        shared = [v for v in next(iter(named), ()) if all(v in other for other in named)]
         own = self.model_dump(include={"both", "question", "revision"})
-        column = joint_column(one, other)
         return Variable.model_validate(
-            {"column": column, "levels": levels, "vintages": shared} | own
+            {"column": joint_column(parts), "levels": levels, "vintages": shared} | own
         )
 
 
-def joint_column(first: Variable, other: Variable) -> str:
-    """Name what a joint outcome is read from: no column, but the two of its variables."""
-    return f"{first.column} & {other.column}"
+def _enumerated(phrases: Sequence[str]) -> str:
+    """Join predicates: "a and b"; "a, b and c"."""
+    return f"{', '.join(phrases[:-1])} and {phrases[-1]}"
+
+
+def joint_column(parts: Sequence[Variable]) -> str:
+    """Name what a joint outcome is read from: no column, but those of its variables."""
+    return " & ".join(part.column for part in parts)
 
 
 #: As a record has them: a variable recorded in one way is a list of one.
@@ -403,27 +405,37 @@ def with_joint(written: Any, read: ValidatorFunctionWrapHandler) -> dict[str, tu
     plain = read({name: ways for name, ways in written.items() if name not in joint})
     outcomes = {name: outcome for name, (outcome,) in _JOINT.validate_python(joint).items()}
     refuse(
-        ((name, 0, "both"), fault)
+        ((name, 0, field), fault)
         for name, outcome in outcomes.items()
-        for fault in _faults_of_both(outcome.both, plain, outcomes)
+        for field, fault in _faults_of_joint(outcome, plain, outcomes)
     )
     return {
-        name: outcomes[name].ways(*(plain[part] for part in outcomes[name].both))
+        name: outcomes[name].ways([plain[part] for part in outcomes[name].both])
         if name in outcomes
         else plain[name]
         for name in written
     }
 
 
-def _faults_of_both(
-    both: tuple[str, str], plain: dict[str, tuple[Variable, ...]], joint: dict[str, JointOutcome]
-) -> Iterator[str]:
-    if both[0] == both[1]:
-        yield f"names {both[0]!r} twice: a joint outcome is of two variables"
-    for name in dict.fromkeys(both):
+def _faults_of_joint(
+    outcome: JointOutcome, plain: dict[str, tuple[Variable, ...]], joint: dict[str, JointOutcome]
+) -> Iterator[tuple[str, str]]:
+    """Find what is wrong with a joint outcome: the field, and the fault."""
+    names = list(dict.fromkeys(outcome.both))
+    for name in names:
+        if outcome.both.count(name) > 1:
+            yield "both", f"names {name!r} twice: a joint outcome is of different variables"
         if name in joint:
-            yield f"{name!r} is a joint outcome itself: name variables with a column"
+            yield "both", f"{name!r} is a joint outcome itself: name variables with a column"
         elif name not in plain:
-            yield f"the record does not define {name!r} ({nearest(name, plain)})"
-        elif sizes := {len(way.levels) for way in plain[name]} - {2}:
-            yield f"{name!r} has {max(sizes)} levels: a joint outcome is of two levels and two"
+            yield "both", f"the record does not define {name!r} ({nearest(name, plain)})"
+        elif len({len(way.levels) for way in plain[name]}) > 1:
+            yield "both", f"the ways of recording {name!r} differ in their number of levels"
+    if not {*names} <= plain.keys():
+        return
+    answers = prod(len(plain[name][0].levels) for name in outcome.both)
+    if answers > MOST_JOINT:
+        yield "both", f"has {answers} answers, at most {MOST_JOINT}: name coarser variables"
+    elif not len({*outcome.labels}) == len(outcome.labels) == answers:
+        of = "one for each combination of levels, the last variable's moving fastest"
+        yield "labels", f"takes {answers} different answers ({of}), got {list(outcome.labels)}"

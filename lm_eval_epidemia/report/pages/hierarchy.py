@@ -50,6 +50,28 @@ def effects() -> dict[str, list[float]]:
     return {"seen": seen, "fork": [total(y=1)] * 2, "chain": seen}
 
 
+#: Of pupils who struggle and of others: how many, the share of them that is tutored, and the shares
+#: that pass untutored and tutored.
+PUPILS = ((500, 0.8, 0.40, 0.55), (500, 0.2, 0.80, 0.90))
+
+
+def tutoring() -> dict[str, float]:
+    """Return per cent of pupils that pass: seen with and without tutoring, under do(), and who of
+    those who struggled, were tutored and passed would have passed anyway, if nobody is harmed.
+    """
+    everybody = sum(number for number, *_ in PUPILS)
+    tutored = sum(number * share for number, share, *_ in PUPILS)
+    parts = {
+        "seen_with": sum(n * share * well for n, share, _, well in PUPILS) / tutored,
+        "seen_without": sum(n * (1 - share) * alone for n, share, alone, _ in PUPILS)
+        / (everybody - tutored),
+        "do_with": sum(n * well for n, *_, well in PUPILS) / everybody,
+        "do_without": sum(n * alone for n, _, alone, _ in PUPILS) / everybody,
+        "anyway": PUPILS[0][2] / PUPILS[0][3],
+    }
+    return {name: 100 * part for name, part in parts.items()}
+
+
 def shown(report: Report) -> dict[str, Any]:
     """Return what the page shows."""
     said = sentences(report)
@@ -61,6 +83,7 @@ def shown(report: Report) -> dict[str, Any]:
         "chain": Markup(drawing(CHAIN, None, ("X", "Y"))),
         "chain_do": Markup(drawing(CHAIN, "X", ("X", "Y"))),
         "effects": {name: [f"{p:.2f}" for p in values] for name, values in effects().items()},
+        "tutoring": {name: f"{share:.1f}" for name, share in tutoring().items()},
         "layer_1": said.get(OBSERVATION.name, ""),
         "layer_2": said.get(INTERVENTION.name, ""),
     }
