@@ -88,7 +88,7 @@ def test_a_group_has_its_joint_error_and_bounds(shared):
         for row in run["evaluation_results"]
         if row["evaluation_name"] == "epidemia_low"
         if row["score_details"]["details"]["mean_over_tasks"] == "63"
-        if "bare wording" not in run["source_metadata"]["additional_details"]["settings"]
+        if "wording" not in run["source_metadata"]["additional_details"]["settings"]
     )
     row, run = mean
     of, config = row["score_details"], row["metric_config"]
