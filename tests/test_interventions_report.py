@@ -389,7 +389,7 @@ def test_written_answers_that_could_not_be_read_are_counted():
     words = ["?" if i % 10 == 0 else "1" if p.right else "-1" for i, p in enumerate(truth.prompts)]
     score = SimpleNamespace(said=said_of(" ".join(words), 450, True), metrics={"yes_bias": 0.02})
     scores = {Asked(RANDOM, "intervention_written"): score}
-    entry = SimpleNamespace(name="m", model="kind=m", scores=scores)
+    entry = SimpleNamespace(name="m", model="kind=m", scores=scores, reference=False)
     seen = numbers(interventions.findings([entry]))
     rows = {(kind, part): one.value for (kind, *_, part), one in seen.items()}
     assert rows["answers", "not read"] == pytest.approx(0.1)

@@ -17,7 +17,8 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for kind in ("retrieval", "target"):
         copied_run(tmp_path_factory, folder / kind, TASKS, model_args=f"kind={kind}")
-    return small_site(make_report(read_results([folder])), folder / "site")
+    report = make_report(read_results([folder]), with_published=True)
+    return small_site(report, folder / "site")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -67,6 +68,8 @@ def test_answers_stand_beside_what_is_right(site, visit):  # noqa: F811
     # The tables of the report are here, the first one open.
     assert tab.locator("#about-1 table").is_visible()
     assert "kappa = 1" in tab.locator("#about-1 thead").inner_text()
+    published = tab.locator("#about-1 tr.reference").all_inner_texts()
+    assert [row.split()[:2] for row in published if "0.635" in row] == [["GPT-3.5", "plain"]]
     titles = tab.locator("summary").all_inner_texts()
     assert "Interventions by graph and variable: accuracy (± standard error)" in titles
 

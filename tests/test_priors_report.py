@@ -10,13 +10,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from conftest import REPOSITORY, recorded
 from recorded_runs import copied_run
 from report_parts import command, kind_of, numbers, rewritten
 from scipy import stats
 
 from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.prior import judgements
-from lm_eval_epidemia.benchmarks.prior.judged import Stated, judge, part_of
+from lm_eval_epidemia.benchmarks.prior.judged import Stated, judge, mean_of, part_of
 from lm_eval_epidemia.benchmarks.prior.posterior import of_baseline
 from lm_eval_epidemia.benchmarks.prior.quantities import families, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
@@ -323,16 +324,73 @@ def test_published_answers_come_to_the_published_numbers(seen):
             assert one.value == pytest.approx(ece, abs=0.06)
 
 
+def claimed(entries):
+    """What is printed, released and found here, by measure, set and model."""
+    table = printed(published_priors.finding(entries), long=True)
+    assert table.columns == ("measure", "set", "model", "printed", "released", "here")
+    return {tuple(row[:3]): row[3:] for row in table.rows}
+
+
 def test_what_the_paper_prints_stands_beside_and_is_labelled(report):
-    table = printed(published_priors.finding(report.entries))
-    rows = {row[0]: row[1:] for row in table.rows}
-    assert rows["gpt-4o (published)"][:2] == ["1.98", "1.86"]
-    numbers = "1.04 1.17 0.703 0.743 0.324 0.378 0.811 0.704 0.514 0.504"
-    assert " ".join(rows["o4-mini (published)"]) == numbers
-    assert "paper prints" in table.title and "printed" in table.columns
+    rows = claimed(report.entries)
+    assert rows["CRPS ratio", "nhanes", "gpt-4o"] == ["1.86", "1.977", ""]
+    assert rows["prior beats 30", "glassdoor", "o4-mini"] == ["0.087", "0.022", ""]
+    assert rows["posterior beats 5", "pitchbook", "o4-mini"] == ["0.696", "", ""]
+    (model,) = (e.name for e in report.runs if kind_of(e.model) == CALIBRATED)
+    ratio = mean_of(said_by(report, CALIBRATED).said.dropped.ratio)
+    assert rows["error ratio", "nhanes", model] == ["", "", f"{ratio:.3f}"]
+    assert ("error ratio", "nhanes", f"{model}, direct_choice") in rows
     without = make_report(Results(report.runs, []))
     assert published_priors.finding(without.entries).rows == []
     assert published_priors.runs(without.entries) == []
+
+
+def test_the_table_of_claims_on_the_page_is_computed(report):
+    """docs/priors.md has these numbers as the report gives them."""
+    page = (REPOSITORY / "docs" / "priors.md").read_text()
+    rows = claimed(report.entries)
+    models = ["o4-mini", "o3-mini", "qwen3-235b-a22b-fp8-tput", "gpt-4o", "meta-llama-3-70b"]
+
+    def given(measure, model="o4-mini", name="nhanes", place=1):
+        return rows[measure, name, model][place]
+
+    crps = ", ".join(f"{float(given('CRPS ratio', m)):.2f}" for m in models)
+    assert f"| {crps} |" in page
+    for place in (0, 1):
+        wins = [f"{100 * float(given(f'prior beats {n}', place=place)):.1f}" for n in (5, 30)]
+        assert f"{wins[0]} and {wins[1]} %" in page
+        wins = [f"{100 * float(given(f'posterior beats {n}', place=place)):.1f}" for n in (5, 30)]
+        assert f"{wins[0]} and {wins[1]} %" in page
+    first = given("in the first quarter"), given("the same with failures counted")
+    assert f"o4-mini {first[0][1:]}, or {first[1][1:]} with failures counted" in page
+    llama = [f"{float(given(m, 'meta-llama-3-8b')):.1f}" for m in ("CRPS ratio", "error ratio")]
+    assert f"CRPS ratio {llama[0]} (19.17 in the tables), error ratio {llama[1]}" in page
+    worth = ", ".join(
+        f"{m.removesuffix('-a22b-fp8-tput')} {given('worth answers', m)}"
+        for m in (models[0], models[2], models[1])
+    )
+    assert f"| {worth}, the others <5 |" in page
+    others = ("gpt-4o", "meta-llama-3-70b", "meta-llama-3-8b")
+    assert {given("worth answers", m) for m in others} == {"<5"}
+
+
+def test_published_wins_of_imported_sets_stand_beside_runs_of_them(home, tmp_path, epidemia):
+    """As of Glassdoor; here five NHANES variables in the same form have its name."""
+    files = [
+        REPOSITORY / "tests" / "data" / f"sample_{kind}.json" for kind in ("variables", "baselines")
+    ]
+    assert epidemia("quantities", "import", *files, "--name", "glassdoor").returncode == 0
+    recorded(tmp_path, ["epidemia_prior_glassdoor"], model_args="kind=calibrated")
+    shown = make_report(read_results([tmp_path]), with_published=True)
+    rows = claimed(shown.entries)
+    (run,) = shown.runs
+    known = run.scores[Asked("epidemia_prior_glassdoor", "direct")].said
+    mine = rows["prior beats 5", "glassdoor", run.name]
+    assert mine == ["", "", f"{mean_of(known.dropped.wins, axis=0)[0]:.3f}"]
+    assert rows["prior beats 5", "glassdoor", "o4-mini"] == ["0.370", "0.348", ""]
+    (board,) = output.leaderboards(shown).values()
+    board = "\n".join(" ".join(row) for row in board.rows)
+    assert "o4-mini (published)" in board and "0.348" in board
 
 
 def test_published_answers_stand_beside_what_was_asked_only(report):
@@ -637,7 +695,7 @@ def test_the_terminal_has_the_short_tables_first_and_the_long_one_on_demand(runs
     expected = "Share of quantities on which|Priors: how often better than N|Priors: error beside"
     expected += "|Priors: where the truth lies|Priors: is who is less sure|Priors: families"
     expected += "|Priors: how often better than 5 real answers, by part|Priors: what the asking"
-    expected += "|Priors: published answers"
+    expected += "|Priors: what the authors print"
     for title in expected.split("|"):
         assert any(one.startswith(title) for one in titles) and title in long, title
     assert not any(one.startswith("Priors by difficulty") for one in titles)
@@ -673,8 +731,7 @@ def test_a_narrow_terminal_has_whole_names_and_no_empty_rows(monkeypatch, capsys
 
 def test_columns_of_a_table_have_names_of_their_own(report):
     for section in output.of_priors(report, long=True):
-        if "paper prints" not in section.title:
-            assert len(set(section.columns)) == len(section.columns), section.title
+        assert len(set(section.columns)) == len(section.columns), section.title
 
 
 def test_programs_get_every_number(report):

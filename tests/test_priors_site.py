@@ -36,7 +36,7 @@ def test_the_page_of_priors_has_figures_and_tables(site, visit, scheme):  # noqa
         assert ink == page
     titles = tab.locator("summary").all_inner_texts()
     assert "Priors: what the asking changes (± standard error)" in titles
-    assert "Priors: published answers judged here, beside what the paper prints" in titles
+    assert "Priors: what the authors print, beside what their released answers give" in titles
     assert "Priors by difficulty, family and survey (± standard error)" in titles
     assert "better than N real answers" in titles[0]
     rows = tab.locator("#priors-2 tbody tr").all_inner_texts()

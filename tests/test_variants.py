@@ -170,7 +170,7 @@ def test_the_answers_of_examples_are_drawn_from_the_truth():
 
 
 #: A value of each key that asks for something else than usual.
-UNUSUAL = Variant(1, 9, 1, "So", True, "letters", "conservative", "regex", "bare")
+UNUSUAL = Variant(1, 9, 1, "So", True, "letters", "conservative", "regex", 3, "bare")
 SMALL = [
     TASK,
     "epidemia_high_nsduh_marijuana_ever_by_sex_race",

@@ -99,6 +99,14 @@ def _here(task: Task, place: store.Place) -> dict[str, Any]:
     return {**about, "vintage": place.vintage, "needs": ""}
 
 
+#: What variants ask of lm-eval, outside the prompt.
+_OUTSIDE = {
+    "gen_prefix": "put after the prompt by lm-eval",
+    "system_prompt": "put before the prompt by lm-eval",
+    "tries": "how often lm-eval asks",
+}
+
+
 def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.DataFrame:
     """Return the prompts of a task, as lm-eval would ask them.
 
@@ -115,7 +123,7 @@ def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.D
     **variant
         What ``--metadata`` takes, for example ``orderings="balanced"`` or ``fewshot=3``. What has
         no effect (``n_samples`` with letters) is refused, and so are ``gen_prefix`` and
-        ``system_prompt``, which lm-eval puts after and before the prompt.
+        ``system_prompt``, which lm-eval puts after and before the prompt, and ``tries``.
 
     Returns
     -------
@@ -163,12 +171,9 @@ def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.D
     if unknown := [name for name in variant if name not in Variant._fields]:
         hint = nearest(unknown[0], Variant._fields)
         raise EpidemiaError(f"questions has no variant {unknown[0]!r} ({hint})")
-    for name, where in (("gen_prefix", "after"), ("system_prompt", "before")):
-        if variant.get(name, "") not in ("", BASE):
-            raise EpidemiaError(
-                f"{name} is put {where} the prompt by lm-eval, and is no part of it: leave it out "
-                "here"
-            )
+    for name, what in _OUTSIDE.items():
+        if variant.get(name, "") not in ("", BASE, 1):
+            raise EpidemiaError(f"{name} is {what}, and no part of the prompt: leave it out here")
     for name in asked_for(variant):
         if not leaves()[in_way(task, way)].heeds(name):
             raise EpidemiaError(f"{name} has no effect on {task} in the way {way!r}: leave it out")

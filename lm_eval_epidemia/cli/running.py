@@ -109,6 +109,9 @@ def cost(
             "requests (one per prompt, for one token each), local-completions "
             f"{total.requests:,}"
         )
+    most = _metadata(metadata).get("tries", 1)
+    if most > 1:
+        print(f"what cannot be read is asked again: at most {most} times as many requests")
     if loaded is None:
         print("tokens are counted with --tokenizer")
     elif several := costs.letters_of_several_tokens(loaded):

@@ -19,6 +19,7 @@ HEEDED: Mapping[str, Callable[[Way, Any], bool]] = {
     "names": lambda way, task: getattr(task, "names", "") == "random",
     "system_prompt": lambda way, task: way.system_prompts,
     "structured": lambda way, task: way.structure is not None,
+    "tries": lambda way, task: way.generated,
     "wording": lambda way, task: way.distribution is not None,
 }
 

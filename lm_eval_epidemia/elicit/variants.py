@@ -15,6 +15,9 @@ FEWEST_SAMPLES, MOST_SAMPLES = 8, 1_000
 
 MOST_EXAMPLES = 50
 
+#: How often a prompt is put at most until what is written can be read.
+MOST_TRIES = 20
+
 #: The values that some keys can have, and how an error names them.
 _KNOWN: dict[str, tuple[tuple[Any, ...], str]] = {
     "leading_space": ((None, True, False), "true or false"),
@@ -47,6 +50,8 @@ class Variant(NamedTuple):
         Name of the one that is given to a model that writes priors, see `elicit.system`.
     structured : str
         What a server holds a written distribution to: "" for nothing, "json" or "regex".
+    tries : int
+        How often a written answer is asked for at most, until it can be read.
     wording : str
         Of questions about surveys, one of `prompts.WORDINGS`: "" for the usual one.
     """
@@ -59,12 +64,13 @@ class Variant(NamedTuple):
     names: str = ""
     system_prompt: str = BASE
     structured: str = ""
+    tries: int = 1
     wording: str = ""
 
     @property
     def in_task_files(self) -> dict[str, Any]:
         """The part that lm-eval reads from a task's file; empty for the files that ship."""
-        keys = ("gen_prefix", "leading_space", "system_prompt", "structured")
+        keys = ("gen_prefix", "leading_space", "system_prompt", "structured", "tries")
         values = {key: getattr(self, key) for key in keys}
         return {key: value for key, value in values.items() if value != self._field_defaults[key]}
 
@@ -92,6 +98,7 @@ class Variant(NamedTuple):
             design_of(2, chosen.orderings)
         _whole("n_samples", chosen.n_samples, FEWEST_SAMPLES, MOST_SAMPLES)
         _whole("fewshot", chosen.fewshot, 0, MOST_EXAMPLES)
+        _whole("tries", chosen.tries, 1, MOST_TRIES)
         if not isinstance(chosen.gen_prefix, str) or chosen.gen_prefix != chosen.gen_prefix.strip():
             raise EpidemiaError(
                 f"gen_prefix {chosen.gen_prefix!r}: expected a text without spaces around it"

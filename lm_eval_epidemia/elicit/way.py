@@ -210,7 +210,7 @@ class Way:
     temperature : float, optional
         Where the model writes its answer: how random it is. None where log-probabilities are asked.
     unread : str
-        What an answer counts as that could not be read.
+        What an answer counts as that could not be read. Its answers say so by ``is_read``.
     exported : bool
         Whether its rows are part of the dataset that is exported.
     revision : int

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lm_eval_epidemia.benchmarks import PRIOR, WAYS, in_way
+from lm_eval_epidemia.benchmarks.prior.judged import Stated
 from lm_eval_epidemia.benchmarks.prior.judgements import JudgedTask
+from lm_eval_epidemia.core.errors import few
 from lm_eval_epidemia.findings.finding import ALIKE, Cell, Column, Finding, Row
 from lm_eval_epidemia.results.entry import Entry, leaf
 from lm_eval_epidemia.score.estimates import Estimate, pooled
@@ -56,6 +58,8 @@ class Difference(NamedTuple):
         The usual one first.
     differs : str
         In what, a key of `AskedRun.settings`.
+    same : bool
+        Whether all that was stated is the same in both.
     before, after, change, wins : Estimate
         The error ratio of either, the second less the first, and the change of the share of wins
         against the smallest samples; paired over the quantities that both were asked.
@@ -64,6 +68,7 @@ class Difference(NamedTuple):
     one: AskedRun
     other: AskedRun
     differs: str
+    same: bool
     before: Estimate
     after: Estimate
     change: Estimate
@@ -91,7 +96,7 @@ def _settings(entry: Entry, way: str) -> dict[str, str]:
     """Return how an entry was asked, and whatever else keeps its scores apart."""
     protocol, variant = entry.protocol, dict(entry.protocol.variant)
     system = variant.pop("system_prompt", protocol.system_prompt[:8] or "base")
-    drawn = {_ARGUMENTS.get(key, key): _plain(value) for key, value in protocol.drawn}
+    drawn = {_ARGUMENTS.get(key, key): value for key, value in protocol.drawn}
     return {
         **{key: usual[0] for key, usual in USUAL.items()},
         "examples": protocol.num_fewshot,
@@ -104,14 +109,6 @@ def _settings(entry: Entry, way: str) -> dict[str, str]:
         "protocol": way,
         "system prompt": system,
     }
-
-
-def _plain(value: str) -> str:
-    """Write a number, which may have been given as 0.50, in one way."""
-    try:
-        return f"{float(value):g}"
-    except ValueError:
-        return value
 
 
 def _usual_first(run: AskedRun) -> tuple[tuple[bool, str], ...]:
@@ -130,6 +127,7 @@ def differences(runs: Sequence[AskedRun]) -> list[Difference]:
             alike.setdefault((run.published, run.model, run.task, rest), []).append(run)
         for several in alike.values():
             first, *others = sorted(several, key=_usual_first)
+            others = [run for run in others if run.settings.get(key) != first.settings.get(key)]
             pairs += [pair for other in others if (pair := _paired(first, other, key)) is not None]
     return sorted(pairs, key=lambda pair: (pair.one.published, pair.one.model))
 
@@ -150,11 +148,53 @@ def _paired(usual: AskedRun, other: AskedRun, key: str) -> Difference | None:
         usual,
         other,
         key,
+        _same(usual.known.stated, other.known.stated),
         pooled(ratios[0], places),
         pooled(ratios[1], places),
         pooled(ratios[1] - ratios[0], places),
         pooled(theirs.wins[there, 0] - mine.wins[here, 0], places),
     )
+
+
+def _same(stated: Any, other: Any) -> bool:
+    """Tell whether written priors are all the same, where any could be read."""
+    return (
+        isinstance(stated, Stated)
+        and isinstance(other, Stated)
+        and not np.isnan(stated.a).all()
+        and all(np.array_equal(a, b, equal_nan=True) for a, b in zip(stated, other, strict=True))
+    )
+
+
+def _note(runs: Sequence[AskedRun], pairs: Sequence[Difference]) -> str:
+    """Say which settings were not heeded, and which runs are in no pair and why."""
+    note = ""
+    if same := [
+        f"{pair.one.model}, {pair.says}"
+        for pair in pairs
+        if pair.same and pair.differs != "protocol"
+    ]:
+        note += f" All answers are the same, so the setting was hardly heeded: {few(same)}."
+    paired = [run for pair in pairs for run in (pair.one, pair.other)]
+    alone = []
+    for run in runs:
+        several = [
+            r for r in runs if (r.model, r.task) == (run.model, run.task) and not r.published
+        ]
+        if run.published or len(several) < 2 or any(run is r for r in paired):
+            continue
+        usual = min((r for r in several if r is not run), key=_usual_first).settings
+        differs = [
+            key for key in {**usual, **run.settings} if usual.get(key) != run.settings.get(key)
+        ]
+        told = ", ".join(f"{key} {run.settings.get(key) or 'none'}" for key in differs)
+        alone.append(f"{run.model} ({told})")
+    if alone:
+        note += (
+            " In no row, since no other run differs from it in one thing only: "
+            f"{few(list(dict.fromkeys(alone)))}."
+        )
+    return note
 
 
 _RATIO = Column("", digits=3, least=ALIKE)
@@ -187,14 +227,16 @@ def _row(pair: Difference) -> Row:
 
 def finding(runs: Sequence[AskedRun]) -> Finding:
     """Return the table of `differences`."""
+    pairs = differences(runs)
     return Finding(
         "ablation",
         "Priors: what the asking changes (± standard error)",
         COLUMNS,
-        list(map(_row, differences(runs))),
+        list(map(_row, pairs)),
         "Runs of one model that differ in one thing, each beside the most usual one. The "
         "difference of the error ratios, and that of the share of quantities that are better "
-        "than 5 real answers, are paired over quantities. Below 0, the error ratio is better.",
+        "than 5 real answers, are paired over quantities. Below 0, the error ratio is better."
+        + _note(runs, pairs),
         leading=3,
     )
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from lm_eval_epidemia.benchmarks import OBSERVATION, PRIOR, Benchmark, members, unions
 from lm_eval_epidemia.benchmarks.prior.judgements import everything
 from lm_eval_epidemia.core.errors import plural
-from lm_eval_epidemia.findings import priors, published_priors
+from lm_eval_epidemia.findings import priors
 from lm_eval_epidemia.findings.comparison import AND, compare_entries
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Row
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, Report
@@ -29,7 +29,7 @@ from lm_eval_epidemia.findings.model_rows import Cell as ModelCell
 from lm_eval_epidemia.findings.overview import as_lm_eval, of_group, predictions
 from lm_eval_epidemia.findings.pool import Pool
 from lm_eval_epidemia.findings.prior_reference import KNOWS_POPULATION, reference
-from lm_eval_epidemia.findings.published import MARK
+from lm_eval_epidemia.findings.published import mark_of
 from lm_eval_epidemia.findings.reference import AVERAGES, UNIFORM
 from lm_eval_epidemia.findings.words import CHOICE_MASS, scale, with_example
 from lm_eval_epidemia.results.models import Model, is_respondent
@@ -172,7 +172,7 @@ def _table(
     if len({asked_as(row.run, columns) for row in rows if not row.run.reference}) > 1:
         notes.append("Ranked together: runs asked alike (prompts, task version).")
     if published:
-        notes.append(f"Published: {published_priors.MARK if benchmark is PRIOR else MARK}.")
+        notes.append(f"Published: {mark_of(benchmark)}.")
     notes += [*doubts(everyone, benchmark.digits), *(_MARKS[mark] for mark in marks)]
     return Finding("summary", title, (), lines, " ".join(notes))
 

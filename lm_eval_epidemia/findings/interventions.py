@@ -21,7 +21,8 @@ from lm_eval_epidemia.benchmarks.intervention.contrasts import (
 from lm_eval_epidemia.benchmarks.intervention.metrics import Graded, graded
 from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, DoPair, Questions, questions
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.findings.finding import ALIKE, Column, Finding, Row
+from lm_eval_epidemia.findings import published_interventions
+from lm_eval_epidemia.findings.finding import ALIKE, Cell, Column, Finding, Number, Row
 from lm_eval_epidemia.findings.tables import Table, row_of
 from lm_eval_epidemia.results.entry import Asked, Entry
 from lm_eval_epidemia.score.estimates import Estimate, apart, average, paired, pooled
@@ -42,9 +43,14 @@ KINDS = (generate.TARGET, generate.INSIDE, generate.YES, generate.BYPASSED, gene
 #: Paths of so many edges or more are counted together: few graphs have them.
 LONGEST = 6
 
-#: Where nature and the graph are at odds: graph, intervened variable, U and V.
-CONTRASTS = (("bivariate", "B", "AB"), ("mediation", "B", "AC"), ("mediation", "C", "AC"))
-
+#: Where nature and the graph are at odds: graph, intervened variable, and the queries U and V. With
+#: BA, which is no in the graph before and after, the bivariate one is as the study prints it.
+CONTRASTS = (
+    ("bivariate", "B", ("AB",)),
+    ("bivariate", "B", ("AB", "BA")),
+    ("mediation", "B", ("AC",)),
+    ("mediation", "C", ("AC",)),
+)
 
 #: Names in nature's direction and against it, from the same list.
 TURNED = ("tuebingen", "anticommonsense")
@@ -110,7 +116,7 @@ def _asked(entry: Entry, ways: Iterable[str]) -> Iterator[tuple[str, str, dict[s
 
 
 def _row(
-    entry: Entry, group: str, cells: Mapping[str, Estimate], about: str = "", long: bool = False
+    entry: Entry, group: str, cells: Mapping[str, Cell], about: str = "", long: bool = False
 ) -> Row:
     return row_of(entry, group, INTERVENTION.groups[0], cells, about, long=long)
 
@@ -216,11 +222,11 @@ def _sides(
     entry: Entry,
     way: str,
     by_names: dict[str, AnsweredTask],
-    about: tuple[str, str, str],
+    about: tuple[str, str, tuple[str, ...]],
     only_known: bool,
 ) -> dict[str, Estimate]:
     """Return the accuracy on one of `CONTRASTS` by names, over all samples or the known ones."""
-    graph, intervened, query = about
+    graph, intervened, queries = about
     scenes: dict[str, NDArray[np.int64]] = {}
     for names, run in by_names.items():
         scenes[names] = np.arange(len(run.truth.scenes))
@@ -236,7 +242,7 @@ def _sides(
     accuracies = {}
     for names, run in by_names.items():
         where = labels(run, lambda p: f"{_on(p)} {p.effect.cause}{p.effect.result}")
-        here = where == f"{graph}, do({intervened}) {query}"
+        here = np.isin(where, [f"{graph}, do({intervened}) {query}" for query in queries])
         accuracies[names] = _over(run, here & np.isin(run.found.scene, scenes[names]))
     return accuracies
 
@@ -257,7 +263,8 @@ def _memorisation(entry: Entry, only_known: bool = False) -> Iterator[Row]:
                     difference = (paired if alike else apart)(sides[first], sides[second])
                     cells[f"{first} - {second}"] = difference
             long = only_known or way.startswith("substitution")
-            yield _row(entry, group, cells, f"{about[0]}, do({about[1]}), {about[2]}", long)
+            asked = " and ".join(about[2])
+            yield _row(entry, group, cells, f"{about[0]}, do({about[1]}), {asked}", long)
 
 
 def _robustness(entry: Entry) -> Iterator[Row]:
@@ -341,7 +348,8 @@ _TABLES = (
         "Names of pairs as in nature (tuebingen) less names that contradict them (anticommonsense) "
         "or mean nothing (random): t - a, t - r, a - r are the differences. Bivariate tuebingen "
         "and anticommonsense are the same pairs turned round, so their error is paired over "
-        "samples; everywhere else the samples are others, and errors are added in quadrature.",
+        "samples; everywhere else the samples are others, and errors are added in quadrature. Only "
+        "AB is at odds with nature in the bivariate graph; published numbers are of AB and BA.",
         SHARE,
         _DIFFERENCES,
         about="effect",
@@ -409,10 +417,35 @@ _TABLES = (
 )
 
 
-def findings(runs: Sequence[Entry]) -> list[Finding]:
-    """Return the tables of what was asked."""
-    tables = [table.over(runs) for table in _TABLES]
-    left_out = _without_shortcuts(runs)
+def _published(entry: Entry, kind: str) -> Iterator[Row]:
+    """Return the rows of a published model in a table, with the differences of what is printed."""
+    differences = {f"{first} - {second}": (first, second) for first, second in SUBTRACTED}
+    differences["difference"] = ("kappa = 1", "kappa = 0")
+    for group, about, printed in published_interventions.cells(entry, kind):
+        cells: dict[str, Cell] = {**printed}
+        if kind in ("memorisation", "shortcut"):
+            cells |= {
+                name: Number(printed[first].value - printed[second].value)
+                for name, (first, second) in differences.items()
+                if {first, second} <= printed.keys()
+            }
+        yield _row(entry, group, cells, about, long=kind in ("effect", "shortcut"))
+
+
+def _over_all(table: Table, entries: Sequence[Entry]) -> Finding:
+    def rows(entry: Entry) -> Iterable[Row]:
+        return _published(entry, table.kind) if entry.reference else table.rows(entry)
+
+    finding = table._replace(rows=rows).over(entries)
+    is_published = any(row.entry and row.entry.reference for row in finding.rows)
+    more = published_interventions.NOTES.get(table.kind, "") * is_published
+    return finding._replace(note=finding.note + more)
+
+
+def findings(entries: Sequence[Entry]) -> list[Finding]:
+    """Return the tables of what was asked, published models beside runs."""
+    tables = [_over_all(table, entries) for table in _TABLES]
+    left_out = _without_shortcuts(entries)
     return [
         table._replace(note=table.note + left_out) if table.kind == "shortcut" else table
         for table in tables

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, PRIOR, Benchmark, groups, in_way
+from lm_eval_epidemia.benchmarks import OBSERVATION, Benchmark, groups, in_way
 from lm_eval_epidemia.benchmarks.observation.written import CLOSED_CELLS
 from lm_eval_epidemia.core.errors import few, plural
-from lm_eval_epidemia.findings import published_priors
 from lm_eval_epidemia.findings.comparison import CONFIDENCE
 from lm_eval_epidemia.findings.finding import ALIKE, ALIKE_NOTE, Cell, Column, Finding, Number, Row
 from lm_eval_epidemia.findings.leaderboard import (
@@ -33,7 +32,7 @@ from lm_eval_epidemia.findings.means import (
     tasks_in,
     worth,
 )
-from lm_eval_epidemia.findings.published import MARK
+from lm_eval_epidemia.findings.published import mark_of
 from lm_eval_epidemia.findings.ranks import Standing, correlation
 from lm_eval_epidemia.findings.reference import KNOWS_POPULATION, population_known_over
 from lm_eval_epidemia.results.entry import POPULATION, Entry, leaf
@@ -120,8 +119,7 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
     if changed:
         note += f" {CHANGED}"
     if any(entry.reference for entry in entries):
-        mark = published_priors.MARK if benchmark is PRIOR else MARK
-        note += f" (published): {mark}; over the tasks asked here."
+        note += f" (published): {mark_of(benchmark)}; over the tasks asked here."
     asked = {task for entry in report.runs for task in entry.scores}
     here = {task.task for task in asked if leaf(task).group in columns}
     if barely := [task for task in report.barely if task in here]:

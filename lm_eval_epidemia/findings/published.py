@@ -9,13 +9,24 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable
 from importlib.resources import files
+from itertools import chain
 
-from lm_eval_epidemia.findings import published_priors
+from lm_eval_epidemia.benchmarks import Benchmark
+from lm_eval_epidemia.findings import published_interventions, published_priors
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
-MARK = "reference implementation; other wording and vintages"
+#: What published numbers are, by the benchmark's name.
+_MARKS = {
+    "intervention": published_interventions.MARK,
+    "prior": published_priors.MARK,
+}
+
+
+def mark_of(benchmark: Benchmark) -> str:
+    """Say what the published numbers of a benchmark are."""
+    return _MARKS.get(benchmark.name, "reference implementation; other wording and vintages")
 
 
 def published(tasks: Iterable[Asked]) -> list[Entry]:
@@ -29,7 +40,7 @@ def published(tasks: Iterable[Asked]) -> list[Entry]:
     Returns
     -------
     list of Entry
-        Marked as references. No standard errors were published, but of priors the answers.
+        Marked as references. No standard errors of these were published, but of priors the answers.
     """
     wanted = set(tasks)
     numbers = {
@@ -47,6 +58,5 @@ def published(tasks: Iterable[Asked]) -> list[Entry]:
                     model, Entry(model, protocol=Protocol(published=True), reference=True)
                 )
                 entry.scores[asked] = TaskScore(float(value))
-    return sorted(
-        [*entries.values(), *published_priors.entries(wanted)], key=lambda entry: entry.model
-    )
+    others = (published_interventions.entries(wanted), published_priors.entries(wanted))
+    return sorted([*entries.values(), *chain(*others)], key=lambda entry: entry.model)

@@ -1,28 +1,37 @@
-"""The published models' priors: their answers, judged here, and what the paper prints of them."""
+"""The published models' priors: their answers, judged here, and what the authors print of them.
+
+``published_priors.csv`` has a row per figure: what the authors print, and what their released
+results say of the sets that do not ship. Source: alanarenda/openestimate (MIT License).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import csv
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import lru_cache
+from importlib.resources import files
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from lm_eval_epidemia.benchmarks import PRIOR
-from lm_eval_epidemia.benchmarks.prior.judged import Judged, stated_as
+from lm_eval_epidemia.benchmarks.prior.judged import Judged, mean_of, stated_as
 from lm_eval_epidemia.benchmarks.prior.judgements import (
     JudgedTask,
-    everything,
     known_of,
-    mean,
     win_draws,
     win_rate,
 )
+from lm_eval_epidemia.benchmarks.prior.metrics import in_quarters, worth, worth_in_words
 from lm_eval_epidemia.benchmarks.prior.quantities import answers, store
-from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
+from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX
 from lm_eval_epidemia.elicit.system import BASE
 from lm_eval_epidemia.findings.ablations import AskedRun
-from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Row
+from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Row, number
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
 
@@ -31,21 +40,41 @@ MARK = "answers published by others (OpenEstimate, 2025; other wording), judged 
 #: The experiment whose runs stand beside others where they were asked directly.
 _COMPARED = "model_family_comparison"
 
-#: What the paper prints, which is not what its published answers come to: CRPS ratios; the win
-#: rates of o4-mini against N = 5 and N = 30, of its priors and its posteriors.
-PRINTED = {
-    "gpt-4o": {"crps_ratio": 1.86},
-    "meta-llama-3-70b": {"crps_ratio": 2.76},
-    "qwen3-235b-a22b-fp8-tput": {"crps_ratio": 1.65},
-    "o3-mini": {"crps_ratio": 1.35},
-    "o4-mini": {
-        "crps_ratio": 1.17,
-        "wins_5": 0.743,
-        "wins_30": 0.378,
-        "posterior_wins_5": 0.704,
-        "posterior_wins_30": 0.504,
-    },
-}
+#: Sets that the paper is about, and the tasks that ask them: two are the user's own, imported.
+TASKS = {name: f"{PREFIX}{name}" for name in ("nhanes", "glassdoor", "pitchbook")}
+
+#: Ways in which the authors asked: with a given family, and with one of the model's choice.
+_WAYS = ("direct", "direct_choice")
+
+
+class Claim(NamedTuple):
+    """A figure of the published study.
+
+    Attributes
+    ----------
+    measure : str
+    set : str
+        A key of `TASKS`.
+    model : str
+    printed : str
+        What the authors print; empty where they print nothing.
+    released : str
+        What their released results come to, of sets that do not ship; empty where that takes draws
+        which may not be redistributed, and of NHANES, which is computed here.
+    """
+
+    measure: str
+    set: str
+    model: str
+    printed: str
+    released: str
+
+
+@lru_cache(maxsize=1)
+def claims() -> tuple[Claim, ...]:
+    """Return the figures of ``published_priors.csv``."""
+    text = (files(__package__) / "published_priors.csv").read_text(encoding="utf-8")
+    return tuple(Claim(**row) for row in csv.DictReader(text.splitlines()))
 
 
 class _JudgedRun(NamedTuple):
@@ -93,7 +122,8 @@ def entries(tasks: Iterable[Asked]) -> list[Entry]:
     Parameters
     ----------
     tasks : iterable of Asked
-        Others are left out. Of `answers.PUBLISHED` there are answers in three ways.
+        Others are left out. Of `answers.PUBLISHED` there are answers in three ways; of the two
+        sets that users import there are shares of wins, without errors.
 
     Returns
     -------
@@ -101,24 +131,30 @@ def entries(tasks: Iterable[Asked]) -> list[Entry]:
         Marked as references; with errors over quantities.
     """
     wanted, by_model = set(tasks), dict[str, Entry]()
+
+    def of_model(model: str) -> Entry:
+        plainly = Entry(model, protocol=Protocol(published=True), reference=True)
+        return by_model.setdefault(model, plainly)
+
+    for claim in claims():
+        asked = Asked(TASKS.get(claim.set, ""), PRIOR.plain.name)
+        if asked in wanted and claim.measure == f"prior beats {SIZES[0]}" and claim.released:
+            of_model(claim.model).scores[asked] = TaskScore(float(claim.released))
     for run in _all():
         asked = Asked(answers.PUBLISHED, run.settings["protocol"])
         # The plain protocol was asked of all models in one experiment, the others in another.
         plain = asked.way == PRIOR.plain.name
         usual = run.settings["system prompt"] == BASE and plain == (run.experiment == _COMPARED)
         if asked in wanted and usual:
-            plainly = Entry(run.model, protocol=Protocol(published=True), reference=True)
-            entry = by_model.setdefault(run.model, plainly)
-            entry.scores[asked] = TaskScore(
+            of_model(run.model).scores[asked] = TaskScore(
                 win_rate(run.known), win_draws(run.known), said=run.known
             )
     return list(by_model.values())
 
 
-def _are_shown(shown: Sequence[Entry]) -> bool:
+def _are_shown(shown: Sequence[Entry], tasks: Collection[str] = (answers.PUBLISHED,)) -> bool:
     return any(
-        entry.reference and any(asked.task == answers.PUBLISHED for asked in entry.scores)
-        for entry in shown
+        entry.reference and any(asked.task in tasks for asked in entry.scores) for entry in shown
     )
 
 
@@ -133,37 +169,73 @@ def runs(shown: Sequence[Entry]) -> list[AskedRun]:
     ]
 
 
-#: Columns: what heads them, what they are called in `PRINTED`, digits, and of whom they are means.
-_COLUMNS: list[tuple[str, str, int, Callable[[Judged], Array]]] = [
-    ("CRPS ratio", "crps_ratio", 2, lambda judged: judged.crps_ratio),
-    ("wins, N = 5", "wins_5", 3, lambda judged: judged.wins[:, 0]),
-    ("wins, N = 30", "wins_30", 3, lambda judged: judged.wins[:, -1]),
-    ("posterior wins, N = 5", "posterior_wins_5", 3, lambda judged: judged.posterior_wins[:, 0]),
-    ("posterior wins, N = 30", "posterior_wins_30", 3, lambda judged: judged.posterior_wins[:, -1]),
-]
+def _first_quarter(judged: Judged) -> float:
+    """Return the share of truths in the lowest quarter of the prior; 0.25 where calibrated."""
+    return float(mean_of(mean_of(in_quarters(judged.position), axis=1)[:, 0]))
+
+
+def _worth(known: JudgedTask) -> str:
+    value = worth(mean_of(known.dropped.wins, axis=0))
+    return "" if math.isnan(value) else worth_in_words(value)
+
+
+def _share(field: str, place: int) -> Callable[[JudgedTask], float]:
+    """Compute how often samples of a size are beaten, by a field of `Judged`."""
+    return lambda known: float(mean_of(getattr(known.dropped, field)[:, place]))
+
+
+#: What a claim's measure comes to; replies that could not be read are dropped, as there.
+_MEASURES: dict[str, Callable[[JudgedTask], float | str]] = {
+    "CRPS ratio": lambda known: float(mean_of(known.dropped.crps_ratio)),
+    **{f"prior beats {size}": _share("wins", n) for n, size in enumerate(SIZES)},
+    **{f"posterior beats {size}": _share("posterior_wins", n) for n, size in enumerate(SIZES)},
+    "error ratio": lambda known: float(mean_of(known.dropped.ratio)),
+    "in the first quarter": lambda known: _first_quarter(known.dropped),
+    "the same with failures counted": lambda known: _first_quarter(known.judged),
+    "worth answers": _worth,
+}
+
+
+def _written(value: float | str) -> str:
+    return value if isinstance(value, str) else number(value, 3)
 
 
 def finding(shown: Sequence[Entry]) -> Finding:
-    """Return the table of what the paper prints beside what its answers come to."""
-    columns = [Column("model")]
-    for title, name, digits, _ in _COLUMNS:
-        columns.append(Column(name, digits=digits, form="plain", title=title))
-        columns.append(Column(f"{name} printed", digits=digits, form="plain", title="printed"))
+    """Return the table of published claims, what released answers give, and what runs give."""
+    listed = claims() if _are_shown(shown, TASKS.values()) else ()
+    compared = (
+        {run.model: run.known for run in _all() if run.experiment == _COMPARED} if listed else {}
+    )
     rows = []
-    for run in _all() if _are_shown(shown) else ():
-        paper = PRINTED.get(run.model)
-        if run.experiment != _COMPARED or paper is None:
-            continue
-        cells: dict[str, Cell] = {"model": f"{run.model} (published)"}
-        for _, name, _, of in _COLUMNS:
-            cells[name] = mean(run.known, everything(run.known), of(run.known.dropped))
-            cells[f"{name} printed"] = paper.get(name)
-        rows.append(Row(cells))
+    for (measure, name), same in groupby(listed, itemgetter(0, 1)):
+        compute = _MEASURES.get(measure)
+        for claim in same:
+            given = claim.released
+            if name == "nhanes" and compute:
+                given = _written(compute(compared[claim.model]))
+            cells: dict[str, Cell] = {
+                "measure": measure,
+                "set": name,
+                "model": claim.model,
+                "printed": claim.printed,
+                "released": given,
+            }
+            rows.append(Row(cells, long=not claim.printed))
+        asked = [Asked(TASKS[name], way) for way in _WAYS] if compute else []
+        for entry, key in ((e, a) for e in shown for a in asked if not e.reference):
+            if compute and (score := entry.scores.get(key)) and score.said is not None:
+                model = entry.name + f", {key.way}" * (key.way != PRIOR.plain.name)
+                here = {"measure": measure, "set": name, "model": model}
+                rows.append(Row({**here, "here": _written(compute(score.said))}))
     return Finding(
         "published priors",
-        "Priors: published answers judged here, beside what the paper prints",
-        columns,
+        "Priors: what the authors print, beside what their released answers give",
+        list(map(Column, ("measure", "set", "model", "printed", "released", "here"))),
         rows,
-        "Replies that could not be read are dropped, as there. The paper's aggregates are not "
-        "those of the answers that were released with it; no run stands behind them here.",
+        "Replies that could not be read are dropped, as there. Printed: the paper, and tables of "
+        "its repository (commit 375ca15), made from runs in which models chose the family "
+        "themselves, as in direct_choice here. Released: answers in a given family (commit "
+        "4c4c975); NHANES is judged here, the other sets are as their results say, and blank where "
+        "that takes draws that may not be redistributed. Here: your runs of these sets.",
+        leading=3,
     )

@@ -10,6 +10,7 @@ import msgspec
 
 from lm_eval_epidemia.benchmarks import WAYS, in_way
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
+from lm_eval_epidemia.results.documents import decoded
 from lm_eval_epidemia.results.entry import Asked, Entry
 from lm_eval_epidemia.results.protocol import printable
 from lm_eval_epidemia.results.samples import NOT_A_SAMPLE, sample_file
@@ -93,7 +94,7 @@ def _read(path: Path, asked: Asked) -> Iterator[Reply]:
     with path.open("rb") as file:
         for text in file:
             try:
-                line = decoder.decode(text)
+                line = decoded(decoder, text, _Line)
                 answer: Any = way.read(way.of_row(line.doc), line.filtered_resps)
                 value = in_words(answer, line.doc)
             except (*NOT_A_SAMPLE, KeyError, AttributeError, OverflowError):

@@ -31,7 +31,8 @@ class Cost(NamedTuple):
         Texts put to the model.
     requests : int
         What lm-eval makes of them: one per letter where log-probabilities are asked for, one per
-        prompt where the model writes. `choice-api` sends one per prompt.
+        prompt where the model writes (and its first reply can be read). `choice-api` sends one per
+        prompt.
     characters : int
         Of all prompts.
     tokens : int or None
@@ -158,7 +159,7 @@ def _of_one(
         characters=round(sum(map(len, texts)) * times),
         tokens=tokens if tokenizer else None,
         distinct=tokens - shared if tokenizer else None,
-        written=prompts * max_gen_toks if way.generated else 0,
+        written=prompts * max_gen_toks * variant.tries if way.generated else 0,
     )
 
 

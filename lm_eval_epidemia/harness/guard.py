@@ -10,6 +10,7 @@ as it came, and the model itself is not touched.
 
 from __future__ import annotations
 
+import copy
 import functools
 import logging
 import threading
@@ -20,10 +21,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from types import SimpleNamespace
 from typing import Any
 
-from lm_eval_epidemia.benchmarks import leaves
+from lm_eval_epidemia.benchmarks import WAYS, leaves
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.harness import collector, group_errors, hooks, structured
+from lm_eval_epidemia.harness import collector, group_errors, hooks, structured, tries
 from lm_eval_epidemia.harness.kept import refuse_served
 from lm_eval_epidemia.harness.replaced import replaced
 
@@ -198,7 +199,8 @@ def _asks_the_same(
         about = (config.task, number, config.repeats)
         built = task.construct_requests(doc=row, ctx=context, metadata=about, **chat)
         built = built if isinstance(built, list) else [built]
-        if [request.args for request in kept[number]] != [request.args for request in built]:
+        theirs, ours = ([(r.args, r.repeats) for r in each] for each in (kept[number], built))
+        if theirs != ours:
             return False
     return True
 
@@ -246,28 +248,40 @@ class _Watched:
         _check_lengths(lm, ours)
         _check_chat(lm, ours)
         model = _behind_the_cache(lm)
-        structures = {id(request): structured.structure_of(request) for request in ours}
+        if hasattr(model, "_create_payload") and not isinstance(ours[0].args[0], str):
+            _note_temperature(model, ours[0])
         for request in ours:
-            if structure := structures[id(request)]:
+            if structure := structured.structure_of(request):
                 with structured.held(model, structure, request.task_name):
                     structured.refuse_declined(model, request)
                 break
+        names = dict.fromkeys(request.task_name for request in ours)
+        ways = {name: WAYS[leaves()[name].way] for name in names if name in leaves()}
+        with _explained(lm):
+            return tries.until_read(
+                requests, ways, lambda asked: self.__written(asked, *args, **kwargs)
+            )
+
+    def __written(self, requests: Sequence[Any], *args: Any, **kwargs: Any) -> list[Any]:
+        """Ask requests apart whose replies are drawn, or held to a form."""
+        lm, model = self.__lm, _behind_the_cache(self.__lm)
         # Drawn ones of a server apart from the others, whose seed stays that of the run.
         has_seeds = hasattr(model, "_create_payload")
         parts: dict[tuple[bool, str], list[int]] = defaultdict(list)
         for place, request in enumerate(requests):
-            is_drawn = has_seeds and id(request) in structures and "sample" in request.doc
-            parts[is_drawn, structures.get(id(request), "")].append(place)
+            is_ours = request.task_name in self.__ours
+            is_drawn = is_ours and ("sample" in request.doc or tries.BEFORE.get() > 0)
+            structure = structured.structure_of(request) if is_ours else ""
+            parts[has_seeds and is_drawn, structure].append(place)
         replies: dict[int, Any] = {}
-        with _explained(lm):
-            for (is_drawn, structure), places in sorted(parts.items()):
-                part = [requests[place] for place in places]
-                with (
-                    _own_seeds(model) if is_drawn else nullcontext(),
-                    structured.held(model, structure, part[0].task_name),
-                ):
-                    written = _one_each(lm.generate_until(part, *args, **kwargs), part)
-                replies.update(zip(places, written, strict=True))
+        for (is_drawn, structure), places in sorted(parts.items()):
+            part = [requests[place] for place in places]
+            with (
+                _own_seeds(model) if is_drawn else nullcontext(),
+                structured.held(model, structure, part[0].task_name),
+            ):
+                written = _one_each(lm.generate_until(part, *args, **kwargs), part)
+            replies.update(zip(places, written, strict=True))
         return [replies[place] for place in range(len(requests))]
 
 
@@ -329,7 +343,7 @@ def _explained(lm: Any) -> Iterator[None]:
 
 
 class _Seeded:
-    """A server's ``_create_payload`` that gives every text a seed of its own.
+    """A server's ``_create_payload`` that gives every text, and every try of it, its own seed.
 
     One seed for all would draw all answers with the same random number. In place as long as some
     run asks for sampled answers.
@@ -345,7 +359,8 @@ class _Seeded:
     def __call__(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
         payload = self.create_payload(messages, *args, **kwargs)
         if isinstance(payload, dict) and isinstance(payload.get("seed"), int):
-            payload["seed"] = (payload["seed"] + zlib.crc32(str(messages).encode())) % 2**31
+            own = zlib.crc32(str(messages).encode()) + tries.BEFORE.get()
+            payload["seed"] = (payload["seed"] + own) % 2**31
         return payload
 
 
@@ -376,6 +391,22 @@ def _check_chat(lm: Any, ours: Sequence[Any]) -> None:
         raise EpidemiaError(
             f"{ours[0].task_name}: {model.__name__} takes messages, not plain text: add "
             "--apply_chat_template"
+        )
+
+
+def _note_temperature(model: Any, request: Any) -> None:
+    """Warn where lm-eval sends a server another temperature than the task or the user asks for."""
+    asked = copy.deepcopy(request.args[1])
+    wished = asked.get("temperature")
+    payload = model._create_payload(
+        [{"role": "user", "content": ""}], generate=True, gen_kwargs=asked
+    )
+    sent = payload.get("temperature") if isinstance(payload, dict) else wished
+    if sent != wished:
+        notices.warn(
+            "temperature",
+            f"{request.task_name}: lm-eval sends temperature {sent} to {model.model} in place of "
+            f"{wished}, so runs that differ in temperature alone are asked alike",
         )
 
 

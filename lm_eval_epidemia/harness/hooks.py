@@ -14,6 +14,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.harness.pin import check_lm_eval
+from lm_eval_epidemia.harness.tries import Tried, first_read
 
 if TYPE_CHECKING:
     import datasets
@@ -110,12 +111,22 @@ def _process(way: Way, metrics: Mapping[str, Metric]) -> Callable[[Any, Any], di
         except ValueError as error:
             name, reply = in_way(doc["task"], way.name), reprlib.repr(results)
             raise EpidemiaError(f"{name}: the model answered {reply}: {error}") from None
-        return {
+        read = {
             name: answer if metric.of_one is None else metric.of_one(answer)
             for name, metric in metrics.items()
         }
+        written = results[0] if results else None
+        return {**read, "tries": written.tries} if isinstance(written, Tried) else read
 
     return process_results
+
+
+def _first_read(way: Way) -> Callable[..., Any]:
+    def filter_fn(resps: Sequence[Sequence[str]], docs: Sequence[dict[str, Any]]) -> list[str]:
+        """Take of several replies to each prompt that which counts (a filter of lm-eval)."""
+        return [first_read(way, doc, each) for each, doc in zip(resps, docs, strict=True)]
+
+    return filter_fn
 
 
 def __getattr__(name: str) -> Any:
@@ -134,6 +145,8 @@ def _hooks() -> Iterator[Hook]:
         for name, way in benchmark.ways.items():
             metrics = benchmark.metrics(way)
             yield Hook(f"process_{name}", _process(way, metrics))
+            if way.generated:
+                yield Hook(f"first_read_{name}", _first_read(way))
             yield from (Hook(f"{name}_{of}", metric.of) for of, metric in metrics.items())
 
 

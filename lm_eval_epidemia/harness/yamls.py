@@ -53,6 +53,18 @@ generation_kwargs:
   temperature: {temperature}
   max_gen_toks: {most}
 """
+#: Where a prompt is put again until the reply can be read.
+_TRIES = """repeats: {tries}
+filter_list:
+  - name: none
+    filter:
+      - function: custom
+        filter_fn: !function lm_eval_epidemia.harness.hooks.first_read_{way}
+"""
+_TRIES_METRIC = """  - metric: tries
+    aggregation: mean
+    higher_is_better: false
+"""
 _BASE = """num_fewshot: 0
 fewshot_config:
   samples: []
@@ -108,6 +120,9 @@ def _base(benchmark: Benchmark, way: Way, dataset: str | None, variant: Variant)
         _METRIC.format(name=name, way=way.name, better=json.dumps(metric.higher_is_better))
         for name, metric in benchmark.metrics(way).items()
     )
+    if variant.tries > 1 and way.generated:
+        how += _TRIES.format(tries=variant.tries, way=way.name)
+        metrics += _TRIES_METRIC
     top = _CUSTOM if dataset is None else _NOTE
     return top + how + _BASE.format(way=way.name) + metrics
 
@@ -146,11 +161,12 @@ def _task(
     )
 
 
-def _group(benchmark: Benchmark, name: str, way: Way, members: list[str]) -> str:
+def _group(benchmark: Benchmark, name: str, way: Way, members: list[str], variant: Variant) -> str:
     listed = "".join(f"  - {member}\n" for member in members)
+    tries = ["tries"] * (variant.tries > 1 and way.generated)
     metrics = "".join(
         f"  - metric: {metric}\n    aggregation: mean\n    weight_by_size: false\n"
-        for metric in benchmark.metrics(way)
+        for metric in [*benchmark.metrics(way), *tries]
         if not metric.endswith("_stderr")
     )
     version = benchmark.groups_version + way.revision
@@ -215,17 +231,17 @@ def _of_way(
             names = [entry.name + way.suffix for entry in entries]
             if part:
                 name = part + way.suffix
-                files[f"{folder}{name}.yaml"] = _group(benchmark, name, way, names)
+                files[f"{folder}{name}.yaml"] = _group(benchmark, name, way, names, variant)
                 names = [name]
             listed += names
         if listed:
             name = group + way.suffix
-            files[f"{above}{name}.yaml"] = _group(benchmark, name, way, listed)
+            files[f"{above}{name}.yaml"] = _group(benchmark, name, way, listed, variant)
     for name in (way.named(union) for union in benchmark.unions):
         listed = [entry.name + way.suffix for entry in asked]
         listed = [task for task in listed if task in unions().get(name, ())]
         if listed and len(listed) == len(unions()[name]):
-            files[f"{above}{name}.yaml"] = _group(benchmark, name, way, listed)
+            files[f"{above}{name}.yaml"] = _group(benchmark, name, way, listed, variant)
     return files
 
 

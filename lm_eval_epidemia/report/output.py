@@ -32,7 +32,7 @@ def sections(report: Report, effects: bool = False) -> list[Section]:
     """Return the tables of the report, the leaderboards first; long ones with `effects`."""
     return [
         *leaderboards(report).values(),
-        *printed_of(interventions.findings(report.runs), effects),
+        *printed_of(interventions.findings(report.entries), effects),
         *of_priors(report, effects),
         *details(report),
     ]
@@ -116,7 +116,7 @@ def _rows(report: Report, compared: Sequence[Comparison] | None) -> Iterator[dic
     """Yield the rows of `as_rows`, of which many models have a million."""
     findings = chain(
         overview.numbers(report),
-        interventions.findings(report.runs),
+        interventions.findings(report.entries),
         priors.findings(report.entries),
         [ablations.finding(_runs(report))],
         [head_to_head.two_ways(asked_in_ways(report.runs))],

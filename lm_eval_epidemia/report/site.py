@@ -211,9 +211,9 @@ def _write(
     beside = dict.fromkeys(("well", "badly"), curves["curve"])
     page("hierarchy.html", **hierarchy.shown(report))
     page("method.html", **method.shown(report, samples, named), figures={**curves, **beside})
-    of_effects = printed_of(interventions.findings(report.runs), long=True)
+    of_effects = printed_of(interventions.findings(report.entries), long=True)
     large = rows_of(printed(effects.by_size(report.runs)), (), named)
-    sections = [rows_of(section, (), named) for section in of_effects]
+    sections = [rows_of(section, figures.published(report), named) for section in of_effects]
     page("interventions.html", **effects.shown(report.runs), large=large, sections=sections)
     page("priors.html", **figures.priors(report, named))
     stated = charts.specification(charts.STATED)

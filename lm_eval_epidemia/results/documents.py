@@ -281,7 +281,7 @@ def rows_of(answered: Answered, cluster: str | None = None) -> Rows:
                 if not text.strip():
                     continue
                 try:
-                    line = _decoded(decoder, text, line_type)
+                    line = decoded(decoder, text, line_type)
                     filtered = "" if line.filter == "none" else line.filter
                     named = str(line.doc_id), line.doc_hash, filtered
                     column = None if cluster is None else _column(line.doc, cluster)
@@ -319,7 +319,8 @@ def _line(names: list[str], with_doc: bool) -> type[msgspec.Struct]:
     return msgspec.defstruct("Line", fields, rename=rename)
 
 
-def _decoded(decoder: Any, text: bytes, line_type: type[msgspec.Struct]) -> Any:
+def decoded(decoder: Any, text: bytes, line_type: type[msgspec.Struct]) -> Any:
+    """Read a line of samples."""
     try:
         return decoder.decode(text)
     except msgspec.DecodeError:

@@ -232,6 +232,7 @@ def _in_words(key: str, value: str) -> str:
         "wording": f"{value} wording",
         "system_prompt": f"system prompt {value}",
         "structured": f"structured {value}",
+        "tries": f"up to {value} tries",
     }.get(key, f"{key}={value}")
 
 

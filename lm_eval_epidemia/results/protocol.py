@@ -35,6 +35,16 @@ def as_given(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def plainly(value: Any) -> str:
+    """Write a setting in one way, however its number was given: 0.50, "0.5" and 0.5 are one."""
+    if isinstance(value, bool):
+        return str(value)
+    try:
+        return f"{float(value):g}"
+    except (TypeError, ValueError):
+        return str(value)
+
+
 @dataclass(frozen=True)
 class Protocol:
     """What keeps scores from being compared with others: only those of equal protocols are.
@@ -59,7 +69,7 @@ class Protocol:
     limit : str
         The ``--limit`` that did.
     drawn : tuple of (str, str)
-        How a model that writes was told to.
+        How a model that writes was told to, where not as its way of asking tells it.
     published : bool
         Whether these are published scores.
     """

@@ -29,7 +29,7 @@ from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore, 
 from lm_eval_epidemia.results.file import ResultFile, TaskConfig, read_file
 from lm_eval_epidemia.results.naming import is_chat, pairs, settings_of, weights_of
 from lm_eval_epidemia.results.others import Other, labels_of, others_in
-from lm_eval_epidemia.results.protocol import Protocol, as_given, number_in, printable
+from lm_eval_epidemia.results.protocol import Protocol, as_given, number_in, plainly, printable
 from lm_eval_epidemia.results.records import is_record, read_record
 from lm_eval_epidemia.results.replicates import ENDLESS, Joint
 from lm_eval_epidemia.results.runs import Piece, rows_of
@@ -125,7 +125,10 @@ def _protocol(asked: Asked, run: _ReadRun, installed: Mapping[str, Any]) -> Prot
         for pair in _variant(metadata)
         if pair[0] not in COMPARABLE and leaf(asked).heeds(pair[0])
     ]
-    drawn = pairs(file.config.gen_kwargs).items() if way.generated else ()
+    given = pairs(file.config.gen_kwargs) if way.generated else {}
+    drawn = {key: plainly(value) for key, value in given.items() if key != "max_gen_toks"}
+    if drawn.get("temperature") == plainly(way.temperature):
+        del drawn["temperature"]
     return Protocol(
         variant=tuple(heeded),
         num_fewshot=f"{shots:g}" if shots else "",
@@ -135,7 +138,7 @@ def _protocol(asked: Asked, run: _ReadRun, installed: Mapping[str, Any]) -> Prot
         vintage=str(metadata.get("vintage", "")) if other else "",
         incomplete=incomplete,
         limit=as_given(file.config.limit) if incomplete else "",
-        drawn=tuple((key, str(value)) for key, value in drawn if key != "max_gen_toks"),
+        drawn=tuple(sorted(drawn.items())),
     )
 
 

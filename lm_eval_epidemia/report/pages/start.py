@@ -67,6 +67,7 @@ GREEN += "survey, not for whom), asked the same questions."
 #: What hollow marks are.
 HOLLOW = {
     "observation": "Hollow: published scores of a reference implementation.",
+    "intervention": "Hollow: accuracies that the study prints.",
     "prior": "Hollow: published answers, judged here.",
 }
 

@@ -3,7 +3,8 @@
 ``NAME_variables.json`` has by name the truth of each variable and its text; ``NAME_baselines.json``
 has by name and N ("5", "10", "20", "30") the posteriors of 25 draws of N answers, under the priors
 Normal(0, sd 100,000) and Beta(1, 1). From a posterior and its prior follow the mean and the
-variance of the answers, which is all that scores are made of. Job listings and venture capital may
+variance of the answers, which is all that scores are made of; a list of the answers themselves may
+stand in its place. Job listings and venture capital may
 not be redistributed: who has the files makes the tasks of them.
 """
 
@@ -16,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter
 
 from lm_eval_epidemia.benchmarks.prior.posterior import FLAT_SD
@@ -72,13 +74,24 @@ class _BetaPosterior(BaseModel):
         return draws.Sums(share, share * (1 - share), size)
 
 
+def _sums_of(draw: Any, form: type[_NormalPosterior | _BetaPosterior], size: int) -> draws.Sums:
+    """Return what a draw comes to: a posterior of the public form, or a list of its answers."""
+    if not isinstance(draw, list):
+        return form.model_validate(draw).sums(size)
+    bounds = Field(ge=0, le=1) if form is _BetaPosterior else Field()
+    answers = Annotated[
+        list[Annotated[FiniteFloat, bounds]], Field(min_length=size, max_length=size)
+    ]
+    return draws.corrected(np.array(TypeAdapter(answers).validate_python(draw)))
+
+
 _VARIABLES = TypeAdapter(dict[str, _Variable])
 
 _FORM = (
     "expected OpenEstimate's NAME_variables.json (by variable: mean, std, se, variable, "
     "base_variable, conditions, ground_truth_distribution_type) and NAME_baselines.json (by "
     f"variable and by each of {', '.join(map(str, SIZES))}: a list of {DRAWS} posteriors, which "
-    "have mu and sigma for a mean, alpha and beta for a share)"
+    "have mu and sigma for a mean, alpha and beta for a share, or of lists of the answers drawn)"
 )
 
 #: In what a mean is measured, as the texts say it: "in units of ug/L", "(in dollars)", "in cm".
@@ -237,7 +250,7 @@ def _sums(
     listed = []
     for size in SIZES:
         try:
-            sums = [form.model_validate(each).sums(size) for each in baselines[name][str(size)]]
+            sums = [_sums_of(draw, form, size) for draw in baselines[name][str(size)]]
         except (ValueError, LookupError, TypeError, ZeroDivisionError) as error:
             fault = problem(error) if isinstance(error, ValueError) else "missing or empty"
         else:
@@ -247,7 +260,8 @@ def _sums(
             each = ", ".join(f'"{key}": ...' for key in form.model_fields)
             raise EpidemiaError(
                 f"{path}: posteriors of {size} answers about {name} ({family}): {fault}; expected "
-                f'{DRAWS} posteriors of a {what}: {{"{name}": {{"{size}": [{{{each}}}, ...]}}}}'
+                f'{DRAWS} posteriors of a {what}: {{"{name}": {{"{size}": [{{{each}}}, ...]}}}}, '
+                f"or {DRAWS} lists of {size} answers"
             )
         listed.append(sums)
     return listed
