@@ -423,7 +423,7 @@ effects.LARGE = {{}}  # the site draws no large graphs, which takes longest
 export.BENCHMARKS = [replace(export.BENCHMARKS[0], available=lambda: ["{BY_AGE}"])]
 """
     gone = BLOCKED.replace('"torch", "transformers", "altair", "itables", "vl_convert"', "")
-    share = f"share {REPOSITORY / 'docs' / 'results' / 'wording' / 'high'} shared"
+    share = f"share {REPOSITORY / 'docs' / 'results' / 'wording' / 'high-bare'} shared"
     lines = [*report, share, "export --out questions", *runs]
     done = subprocess.run(
         [sys.executable, "-c", gone + short + COMMANDS.replace("LINES", repr(lines))],

@@ -1,26 +1,62 @@
 """Numbers of a real run that a page prints are those in docs/results."""
 
+import csv
 import json
 import re
+import runpy
+import shlex
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import REPOSITORY
+from lm_eval._cli import HarnessCLI
 from scipy import special, stats
 
+from lm_eval_epidemia.api import compare
+from lm_eval_epidemia.benchmarks import in_way, leaves, members
 from lm_eval_epidemia.benchmarks.prior import grid
 from lm_eval_epidemia.benchmarks.prior import metrics as priors
 from lm_eval_epidemia.benchmarks.prior.quantities import store
-from lm_eval_epidemia.findings import tuning, tuning_tables
+from lm_eval_epidemia.findings import tuning, tuning_tables, wordings, year_lived
 from lm_eval_epidemia.findings.leaderboard import make_report
+from lm_eval_epidemia.findings.means import group_mean, tasks_in
 from lm_eval_epidemia.findings.reference import known_over
 from lm_eval_epidemia.report.output import as_rows
 from lm_eval_epidemia.results.card import TUNED_CARD
 from lm_eval_epidemia.results.results import read_results
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = REPOSITORY / "docs"
 RESULTS = DOCS / "results"
+SCRIPT = runpy.run_path(str(REPOSITORY / "benchmarks" / "real_model_results.py"))
+RUNS = SCRIPT["RUNS"]
+FOLDERS = sorted(
+    folder
+    for path in RESULTS.rglob("results_*.json")
+    if not (folder := str(path.parent.relative_to(RESULTS))).startswith("finetuning")
+)
+
+#: Pages that name the small model: what holds their numbers, or why no file of docs/results does.
+PAGES = {
+    "README.md": "test_readme",
+    "benchmarks/README.md": "speeds, each measured by the script that is named there",
+    "docs/comparing.md": "test_two_models; of sums, the random model is not kept",
+    "docs/finetuning.md": "test_fine_tuning, test_fine_tuning_over_seeds",
+    "docs/finetuning-writer.md": "no number of it: only commands",
+    "docs/fresh.md": "fresh slices of the GSS need its raw file, and exist where they are built",
+    "docs/interventional.md": "test_interventions",
+    "docs/people.md": "test_people",
+    "docs/performance.md": "speeds (benchmarks/throughput.py)",
+    "docs/priors.md": "test_priors",
+    "docs/prompting.md": "test_wordings",
+    "docs/python.md": "an example that is run as a doctest",
+    "docs/report.md": "test_first_screen",
+    "docs/running.md": "speeds of llama.cpp and the letters it shows: a server that is not here",
+    "docs/validity.md": "test_quick_look",
+    "docs/world.md": "test_countries",
+    "docs/years.md": "test_years, test_the_year_a_model_lives_in",
+    "docs/your-own-survey.md": "a task of a reader's own survey, from its raw file",
+}
 
 
 @cache
@@ -33,23 +69,27 @@ def metric(folder, task, name):
     return results(folder)["results"][task][f"{name},none"]
 
 
-def section(page):
-    """What a page says of the small model, and nothing after."""
-    text = (DOCS / page).read_text(encoding="utf-8").split("## A real small model\n")[1]
-    return " ".join(text.split("\n## ")[0].split())
+@cache
+def report(*folders):
+    return make_report(read_results([RESULTS / folder for folder in folders]))
 
 
-def assert_printed(page, expected):
-    """Hold numbers of the small model against a page; none with decimals may be left over."""
-    text = section(page)
+def section(page, heading):
+    """What a page says under a heading, or from some words on, in one line."""
+    text = (REPOSITORY / page).read_text(encoding="utf-8").split(heading, 1)[1]
+    return " ".join(re.split(r"\n#+ ", text)[0].split())
+
+
+def assert_printed(text, expected, whole=True):
+    """Hold numbers of the small model against a text; none with decimals may be left over."""
     for pattern, values in expected:
         printed = re.search(pattern, text)
-        assert printed, f"{page} does not say {pattern}"
+        assert printed, f"the page does not say {pattern} of {values}"
         for shown, value in zip(printed.groups(), values, strict=True):
             rounded = round(value, len(shown.partition(".")[2]))
             assert float(shown) == pytest.approx(rounded, abs=1e-9), (pattern, value)
         text = text.replace(printed[0], "")
-    assert not re.findall(r"\d*\.\d+", text), "numbers that no file was held against"
+    assert not (whole and re.findall(r"\d*\.\d+", text)), "numbers that no file was held against"
 
 
 def test_interventions():
@@ -65,8 +105,9 @@ def test_interventions():
         if row["kind"] == "notices"
     }
     difference = noticed["difference"]
+    text = section("docs/interventional.md", "## A real small model")
     assert_printed(
-        "interventional.md",
+        text,
         [
             (r"± \|([\d.]+)\|", [error]),
             *rows,
@@ -82,7 +123,7 @@ def test_interventions():
         ],
     )
     # 5/22 of the effects and 8/14 of the relations, in every kind of names.
-    assert "accuracy is 5/22, retrieval 8/14" in section("interventional.md")
+    assert "accuracy is 5/22, retrieval 8/14" in text
     for names in ("random", "tuebingen", "anticommonsense"):
         task = f"{group}_{names}"
         assert metric("interventions", task, "accuracy") == pytest.approx(5 / 22)
@@ -115,7 +156,7 @@ def test_priors():
     all_, marginals, number, within, p = correlations()
     task, by_grid = "epidemia_prior_nhanes", "epidemia_prior_nhanes_grid"
     assert_printed(
-        "priors.md",
+        section("docs/priors.md", "## A real small model"),
         [
             (rf"`direct`, [^|]* {row} \| ([\d.]+) \| \|", numbers("direct", task, "answered")),
             (rf"`grid`, [^|]* {row} \| \| ([\d.]+) \|", numbers("grid", by_grid, "end_mass")),
@@ -127,13 +168,241 @@ def test_priors():
     )
 
 
-@pytest.mark.parametrize("folder", ["interventions", "priors/direct", "priors/grid"])
-def test_the_runs_are_asked_as_the_pages_say(folder):
-    found = results(folder)
-    assert found["model_name"] == "HuggingFaceTB/SmolLM2-135M-Instruct"
-    assert found["config"]["model_args"]["dtype"] == "float32"
-    assert found["config"]["limit"] is None
-    assert found["chat_template"]
+def run_of(folder):
+    """The one run that a folder holds, in one file or in parts; of the task version of now."""
+    (run,) = report(folder).runs
+    assert not run.protocol.task_version and not run.protocol.truth
+    return run
+
+
+def score_of(folder, group):
+    score = group_mean(run_of(folder), group)
+    return [score.value, score.error]
+
+
+def mean_of(folder, group, name):
+    run = run_of(folder)
+    return np.mean([run.scores[asked].metrics[name] for asked in tasks_in(run, group)])
+
+
+PAIR = r" ([\d.]+) ± ([\d.]+) "
+
+
+def row_of(name, cells):
+    """A row of a table, and its numbers, of which a cell has two (± between) or none."""
+    shown = "\\|".join(PAIR if cell else " " for cell in cells)
+    return rf"\| {name} \|{shown}\|", [number for cell in cells for number in cell]
+
+
+def test_readme():
+    averages, small = [], []
+    for group in ("epidemia_low", "epidemia_high"):
+        averages.append(score_of("real-model/mean", group))
+        small.append(score_of(f"real-model/{group.removeprefix('epidemia_')}", group))
+    for group, folder in (("low", "whole/low-likelihood"), ("high", "whole/high-likelihood")):
+        averages.append(score_of("whole/mean-likelihood", f"epidemia_{group}_likelihood"))
+        # In parts, and only as a whole on the page.
+        asked = [name for name in RUNS if name.startswith(folder)]
+        whole = set(asked) <= set(FOLDERS)
+        small.append(score_of(folder, f"epidemia_{group}_likelihood") if whole else [])
+    diagnosed = [
+        mean_of(f"real-model/{way}", f"epidemia_{way}", name)
+        for way in ("low", "high")
+        for name in ("l1", "choice_mass", "order_bias")
+    ]
+    three = r" (\.\d+), (\.\d+), (\.\d+) "
+    assert_printed(
+        section("README.md", "## Run a model"),
+        [
+            row_of("knows averages only", averages),
+            row_of("SmolLM2-135M-Instruct", small),
+            (rf"its distance [^|]*\|{three}\|{three}\|", diagnosed),
+        ],
+        whole=False,  # published scores are beside them
+    )
+
+
+def test_first_screen(epidemia):
+    shown = epidemia("report", RESULTS / "real-model").stdout
+    text = (DOCS / "report.md").read_text(encoding="utf-8")
+    block = re.search(r"## The first screen\n\n((?:(?: {4}.*)?\n)+)", text)[1]
+    assert [line[4:].rstrip() for line in block.strip("\n").split("\n")] == [
+        line.rstrip() for line in shown.strip("\n").split("\n")
+    ]
+
+
+def test_two_models():
+    compared = compare("SmolLM2-135M-Instruct", "knows averages only", RESULTS / "real-model")
+    words = " ".join(str(compared).split())
+    text = (DOCS / "comparing.md").read_text(encoding="utf-8")
+    block = re.search(r"## Our tasks\n.*?```text\n(.*?)```", text, re.DOTALL)[1]
+    for paragraph in block.split("\n\n"):
+        assert " ".join(paragraph.split()) in words
+
+
+def test_wordings():
+    text = section("docs/prompting.md", "**Several wordings.**")
+    rows, names = [], []
+    for title, group in (("`epidemia_low`", "low"), ("`epidemia_high` of NSDUH and SCF", "high")):
+        others = [name for name in FOLDERS if re.match(rf"wording/{group}-(?!likelihood)", name)]
+        made = report(f"real-model/{group}", *others)
+        (finding,), _ = wordings.read(made)
+        *asked, together = (row.cells for row in finding.rows)
+        scores = {cells["wording"]: cells["score"] for cells in asked}
+        names = names or [*scores]
+        assert f"| score | {' | '.join(names)} | between |" in text
+        cells = [scores.get(name, ()) for name in names]
+        pattern, numbers = row_of(title, [cell and [cell.value, cell.error] for cell in cells])
+        flips, tasks = together["flips"].value, together["flips"].tasks
+        pattern += rf" ([\d.]+) \| (\d+) % of {tasks} \| ([\d.]+) \|"
+        rows.append((pattern, [*numbers, together["between"], flips, together["p"]]))
+        (bare,) = (
+            pair for pair in wordings.asked_in_wordings(made.runs) if "wording=bare" in pair.one
+        )
+        across = bare.across
+        pattern = rf"\| {title}, score \| {tasks} \| ([+-]?[\d.]+) ± ([\d.]+) \|"
+        numbers = [across.difference, across.error]
+        if np.isfinite(across.low):
+            pattern += r" (-[\d.]+) to ([\d.]+) \|"
+            numbers += [across.low, across.high]
+        else:
+            pattern += r" too few outcomes \(± ([\d.]+)\) \|"
+            numbers.append(across.half_width)
+        pattern += r" ([+-]?[\d.]+) ± ([\d.]+) \|"
+        rows.append((pattern, [*numbers, bare.corrected, bare.here]))
+    bias = []
+    for group, part in (("low", ""), ("high", ""), ("low", "nsduh"), ("high", "nsduh")):
+        usual, bare = (
+            results(folder)["results"]
+            for folder in (f"real-model/{group}", f"wording/{group}-bare")
+        )
+        tasks = [name for name in bare if name in leaves() and part in name]
+        bias.append(
+            [np.mean([rows[task]["order_bias,none"] for task in tasks]) for rows in (usual, bare)]
+        )
+    assert np.round(bias[2], 2) == pytest.approx(np.round(bias[3], 2))
+    of_both = r"`order_bias` from (\.\d+) to (\.\d+) \(`epidemia_low`\) and from (\.\d+) to (\.\d+)"
+    of_drugs = r"in questions of NSDUH on drugs from (\.\d+) to (\.\d+) \(both groups\)"
+    rows += [(of_both, [*bias[0], *bias[1]]), (of_drugs, bias[2])]
+    assert_printed(text, rows)
+    folders = ("real-model/low-likelihood", "wording/low-likelihood-bare")
+    usual, bare = (results(folder)["results"] for folder in folders)
+    tasks = [name for name in bare if name in leaves()]
+    scores = [[rows[task]["score,none"] for task in tasks] for rows in (usual, bare)]
+    np.testing.assert_array_equal(*scores)
+
+
+def test_quick_look():
+    full = [score_of(f"real-model/{group}", f"epidemia_{group}")[0] for group in ("low", "high")]
+    rows = []
+    for title, group, value in (
+        ("`epidemia_low`", "epidemia_quick_low", full[0]),
+        ("`epidemia_high`", "epidemia_quick_high", full[1]),
+        ("mean of both", "epidemia_quick", np.mean(full)),
+    ):
+        predicted = [metric("quick", group, name) for name in ("score", "score_stderr")]
+        rows.append((rf"\| {title} \|{PAIR}\| ([\d.]+) \|", [*predicted, value]))
+    assert_printed(section("docs/validity.md", "\nReal answers: "), rows, whole=False)
+
+
+def table_of(folder, kind, group):
+    """A table made from samples, as the script keeps it: values and errors, by model and metric."""
+    (path,) = (RESULTS / folder).glob("*.csv")
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if (row["kind"], row["name"]) == (kind, group)]
+    model = {row["model"]: row["model"].split(" (")[0] for row in rows}
+    return {
+        (model[row["model"]], row["metric"]): (float(row["value"]), float(row["stderr"] or "nan"))
+        for row in rows
+    }
+
+
+def test_countries():
+    table = table_of("world", "places", "epidemia_world")
+    expected = []
+    for name in ("SmolLM2-135M-Instruct", "knows averages only", "knows its region's average"):
+        numbers = [table[name, metric][0] for metric in ("score", "score, places alike")]
+        for gap in ("gap between regions", "gap between thirds of countries by income"):
+            numbers += table[name, gap]
+        row = rf"\| {re.escape(name)} \| ([\d.]+) \| ([\d.]+) \|{PAIR}\|{PAIR}\|"
+        expected.append((row, numbers))
+    assert table["SmolLM2-135M-Instruct", "score"][0] == pytest.approx(
+        metric("world", "epidemia_world", "score")
+    )
+    uniform = r"\| guesses uniformly \| 0\.0 \| 0\.0 \| [\d.]+ ± [\d.]+ \| [\d.]+ ± [\d.]+ \|"
+    text = re.sub(uniform, "", section("docs/world.md", "## A small model"))
+    assert_printed(text, expected)
+
+
+def test_years():
+    table = table_of("years", "years", "epidemia_years")
+    small = "SmolLM2-135M-Instruct"
+    numbers = [
+        *(metric("years", "epidemia_years", name) for name in ("score", "score_stderr")),
+        *table[small, "slope over the years"],
+        table[small, "rank agreement over the years"][0],
+    ]
+    expected = [(rf"\| {small} \|{PAIR}\|{PAIR}\| ([\d.]+) \|", numbers)]
+    for name in ("knows the average over the years", "knows today's"):
+        row = rf"\| {name} \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|"
+        metrics = ("score", "slope over the years", "rank agreement over the years")
+        expected.append((row, [table[name, metric][0] for metric in metrics]))
+    assert_printed(section("docs/years.md", "## A small model"), expected, whole=False)
+
+
+def test_the_year_a_model_lives_in():
+    told, _ = year_lived.read(report("years/undated"))
+    first, *_ = year_lived.findings(told)
+    (cells,) = (row.cells for row in first.rows if row.entry)
+    text = section("docs/years.md", "| | lives in | nearest year | misfit |")
+    row = rf"\| SmolLM2-135M-Instruct \| {cells['lives in']} \| (\d+) \| ([\d.]+) \|"
+    assert_printed(text, [(row, [cells["nearest"], cells["misfit"]])], whole=False)
+
+
+def test_people():
+    table = table_of("people", "people", "epidemia_people")
+    small, mean = (
+        {name: value for (model, name), (value, _) in table.items() if model == one}
+        for one in ("SmolLM2-135M-Instruct", "the average American of 2000")
+    )
+    off, further = "percentage points off", "people whose guess was further off"
+    assert_printed(
+        section("docs/people.md", "## A small model"),
+        [
+            (
+                r"it is (\d+) points off on average, where people are (\d+), and (\d+) % of them",
+                [small[off], mean[off], small[further]],
+            ),
+            (r"Its slope is (-?[\d.]+) \(people ([\d.]+)\)", [small["slope"], mean["slope"]]),
+        ],
+    )
+
+
+def asked(command):
+    """What a command of the script asks, as lm-eval reads it."""
+    words = shlex.split(command)
+    return HarnessCLI()._parser.parse_args(["run", *words[words.index("--model") :]])
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_run_is_asked_as_the_script_says(folder):
+    run = results(folder)
+    args = asked(RUNS[folder])
+    tasks = {in_way(*one) for name in args.tasks for one in members(name)}
+    assert set(run["n-samples"]) == tasks
+    assert run["config"]["model_args"] == args.model_args
+    assert run["config"]["limit"] == args.limit
+    assert bool(run["chat_template"]) == getattr(args, "apply_chat_template", False)
+    for task in tasks:
+        kept = run["configs"][task]["metadata"]
+        assert {name: kept.get(name) for name in args.metadata or {}} == (args.metadata or {})
+
+
+def test_every_folder_of_results_is_a_run():
+    assert set(FOLDERS) <= set(RUNS)
+    assert SCRIPT["table"](RESULTS) in (RESULTS / "README.md").read_text(encoding="utf-8"), (
+        "put what python benchmarks/real_model_results.py --table prints into the page"
+    )
 
 
 def test_no_file_names_a_folder_of_this_machine():
@@ -236,3 +505,11 @@ def test_the_page_says_what_the_report_says_was_tested():
     (said,) = tuning_tables.tested(tuning.over_seeds(tuning.study(read, {}).groups))
     page = " ".join((DOCS / "finetuning.md").read_text(encoding="utf-8").split())
     assert said in page
+
+
+def test_every_page_with_the_small_model_is_held():
+    pages = [REPOSITORY / "README.md", REPOSITORY / "benchmarks" / "README.md", *DOCS.glob("*.md")]
+    named = [page for page in pages if "SmolLM2" in page.read_text(encoding="utf-8")]
+    assert {str(page.relative_to(REPOSITORY)) for page in named} == set(PAGES)
+    tests = {test for held in PAGES.values() for test in re.findall(r"test_\w+", held)}
+    assert tests <= set(globals())

@@ -88,7 +88,7 @@ def test_a_group_has_its_joint_error_and_bounds(shared):
         for row in run["evaluation_results"]
         if row["evaluation_name"] == "epidemia_low"
         if row["score_details"]["details"]["mean_over_tasks"] == "63"
-        if "bare wording" not in run["source_metadata"]["additional_details"]["settings"]
+        if "wording" not in run["source_metadata"]["additional_details"]["settings"]
     )
     row, run = mean
     of, config = row["score_details"], row["metric_config"]
@@ -450,10 +450,12 @@ def test_a_record_of_another_name_is_told_its_own(edited, tmp_path):
 
 def test_the_command(tmp_path, monkeypatch):
     folder = tmp_path / "shared"
-    said = command("share", RESULTS / "wording" / "high", folder)
+    said = command("share", RESULTS / "wording" / "high-bare", folder)
     assert "1 record of Every Eval Ever: " in said and "no .eval_results" in said
     assert not list(folder.rglob("*.yaml"))
-    with_hub = command("share", RESULTS / "wording" / "high", folder, "--dataset", "me/questions")
+    with_hub = command(
+        "share", RESULTS / "wording" / "high-bare", folder, "--dataset", "me/questions"
+    )
     assert "1 file for the models' repositories" in with_hub
     assert len(list(folder.rglob("*.json"))) == 1  # of the write before, nothing is left
     shown = command("report", folder)
@@ -466,6 +468,6 @@ def test_the_command(tmp_path, monkeypatch):
     (tmp_path / "mine.txt").write_text("mine")
     monkeypatch.setattr("lm_eval_epidemia.cli.report._report", lambda *_, **__: pytest.fail("late"))
     with pytest.raises(EpidemiaError, match="expected an id on the Hub, OWNER/NAME"):
-        command("share", RESULTS / "wording" / "high", folder, "--dataset", "questions")
+        command("share", RESULTS / "wording" / "high-bare", folder, "--dataset", "questions")
     with pytest.raises(EpidemiaError, match="holds other files"):
-        command("share", RESULTS / "wording" / "high", tmp_path)
+        command("share", RESULTS / "wording" / "high-bare", tmp_path)
