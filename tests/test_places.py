@@ -135,8 +135,27 @@ def test_few_places_are_no_region():
 def test_rounding_is_half_the_last_digit():
     """Internet: whole per cents, so .005 a share and .01 of L1; ages are counts."""
     known = part("obese_by_country")
-    assert places.rounding(known) == pytest.approx(100 * 2 * 0.0005 / known.anchors.zero)
-    assert places.rounding(part("age_by_country")) == 0
+    zero = known.anchors.zero
+    assert places.rounding(known, 0.0) == pytest.approx(100 * 0.001 / (zero - 0.001))
+    guess = 100 * (1 - (zero - 0.001) / (zero + 0.001))
+    assert places.rounding(known, zero) == pytest.approx(guess)
+    half = 100 * ((zero / 2 + 0.001) / (zero - 0.001) - 0.5)
+    assert places.rounding(known, zero / 2) == pytest.approx(half)
+    assert places.rounding(part("age_by_country"), 0.1) == 0
+
+
+def test_no_rounding_moves_a_score_by_more():
+    """Answers that overshoot, the worst case: distance and zero move apart."""
+    known = part("internet_by_country")
+    for overshoot in (0.1, 0.3):
+        q = np.clip(known.p + overshoot * np.sign(known.p - 0.5), 0, 1)
+        moved = np.clip(known.p - 0.005 * np.sign(known.p - 0.5), 0, 1)
+        scores = [
+            100 * (1 - distance(known.weights, q, p) / scoring.anchors(known.weights, p, 0.0).zero)
+            for p in (known.p, moved)
+        ]
+        most = places.rounding(known, float(known.distance(q)))
+        assert scores[0] - scores[1] == pytest.approx(most, rel=1e-9)
 
 
 def test_the_report_has_the_table(tmp_path):

@@ -72,13 +72,16 @@ def _regions(tasks: Sequence[_Task], kind: str) -> Regions | None:
 
 
 def _cells(tasks: Sequence[_Task]) -> dict[str, Cell]:
-    scores = [float(t.part.score_of(t.part.distance(t.q))) for t in tasks]
+    distances = [float(t.part.distance(t.q)) for t in tasks]
+    scores = [float(t.part.score_of(d)) for t, d in zip(tasks, distances, strict=True)]
     cells: dict[str, Cell] = {
         "tasks": len(tasks),
         "places": len({name for task in tasks for name in task.places.names}),
         "score": float(np.mean(scores)),
         "alike": float(np.mean([score_alike(t.part, t.places.names, t.q) for t in tasks])),
-        "rounding": float(np.mean([rounding(t.part) for t in tasks])),
+        "rounding": float(
+            np.mean([rounding(t.part, d) for t, d in zip(tasks, distances, strict=True)])
+        ),
     }
     for kind in KINDS:
         regions = _regions(tasks, kind)
@@ -98,15 +101,16 @@ def _by_region(tasks: Sequence[_Task]) -> Iterator[tuple[str, dict[str, Cell]]]:
 
 
 NOTE = (
-    "Score: people weigh, so that India and China are a third of the world. Places alike: the same "
-    "tasks with every country counted the same. Rounding: the points by which a score could differ "
-    "if every published share were off by half its last digit; nobody stated an error, nor one for "
-    "figures of several years. Gap: how many more percentage points of the probability stand at "
-    "wrong answers in the place known worst than in that known best, each country counting the "
-    f"same, ± a standard error over countries; of regions with {FEWEST} countries or more, and of "
-    "thirds by GDP per head. It is the largest of all pairs, so that chance alone makes one; "
-    "--effects, csv and json have every place. Who knows its region's average answers for "
-    "every country with that: what is above is knowledge of countries."
+    "Score: people weigh, so that India and China are a third of the world. Places alike: the "
+    "same tasks with every country counted the same. Rounding: the points by which a score "
+    "could differ at most if every published share were off by half its last digit; nobody "
+    "stated an error, nor one for figures of several years. Gap: how many more percentage "
+    "points of the probability stand at wrong answers in the place known worst than in that "
+    "known best, each country counting the same, ± a standard error over countries; of regions "
+    f"with {FEWEST} countries or more, and of thirds by GDP per head. It is the largest of all "
+    "pairs, so that chance alone makes one; --effects, csv and json have every place. Who knows "
+    "its region's average answers for every country with that, the country itself being part of "
+    "it: what is above is knowledge of countries."
 )
 
 _COLUMNS = (

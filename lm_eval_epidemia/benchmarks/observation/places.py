@@ -106,16 +106,26 @@ def misplaced(part: Part, names: Sequence[str], q: Array) -> dict[str, float]:
     return dict(zip(places, off.tolist(), strict=True))
 
 
-def rounding(part: Part) -> float:
+def rounding(part: Part, d: float) -> float:
     """By how many points a score can differ if every printed share is off by half its last digit.
 
-    0 of shares that are of counts.
+    At most: the distance grows and the scale shrinks by as much, or the other way round. 0 of
+    shares that are of counts.
+
+    Parameters
+    ----------
+    part : Part
+    d : float
+        The distance of the answers, in [0, 2].
     """
     digits = np.log10(resolution(part.p)[0])
     if not (float(digits).is_integer() and digits <= PRINTED):
         return 0.0
     moved = part.p.shape[1] * 0.5 * 10.0**-digits
-    return float(100 * moved / (part.anchors.zero - part.anchors.perfect))
+    off, scale = max(d - part.anchors.perfect, 0.0), part.anchors.zero - part.anchors.perfect
+    worse, better = (off + moved) / (scale - moved), (off - moved) / (scale + moved)
+    left, *others = (min(max(share, 0.0), 1.0) for share in (off / scale, worse, better))
+    return float(100 * max(abs(other - left) for other in others))
 
 
 class Regions(NamedTuple):
