@@ -12,8 +12,11 @@ from conftest import recorded
 from lm_eval_epidemia.benchmarks.observation import places
 from lm_eval_epidemia.benchmarks.observation.measured import part_of
 from lm_eval_epidemia.core.distance import distance
+from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.answered import Answered, with_known
 from lm_eval_epidemia.findings.data import is_ranked, rows_of_curve
+from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.score import score as scoring
 
 WORLD = "epidemia_world_factbook_"
@@ -156,6 +159,17 @@ def test_no_rounding_moves_a_score_by_more():
         ]
         most = places.rounding(known, float(known.distance(q)))
         assert scores[0] - scores[1] == pytest.approx(most, rel=1e-9)
+
+
+def test_who_is_known_is_asked_the_most_that_some_model_was():
+    """A run that was cut off does not change what the others are held against."""
+    truth = store.load(WORLD + "obese_by_country")
+    asked = Asked(truth.task, "letters")
+    parts = [part_of(truth), part_of(truth, np.arange(len(truth.p)) < 5)]
+    groups = [Answered(None, "g", {asked: (of, Elicited(of.p))}) for of in parts]
+    for order in (groups, groups[::-1]):
+        *_, known = with_known(order, {"knows all": lambda of: of.p})
+        assert known.who == "knows all" and len(known.tasks[asked][1].q) == len(truth.p)
 
 
 def test_the_report_has_the_table(tmp_path):

@@ -205,6 +205,14 @@ def test_who_does_not_answer_is_marked_last_and_unranked(tmp_path):
     assert "does not answer" in run(tmp_path, "--full").stdout
 
 
+def test_of_runs_in_several_wordings_the_usual_stands_for_the_model(tmp_path):
+    for wording, score, stamp in (("", 30.0, "2026-01-01"), ("item", 5.0, "2026-02-01")):
+        metadata = {"wording": wording} if wording else {}
+        rows = {task: a_row(score) for task in LOW}
+        write(tmp_path / f"of{wording}", rows, config=SMALL, stamp=stamp, metadata=metadata)
+    assert ": 30 of 100 on" in run(tmp_path).stdout
+
+
 def test_who_writes_nothing_that_can_be_read_does_not_answer_either(tmp_path):
     for model, score, read in (("good", 60.0, 0.9), ("fair", 20.0, 0.8), ("mute", 99.0, 0.04)):
         rows = {

@@ -17,6 +17,7 @@ from lm_eval_epidemia.findings import wordings
 from lm_eval_epidemia.findings.leaderboard import make_report
 from lm_eval_epidemia.findings.reference import known_scores
 from lm_eval_epidemia.findings.wordings import PERMUTATIONS, permutation_p
+from lm_eval_epidemia.report.sections import printed
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
@@ -226,5 +227,7 @@ def test_one_model_in_several_wordings(tmp_path):
         for task, low, high in ((TASK, 30, 50), (other, 50, 70))
     )
     assert together["flips"].value == 50 * flips and together["flips"].tasks == 2
+    # Two outcomes in three wordings differ in 6 ways: no p-value is as small as .05.
+    assert np.isnan(together["p"]) and "too few" in printed(finding).rows[-1]
     with pytest.raises(EpidemiaError, match="in two wordings: run lm_eval again with --metadata"):
         wordings.read(make_report(read_results([tmp_path / "of"])))

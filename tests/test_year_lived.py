@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -53,6 +54,21 @@ def test_smoothing_keeps_a_straight_line():
     weights = smoother(years, at)
     assert weights.sum(axis=1) == pytest.approx(np.ones(24))
     assert weights @ years == pytest.approx(at)
+
+
+def test_a_truth_of_one_year_has_no_course():
+    truth = store.load("epidemia_years_gsstrend_religion_by_year_sex")
+    there = [n for n, cell in enumerate(truth.given) if cell[0] == "1990"]
+    one = SimpleNamespace(
+        task=truth.task,
+        survey=truth.survey,
+        sample=truth.sample,
+        given=[truth.given[n] for n in there],
+        p=truth.p[there],
+        replicates=truth.replicates[:, there],
+    )
+    with pytest.raises(EpidemiaError, match=r"by_year_sex knows 1990 alone.*rebuild it with"):
+        lived.series_of(one, [cell[1:] for cell in one.given])
 
 
 def course(years=11, numbers=3, error=0.01, moved=3):

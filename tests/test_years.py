@@ -243,6 +243,16 @@ def test_an_equal_condition_must_be_one():
         Task(title="T", outcome="a", given=("b",), equals="b")
 
 
+def test_a_file_of_one_year_is_refused():
+    from lm_eval_epidemia.estimate.prepare import prepare
+    from lm_eval_epidemia.surveys.microdata import load_microdata
+
+    data = load_microdata(record("gsstrend"), raw_file("gss", "GSS2022.parquet"))
+    (of, *_) = (task for task in record("gsstrend").declared if task.equal)
+    with pytest.raises(EpidemiaError, match="compares every year, and the file has one"):
+        prepare(data, of)
+
+
 def test_the_report_has_the_table(tmp_path):
     out = tmp_path / "out"
     recorded(out, [GSS + "women_at_home_by_year"], model_args="kind=mean")

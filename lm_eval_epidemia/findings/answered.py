@@ -264,12 +264,19 @@ def read_groups(
 def with_known(
     groups: Sequence[Answered], known: Mapping[str, Callable[[Part], Array]]
 ) -> Iterator[Respondent]:
-    """Yield models, then who is known, asked all that some model of a group was."""
+    """Yield models, then who is known, asked all that some model of a group was.
+
+    Of a task that was asked in parts, the largest part.
+    """
     yield from (Respondent(group.entry, "", group.group, group.tasks) for group in groups)
     for name in dict.fromkeys(group.group for group in groups):
-        asked = {a: of for group in groups if group.group == name for a, of in group.tasks.items()}
+        parts: dict[Asked, Part] = {}
+        for group in groups:
+            if group.group == name:
+                for asked, (part, _) in group.tasks.items():
+                    parts[asked] = max(parts.get(asked, part), part, key=lambda of: len(of.p))
         for who, answers in known.items():
-            tasks = {a: (part, Elicited(answers(part))) for a, (part, _) in asked.items()}
+            tasks = {asked: (part, Elicited(answers(part))) for asked, part in parts.items()}
             yield Respondent(None, who, name, tasks)
 
 

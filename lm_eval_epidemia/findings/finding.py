@@ -168,6 +168,16 @@ class Finding(NamedTuple):
     silent: str = ""
 
 
+def in_groups(finding: Finding) -> Finding:
+    """Leave a table's groups out where all rows are of one."""
+    shown = finding.shown or [column.name for column in finding.columns]
+    if len({row.group for row in finding.rows}) > 1 or "group" not in shown:
+        return finding
+    named = "group" in shown[: finding.leading]
+    shown = [name for name in shown if name != "group"]
+    return finding._replace(shown=shown, leading=finding.leading - named)
+
+
 def number(value: float, digits: int) -> str:
     """Write a number; nothing for NaN."""
     return "" if math.isnan(value) else f"{value:.{digits}f}"

@@ -18,7 +18,7 @@ from lm_eval_epidemia.benchmarks.observation.apart import line_of
 from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.answered import Answered, Respondent, read_groups, with_known
-from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Row
+from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Row, in_groups
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.surveys.catalogue import task
 
@@ -147,14 +147,7 @@ def findings(groups: Sequence[Answered]) -> list[Finding]:
         Column("slope", "slope", 2),
         Column("tilt", "tilt", 2, signed=True),
     )
-    return [
-        Finding(
-            "people",
-            "Beside the guesses of Americans",
-            columns,
-            [row for who in with_known(groups, KNOWN) for row in _rows(who)],
-            NOTE,
-            2,
-            ("model", "question", *(column.name for column in columns[3:])),
-        )
-    ]
+    rows = [row for who in with_known(groups, KNOWN) for row in _rows(who)]
+    shown = ("model", "group", "question", *(column.name for column in columns[3:]))
+    title = "Beside the guesses of Americans"
+    return [in_groups(Finding("people", title, columns, rows, NOTE, 3, shown))]

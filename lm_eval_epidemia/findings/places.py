@@ -24,7 +24,7 @@ from lm_eval_epidemia.benchmarks.observation.places import (
 )
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.answered import Answered, Respondent, read_groups, with_known
-from lm_eval_epidemia.findings.finding import ALIKE, Cell, Column, Finding, Number
+from lm_eval_epidemia.findings.finding import ALIKE, Cell, Column, Finding, Number, in_groups
 from lm_eval_epidemia.findings.leaderboard import Report
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL
 from lm_eval_epidemia.score import score as scoring
@@ -124,7 +124,7 @@ _COLUMNS = (
     ),
 )
 
-_SHOWN = ("model", "group", "score", "alike", "rounding", *KINDS)
+_SHOWN = ("model", "group", "tasks", "score", "alike", "rounding", *KINDS)
 
 
 def findings(groups: Sequence[Answered]) -> list[Finding]:
@@ -143,6 +143,8 @@ def findings(groups: Sequence[Answered]) -> list[Finding]:
     )
     off = "Off: the share of the probability that stands at wrong answers; see above."
     return [
-        Finding("places", "How evenly places are known", _COLUMNS, rows, NOTE, 2, _SHOWN),
-        Finding("place", "Regions and incomes", columns, regions, off, 3),
+        in_groups(
+            Finding("places", "How evenly places are known", _COLUMNS, rows, NOTE, 2, _SHOWN)
+        ),
+        in_groups(Finding("place", "Regions and incomes", columns, regions, off, 3)),
     ]

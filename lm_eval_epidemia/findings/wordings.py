@@ -14,7 +14,7 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.prompts import WORDINGS
 from lm_eval_epidemia.findings.comparison import Comparison, compare_entries
-from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, Row
+from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, Row, in_groups
 from lm_eval_epidemia.findings.leaderboard import Report, columns, compared
 from lm_eval_epidemia.findings.means import mean_over, shared_tasks
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, known_scores
@@ -25,6 +25,9 @@ USUAL = "usual"
 
 #: Permutations of a test, and their seed.
 PERMUTATIONS, SEED = 9_999, 34
+
+#: A test that cannot give a p-value as small says nothing.
+LEAST_P = 0.05
 
 
 def _wording(entry: Entry) -> str:
@@ -105,7 +108,7 @@ class Spread(NamedTuple):
         Per cent of the tasks in which the model is better than who knows averages only in some
         wordings, and not in others; over the tasks where that respondent's score is known.
     p : float
-        See `permutation_p`.
+        See `permutation_p`; NaN of so few outcomes that none can be as small as `LEAST_P`.
     """
 
     means: dict[str, Number]
@@ -127,7 +130,10 @@ def spread(runs: Mapping[str, Entry], tasks: list[Asked], known: Mapping[Asked, 
         flips = Number(100 * float(share), tasks=len(better))
     clusters = [leaf(asked).entry.outcome for asked in tasks]
     between = float(np.std([mean.value for mean in means.values()], ddof=1))
-    return Spread(means, between, flips, permutation_p(scores, clusters))
+    # Permuting all outcomes alike changes nothing.
+    different = math.factorial(len(runs)) ** (len(set(clusters)) - 1)
+    p = permutation_p(scores, clusters) if different * LEAST_P >= 1 else math.nan
+    return Spread(means, between, flips, p)
 
 
 NOTE = (
@@ -135,7 +141,8 @@ NOTE = (
     "sampled people and orderings. Between: the standard deviation of these scores. Flips: the "
     f"share of tasks in which the model is better than who {KNOWS_MARGINAL} in some wordings and "
     "not in others (in brackets: of how many). p: how often wordings that change nothing differ as "
-    "much, by permuting them within the outcomes of a survey, whose tasks are wrong together."
+    "much, by permuting them within the outcomes of a survey, whose tasks are wrong together; "
+    "'too few': of so few outcomes that chance cannot be excluded."
 )
 
 
@@ -169,9 +176,10 @@ def read(report: Report) -> tuple[list[Finding], list[str]]:
         Column("score", "score", 1),
         Column("between", "standard deviation between wordings", 1, form="plain"),
         Column("flips", "tasks whose verdict flips, %", 0, form="counted", title="flips, %"),
-        Column("p", "p that wordings do not differ", 3, form="plain"),
+        Column("p", "p that wordings do not differ", 3, form="plain", nan="too few"),
     )
-    return [Finding("wordings", "One model in several wordings", declared, rows, NOTE, 3)], []
+    title = "One model in several wordings"
+    return [in_groups(Finding("wordings", title, declared, rows, NOTE, 3))], []
 
 
 def _rows(runs: Mapping[str, Entry], group: str, known: Spread) -> Iterator[Row]:

@@ -144,6 +144,6 @@ def findings(told: Sequence[Told]) -> list[Finding]:
     )
     says = "Further off: the difference of squared distances, in units of their errors."
     return [
-        Finding("year lived", "The year a model lives in", columns, rows, NOTE, 2, SHOWN),
+        Finding("year lived", "The year a model lives in", columns, rows, NOTE, 1, SHOWN),
         Finding("year fits", "Which years fit", of_year, by_year, says, 2),
     ]

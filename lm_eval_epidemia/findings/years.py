@@ -22,7 +22,7 @@ from lm_eval_epidemia.benchmarks.observation.years import (
 )
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.answered import Answered, Respondent, read_groups, with_known
-from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number
+from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, in_groups
 from lm_eval_epidemia.findings.leaderboard import Report
 
 
@@ -126,6 +126,6 @@ def findings(groups: Sequence[Answered]) -> list[Finding]:
     )
     says = "Off: the share of the probability that stands at wrong answers."
     return [
-        Finding("years", "Whether answers follow the years", _COLUMNS, rows, NOTE, 2),
-        Finding("year", "Year by year", columns, by_year, says, 3),
+        in_groups(Finding("years", "Whether answers follow the years", _COLUMNS, rows, NOTE, 2)),
+        in_groups(Finding("year", "Year by year", columns, by_year, says, 3)),
     ]

@@ -71,10 +71,10 @@ def models_of(entries: Iterable[Entry]) -> list[Model]:
     ]
 
 
-def _answered(run: Entry) -> tuple[float, float]:
-    """Order runs: by how many tasks they answered, then the newest first."""
+def _answered(run: Entry) -> tuple[float, bool, float]:
+    """Order runs: by how many tasks they answered, the usual wording and the newest first."""
     shares = (score.seen for score in run.scores.values() if not math.isnan(score.value))
-    return -math.fsum(shares), -run.date
+    return -math.fsum(shares), "wording" in dict(run.protocol.variant), -run.date
 
 
 def is_respondent(entry: Entry) -> bool:

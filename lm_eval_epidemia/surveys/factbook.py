@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core import notices
+from lm_eval_epidemia.core.errors import EpidemiaError, plural
 
 #: The book's official name, by which it is known: JSON is no format of survey files.
 FILE = "factbook_fields.json"
@@ -173,6 +174,9 @@ OF_COUNTRIES = (
         },
     ),
 )
+#: Of countries, territories and seas in the last edition.
+PROFILES = 251
+
 #: Sums of these, by header.
 SUMS = {
     "Land use, sum": ("Cropland", "Pasture", "Forest", "Other land"),
@@ -261,6 +265,12 @@ def sheets(path: Path) -> list[list[list[Any]]]:
             f"{path.name} is not the World Factbook as it is expected here, a JSON list of "
             f"profiles with a 'code' ({type(error).__name__}: {error})"
         ) from None
+    if len(profiles) != PROFILES:
+        notices.warn(
+            "another number of records",
+            f"{path.name} has {plural(len(profiles), 'profile')}, the last edition {PROFILES}: is "
+            "the file whole?",
+        )
     return [
         _sheet([row for each in zip(profiles, places, strict=True) for row in rows_of(*each)])
         for rows_of in (_countries, _by_age, _by_sex, _by_residence)

@@ -81,6 +81,11 @@ def series_of(truth: GroundTruth, cells: Sequence[tuple[str, ...]]) -> Series:
     place = {cell: number for number, cell in enumerate(truth.given)}
     years = sorted({year for year, *_ in truth.given}, key=int)
     years = [year for year in years if all((year, *cell) in place for cell in cells)]
+    if len(years) < 2:
+        raise EpidemiaError(
+            f"{truth.task} knows {' '.join(years) or 'no year'} alone, and years are compared: "
+            f"rebuild it with 'epidemia groundtruth build {truth.survey} --raw FILE'"
+        )
     at = np.array([[place[(year, *cell)] for cell in cells] for year in years])
     return Series(np.array(years, int), truth.p[at], truth.replicates[:, at], truth.sample)
 
