@@ -30,7 +30,7 @@ from sums import write_tasks
 from typer.main import get_command
 
 from lm_eval_epidemia import cli
-from lm_eval_epidemia.benchmarks import WAYS, groups, members
+from lm_eval_epidemia.benchmarks import WAYS, groups, members, unions
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness import run as harness_run
@@ -322,7 +322,8 @@ def test_every_model_answers_groups_of_every_benchmark(model, at_desk, type_in):
 def test_choice_api_answers_every_group_that_is_asked_by_letters(at_desk, type_in):
     """It once stopped at any group, although every task by itself was answered."""
     here = []
-    for name in groups():
+    # The tasks of a union are in other groups, and lm-eval takes no task twice.
+    for name in groups().keys() - unions().keys():
         with suppress(EpidemiaError):  # nothing of it is here
             task, way = members(name)[0]
             if not WAYS[way].generated and len(split(task, way)["choices"][0][0]) == 1:

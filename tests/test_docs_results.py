@@ -254,8 +254,13 @@ def test_wordings():
         cells = [scores.get(name, ()) for name in names]
         pattern, numbers = row_of(title, [cell and [cell.value, cell.error] for cell in cells])
         flips, tasks = together["flips"].value, together["flips"].tasks
-        pattern += rf" ([\d.]+) \| (\d+) % of {tasks} \| ([\d.]+) \|"
-        rows.append((pattern, [*numbers, together["between"], flips, together["p"]]))
+        numbers += [together["between"], flips]
+        pattern += rf" ([\d.]+) \| (\d+) % of {tasks} \|"
+        if np.isnan(together["p"]):
+            pattern += r" too few \|"
+        else:
+            pattern, numbers = pattern + r" ([\d.]+) \|", [*numbers, together["p"]]
+        rows.append((pattern, numbers))
         (bare,) = (
             pair for pair in wordings.asked_in_wordings(made.runs) if "wording=bare" in pair.one
         )
