@@ -48,14 +48,6 @@ def _worded(wording: str) -> str:
 PARTS = ("acs fbi ipeds brfss", "bls", "meps scf gss nhanes nsduh")
 
 
-def _parts(name: str, task: str, more: str = "") -> dict[str, str]:
-    """Return a run of every survey of `epidemia_low` in parts."""
-    return {
-        f"{name}/{surveys[0]}": f"{BFLOAT16} --tasks {','.join(map(task.format, surveys))}{more}"
-        for surveys in map(str.split, PARTS)
-    }
-
-
 #: By folder below docs/results: the command, without where its results go. (A fine-tuned model is
 #: one more row, with ``peft=`` its adapter.)
 RUNS = {
@@ -66,14 +58,18 @@ RUNS = {
     "real-model/high-likelihood": f"{BFLOAT16} --tasks epidemia_high_likelihood --limit 10",
     "real-model/mean-likelihood": f"{KNOWS_AVERAGES} --tasks "
     "epidemia_low_likelihood,epidemia_high_likelihood --limit 10",
-    **_parts("whole/low-likelihood", "epidemia_low_{}_likelihood"),
+    **{
+        f"whole/low-likelihood/{surveys[0]}": f"{BFLOAT16} --tasks "
+        + ",".join(f"epidemia_low_{survey}_likelihood" for survey in surveys)
+        for surveys in map(str.split, PARTS)
+    },
     "whole/high-likelihood": f"{BFLOAT16} --tasks epidemia_high_likelihood",
     "whole/mean-likelihood": f"{KNOWS_AVERAGES} --tasks "
     "epidemia_low_likelihood,epidemia_high_likelihood",
-    "wording/low-bare": f"{BFLOAT16} --tasks epidemia_low {_worded('bare')}",
-    **_parts("wording/low-random", "epidemia_low_{}", f" {_worded('random')}"),
-    **_parts("wording/low-majority", "epidemia_low_{}", f" {_worded('majority')}"),
-    **_parts("wording/low-item", "epidemia_low_{}", f" {_worded('item')}"),
+    **{
+        f"wording/low-{wording}": f"{BFLOAT16} --tasks epidemia_low {_worded(wording)}"
+        for wording in ("bare", "random", "majority", "item")
+    },
     "wording/low-likelihood-bare": f"{BFLOAT16} --tasks epidemia_low_likelihood --limit 10 "
     """--metadata '{"wording": "bare"}'""",
     "wording/high-bare": f"{BFLOAT16} --tasks epidemia_high_nsduh,epidemia_high_scf "

@@ -319,6 +319,11 @@ def test_what_was_asked_in_another_way_is_said_with_what_differs(tmp_path):
     shutil.rmtree(tmp_path / "cut")
     said = " ".join(run(tmp_path).stdout.split())
     assert "other was asked no task that whole was asked" in said
+    # As another way, whatever else differs.
+    shutil.rmtree(tmp_path / "other")
+    way = {f"{COCAINE}_likelihood": a_row(30.0)}
+    write(tmp_path / "way", way, model="x/way", metadata={"wording": "bare"})
+    assert "was asked no task that" in run(tmp_path).stdout
 
 
 def test_respondents_have_no_rank_among_models_and_say_only_what_differs(tmp_path):

@@ -74,7 +74,7 @@ def _verdict(verdict: Verdict) -> str:
     if verdict.verdict != "not compared":
         return says
     ways = [_asked_as(run, by) or "as by default" for run, by in ((row, other), (other, row))]
-    if ways[0] == ways[1]:
+    if ways[0] == ways[1] or not row.run.scores.keys() & other.run.scores.keys():
         return f"{row.model.name} was asked no task that {other.model.name} was asked"
     return f"{says}: {' against '.join(ways)}"
 
