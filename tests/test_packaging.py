@@ -200,12 +200,13 @@ def installed_from(monkeypatch, package, noted):
 def test_an_extra_is_installed_from_where_the_package_came_from(tmp_path, monkeypatch):
     checkout, site = tmp_path / "a checkout", tmp_path / "site-packages"
     checkout.mkdir()
-    wheel = tmp_path / "lm_eval_epidemia-0.1.0-py3-none-any.whl"
+    name = f"lm_eval_epidemia-{lm_eval_epidemia.__version__}-py3-none-any.whl"
+    wheel = tmp_path / name
     wheel.touch()
     of_wheel, of_folder = (json.dumps({"url": path.as_uri()}) for path in (wheel, checkout))
     either = (
         "pip install '.[hf]' in the folder of a checkout, or with the wheel pip install "
-        f"'PATH/TO/lm_eval_epidemia-{lm_eval_epidemia.__version__}-py3-none-any.whl[hf]'"
+        f"'PATH/TO/{name}[hf]'"
     )
     installed_from(monkeypatch, site, of_wheel)
     assert extras.install("hf") == f"pip install '{wheel}[hf]'"
