@@ -344,7 +344,7 @@ failed, tried = doctest.testfile(PAGE, module_relative=False, encoding="utf-8")
 assert tried > 10 and not failed
 assert "lm_eval" not in sys.modules and "torch" not in sys.modules
 """
-    in_a_process(tested.replace("PAGE", repr(str(REPOSITORY / "docs" / "python.md"))))
+    in_a_process(tested.replace("PAGE", repr(str(REPOSITORY / "docs" / "guides" / "python.md"))))
 
 
 #: Several commands in one process, each with its exit code.

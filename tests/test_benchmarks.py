@@ -1,7 +1,7 @@
 """Room for more: a way of asking and a benchmark are a file and a line each.
 
-A copy of the package gets the toys of ``tests/toy``, as docs/adding-a-way.md says, and is then used
-as a user would: task files, lm-eval, report, site.
+A copy of the package gets the toys of ``tests/toy``, as docs/guides/adding-a-way.md says, and is
+then used as a user would: task files, lm-eval, report, site.
 """
 
 import json
@@ -179,6 +179,6 @@ def test_the_site_and_the_figure_show_it(results):
 
 
 def test_the_page_shows_the_way_that_is_tested():
-    page = (REPOSITORY / "docs" / "adding-a-way.md").read_text()
+    page = (REPOSITORY / "docs" / "guides" / "adding-a-way.md").read_text()
     shown = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1]
     assert shown == (TOY / "numbered.py").read_text()

@@ -14,9 +14,19 @@ from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.cli import app
 
 ROOT = Path(__file__).parents[1]
+CARDS = set((ROOT / "docs" / "surveys").glob("*.md"))
 WRITTEN = sorted(
-    [*(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md"]
+    {
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / name for name in ("CONTRIBUTING.md", "benchmarks/README.md")),
+    }
+    - CARDS
 )
+#: The pages of the four shelves, by shelf.
+SHELVES = {
+    shelf: sorted((ROOT / "docs" / shelf).glob("*.md"))
+    for shelf in ("start", "guides", "reference", "background")
+}
 #: One place of a page where a command may stand: an indented line, or text between backticks.
 COMMAND = re.compile(r"^    (epidemia .+)$|`(epidemia [^`]+)`", re.MULTILINE)
 #: A name as it stands on a command line; ``epidemia_low_*`` and file names are not of this form.
@@ -28,7 +38,7 @@ def _without_continuations(page: Path) -> str:
 
 
 def test_links_lead_somewhere():
-    for page in WRITTEN:
+    for page in [*WRITTEN, *CARDS, ROOT / "README.md"]:
         links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
         here = [link for link in links if "://" not in link]
         assert not [link for link in here if not (page.parent / link).exists()], page
@@ -36,7 +46,8 @@ def test_links_lead_somewhere():
 
 def test_the_index_names_every_page():
     linked = set(re.findall(r"\]\(([^)]+)\)", (ROOT / "docs" / "README.md").read_text()))
-    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    pages = {f"{shelf}/{page.name}" for shelf in SHELVES for page in SHELVES[shelf]}
+    assert len(pages) >= 29, "and no shelf is left out"
     assert pages - linked == set(), "docs/README.md has a line for every page"
 
 
@@ -70,7 +81,7 @@ def test_tasks_and_groups_exist():
 
 
 def test_the_published_numbers_are_those_that_its_code_prints():
-    page = (ROOT / "docs" / "reproduce.md").read_text()
+    page = (ROOT / "docs" / "background" / "reproduce.md").read_text()
     code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
     shown = re.search(r"```text\n(.*?)```", page, re.DOTALL)
     printed = subprocess.run(
@@ -84,7 +95,9 @@ def test_the_citation_is_of_this_version_and_names_the_study():
     assert cited["version"] == lm_eval_epidemia.__version__
     (study,) = cited["references"]
     # Plain text differs in line breaks and emphasis only.
-    page = " ".join((ROOT / "docs" / "reproduce.md").read_text().replace("\n>", "\n").split())
+    page = " ".join(
+        (ROOT / "docs" / "background" / "reproduce.md").read_text().replace("\n>", "\n").split()
+    )
     assert study["title"] in page
     assert study["identifiers"][0]["value"] in page
     names = [f"{one['given-names']} {one['family-names']}" for one in study["authors"]]

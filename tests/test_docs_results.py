@@ -40,22 +40,22 @@ FOLDERS = sorted(
 PAGES = {
     "README.md": "test_readme",
     "benchmarks/README.md": "speeds, each measured by the script that is named there",
-    "docs/comparing.md": "test_two_models; of sums, the random model is not kept",
-    "docs/finetuning.md": "test_fine_tuning, test_fine_tuning_over_seeds",
-    "docs/finetuning-writer.md": "no number of it: only commands",
-    "docs/fresh.md": "fresh slices of the GSS need its raw file, and exist where they are built",
-    "docs/interventional.md": "test_interventions",
-    "docs/people.md": "test_people",
-    "docs/performance.md": "speeds (benchmarks/throughput.py)",
-    "docs/priors.md": "test_priors",
-    "docs/prompting.md": "test_wordings",
-    "docs/python.md": "an example that is run as a doctest",
-    "docs/report.md": "test_first_screen",
-    "docs/running.md": "speeds of llama.cpp and the letters it shows: a server that is not here",
-    "docs/validity.md": "test_quick_look",
-    "docs/world.md": "test_countries",
-    "docs/years.md": "test_years, test_the_year_a_model_lives_in",
-    "docs/your-own-survey.md": "a task of a reader's own survey, from its raw file",
+    "docs/start/comparing.md": "test_two_models; of sums, the random model is not kept",
+    "docs/guides/finetuning.md": "test_fine_tuning, test_fine_tuning_over_seeds",
+    "docs/guides/finetuning-writer.md": "no number of it: only commands",
+    "docs/guides/fresh.md": "fresh slices of the GSS need its raw file: they are where it is",
+    "docs/guides/interventional.md": "test_interventions",
+    "docs/guides/people.md": "test_people",
+    "docs/background/performance.md": "speeds (benchmarks/throughput.py)",
+    "docs/guides/priors.md": "test_priors",
+    "docs/reference/prompting.md": "test_wordings",
+    "docs/guides/python.md": "an example that is run as a doctest",
+    "docs/guides/report.md": "test_first_screen",
+    "docs/start/running.md": "speeds of llama.cpp and the letters it shows: a server not here",
+    "docs/background/validity.md": "test_quick_look",
+    "docs/guides/world.md": "test_countries",
+    "docs/guides/years.md": "test_years, test_the_year_a_model_lives_in",
+    "docs/guides/your-own-survey.md": "a task of a reader's own survey, from its raw file",
 }
 
 
@@ -105,7 +105,7 @@ def test_interventions():
         if row["kind"] == "notices"
     }
     difference = noticed["difference"]
-    text = section("docs/interventional.md", "## A real small model")
+    text = section("docs/guides/interventional.md", "## A real small model")
     assert_printed(
         text,
         [
@@ -156,7 +156,7 @@ def test_priors():
     all_, marginals, number, within, p = correlations()
     task, by_grid = "epidemia_prior_nhanes", "epidemia_prior_nhanes_grid"
     assert_printed(
-        section("docs/priors.md", "## A real small model"),
+        section("docs/guides/priors.md", "## A real small model"),
         [
             (rf"`direct`, [^|]* {row} \| ([\d.]+) \| \|", numbers("direct", task, "answered")),
             (rf"`grid`, [^|]* {row} \| \| ([\d.]+) \|", numbers("grid", by_grid, "end_mass")),
@@ -199,12 +199,10 @@ def test_readme():
     for group in ("epidemia_low", "epidemia_high"):
         averages.append(score_of("real-model/mean", group))
         small.append(score_of(f"real-model/{group.removeprefix('epidemia_')}", group))
-    for group, folder in (("low", "whole/low-likelihood"), ("high", "whole/high-likelihood")):
-        averages.append(score_of("whole/mean-likelihood", f"epidemia_{group}_likelihood"))
-        # In parts, and only as a whole on the page.
-        asked = [name for name in RUNS if name.startswith(folder)]
-        whole = set(asked) <= set(FOLDERS)
-        small.append(score_of(folder, f"epidemia_{group}_likelihood") if whole else [])
+    for group in ("low", "high"):
+        of = f"epidemia_{group}_likelihood"
+        averages.append(score_of("real-model/mean-likelihood", of))
+        small.append(score_of(f"real-model/{group}-likelihood", of))
     diagnosed = [
         mean_of(f"real-model/{way}", f"epidemia_{way}", name)
         for way in ("low", "high")
@@ -224,7 +222,7 @@ def test_readme():
 
 def test_first_screen(epidemia):
     shown = epidemia("report", RESULTS / "real-model").stdout
-    text = (DOCS / "report.md").read_text(encoding="utf-8")
+    text = (DOCS / "guides" / "report.md").read_text(encoding="utf-8")
     block = re.search(r"## The first screen\n\n((?:(?: {4}.*)?\n)+)", text)[1]
     assert [line[4:].rstrip() for line in block.strip("\n").split("\n")] == [
         line.rstrip() for line in shown.strip("\n").split("\n")
@@ -234,14 +232,14 @@ def test_first_screen(epidemia):
 def test_two_models():
     compared = compare("SmolLM2-135M-Instruct", "knows averages only", RESULTS / "real-model")
     words = " ".join(str(compared).split())
-    text = (DOCS / "comparing.md").read_text(encoding="utf-8")
+    text = (DOCS / "start" / "comparing.md").read_text(encoding="utf-8")
     block = re.search(r"## Our tasks\n.*?```text\n(.*?)```", text, re.DOTALL)[1]
     for paragraph in block.split("\n\n"):
         assert " ".join(paragraph.split()) in words
 
 
 def test_wordings():
-    text = section("docs/prompting.md", "**Several wordings.**")
+    text = section("docs/reference/prompting.md", "**Several wordings.**")
     rows, names = [], []
     for title, group in (("`epidemia_low`", "low"), ("`epidemia_high` of NSDUH and SCF", "high")):
         others = [name for name in FOLDERS if re.match(rf"wording/{group}-(?!likelihood)", name)]
@@ -290,7 +288,7 @@ def test_wordings():
     of_drugs = r"in questions of NSDUH on drugs from (\.\d+) to (\.\d+) \(both groups\)"
     rows += [(of_both, [*bias[0], *bias[1]]), (of_drugs, bias[2])]
     assert_printed(text, rows)
-    folders = ("real-model/low-likelihood", "wording/low-likelihood-bare")
+    folders = ("wording/low-likelihood", "wording/low-likelihood-bare")
     usual, bare = (results(folder)["results"] for folder in folders)
     tasks = [name for name in bare if name in leaves()]
     scores = [[rows[task]["score,none"] for task in tasks] for rows in (usual, bare)]
@@ -307,7 +305,7 @@ def test_quick_look():
     ):
         predicted = [metric("quick", group, name) for name in ("score", "score_stderr")]
         rows.append((rf"\| {title} \|{PAIR}\| ([\d.]+) \|", [*predicted, value]))
-    assert_printed(section("docs/validity.md", "\nReal answers: "), rows, whole=False)
+    assert_printed(section("docs/background/validity.md", "\nReal answers: "), rows, whole=False)
 
 
 def table_of(folder, kind, group):
@@ -335,7 +333,7 @@ def test_countries():
         metric("world", "epidemia_world", "score")
     )
     uniform = r"\| guesses uniformly \| 0\.0 \| 0\.0 \| [\d.]+ ± [\d.]+ \| [\d.]+ ± [\d.]+ \|"
-    text = re.sub(uniform, "", section("docs/world.md", "## A small model"))
+    text = re.sub(uniform, "", section("docs/guides/world.md", "## A small model"))
     assert_printed(text, expected)
 
 
@@ -352,14 +350,14 @@ def test_years():
         row = rf"\| {name} \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|"
         metrics = ("score", "slope over the years", "rank agreement over the years")
         expected.append((row, [table[name, metric][0] for metric in metrics]))
-    assert_printed(section("docs/years.md", "## A small model"), expected, whole=False)
+    assert_printed(section("docs/guides/years.md", "## A small model"), expected, whole=False)
 
 
 def test_the_year_a_model_lives_in():
     told, _ = year_lived.read(report("years/undated"))
     first, *_ = year_lived.findings(told)
     (cells,) = (row.cells for row in first.rows if row.entry)
-    text = section("docs/years.md", "| | lives in | nearest year | misfit |")
+    text = section("docs/guides/years.md", "| | lives in | nearest year | misfit |")
     row = rf"\| SmolLM2-135M-Instruct \| {cells['lives in']} \| (\d+) \| ([\d.]+) \|"
     assert_printed(text, [(row, [cells["nearest"], cells["misfit"]])], whole=False)
 
@@ -372,7 +370,7 @@ def test_people():
     )
     off, further = "percentage points off", "people whose guess was further off"
     assert_printed(
-        section("docs/people.md", "## A small model"),
+        section("docs/guides/people.md", "## A small model"),
         [
             (
                 r"it is (\d+) points off on average, where people are (\d+), and (\d+) % of them",
@@ -437,7 +435,7 @@ SEEDS = [f"notes-400-seed-{seed}" for seed in (1, 2, 3)]
 
 def table(first):
     """Rows of the table whose head begins so, by their first cells: the others by column."""
-    lines = (DOCS / "finetuning.md").read_text(encoding="utf-8").split(f"| {first} ")[1]
+    lines = (DOCS / "guides" / "finetuning.md").read_text(encoding="utf-8").split(f"| {first} ")[1]
     head, _, *rows = (f"| {first} {lines}".split("\n\n")[0]).splitlines()
     names, *rows = ([cell.strip(" *`") for cell in row.split("|")[1:-1]] for row in (head, *rows))
     return {row[0]: dict(zip(names[1:], row[1:], strict=True)) for row in rows}
@@ -508,12 +506,13 @@ def test_fine_tuning_over_seeds():
 def test_the_page_says_what_the_report_says_was_tested():
     read = make_report(read_results([RESULTS / "finetuning"]))
     (said,) = tuning_tables.tested(tuning.over_seeds(tuning.study(read, {}).groups))
-    page = " ".join((DOCS / "finetuning.md").read_text(encoding="utf-8").split())
+    page = " ".join((DOCS / "guides" / "finetuning.md").read_text(encoding="utf-8").split())
     assert said in page
 
 
 def test_every_page_with_the_small_model_is_held():
-    pages = [REPOSITORY / "README.md", REPOSITORY / "benchmarks" / "README.md", *DOCS.glob("*.md")]
+    pages = {REPOSITORY / "README.md", REPOSITORY / "benchmarks" / "README.md", *DOCS.rglob("*.md")}
+    pages -= {RESULTS / "README.md"}  # says what the files are, and quotes none
     named = [page for page in pages if "SmolLM2" in page.read_text(encoding="utf-8")]
     assert {str(page.relative_to(REPOSITORY)) for page in named} == set(PAGES)
     tests = {test for held in PAGES.values() for test in re.findall(r"test_\w+", held)}

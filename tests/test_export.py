@@ -343,7 +343,7 @@ def test_stated_leaves_what_is_answered_in_writing(tmp_path, monkeypatch, epidem
 
 
 def test_the_page_scores_a_table_in_ten_lines(repository, tmp_path, monkeypatch, capsys):
-    page = (REPOSITORY / "docs" / "elsewhere.md").read_text()
+    page = (REPOSITORY / "docs" / "guides" / "elsewhere.md").read_text()
     code, shown = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, re.DOTALL).groups()
     # Without empty lines and comments.
     assert len([line for line in code.splitlines() if line and line[0] != "#"]) <= 10

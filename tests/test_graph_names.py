@@ -277,7 +277,7 @@ def test_single_letters():
 
 
 def test_the_documentation_lists_what_is_drawn():
-    text = (REPOSITORY / "docs" / "tuebingen.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs" / "background" / "tuebingen.md").read_text(encoding="utf-8")
     for benchmark, graph in EVERY:
         if benchmark != "random":
             for i, one in enumerate(drawn(benchmark, graph)):

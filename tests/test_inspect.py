@@ -211,7 +211,7 @@ def test_a_task_that_was_not_reached_is_not_seen(tmp_path):
 
 
 def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):
-    page = (REPOSITORY / "docs" / "inspect.md").read_text()
+    page = (REPOSITORY / "docs" / "guides" / "inspect.md").read_text()
     code, scripted_code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     code = code.replace('"openai/gpt-4o-mini"', "model").replace("limit=100", "limit=2")
@@ -224,7 +224,7 @@ def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):
 
 
 def test_the_page_says_how_many_samples_other_orderings_have():
-    page = (REPOSITORY / "docs" / "inspect.md").read_text()
+    page = (REPOSITORY / "docs" / "guides" / "inspect.md").read_text()
     for surveys, orderings in (([], "random:120"), (["gss"], "all"), (["gss"], "balanced")):
         samples = questions("epidemia_low", "letters", surveys, orderings)
         assert f" {sum(1 for _ in samples):,}" in page
@@ -329,7 +329,7 @@ def test_a_log_is_scored_again_as_the_page_says(tmp_path):
     )
     (path,) = tmp_path.glob("*.eval")
     before = numbers_of(read_eval_log(str(path)))
-    page = (REPOSITORY / "docs" / "inspect.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs" / "guides" / "inspect.md").read_text(encoding="utf-8")
     (line,) = re.findall(r"inspect (score LOG .*)", page)
     typed = line.replace("LOG", path.name).replace("/letters", "/stated").split()
     done = command(tmp_path, *typed, "--overwrite", "--display", "plain")

@@ -103,7 +103,9 @@ def test_what_is_best_in_the_middle_has_no_arrow():
 
 
 def test_groups_have_as_many_prompts_as_the_page_says():
-    page = (Path(__file__).parents[1] / "docs" / "interventional.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "docs" / "guides" / "interventional.md").read_text(
+        encoding="utf-8"
+    )
     said = dict(re.findall(r"^\| `(epidemia_intervention\w*)` \| ([\d,]+) \|", page, re.MULTILINE))
     assert len(said) == 5
     for group, prompts in said.items():

@@ -130,12 +130,12 @@ def opinionated(endpoint):  # noqa: F811
 
 
 def test_ablations_as_the_page_has_them(opinionated, epidemia, tmp_path, monkeypatch):
-    """What docs/priors.md tells to type changes what the server gets, and is told apart."""
+    """What docs/guides/priors.md tells to type changes what the server gets, and is told apart."""
     monkeypatch.setattr(harness_run, "only_ours", lambda tasks: True)
     monkeypatch.setattr("lm_eval.evaluator.add_env_info", lambda results: None)
     from test_commands import commands_of  # which needs torch
 
-    page = REPOSITORY / "docs" / "priors.md"
+    page = REPOSITORY / "docs" / "guides" / "priors.md"
     lines = [line for line in commands_of(page) if line.startswith("lm_eval --model local-chat")]
     sent = []
     again = lines[0].replace("max_gen", "temperature=0.50,max_gen")

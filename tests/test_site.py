@@ -771,7 +771,7 @@ def test_replies_are_shown_with_what_was_read(runs, tmp_path, visit):
 def test_the_three_layers_are_drawn_with_the_numbers_of_the_docs(site, visit):
     tab = visit(site, "hierarchy.html")
     rows = rows_by_name(tab, "#effects")
-    # 0.9 * 0.875 + 0.1 * 0.125 = 0.8, see docs/hierarchy.md.
+    # 0.9 * 0.875 + 0.1 * 0.125 = 0.8, see docs/background/hierarchy.md.
     assert rows["seen, in both"][1:] == ["0.20", "0.80"] == rows["chain, under do(X)"][1:]
     assert rows["fork, under do(X)"][1:] == ["0.50", "0.50"]
     # (400 * .55 + 100 * .90) / 500, (100 * .40 + 400 * .80) / 500; means of .55, .90 and .40, .80.

@@ -432,7 +432,7 @@ def test_impossible_people_are_named():
 
 def test_the_two_models_of_the_page_agree_in_all_that_is_seen_and_not_under_do():
     """By enumeration. Fork: Z fair, X and Y copy it nine times and seven times of eight..."""
-    page = (REPOSITORY / "docs" / "hierarchy.md").read_text()
+    page = (REPOSITORY / "docs" / "background" / "hierarchy.md").read_text()
     x_of, y_of = {0: 0.1, 1: 0.9}, {0: 0.125, 1: 0.875}
 
     def share(p, value):
@@ -464,7 +464,7 @@ def test_the_two_models_of_the_page_agree_in_all_that_is_seen_and_not_under_do()
 
 def test_the_tutoring_of_the_page_is_its_own_arithmetic():
     """Person by person: 1,000 pupils by kind, tutored or not, passed or not."""
-    page = (REPOSITORY / "docs" / "hierarchy.md").read_text()
+    page = (REPOSITORY / "docs" / "background" / "hierarchy.md").read_text()
     table = {("struggle", 1): (400, 0.55), ("struggle", 0): (100, 0.4)}
     table |= {("not", 1): (100, 0.9), ("not", 0): (400, 0.8)}
     for tutored, name in ((1, "tutored"), (0, "not tutored")):
@@ -481,7 +481,7 @@ def test_the_tutoring_of_the_page_is_its_own_arithmetic():
 
 
 def test_the_page_has_the_numbers_of_the_surveys(alone):
-    page = (REPOSITORY / "docs" / "hierarchy.md").read_text()
+    page = (REPOSITORY / "docs" / "background" / "hierarchy.md").read_text()
     rows = printed(report.finding(list(alone.values()))).rows
     for task, says, _why, *numbers in rows:
         cells = [f"`{task.removeprefix('epidemia_')}`", says, *numbers]

@@ -247,12 +247,12 @@ def test_where_the_shipped_cells_differ_from_the_closed_subset():
     }
 
 
-PAGE = REPOSITORY / "docs" / "validity.md"
+PAGE = REPOSITORY / "docs" / "background" / "validity.md"
 BEGIN, END = "<!-- anchors -->\n", "<!-- end of anchors -->"
 
 
 def anchor_table():
-    """The table of docs/validity.md: run this file to write it anew."""
+    """The table of docs/background/validity.md: run this file to write it anew."""
     published = closed_subset()
     lines = [
         "| task | cells | closed subset | D_uniform | D_zero_one | D_mean | D_perfect | mean |",

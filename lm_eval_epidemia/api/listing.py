@@ -80,7 +80,8 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
         if listed.empty and not members[group] & {*all_tasks()}:
             raise EpidemiaError(
                 f"{group} is not about surveys, and its tasks have no truth of theirs: see "
-                "'epidemia tasks list' for groups of surveys, docs/interventional.md for this one"
+                "'epidemia tasks list' for groups of surveys, docs/guides/interventional.md for "
+                "this one"
             )
     return listed.reset_index(drop=True)
 
@@ -116,9 +117,9 @@ def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.D
         Name of a task whose truth is here.
     way : str, optional
         Of asking: ``"letters"`` (the usual one), ``"likelihood"``, ``"sampled"``, and of some tasks
-        ``"closed"`` and ``"rag"``, see docs/prompting.md; of tasks about causal graphs
+        ``"closed"`` and ``"rag"``, see docs/reference/prompting.md; of tasks about causal graphs
         ``"intervention"`` (the usual one), ``"substitution"`` and so on, see
-        docs/interventional.md; of sets of quantities ``"direct"`` (the usual one),
+        docs/guides/interventional.md; of sets of quantities ``"direct"`` (the usual one),
         ``"direct_choice"``, ``"mean_variance"``, ``"quantile"`` and ``"grid"``.
     **variant
         What ``--metadata`` takes, for example ``orderings="balanced"`` or ``fewshot=3``. What has

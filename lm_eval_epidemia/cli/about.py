@@ -38,10 +38,10 @@ HITS = 20
 
 #: Where to read on about benchmarks that have no distribution.
 PAGES = {
-    "quick": "docs/running.md",
-    "undated": "docs/years.md",
-    "intervention": "docs/interventional.md",
-    "prior": "docs/priors.md",
+    "quick": "docs/start/running.md",
+    "undated": "docs/guides/years.md",
+    "intervention": "docs/guides/interventional.md",
+    "prior": "docs/guides/priors.md",
 }
 
 
@@ -290,7 +290,10 @@ def _source(truth: Truth, task: Task) -> None:
     _say("cite", source.citation)
     _say("licence", source.licence)
     if task.number is not None:
-        _say("published", f"number {task.number} of the list of {task.group} (docs/reproduce.md)")
+        _say(
+            "published",
+            f"number {task.number} of the list of {task.group} (docs/background/reproduce.md)",
+        )
 
 
 def _vintages(task: str) -> list[tuple[str, str]]:

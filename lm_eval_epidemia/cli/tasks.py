@@ -61,8 +61,11 @@ def tasks_list(
     if (declared.stands_for != "").any():
         print(f"{STANDIN}: {OBSERVATION.unions[STANDIN]}")
     if survey is None and not names:
-        print("others are about causal graphs (docs/interventional.md) and priors (docs/priors.md)")
-        print("and epidemia_quick predicts epidemia_low and epidemia_high (docs/running.md)")
+        print(
+            "others are about causal graphs (docs/guides/interventional.md) "
+            "and priors (docs/guides/priors.md)"
+        )
+        print("and epidemia_quick predicts epidemia_low and epidemia_high (docs/start/running.md)")
 
 
 app.command("fresh")(fresh.fresh)
@@ -111,6 +114,6 @@ def export(
 
     folder, group = export_dataset(out, push_to_hub, stated), "epidemia_low" + "_stated" * stated
     print(f"the dataset repository is in {folder}")
-    print("score answers in Python: lm_eval_epidemia.api.score_answers (docs/elsewhere.md)")
+    print("score answers in Python: lm_eval_epidemia.api.score_answers (docs/guides/elsewhere.md)")
     if find_spec("lm_eval"):
         print(f"or: lm_eval --include_path {folder / 'task_yamls'} --tasks {group} --model ...")

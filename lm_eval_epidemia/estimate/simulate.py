@@ -3,7 +3,7 @@
 The bootstrap draws records; here the records stay, with their conditions, weights and clusters, and
 their outcomes are drawn anew from P(Y | X). What is fitted on them is what a survey of a population
 with exactly that P(Y | X) would find: `boosted` fits are drawn towards each other twice, and that
-is what a respondent who knows the population meets (docs/statistics.md).
+is what a respondent who knows the population meets (docs/background/statistics.md).
 """
 
 from __future__ import annotations

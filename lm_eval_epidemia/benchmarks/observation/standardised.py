@@ -16,7 +16,8 @@ are P(z), and it is the standardised number; with somebody's own propensities, w
 with P(x, z), the division keeps it between the smallest and the largest P(y | x, z).
 
 Nothing of this makes a number causal: that takes a graph in which Z is enough, P(x | z) > 0 for
-every z (*positivity*) and an x that says what would be done (*consistency*). docs/hierarchy.md.
+every z (*positivity*) and an x that says what would be done (*consistency*):
+docs/background/hierarchy.md.
 
 Shapes: X levels of the condition, S strata (levels of Z).
 """
