@@ -9,14 +9,13 @@ lists above it the page's contents.
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.metadata import requires
 from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
+import tomllib
 from docutils import nodes
 from numpydoc.docscrape import NumpyDocString
-from packaging.requirements import Requirement
 from sphinx.application import Sphinx
 from typer.main import get_command
 
@@ -64,8 +63,9 @@ def _table(
 
 def _heeded(benchmark: Benchmark, way: Way) -> list[str]:
     """Return the keys of ``--metadata`` that change what a way asks in some task."""
-    declared = [entry.declared for entry in benchmark.entries().values()]
-    return [key for key in HEEDED if any(HEEDED[key](way, task) for task in declared)]
+    declared = (entry.declared for entry in benchmark.entries().values())
+    asked = [task for task in declared if way.asks(task)]
+    return [key for key in HEEDED if any(HEEDED[key](way, task) for task in asked)]
 
 
 def _prose(text: str) -> str:
@@ -157,13 +157,13 @@ def _metadata() -> str:
 
 
 def _extras() -> str:
-    """The extras of pyproject.toml, and what each installs."""
-    of: dict[str, list[str]] = {}
-    for line in requires("lm-eval-epidemia") or ():
-        requirement = Requirement(line)
-        if extra := re.search(r"extra == ['\"](\w+)", str(requirement.marker or "")):
-            of.setdefault(extra[1], []).append(str(requirement).split(";")[0].strip())
-    return _table(("extra", "installs"), ((f"`{name}`", _code(of[name])) for name in of))
+    """The extras for users, and what each installs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    return _table(
+        ("extra", "installs"),
+        [(f"`{name}`", _code(extras[name])) for name in extras if name != "dev"],
+    )
 
 
 def _commands() -> str:
