@@ -15,7 +15,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.record import Task
-from lm_eval_epidemia.surveys.tables import load_tables
+from lm_eval_epidemia.surveys.tables import PublishedTable, load_tables
 
 GSS, BRFSS = "epidemia_years_gsstrend_", "epidemia_years_brfsstrend_"
 BLS = "epidemia_years_blstrend_sex_by_year_occupation"
@@ -251,6 +251,17 @@ def test_a_file_of_one_year_is_refused():
     (of, *_) = (task for task in record("gsstrend").declared if task.equal)
     with pytest.raises(EpidemiaError, match="compares every year, and the file has one"):
         prepare(data, of)
+
+
+def test_a_table_of_one_year_is_refused():
+    from lm_eval_epidemia.estimate.published import take
+
+    (by_year,) = record("blstrend").declared
+    cells = (("2021", "Cooks"), ("2021", "Nurses"))
+    weights, p, exact = np.array([0.5, 0.5]), np.array([[0.4, 0.6], [0.9, 0.1]]), np.full(2, np.inf)
+    one = PublishedTable("sex", by_year.given, ("Male", "Female"), cells, weights, p, exact, {}, ())
+    with pytest.raises(EpidemiaError, match="compares every year, and the file has one"):
+        take(one, by_year, {}, "blstrend_2021")
 
 
 def test_the_report_has_the_table(tmp_path):

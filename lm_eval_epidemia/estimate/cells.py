@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import bins, sampling
 from lm_eval_epidemia.estimate.sampling import Codes, Sample, Scheme
 from lm_eval_epidemia.surveys.record import Task
@@ -21,15 +22,32 @@ Ready = TypeVar("Ready", bound="Cells")
 ByScheme = dict[Scheme, Array]
 
 
-def equalised(weights: Array, level: Codes) -> Array:
-    """Scale weights so that all levels of a condition weigh the same.
+def equalised(weights: Array, given: ArrayLike, task: Task, source: str) -> Array:
+    """Scale weights so that all levels of the condition that a task compares weigh the same.
 
     Parameters
     ----------
     weights : ndarray, shape (C,)
-    level : ndarray of int, shape (C,)
-        The level of each.
+        Returned as they are where the task compares none.
+    given : array_like, shape (C, d)
+        The conditions of each cell, labels or numbers.
+    task : Task
+    source : str
+        What an error is about.
+
+    Raises
+    ------
+    EpidemiaError
+        If there is one level alone.
     """
+    if not task.equal:
+        return weights
+    labels = np.asarray(given)[:, task.given.index(task.equal)]
+    names, level = np.unique(labels, return_inverse=True)
+    if len(names) < 2:
+        raise EpidemiaError(
+            f"{source}: {task.name} compares every {task.equal}, and the file has one: is it whole?"
+        )
     return weights / np.bincount(level, weights)[level]
 
 

@@ -52,13 +52,7 @@ def prepare(data: Microdata, task: Task, estimator: OfRecords | None = None) -> 
     ways = [data.variables[name] for name in task.given]
     outcome = data.levels[task.outcome][keep].astype(np.int64)
     totals: NDArray[Any] = np.bincount(cell, weights=adjusted.cell_weight[keep])
-    if task.equal and len(np.unique(features[:, task.given.index(task.equal)])) < 2:
-        raise EpidemiaError(
-            f"{data.name}: {task.name} compares every {task.equal}, and the file has one: is it "
-            "whole?"
-        )
-    if task.equal:
-        totals = equalised(totals, features[:, task.given.index(task.equal)])
+    totals = equalised(totals, features, task, data.name)
     design: dict[str, Any] = {"size": len(data), "row": np.flatnonzero(keep)}
     if data.unit is not None:
         design = {"size": int(data.unit.max()) + 1, "unit": data.unit[keep]}

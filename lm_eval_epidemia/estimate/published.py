@@ -88,12 +88,7 @@ def take(table: PublishedTable, task: Task, columns: dict[str, str], survey: str
     survey : str
         With its vintage, as the registry has it.
     """
-    weights = table.weights
-    if task.equal:
-        at = task.given.index(task.equal)
-        _, level = np.unique([cell[at] for cell in table.cells], return_inverse=True)
-        weights = equalised(weights, level)
-        weights = weights / weights.sum()
+    weights = equalised(table.weights, table.cells, task, survey)
     return Shares(
         survey=survey,
         task=task,
@@ -101,7 +96,7 @@ def take(table: PublishedTable, task: Task, columns: dict[str, str], survey: str
         levels=table.levels,
         given=list(table.cells),
         columns=columns,
-        weights=weights,
+        weights=weights / weights.sum() if task.equal else weights,
         dropped=table.dropped,
         absent=list(table.absent),
         adjustments=[],

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -247,12 +248,13 @@ def read_groups(
     EpidemiaError
         If no run was asked such tasks, with samples.
     """
+
+    @cache
+    def is_of_use(asked: Asked) -> bool:
+        return bool(fits(part_of(WAYS[asked.way].load(asked.task))))
+
     verb, *more = use.split(" ")
-    samples, notes = read(
-        report,
-        lambda asked: bool(fits(part_of(WAYS[asked.way].load(asked.task)))),
-        " ".join([f"{verb}d", *more]),
-    )
+    samples, notes = read(report, is_of_use, " ".join([f"{verb}d", *more]))
     groups = [
         group._replace(tasks=of_use)
         for group in by_group(report, samples)

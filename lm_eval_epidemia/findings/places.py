@@ -72,16 +72,13 @@ def _regions(tasks: Sequence[_Task], kind: str) -> Regions | None:
 
 
 def _cells(tasks: Sequence[_Task]) -> dict[str, Cell]:
-    distances = [float(t.part.distance(t.q)) for t in tasks]
-    scores = [float(t.part.score_of(d)) for t, d in zip(tasks, distances, strict=True)]
+    off = [(task.part, float(task.part.distance(task.q))) for task in tasks]
     cells: dict[str, Cell] = {
         "tasks": len(tasks),
         "places": len({name for task in tasks for name in task.places.names}),
-        "score": float(np.mean(scores)),
+        "score": float(np.mean([part.score_of(distance) for part, distance in off])),
         "alike": float(np.mean([score_alike(t.part, t.places.names, t.q) for t in tasks])),
-        "rounding": float(
-            np.mean([rounding(t.part, d) for t, d in zip(tasks, distances, strict=True)])
-        ),
+        "rounding": float(np.mean([rounding(part, distance) for part, distance in off])),
     }
     for kind in KINDS:
         regions = _regions(tasks, kind)
