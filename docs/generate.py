@@ -255,7 +255,8 @@ def _led(text: str, folder: Path, page: Path) -> str:
         if target.is_relative_to(DOCS) and target.is_file():
             return f"{label}({Path(os.path.relpath(target, page.parent)).as_posix()}{place})"
         # No address of the repository is public: the path says where it is in a checkout.
-        return f"{label[1:-1]} (`{target.relative_to(ROOT)}`)"
+        path = f"`{target.relative_to(ROOT)}`"
+        return path if label[1:-1] == to else f"{label[1:-1]} ({path})"
 
     return LINK.sub(led, text)
 
