@@ -52,7 +52,7 @@ PAGES = {
     "docs/guides/python.md": "an example that is run as a doctest",
     "docs/guides/report.md": "test_first_screen",
     "docs/start/running.md": "speeds of llama.cpp and the letters it shows: a server not here",
-    "docs/background/validity.md": "test_quick_look",
+    "docs/background/validity-quick-look.md": "test_quick_look",
     "docs/guides/world.md": "test_countries",
     "docs/guides/years.md": "test_years, test_the_year_a_model_lives_in",
     "docs/guides/your-own-survey.md": "a task of a reader's own survey, from its raw file",
@@ -307,7 +307,7 @@ def test_quick_look():
     ):
         predicted = [metric("quick", group, name) for name in ("score", "score_stderr")]
         rows.append((rf"\| {title} \|{PAIR}\| ([\d.]+) \|", [*predicted, value]))
-    assert_printed(section("docs/background/validity.md", "\nReal answers: "), rows, whole=False)
+    assert_printed(section("docs/background/validity-quick-look.md", "\nReal answers: "), rows, whole=False)
 
 
 def table_of(folder, kind, group):
