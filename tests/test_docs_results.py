@@ -47,7 +47,7 @@ PAGES = {
     "docs/guides/interventional.md": "test_interventions",
     "docs/guides/people.md": "test_people",
     "docs/background/performance.md": "speeds (benchmarks/throughput.py)",
-    "docs/guides/priors.md": "test_priors",
+    "docs/guides/priors-published.md": "test_priors",
     "docs/reference/prompting.md": "test_wordings",
     "docs/guides/python.md": "an example that is run as a doctest",
     "docs/guides/report.md": "test_first_screen",
@@ -156,7 +156,7 @@ def test_priors():
     all_, marginals, number, within, p = correlations()
     task, by_grid = "epidemia_prior_nhanes", "epidemia_prior_nhanes_grid"
     assert_printed(
-        section("docs/guides/priors.md", "## A real small model"),
+        section("docs/guides/priors-published.md", "## A real small model"),
         [
             (rf"`direct`, [^|]* {row} \| ([\d.]+) \| \|", numbers("direct", task, "answered")),
             (rf"`grid`, [^|]* {row} \| \| ([\d.]+) \|", numbers("grid", by_grid, "end_mass")),
