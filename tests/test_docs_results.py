@@ -305,7 +305,9 @@ def test_quick_look():
     ):
         predicted = [metric("quick", group, name) for name in ("score", "score_stderr")]
         rows.append((rf"\| {title} \|{PAIR}\| ([\d.]+) \|", [*predicted, value]))
-    assert_printed(section("docs/background/validity-quick-look.md", "\nReal answers: "), rows, whole=False)
+    assert_printed(
+        section("docs/background/validity-quick-look.md", "\nReal answers: "), rows, whole=False
+    )
 
 
 def table_of(folder, kind, group):
