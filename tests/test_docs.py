@@ -91,7 +91,7 @@ def test_tasks_and_groups_exist():
 
 
 def test_the_published_numbers_are_those_that_its_code_prints():
-    page = (ROOT / "docs" / "background" / "reproduce.md").read_text()
+    page = (ROOT / "docs" / "background" / "published-scores.md").read_text()
     code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
     shown = re.search(r"```text\n(.*?)```", page, re.DOTALL)
     printed = subprocess.run(

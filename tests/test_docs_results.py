@@ -48,12 +48,12 @@ PAGES = {
     "docs/guides/interventional.md": "test_interventions",
     "docs/guides/people.md": "test_people",
     "docs/background/performance.md": "speeds (benchmarks/throughput.py)",
-    "docs/guides/priors.md": "test_priors",
+    "docs/guides/priors-published.md": "test_priors",
     "docs/reference/prompting.md": "test_wordings",
     "docs/guides/python.md": "an example that is run as a doctest",
     "docs/guides/report.md": "test_first_screen",
     "docs/start/running.md": "speeds of llama.cpp and the letters it shows: a server not here",
-    "docs/background/validity.md": "test_quick_look",
+    "docs/background/validity-quick-look.md": "test_quick_look",
     "docs/guides/world.md": "test_countries",
     "docs/guides/years.md": "test_years, test_the_year_a_model_lives_in",
     "docs/guides/your-own-survey.md": "a task of a reader's own survey, from its raw file",
@@ -157,7 +157,7 @@ def test_priors():
     all_, marginals, number, within, p = correlations()
     task, by_grid = "epidemia_prior_nhanes", "epidemia_prior_nhanes_grid"
     assert_printed(
-        section("docs/guides/priors.md", "## A real small model"),
+        section("docs/guides/priors-published.md", "## A real small model"),
         [
             (rf"`direct`, [^|]* {row} \| ([\d.]+) \| \|", numbers("direct", task, "answered")),
             (rf"`grid`, [^|]* {row} \| \| ([\d.]+) \|", numbers("grid", by_grid, "end_mass")),
@@ -306,7 +306,9 @@ def test_quick_look():
     ):
         predicted = [metric("quick", group, name) for name in ("score", "score_stderr")]
         rows.append((rf"\| {title} \|{PAIR}\| ([\d.]+) \|", [*predicted, value]))
-    assert_printed(section("docs/background/validity.md", "\nReal answers: "), rows, whole=False)
+    assert_printed(
+        section("docs/background/validity-quick-look.md", "\nReal answers: "), rows, whole=False
+    )
 
 
 def table_of(folder, kind, group):
