@@ -282,7 +282,16 @@ def assert_answered(words, shown):
     assert not missing, f"{shlex.join(words)}\n{missing}\n{shown[-2000:]}"
 
 
-@pytest.mark.parametrize("page", OF_PAGE, ids=lambda page: str(page.relative_to(REPOSITORY)))
+#: Pages whose lines take longest.
+LONG = {REPOSITORY / "docs" / page for page in ("guides/elsewhere.md", "results/README.md")}
+assert set(OF_PAGE) > LONG
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] * (page in LONG)) for page in OF_PAGE],
+    ids=lambda page: str(page.relative_to(REPOSITORY)),
+)
 def test_what_a_page_tells_to_type_works(page, at_desk, type_in):
     for line in OF_PAGE[page]:
         if FIRST_PAGE[line] is page and line not in NOT_HERE and not on_vllm(line):
