@@ -52,7 +52,7 @@ PAGES = {
     "docs/guides/python.md": "an example that is run as a doctest",
     "docs/guides/ranks.md": "test_two_models",
     "docs/guides/report.md": "test_first_screen",
-    "docs/start/running.md": "speeds of llama.cpp and the letters it shows: a server not here",
+    "docs/guides/served-models.md": "speeds of llama.cpp and the letters it shows: a server not here",
     "docs/background/validity.md": "test_quick_look",
     "docs/guides/world.md": "test_countries",
     "docs/guides/years.md": "test_years, test_the_year_a_model_lives_in",
