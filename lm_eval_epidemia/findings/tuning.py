@@ -29,7 +29,7 @@ from lm_eval_epidemia.findings.answered import Samples, beside_truth, read_sampl
 from lm_eval_epidemia.findings.comparison import CONFIDENCE, Comparison, compare_entries
 from lm_eval_epidemia.findings.finding import Number
 from lm_eval_epidemia.findings.leaderboard import Report
-from lm_eval_epidemia.findings.means import shared_tasks
+from lm_eval_epidemia.findings.means import answers, shared_tasks
 from lm_eval_epidemia.findings.reference import known_over
 from lm_eval_epidemia.findings.tuned import OWN, TunedRun
 from lm_eval_epidemia.results.card import Tuned
@@ -43,6 +43,9 @@ from lm_eval_epidemia.score.score import ordering_error
 #: Parts of what was asked: whole tasks, and cells of tasks that were trained on in part.
 ALL, SEEN, HELD_OUT, ELSEWHERE = "all", "trained on", "held out", "not in training"
 SEEN_CELLS, HELD_OUT_CELLS = "cells trained on", "held-out cells"
+
+#: The verdict on a model that does not answer: its scores say nothing of what it knows.
+SILENT = "does not answer"
 
 
 class Moved(NamedTuple):
@@ -126,19 +129,26 @@ class Change(NamedTuple):
     def verdict(self) -> str:
         """What can be said of the tuned one; empty of what is not compared.
 
-        Of a mean over seeds: ``better here`` or ``worse here`` where the difference is beyond the
-        quantile of Student's t, with as many degrees of freedom as seeds less one, of both errors
-        in quadrature, that over seeds and the survey's; else ``not shown``.
+        Of a mean over seeds: `SILENT` where the tuned one does not answer; ``better here`` or
+        ``worse here`` where the difference is beyond Student's t of both errors in quadrature, that
+        over seeds and the survey's, and `l1` does not contradict it; else ``not shown``. The
+        degrees of freedom are Satterthwaite's, those of the survey's error being without end.
         """
         if not self.seeds:
             return self.compared.verdict if self.compared else ""
         if not (compared := self.seeds[0].compared):
             return ""
-        moved = self.value.difference
-        t = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(self.seeds) - 1))
-        if not abs(moved.value) > t * math.hypot(moved.error, self.value_over_seeds):
+        if not all(answers(seed.run.entry, self.group) for seed in self.seeds):
+            return SILENT
+        moved, over_seeds = self.value.difference, self.value_over_seeds
+        error = math.hypot(moved.error, over_seeds)
+        freedom = (len(self.seeds) - 1) * (error / over_seeds) ** 4 if over_seeds else math.inf
+        is_beyond = abs(moved.value) > stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * error
+        is_better = (moved.value > 0) == compared.higher_is_better
+        is_nearer = self.l1.after < self.l1.before
+        if not is_beyond or (is_better != is_nearer and not math.isnan(self.l1.after)):
             return "not shown"
-        return "better here" if (moved.value > 0) == compared.higher_is_better else "worse here"
+        return "better here" if is_better else "worse here"
 
     @property
     def base(self) -> Entry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -44,7 +45,8 @@ SEEDS_NOTE = (
     " A row of several seeds is their mean: behind its difference stands the survey's error, as "
     "everywhere; 'over seeds' is the standard error of the mean from how the trainings differ "
     "(people, sentences, order of rows). It is better or worse 'here' where the difference is "
-    "beyond Student's t of both errors together. --effects has every seed."
+    "beyond Student's t of both errors together and l1 says the same; nothing is said of a model "
+    "that does not answer. --effects has every seed."
 )
 CELLS_NOTE = (
     "Tasks of which some cells were left out of training. Distance and score are of these cells "
@@ -206,7 +208,11 @@ def tested(means: Iterable[Change]) -> list[str]:
 def _setup(change: Change) -> str:
     cards = [seed.run.card for seed in change.seeds if seed.run.card]
     data, settings = cards[0].dataset, cards[0].settings
-    rows = _from_to(card.dataset.rows.get("train", 0) for card in cards)
+    # People and forms are counted over all rows, those of validation too.
+    rows, made = (
+        _from_to(count(card.dataset.rows) for card in cards)
+        for count in (lambda rows: rows.get("train", 0), lambda rows: sum(rows.values()))
+    )
     of = [
         f"{_from_to(card.dataset.counts[name] for card in cards)} {name}"
         for name in ("people", "sentence forms")
@@ -214,7 +220,7 @@ def _setup(change: Change) -> str:
     ]
     written = [f"written by {data.writer}"] if data.facts else []
     said = [
-        f"{change.base.name} tuned on {rows} {data.kind} of {data.survey} {data.vintage}",
+        f"{change.base.name} tuned on {rows} of {made} {data.kind} of {data.survey} {data.vintage}",
         *of,
         *written,
         "all weights" if cards[0].how == "full" else f"LoRA of rank {settings.get('r')}",
@@ -236,12 +242,14 @@ def _from_to(numbers: Iterable[int]) -> str:
 
 
 def _outcome(change: Change) -> str:
-    moved = change.value.difference
-    which = {"": "not compared", "not shown": "within"}.get(change.verdict, "beyond")
+    value, l1 = change.value, change.l1
+    moved = f"from {value.before:.2f} to {value.after:.2f}"
+    if not math.isnan(l1.after):
+        moved += f" (l1 from {l1.before:.4f} to {l1.after:.4f})"
+    over_seeds, of_survey = f"{change.value_over_seeds:.2g}", f"{value.difference.error:.2g}"
     return (
-        f"{change.group} ({plural(len(change.tasks), 'task')}) from {change.value.before:.2f} to "
-        f"{change.value.after:.2f}, {which} the errors ({change.value_over_seeds:.2f} over seeds, "
-        f"{moved.error:.2f} of the survey)"
+        f"{change.group} ({plural(len(change.tasks), 'task')}) {moved}, errors {over_seeds} over "
+        f"seeds, {of_survey} of the survey: {change.verdict or 'not compared'}"
     )
 
 
