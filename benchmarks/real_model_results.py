@@ -54,22 +54,19 @@ RUNS = {
     "real-model/low": f"{BFLOAT16} --tasks epidemia_low {BALANCED}",
     "real-model/high": f"{BFLOAT16} --tasks epidemia_high {BALANCED}",
     "real-model/mean": f"{KNOWS_AVERAGES} --tasks epidemia_low,epidemia_high {BALANCED}",
-    "real-model/low-likelihood": f"{BFLOAT16} --tasks epidemia_low_likelihood --limit 10",
-    "real-model/high-likelihood": f"{BFLOAT16} --tasks epidemia_high_likelihood --limit 10",
-    "real-model/mean-likelihood": f"{KNOWS_AVERAGES} --tasks "
-    "epidemia_low_likelihood,epidemia_high_likelihood --limit 10",
     **{
-        f"whole/low-likelihood/{surveys[0]}": f"{BFLOAT16} --tasks "
+        f"real-model/low-likelihood/{surveys[0]}": f"{BFLOAT16} --tasks "
         + ",".join(f"epidemia_low_{survey}_likelihood" for survey in surveys)
         for surveys in map(str.split, PARTS)
     },
-    "whole/high-likelihood": f"{BFLOAT16} --tasks epidemia_high_likelihood",
-    "whole/mean-likelihood": f"{KNOWS_AVERAGES} --tasks "
+    "real-model/high-likelihood": f"{BFLOAT16} --tasks epidemia_high_likelihood",
+    "real-model/mean-likelihood": f"{KNOWS_AVERAGES} --tasks "
     "epidemia_low_likelihood,epidemia_high_likelihood",
     **{
         f"wording/low-{wording}": f"{BFLOAT16} --tasks epidemia_low {_worded(wording)}"
         for wording in ("bare", "random", "majority", "item")
     },
+    "wording/low-likelihood": f"{BFLOAT16} --tasks epidemia_low_likelihood --limit 10",
     "wording/low-likelihood-bare": f"{BFLOAT16} --tasks epidemia_low_likelihood --limit 10 "
     """--metadata '{"wording": "bare"}'""",
     "wording/high-bare": f"{BFLOAT16} --tasks epidemia_high_nsduh,epidemia_high_scf "

@@ -200,12 +200,10 @@ def test_readme():
     for group in ("epidemia_low", "epidemia_high"):
         averages.append(score_of("real-model/mean", group))
         small.append(score_of(f"real-model/{group.removeprefix('epidemia_')}", group))
-    for group, folder in (("low", "whole/low-likelihood"), ("high", "whole/high-likelihood")):
-        averages.append(score_of("whole/mean-likelihood", f"epidemia_{group}_likelihood"))
-        # In parts, and only as a whole on the page.
-        asked = [name for name in RUNS if name.startswith(folder)]
-        whole = set(asked) <= set(FOLDERS)
-        small.append(score_of(folder, f"epidemia_{group}_likelihood") if whole else [])
+    for group in ("low", "high"):
+        of = f"epidemia_{group}_likelihood"
+        averages.append(score_of("real-model/mean-likelihood", of))
+        small.append(score_of(f"real-model/{group}-likelihood", of))
     diagnosed = [
         mean_of(f"real-model/{way}", f"epidemia_{way}", name)
         for way in ("low", "high")
@@ -309,7 +307,7 @@ def test_wordings():
     of_drugs = r"in questions of NSDUH on drugs from (\.\d+) to (\.\d+) \(both groups\)"
     rows += [(of_both, [*bias[0], *bias[1]]), (of_drugs, bias[2])]
     assert_printed(text, rows)
-    folders = ("real-model/low-likelihood", "wording/low-likelihood-bare")
+    folders = ("wording/low-likelihood", "wording/low-likelihood-bare")
     usual, bare = (results(folder)["results"] for folder in folders)
     tasks = [name for name in bare if name in leaves()]
     scores = [[rows[task]["score,none"] for task in tasks] for rows in (usual, bare)]

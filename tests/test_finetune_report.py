@@ -536,7 +536,7 @@ def test_seeds_are_better_only_where_l1_says_so_and_they_answer(answered, tmp_pa
     assert one._replace(l1=further).verdict == "not shown"
     (seed, *others), entry = one.seeds, one.seeds[0].run.entry
     scores = {
-        asked: replace(score, metrics={**score.metrics, "choice_mass": 0.09})
+        asked: score._replace(metrics={**score.metrics, "choice_mass": 0.09})
         for asked, score in entry.scores.items()
     }
     silent = seed._replace(run=seed.run._replace(entry=replace(entry, scores=scores)))
