@@ -59,7 +59,7 @@ READERS = {
     "<name>": "nsduh",
     "GROUP": "epidemia_low_nsduh",
     "TASK": "epidemia_low_nsduh_heroin_ever_by_age",
-    "PATH/TO/lm_eval_epidemia-0.1.0-py3-none-any.whl": ".",
+    "PATH/TO/lm_eval_epidemia-0.2.0-py3-none-any.whl": ".",
     "RESULTS": "results/",
     "OLD-FOLDER": "old",
     "BASE": "tiny",

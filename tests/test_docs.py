@@ -38,7 +38,8 @@ def _without_continuations(page: Path) -> str:
 
 
 def test_links_lead_somewhere():
-    for page in [*WRITTEN, *CARDS, ROOT / "README.md"]:
+    others = (ROOT / name for name in ("README.md", "CHANGELOG.md", "SECURITY.md"))
+    for page in [*WRITTEN, *CARDS, *others]:
         links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
         here = [link for link in links if "://" not in link]
         assert not [link for link in here if not (page.parent / link).exists()], page

@@ -24,6 +24,7 @@ from lm_eval_epidemia.findings.means import group_mean, tasks_in
 from lm_eval_epidemia.findings.reference import known_over
 from lm_eval_epidemia.report.output import as_rows
 from lm_eval_epidemia.results.card import TUNED_CARD
+from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.results import read_results
 
 DOCS = REPOSITORY / "docs"
@@ -52,7 +53,7 @@ PAGES = {
     "docs/guides/python.md": "an example that is run as a doctest",
     "docs/guides/ranks.md": "test_two_models",
     "docs/guides/report.md": "test_first_screen",
-    "docs/guides/served-models.md": "speeds of llama.cpp and the letters it shows: a server not here",
+    "docs/guides/served-models.md": "speeds of llama.cpp and letters it shows: a server not here",
     "docs/background/validity.md": "test_quick_look",
     "docs/guides/world.md": "test_countries",
     "docs/guides/years.md": "test_years, test_the_year_a_model_lives_in",
@@ -498,6 +499,12 @@ def test_fine_tuning():
         assert_rounded(averages[column], value)
         if way == "letters":
             assert_rounded(averages["l1"], distance)
+    for condition, cells in table("10,800 answers (averages only)").items():
+        for drug, shown in cells.items():
+            task = f"epidemia_low_nsduh_{drug}_ever_{condition.replace(' ', '_')}"
+            alone, _ = known_over(knows, [Asked(task, "letters")])
+            score = metric("finetuning/answers-12000-lora", task, "score")
+            assert_rounded(shown.strip(")").replace(" (", " ± "), score, alone)
 
 
 def test_fine_tuning_over_seeds():

@@ -578,6 +578,8 @@ def test_other_settings_and_seeds_that_are_the_same_are_no_seeds(answered, tmp_p
     again["dataset"] = {**kept["dataset"], "seed": 1}
     (cards[2] / TUNED_CARD).write_text(json.dumps(again))
     assert {*numbers()} == {0}
+    text = " ".join(run("report", tmp_path / "results", "--section", "tuning").stdout.split())
+    assert "no sample of seeds: small-1B +seed-0, small-1B +seed-1, small-1B +seed-2." in text
 
 
 def test_texts_are_asked_in_no_way_and_the_other_tables_stay(results):

@@ -73,6 +73,7 @@ def test_an_error_is_the_answer_less_the_truth(report):
         assert row["error"] == pytest.approx(row["p"] - true[row["country"]])
 
 
+@pytest.mark.slow
 def test_a_map_shows_truth_answer_and_error(site, visit):  # noqa: F811
     tab = visit(site, f"task.html#task={INTERNET}")
     tab.wait_for_selector("#map svg")
@@ -92,6 +93,7 @@ def test_a_map_shows_truth_answer_and_error(site, visit):  # noqa: F811
     assert set(filled) >= set(charts.world.SHADES)
 
 
+@pytest.mark.slow
 def test_the_second_condition_is_chosen_beside_the_map(site, visit):  # noqa: F811
     tab = visit(site, f"task.html#task={TOBACCO}&view=truth", 390, color_scheme="dark")
     truth = store.load(TOBACCO)
@@ -103,6 +105,7 @@ def test_the_second_condition_is_chosen_beside_the_map(site, visit):  # noqa: F8
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "figure", "row"),
     [

@@ -199,9 +199,16 @@ def test_managers_of_other_lm_evals_get_ours_or_are_left_as_they_are(caplog):
             super().__init__(None, include_path)
             self.task_index = {TASK: SimpleNamespace(yaml_path=ours / "nsduh" / f"{TASK}.yaml")}
 
+    class ScansAsLater(Asked):  # as 0.5 keeps its index
+        def __init__(self, include_path=None, include_defaults=True):
+            super().__init__(None, include_path)
+            del self.task_index
+            self._task_index = {TASK: SimpleNamespace(yaml_path=ours / "nsduh" / f"{TASK}.yaml")}
+
     needs = extended(Needs)(2, include_path="mine", strict=True)
     assert (needs.workers, needs.strict, needs.read) == (2, True, [ours, "mine"])
-    assert extended(Scans)(include_path="mine").read == "mine"  # it finds ours by itself
+    for finds in (Scans, ScansAsLater):  # it finds ours by itself
+        assert extended(finds)(include_path="mine").read == "mine"
     assert not caplog.records
     assert extended(Renamed)(task_dirs="mine").read == "mine"
     assert "TaskManager(self, task_dirs=None, include_defaults=True) is not known" in caplog.text

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from importlib.metadata import packages_distributions
 
@@ -33,6 +34,14 @@ def top_of(wheel):
     return {name for name in top if not name.endswith(".dist-info")}
 
 
+#: Tables that hold no one's record.
+AGGREGATES = (
+    ".cells.parquet",
+    ".bootstrap.parquet",
+    ".replicates.parquet",
+    ".draws.parquet",
+    "/published_answers.parquet",
+)
 STARTUP = {"lm_eval_epidemia_startup.pth", "lm_eval_epidemia_startup.py"}
 
 
@@ -67,14 +76,52 @@ def test_the_wheel_is_small_and_holds_no_microdata(wheels):
     # Aggregates of eleven surveys with 100 replicates (which hardly pack) and 591 task files.
     assert wheels[0].stat().st_size < 17_000_000
     parquet = [name for name in names_in(wheels[0]) if name.endswith(".parquet")]
-    kinds = (
-        ".cells.parquet",
-        ".bootstrap.parquet",
-        ".replicates.parquet",
-        ".draws.parquet",
-        "/published_answers.parquet",
+    assert all(name.endswith(AGGREGATES) for name in parquet)
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    """The sdist, unpacked, as the backend builds it."""
+    folder = tmp_path_factory.mktemp("sdist")
+    code = f"import hatchling.build as b; print(b.build_sdist({str(folder)!r}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
-    assert all(name.endswith(kinds) for name in parquet)
+    assert done.returncode == 0, done.stderr
+    packed = folder / done.stdout.split()[-1]
+    with tarfile.open(packed) as archive:
+        archive.extractall(folder, filter="data")
+    return packed, folder / packed.name.removesuffix(".tar.gz")
+
+
+@pytest.mark.slow
+def test_the_sdist_holds_the_checkout_and_nothing_that_lies_beside_it(sdist):
+    packed, folder = sdist
+    tops = {path.name for path in folder.iterdir()}
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    ).stdout.split("\n")
+    if any(tracked):  # CI tests a copy without .git
+        assert tops == {name.split("/")[0] for name in tracked if name} | {"PKG-INFO"}
+    assert {".ci", "docs", "groundtruth", "task_yamls", "tests"} <= tops
+    assert tops.isdisjoint({".git", ".venv", "shared", "dist", "epidemia-demo"})
+    assert packed.stat().st_size < 20_000_000
+    # Tables of records would be microdata; a SAS file of flowers tests the reader.
+    raw = (".sav", ".dta", ".sas7bdat", ".xpt", ".zip", ".xlsx", ".csv", ".parquet")
+    left = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.suffix in raw}
+    aggregates = {name for name in left if name.startswith("groundtruth/")}
+    assert all(name.endswith(AGGREGATES) for name in aggregates if name.endswith("parquet"))
+    print(sorted(left - aggregates))
+
+
+@pytest.mark.slow
+def test_a_wheel_of_the_sdist_is_that_of_the_checkout(sdist, wheels, tmp_path):
+    code = f"import hatchling.build as b; print(b.build_wheel({str(tmp_path)!r}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=sdist[1], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / done.stdout.split()[-1]).read_bytes() == wheels[0].read_bytes()
 
 
 def test_an_editable_install_leaves_no_half_package(wheels):
@@ -200,12 +247,13 @@ def installed_from(monkeypatch, package, noted):
 def test_an_extra_is_installed_from_where_the_package_came_from(tmp_path, monkeypatch):
     checkout, site = tmp_path / "a checkout", tmp_path / "site-packages"
     checkout.mkdir()
-    wheel = tmp_path / "lm_eval_epidemia-0.1.0-py3-none-any.whl"
+    name = f"lm_eval_epidemia-{lm_eval_epidemia.__version__}-py3-none-any.whl"
+    wheel = tmp_path / name
     wheel.touch()
     of_wheel, of_folder = (json.dumps({"url": path.as_uri()}) for path in (wheel, checkout))
     either = (
         "pip install '.[hf]' in the folder of a checkout, or with the wheel pip install "
-        f"'PATH/TO/lm_eval_epidemia-{lm_eval_epidemia.__version__}-py3-none-any.whl[hf]'"
+        f"'PATH/TO/{name}[hf]'"
     )
     installed_from(monkeypatch, site, of_wheel)
     assert extras.install("hf") == f"pip install '{wheel}[hf]'"

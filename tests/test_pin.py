@@ -1,10 +1,11 @@
 """Which lm-eval may be let in: what this package relies on, tried with the one installed.
 
 When all of this passes with a newer lm-eval (and the rest of the suite), raise the upper bound of
-lm-eval in pyproject.toml.
+lm-eval in pyproject.toml. One test fails on the day when lm-eval no longer needs the start-up hook.
 """
 
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from importlib.metadata import version
 
 import pytest
 from conftest import REPOSITORY, evaluate
-from lm_evals import environment
+from lm_evals import environment, lm_eval_of
 from packaging.specifiers import SpecifierSet
 
 from lm_eval_epidemia.harness import hooks
@@ -139,3 +140,50 @@ def test_an_lm_eval_that_was_forced_is_said_once_and_only_to_our_users(tmp_path,
     assert "epidemia" not in before
     assert after.count(f"lm-eval {found} is installed") == warned, after
     assert after.count("pip install 'lm-eval") == warned
+
+
+#: What lm-eval finds of ours: tasks without its own, tasks beside one of its own, models.
+FINDS = f"""
+import json, pathlib, lm_eval.models, lm_eval.tasks.manager as manager
+from lm_eval.api.registry import model_registry
+manager.__file__ = str(pathlib.Path("own/manager.py").resolve())
+alone, beside = (manager.TaskManager(include_defaults=own).all_tasks for own in (False, True))
+print(json.dumps([{TASK!r} in alone, {TASK!r} in beside, "choice-hf" in model_registry]))
+"""
+
+
+def finds(where, folder, **variables):
+    own = folder / "own"
+    own.mkdir(exist_ok=True)
+    (own / "builtin.yaml").write_text("task: builtin\n")
+    done = subprocess.run(
+        [sys.executable, "-c", FINDS],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env={**where, **variables},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_lm_eval_still_needs_the_start_up_hook(tmp_path):
+    assert finds(environment(), tmp_path) == [False, True, True]  # with the hook: the test can fail
+    alone, beside, models = finds(environment(), tmp_path, EPIDEMIA_AUTOLOAD="0")
+    assert alone == beside, (
+        f"{INSTALLED} reads entry points of tasks beside its own tasks only: finds_unaided of "
+        "harness/discovery.py asks it without them, and our tasks are indexed twice"
+    )
+    assert not (alone or models), (
+        f"{INSTALLED} finds by entry points: our tasks {alone}, our models {models}. Where both "
+        'are True, see "When the hook can go" in docs/background/discovery.md'
+    )
+
+
+@pytest.mark.slow
+def test_the_canary_sees_entry_points(tmp_path):
+    """As pull request #4015 has them, for tasks."""
+    where = lm_eval_of("entry points", tmp_path)
+    assert finds(where, tmp_path, EPIDEMIA_AUTOLOAD="0") == [True, True, False]

@@ -129,6 +129,7 @@ def opinionated(endpoint):  # noqa: F811
     return server
 
 
+@pytest.mark.slow
 def test_ablations_as_the_page_has_them(opinionated, epidemia, tmp_path, monkeypatch):
     """What docs/guides/priors.md tells to type changes what the server gets, and is told apart."""
     monkeypatch.setattr(harness_run, "only_ours", lambda tasks: True)

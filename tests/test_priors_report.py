@@ -410,6 +410,9 @@ def test_ablations_are_paired_over_quantities(report):
     d = one.other.known.judged.ratio - one.one.known.judged.ratio
     assert one.change.value == pytest.approx(d.mean())
     assert one.change.error == pytest.approx(error_of(d))
+    # 28 of the 370 replies at high effort cannot be read; without them the sign is another.
+    assert one.unread == pytest.approx((0, 28 / 370))
+    assert round(one.change.value, 3) == 0.206 and round(one.where_read.value, 3) == -0.037
     # Asked for quantiles four times: a repeat that was not asked is no failure.
     quantiles = said["o4-mini", "protocol: direct -> quantile"].other.known
     assert quantiles.stated.a.shape == (74, 4) and quantiles.judged.answered.min() == 1
@@ -727,6 +730,21 @@ def test_a_narrow_terminal_has_whole_names_and_no_empty_rows(monkeypatch, capsys
     shown = capsys.readouterr().out
     assert shown.count(NHANES) == shown.count(model) == 3
     assert shown.count("1.249 ± 0.123") == 3
+
+
+def test_names_that_leave_no_room_fold_and_numbers_never(capsys):
+    """Once the model, its base and the group took all of 100 columns, and no number was shown."""
+    from lm_eval_epidemia.cli import printing
+    from lm_eval_epidemia.report.sections import Section
+
+    columns = ("model", "tuned from", "group", "before", "after", "difference")
+    row = ["SmolLM2-135M-Instruct +answers-12000-lora", "SmolLM2-135M-Instruct (dtype=float32)"]
+    row += ["epidemia_low_likelihood", "0.0", "55.7", "+55.7 ± 1.4"]
+    for width in (100, 80):
+        printing.show_sections([Section("tuning", columns, [row], "", 3)], width)
+        shown = capsys.readouterr().out
+        assert all(f" {number} " in shown for number in row[3:])
+        assert max(map(len, shown.splitlines())) <= width
 
 
 def test_columns_of_a_table_have_names_of_their_own(report):

@@ -196,6 +196,7 @@ def test_odd_numbers_of_tries_and_ways_that_write_nothing_are_refused():
         evaluate([TASK], metadata={"tries": 3}, limit=1)
 
 
+@pytest.mark.slow
 def test_transformers_draws_further_tries(tiny_llama):
     """Weights are random: nothing can be read, and what is drawn is another text each time."""
     found = evaluate(

@@ -229,5 +229,13 @@ def test_one_model_in_several_wordings(tmp_path):
     assert together["flips"].value == 50 * flips and together["flips"].tasks == 2
     # Two outcomes in three wordings differ in 6 ways: no p-value is as small as .05.
     assert np.isnan(together["p"]) and "too few" in printed(finding).rows[-1]
+    # A group that was asked in two of the three is compared between these.
+    high = {"epidemia_high_nsduh_marijuana_ever_by_age_sex": (20.0, 1.0)}
+    for wording in ("", "bare"):
+        metadata = {"metadata": {"wording": wording}} if wording else {}
+        result_file(tmp_path / f"high{wording}", high, **metadata)
+    ((finding,), _) = wordings.read(make_report(read_results([tmp_path])))
+    of_high = [row.cells["wording"] for row in finding.rows if row.group == "epidemia_high"]
+    assert of_high == ["usual", "bare", "all"]
     with pytest.raises(EpidemiaError, match="in two wordings: run lm_eval again with --metadata"):
         wordings.read(make_report(read_results([tmp_path / "of"])))

@@ -36,6 +36,7 @@ def anchors(
     from lm_eval_epidemia.benchmarks.observation.drift import drifts
     from lm_eval_epidemia.benchmarks.observation.scales import has_bootstrap, scales
     from lm_eval_epidemia.cli import listings
+    from lm_eval_epidemia.estimate import store
 
     if not 0 < quantile < 1:
         raise EpidemiaError(f"--quantile {quantile} is not between 0 and 1")
@@ -46,14 +47,19 @@ def anchors(
         show(listings.drifts(pairs))
         print("\n".join(listings.drift_notes(pairs)))
         return
+    # One task alone is refused with what it lacks; of several, those that have it are shown.
     if scheme:
-        # One task alone is refused with what it lacks; of several, those that have it are shown.
         tasks = [name for name in asked if has_bootstrap(name, scheme, vintage)] or asked
+    if vintage:
+        tasks = [name for name in tasks if vintage in store.vintages(name)] or tasks
     listed = scales(tasks, quantile, scheme, vintage)
     show(listings.groups_of_scales(listed) if summary else listings.scales(listed))
     if len(listed) < len(asked):
         lacking, of = len(asked) - len(listed), plural(len(asked), "task")
-        print(f"{lacking} of {of} without a {scheme} bootstrap")
+        what = " and ".join(
+            [f"a truth of {vintage}"] * bool(vintage) + [f"a {scheme} bootstrap"] * bool(scheme)
+        )
+        print(f"{lacking} of {of} without {what}")
     if barely := sum(scale.anchors.barely for scale in listed):
         of = plural(len(listed), "task")
         print(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -12,11 +12,11 @@ def table_of(
     *columns: str,
     right: tuple[str, ...] = (),
     whole: int = 1,
-    longest: int | None = None,
+    widths: Sequence[int] = (),
 ) -> Any:
     """Return an empty table; columns in `right` hold numbers, the first `whole` never fold.
 
-    Where `longest` is given, they fold beyond it.
+    Where `widths` are given, each folds beyond its own.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -28,9 +28,9 @@ def table_of(
             plain(column),
             justify="right" if column in right else "left",
             overflow="fold",
-            no_wrap=number < whole and longest is None,
-            min_width=longest if number < whole else None,
-            max_width=longest if number < whole else None,
+            no_wrap=number < whole and not widths,
+            min_width=widths[number] if widths else None,
+            max_width=widths[number] if widths else None,
         )
     return table
 
@@ -87,17 +87,15 @@ def show_sections(sections: Iterable[Any], width: int | None = None) -> None:
     for section in sections:
         if not section.rows:
             print(f"{section.title}\n")
-        blocks = _blocks(section, width) if section.rows else []
+        widths = _widths(section, width)
+        blocks = _blocks(section.named, widths, width) if section.rows else []
         for number, block in enumerate(blocks):
             columns = [section.columns[place] for place in block]
-            title = "" if number else section.title
-            longest = max(len(row[0]) for row in section.rows)
             table = table_of(
-                title,
+                "" if number else section.title,
                 *columns,
                 right=tuple(columns[1:]),
-                whole=1 if longest > width // 2 else _whole(section),
-                longest=width // 2 if longest > width // 2 else None,
+                widths=[widths[place] for place in block],
             )
             for number_of_row, row in enumerate(section.rows):
                 # A part of a table has no rows that are filled in another part.
@@ -111,24 +109,49 @@ def show_sections(sections: Iterable[Any], width: int | None = None) -> None:
             print()
 
 
-def _whole(section: Any) -> int:
-    """Count the first columns that are names: without spaces where they could be folded."""
-    more = range(1, section.named)
-    spaced = (place for place in more if any(" " in row[place] for row in section.rows))
-    return next(spaced, section.named)
+#: Between two columns of `SIMPLE_HEAD`; its edges take one more.
+_GAP = 3
+
+#: A table has room for a number or two beside what its rows are of, which folds for them. Texts
+#: among them fold beyond it.
+_NUMBERS = 30
 
 
-def _blocks(section: Any, width: int) -> list[list[int]]:
+#: No name is folded to fewer characters.
+_LEAST = 8
+
+
+def _widths(section: Any, width: int) -> list[int]:
+    """Return how wide columns are: as their longest text, or as wide as there is room for.
+
+    Names fold only where they leave no room for a number: those with spaces first.
+    """
+    texts = list(zip(section.columns, *section.rows, strict=True))
+    widest = [max(map(len, column)) for column in texts]
+    names, others = widest[: section.named], [min(n, _NUMBERS) for n in widest[section.named :]]
+    spaced = [any(" " in text for text in column) for column in texts[: section.named]]
+    spaced[0] = names[0] > width // 2
+    names[0] = min(names[0], width // 2)
+    two = min(_NUMBERS, sum(others) + _GAP * (len(others) - 1))
+    for may_fold in (spaced, [True] * len(names)):
+        for taken in (two, max(others, default=0)):
+            for most in range(max(names), _LEAST - 1, -1):
+                folded = [
+                    min(n, most) if may else n for n, may in zip(names, may_fold, strict=True)
+                ]
+                if sum(folded) + taken + _GAP * (1 + len(names)) < width:
+                    return [*folded, *others]
+    return [*(min(name, _LEAST) for name in names), *others]
+
+
+def _blocks(named: int, widths: Sequence[int], width: int) -> list[list[int]]:
     """Share out columns over tables that fit, each with the columns that name its rows."""
-    widest = [
-        max(map(len, cells)) + 2 for cells in zip(section.columns, *section.rows, strict=True)
-    ]
-    widest[0] = min(widest[0], width // 2 + 2)
-    names = list(range(section.named))
+    names = list(range(named))
     blocks = [list(names)]
-    for place in range(section.named, len(section.columns)):
+    for place in range(named, len(widths)):
         block = [*blocks[-1], place]
-        if len(blocks[-1]) > len(names) and sum(widest[column] for column in block) + 2 > width:
+        taken = sum(widths[column] + _GAP for column in block) + 1
+        if len(blocks[-1]) > len(names) and taken > width:
             blocks.append([*names, place])
         else:
             blocks[-1] = block

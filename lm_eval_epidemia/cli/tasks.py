@@ -56,10 +56,13 @@ def tasks_list(
         table.add_row(task["task"], state.format_map(task), task["title"])
     show(table)
     print(f"{sum(declared.state != 'waiting')} of {plural(len(declared), 'task')} available")
-    for line in filter(None, [listings.published(declared), *listings.waiting(declared)]):
+    # Among stand-ins, the published tasks that have a truth are all that are listed.
+    has_standins = (declared.stands_for != "").any()
+    published = f"{STANDIN}: {OBSERVATION.unions[STANDIN]}"
+    if not has_standins or not names:
+        published = listings.published(declared) + f"\n{published}" * bool(has_standins)
+    for line in filter(None, [published, *listings.waiting(declared)]):
         print(line)
-    if (declared.stands_for != "").any():
-        print(f"{STANDIN}: {OBSERVATION.unions[STANDIN]}")
     if survey is None and not names:
         print(
             "others are about causal graphs (docs/guides/interventional.md) "

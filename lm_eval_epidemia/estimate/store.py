@@ -268,6 +268,11 @@ def all_places() -> dict[str, list[Place]]:
     return places
 
 
+def vintages(name: str) -> list[str]:
+    """Return the vintages of which the truth of a task is here, the one that is used first."""
+    return [place.vintage for place in all_places().get(name, [])]
+
+
 def _of_sets() -> list[Place]:
     """Return where the truths of fresh tasks are."""
     places = []

@@ -63,6 +63,10 @@ class Difference(NamedTuple):
     before, after, change, wins : Estimate
         The error ratio of either, the second less the first, and the change of the share of wins
         against the smallest samples; paired over the quantities that both were asked.
+    unread : float, float
+        Shares of the replies of either that could not be read, and count as a flat prior.
+    where_read : Estimate
+        `change`, of the replies that could be read alone.
     """
 
     one: AskedRun
@@ -73,6 +77,8 @@ class Difference(NamedTuple):
     after: Estimate
     change: Estimate
     wins: Estimate
+    unread: tuple[float, float]
+    where_read: Estimate
 
     @property
     def says(self) -> str:
@@ -144,6 +150,8 @@ def _paired(usual: AskedRun, other: AskedRun, key: str) -> Difference | None:
     mine, theirs = usual.known.judged, other.known.judged
     ratios = mine.ratio[here], theirs.ratio[there]
     places = np.arange(len(here))
+    read = other.known.dropped.ratio[there] - usual.known.dropped.ratio[here]
+    is_read = np.isfinite(read)
     return Difference(
         usual,
         other,
@@ -153,6 +161,8 @@ def _paired(usual: AskedRun, other: AskedRun, key: str) -> Difference | None:
         pooled(ratios[1], places),
         pooled(ratios[1] - ratios[0], places),
         pooled(theirs.wins[there, 0] - mine.wins[here, 0], places),
+        (1 - float(mine.answered[here].mean()), 1 - float(theirs.answered[there].mean())),
+        pooled(read[is_read], places[is_read]),
     )
 
 
@@ -207,6 +217,8 @@ COLUMNS = (
     _RATIO._replace(name="then"),
     _RATIO._replace(name="difference", metric=PRIOR.primary, signed=True),
     _RATIO._replace(name="wins, N = 5", signed=True),
+    Column("unread"),
+    _RATIO._replace(name="where read", signed=True),
 )
 
 
@@ -221,6 +233,8 @@ def _row(pair: Difference) -> Row:
         "difference": pair.change,
         "wins, N = 5": pair.wins,
     }
+    if any(pair.unread):
+        cells |= {"unread": "{:.0%} -> {:.0%}".format(*pair.unread), "where read": pair.where_read}
     facts = {"model": run.model, "reference": run.published}
     return Row(cells, name=f"{pair.other.task} / {pair.says}", facts=facts)
 
@@ -235,8 +249,9 @@ def finding(runs: Sequence[AskedRun]) -> Finding:
         list(map(_row, pairs)),
         "Runs of one model that differ in one thing, each beside the most usual one. The "
         "difference of the error ratios, and that of the share of quantities that are better "
-        "than 5 real answers, are paired over quantities. Below 0, the error ratio is better."
-        + _note(runs, pairs),
+        "than 5 real answers, are paired over quantities. Below 0, the error ratio is better. "
+        "Replies that could not be read count as a flat prior: unread has their shares, where read "
+        "the difference of the ratios without them." + _note(runs, pairs),
         leading=3,
     )
 

@@ -166,16 +166,30 @@ def over_seeds(changes: Iterable[Change]) -> list[Change]:
     Seeds are the training's (order of rows, an adapter's first weights) and the dataset's (which
     people, which sentences, which rows are validation). The mean stands in the place of the first.
     """
+    return [one for several in _set_ups(changes) for one in _mean_of_seeds(several)]
+
+
+def trained_again(changes: Iterable[Change]) -> list[str]:
+    """Name the runs of trainings that have the set-up and the seeds of another."""
+    again = [several for several in _set_ups(changes) if _seeds(several) < len(several)]
+    return sorted({change.run.entry.name for several in again for change in several})
+
+
+def _set_ups(changes: Iterable[Change]) -> list[list[Change]]:
     alike: dict[Hashable, list[Change]] = {}
     for change in changes:
         alike.setdefault(_but_for_seeds(change), []).append(change)
-    return [one for several in alike.values() for one in _mean_of_seeds(several)]
+    return [*alike.values()]
+
+
+def _seeds(several: Iterable[Change]) -> int:
+    """Count the seeds of trainings with a card; one without is a set-up of its own."""
+    cards = [change.run.card for change in several]
+    return len({(c.dataset.seed, c.settings.get("seed")) if c else () for c in cards})
 
 
 def _mean_of_seeds(several: Sequence[Change]) -> Sequence[Change]:
-    cards = [change.run.card for change in several]
-    seeds = {(card.dataset.seed, card.settings.get("seed")) for card in cards if card}
-    if len(several) < 2 or len(seeds) < len(several):
+    if len(several) < 2 or _seeds(several) < len(several):
         return several  # one training, or one that was asked twice
     value = _mean([change.value for change in several])
     l1 = _mean([change.l1 for change in several])

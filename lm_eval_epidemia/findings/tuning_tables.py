@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lm_eval_epidemia.benchmarks import groups, in_way
-from lm_eval_epidemia.core.errors import plural
+from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Row, known
-from lm_eval_epidemia.findings.tuning import ALL, Change, Study, over_seeds
+from lm_eval_epidemia.findings.tuning import ALL, Change, Study, over_seeds, trained_again
 from lm_eval_epidemia.results.card import Tuned
 from lm_eval_epidemia.results.protocol import printable
 
@@ -39,7 +39,8 @@ NOTE = (
     "error of the difference; of l1 it takes samples of both. Averages only: the respondent that "
     "knows how common each answer is in the whole task, and not how it differs between people: "
     "whoever is not above it has not been shown to know more. 'asked as trained': training had "
-    "prompts of this way. Verdicts as in comparisons of two models."
+    "prompts of this way. Verdicts as in comparisons of two models; of a single training, how "
+    "another seed would differ is not known."
 )
 SEEDS_NOTE = (
     " A row of several seeds is their mean: behind its difference stands the survey's error, as "
@@ -54,9 +55,6 @@ CELLS_NOTE = (
     "nothing of them, 100 is what surveys drawn cell by cell come to, as under --limit. Averages "
     "only: that of the whole task. 'people' is the share of the population that they are."
 )
-#: Who a row is of.
-_WHO = ("model", "tuned from")
-
 #: The numbers of a table for people.
 _MEASURED = (
     Column("seeds", "seeds"),
@@ -72,15 +70,27 @@ _MEASURED = (
     Column("l1 of averages only", "l1, averages only", 4),
 )
 _NUMBERS = tuple(column.name for column in _MEASURED)
-#: Those in a table: how many seeds a row has stands with the model.
-_SHOWN = _NUMBERS[1:]
+#: Those in a table, the verdict beside what it is on; with the model stands how many seeds.
+_VERDICT = "the tuned one is"
+_SHOWN = (*_NUMBERS[1:4], _VERDICT, *_NUMBERS[4:])
+#: What comes last: of the same model in most rows.
+_LAST = ("tuned from", "trained on", "asked as trained")
 
 
 def _columns(part: str) -> tuple[Column, ...]:
     """Declare the columns; `part` heads that of what a change is of."""
-    texts = (*_WHO, "group", "task", "trained on", "asked as trained", "tasks", "people")
+    texts = (
+        "model",
+        "tuned from",
+        "group",
+        "task",
+        "trained on",
+        "asked as trained",
+        "tasks",
+        "people",
+    )
     return (
-        *map(Column, (*texts, "win / tie / loss", "the tuned one is")),
+        *map(Column, (*texts, "win / tie / loss", _VERDICT)),
         Column("part", title=part),
         *_MEASURED,
         Column("share", "people"),
@@ -111,7 +121,7 @@ def _row(change: Change, name: str) -> Row:
         for number in (moved.before, moved.after, difference, over_seeds, moved.alone)
     ]
     cells |= dict(zip(_NUMBERS, [len(change.seeds) or None, *numbers], strict=True))
-    cells["the tuned one is"] = verdict
+    cells[_VERDICT] = verdict
     if change.compared is None:
         cells["share"] = change.share
     else:
@@ -145,7 +155,7 @@ def _finding(
         for change in changes
     ]
     title = f"Before and after fine-tuning{more}"
-    return Finding(kind, title, _columns(part), rows, note, 4, (*_WHO, *shown))
+    return Finding(kind, title, _columns(part), rows, note, 3, ("model", *shown))
 
 
 def findings(study: Study) -> list[Finding]:
@@ -165,22 +175,22 @@ def findings(study: Study) -> list[Finding]:
 
 def tables(study: Study, long: bool) -> list[Finding]:
     """Return the tables: by group and, where some were held out, by cells; `long` by task."""
-    of = ("group", "part", "trained on", "asked as trained", "tasks")
-    compared = ("win / tie / loss", "the tuned one is")
+    shown = ("group", "part", *_SHOWN, "tasks", "win / tie / loss", *_LAST)
     means = over_seeds(study.groups)
     known_means = {id(change) for change in means}
     single = [c for c in study.groups if id(c) not in known_means] if long else []
-    note = " ".join([NOTE + SEEDS_NOTE * any(change.seeds for change in means), *tested(means)])
-    by_group = _finding(
-        "tuning", [*means, *single], "tasks that were", "", (*of, *_SHOWN, *compared), note
-    )
-    of = ("group", "part", "asked as trained", "tasks", "people")
+    notes = [NOTE + SEEDS_NOTE * any(change.seeds for change in means), *tested(means)]
+    if again := trained_again(study.groups):
+        notes.append(
+            f"Of one set-up and the same seeds, so that they are no sample of seeds: {few(again)}."
+        )
+    note = " ".join(notes)
+    by_group = _finding("tuning", [*means, *single], "tasks that were", "", shown, note)
+    shown = ("group", "part", "people", *_SHOWN, "tasks", "tuned from", "asked as trained")
     more = ": cells trained on against held-out cells"
-    cells = _finding(
-        "tuning cells", over_seeds(study.cells), "cells", more, (*of, *_SHOWN), CELLS_NOTE
-    )
+    cells = _finding("tuning cells", over_seeds(study.cells), "cells", more, shown, CELLS_NOTE)
     by_task = sorted([*study.tasks, *study.task_cells], key=_place) if long else []
-    shown = ("task", "part", "asked as trained", *_SHOWN, "the tuned one is")
+    shown = ("task", "part", *_SHOWN, "tuned from", "asked as trained")
     of_tasks = _finding("tuning task", by_task, "part", " by task", shown)
     return [table for table in (by_group, cells, of_tasks, _trained(study)) if table.rows]
 

@@ -16,7 +16,7 @@ from lm_eval_epidemia.elicit.prompts import WORDINGS
 from lm_eval_epidemia.findings.comparison import Comparison, compare_entries
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Number, Row, in_groups
 from lm_eval_epidemia.findings.leaderboard import Report, columns, compared
-from lm_eval_epidemia.findings.means import mean_over, shared_tasks
+from lm_eval_epidemia.findings.means import mean_over, shared_tasks, tasks_in
 from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, known_scores
 from lm_eval_epidemia.results.entry import Asked, Entry, closest, leaf
 
@@ -164,8 +164,10 @@ def read(report: Report) -> tuple[list[Finding], list[str]]:
         first = next(iter(runs.values()))
         known = known_scores(first, report.runs)
         for group in compared(columns(runs.values())):
-            if tasks := shared_tasks(runs.values(), group):
-                rows += _rows(runs, group, spread(runs, tasks, known))
+            # Not every group was asked in all of them.
+            asked = {wording: run for wording, run in runs.items() if tasks_in(run, group)}
+            if len(asked) > 1 and (tasks := shared_tasks(asked.values(), group)):
+                rows += _rows(asked, group, spread(asked, tasks, known))
     if not rows:
         raise EpidemiaError(
             "no model was asked the same tasks in two wordings: run lm_eval again with --metadata "

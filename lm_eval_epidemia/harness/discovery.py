@@ -44,7 +44,9 @@ def _listed(include_path: Any) -> list[Any]:
 
 def _knows(manager: Any, folder: Path) -> bool:
     """Tell whether a built ``TaskManager`` has tasks from a folder."""
-    files = (getattr(entry, "yaml_path", None) for entry in manager.task_index.values())
+    # lm-eval 0.5 keeps the index to itself.
+    index = getattr(manager, "task_index", None) or getattr(manager, "_task_index", {})
+    files = (getattr(entry, "yaml_path", None) for entry in index.values())
     return any(folder.resolve() in Path(file).resolve().parents for file in files if file)
 
 
