@@ -48,13 +48,13 @@ PAGES = {
     "docs/guides/interventional.md": "test_interventions",
     "docs/guides/people.md": "test_people",
     "docs/background/performance.md": "speeds (benchmarks/throughput.py)",
-    "docs/guides/priors.md": "test_priors",
+    "docs/guides/priors-published.md": "test_priors",
     "docs/reference/prompting.md": "test_wordings",
     "docs/guides/python.md": "an example that is run as a doctest",
     "docs/guides/ranks.md": "test_two_models",
     "docs/guides/report.md": "test_first_screen",
     "docs/guides/served-models.md": "speeds of llama.cpp and letters it shows: a server not here",
-    "docs/background/validity.md": "test_quick_look",
+    "docs/background/validity-quick-look.md": "test_quick_look",
     "docs/guides/world.md": "test_countries",
     "docs/guides/years.md": "test_years, test_the_year_a_model_lives_in",
     "docs/guides/your-own-survey.md": "a task of a reader's own survey, from its raw file",
@@ -158,7 +158,7 @@ def test_priors():
     all_, marginals, number, within, p = correlations()
     task, by_grid = "epidemia_prior_nhanes", "epidemia_prior_nhanes_grid"
     assert_printed(
-        section("docs/guides/priors.md", "## A real small model"),
+        section("docs/guides/priors-published.md", "## A real small model"),
         [
             (rf"`direct`, [^|]* {row} \| ([\d.]+) \| \|", numbers("direct", task, "answered")),
             (rf"`grid`, [^|]* {row} \| \| ([\d.]+) \|", numbers("grid", by_grid, "end_mass")),
@@ -325,7 +325,9 @@ def test_quick_look():
     ):
         predicted = [metric("quick", group, name) for name in ("score", "score_stderr")]
         rows.append((rf"\| {title} \|{PAIR}\| ([\d.]+) \|", [*predicted, value]))
-    assert_printed(section("docs/background/validity.md", "\nReal answers: "), rows, whole=False)
+    assert_printed(
+        section("docs/background/validity-quick-look.md", "\nReal answers: "), rows, whole=False
+    )
 
 
 def table_of(folder, kind, group):
@@ -450,14 +452,17 @@ TUNED = {
     "270 notes, LoRA": "notes-300-lora",
     "270 notes, all weights": "notes-300-full",
 }
-SEEDS = [f"notes-400-seed-{seed}" for seed in (1, 2, 3)]
+SEEDS = [f"notes-2500-seed-{seed}" for seed in (1, 2, 3)]
 
 
 def table(first):
     """Rows of the table whose head begins so, by their first cells: the others by column."""
     lines = (DOCS / "guides" / "finetuning.md").read_text(encoding="utf-8").split(f"| {first} ")[1]
     head, _, *rows = (f"| {first} {lines}".split("\n\n")[0]).splitlines()
-    names, *rows = ([cell.strip(" *`") for cell in row.split("|")[1:-1]] for row in (head, *rows))
+    names, *rows = (
+        [cell.strip(" *").replace("`", "") for cell in row.split("|")[1:-1]]
+        for row in (head, *rows)
+    )
     return {row[0]: dict(zip(names[1:], row[1:], strict=True)) for row in rows}
 
 
@@ -508,11 +513,15 @@ def test_fine_tuning():
 
 
 def test_fine_tuning_over_seeds():
-    rows = table("360 notes")
-    for column in ("score", "l1", "choice_mass", "order_bias"):
-        base, *values = (
-            metric(f"finetuning/{run}", "epidemia_low_nsduh", column) for run in ("base", *SEEDS)
-        )
+    rows = table("2,250 notes")
+    letters, likelihood = "epidemia_low_nsduh", "epidemia_low_nsduh_likelihood"
+    printed = {of: (letters, of) for of in ("score", "l1", "choice_mass", "order_bias")}
+    printed |= {
+        "score as likelihood": (likelihood, "score"),
+        "choice_mass of it": (likelihood, "choice_mass"),
+    }
+    for column, of in printed.items():
+        base, *values = (metric(f"finetuning/{run}", *of) for run in ("base", *SEEDS))
         assert_rounded(rows["nothing"][column], base)
         for seed, value in enumerate(values, 1):
             assert_rounded(rows[f"seed {seed}"][column], value)
@@ -523,9 +532,9 @@ def test_fine_tuning_over_seeds():
         card = tuned(name)
         assert_rounded(rows[f"seed {seed}"]["validation loss"], card["last_loss"])
         assert rows[f"seed {seed}"]["forms"] == str(card["dataset"]["counts"]["sentence forms"])
-        assert card["dataset"]["counts"]["people"] == 40 and card["settings"]["epochs"] == 1
-        assert card["dataset"]["rows"]["train"] == 360 and card["settings"]["lr"] == 5e-4
-        assert card["steps"] == 5  # stopped, as the page says
+        assert card["dataset"]["counts"]["people"] == 250 and card["settings"]["epochs"] == 1
+        assert card["dataset"]["rows"]["train"] == 2250 and card["settings"]["lr"] == 5e-4
+        assert card["steps"] == 141
         assert card["dataset"]["seed"] == card["settings"]["seed"] == seed
 
 

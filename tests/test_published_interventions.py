@@ -69,7 +69,9 @@ def test_accuracies_are_the_printed_ones_weighted_over_the_22_effects():
 
 
 def test_the_page_has_the_weighted_accuracies():
-    page = (REPOSITORY / "docs" / "background" / "reproduce.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs" / "background" / "reproduce-interventions.md").read_text(
+        encoding="utf-8"
+    )
     for model in MODELS:
         values = [score(model, n, w) for w in ("intervention", "substitution") for n in NAMES]
         written = " | ".join(f"{value + 1e-9:.3f}".removeprefix("0") for value in values)

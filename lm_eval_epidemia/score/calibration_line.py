@@ -10,9 +10,9 @@ Measurement Error Models, 1987, section 1.1). So the variance of logit p is take
 error e adds to it, ``E S(x, e)``, which the replicates estimate: ``N = mean_b S(x_b, x_b - x)``.
 Where errors do not depend on the truth this is their variance. Where an estimator flattens, as
 boosting does, it is less, and can be below 0, though not by all that is flattened
-(docs/background/validity.md). The truth is itself one sample, in which rare answers
-look rarer than they are, and rare answers are noisier. What N is too large by for that is estimated
-from samples drawn from samples, and taken off: ``2 N - mean_bj S(x_bj, x_bj - x_b)``.
+(docs/background/validity-calibration-line.md). The truth is itself one sample, in which rare
+answers look rarer than they are, and rare answers are noisier. What N is too large by for that is
+estimated from samples drawn from samples, and taken off: ``2 N - mean_bj S(x_bj, x_bj - x_b)``.
 
 Shapes: C cells, K levels, L of which are used, B replicates, J samples drawn from each.
 """
