@@ -49,7 +49,8 @@ PAGES = {
     "docs/guides/people.md": "test_people",
     "docs/background/performance.md": "speeds (benchmarks/throughput.py)",
     "docs/guides/priors-published.md": "test_priors",
-    "docs/reference/prompting.md": "test_wordings",
+    "docs/reference/stated.md": "what it writes when asked so: no run of that is kept",
+    "docs/reference/variants.md": "test_wordings",
     "docs/guides/python.md": "an example that is run as a doctest",
     "docs/guides/ranks.md": "test_two_models",
     "docs/guides/report.md": "test_first_screen",
@@ -259,7 +260,7 @@ def test_two_models():
 
 
 def test_wordings():
-    text = section("docs/reference/prompting.md", "**Several wordings.**")
+    text = section("docs/reference/variants.md", "### Wordings of a small model")
     rows, names = [], []
     for title, group in (("`epidemia_low`", "low"), ("`epidemia_high` of NSDUH and SCF", "high")):
         others = [name for name in FOLDERS if re.match(rf"wording/{group}-(?!likelihood)", name)]

@@ -227,7 +227,7 @@ def test_whole_per_cents_cost_the_truth_no_more_than_derived():
         assert found <= most + 1e-12, entry.name
         left.append(anchors.score(found))
         assert left[-1] >= anchors.score(most) - 1e-9
-    assert np.mean(left) > 99  # in docs/reference/prompting.md
+    assert np.mean(left) > 99  # in docs/reference/stated.md
 
 
 def test_what_is_written_is_read_in_every_task():

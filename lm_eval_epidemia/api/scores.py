@@ -239,7 +239,7 @@ def calibration_line(beliefs: Mapping[str, Any]) -> Tilt:
     Returns
     -------
     Tilt
-        ``tilt``, ``slope`` and their errors; see docs/background/statistics.md. Who knows the
+        ``tilt``, ``slope`` and their errors; see docs/background/scales.md. Who knows the
         population has slope 1 and tilt 0; the survey's own figures have its errors too, and a
         slope above 1.
 

@@ -6,7 +6,7 @@ seems to be far from it. Summed over cells that lie at all distances from the tr
 of the order 1/n. So twice the distance of all answers, less the mean distance of random halves of
 them, has lost it (the jackknife with half samples). What is left is of higher order; it is largest,
 of the order ``1 / sqrt(n)``, for a respondent whose cells all lie within the answers' own noise of
-the truth. docs/reference/prompting.md has the measured sizes.
+the truth. docs/reference/sampled.md has the measured sizes.
 """
 
 from __future__ import annotations

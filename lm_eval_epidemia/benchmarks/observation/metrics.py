@@ -86,7 +86,7 @@ def l1_population(answers: Sequence[Answer]) -> float:
 def score_population(answers: Sequence[Answer]) -> float:
     """Score from 0 (no better than knowing nothing) to 100 (is the population's distribution).
 
-    A group's is the mean before tasks are cut off at 100 (docs/background/statistics.md).
+    A group's is the mean before tasks are cut off at 100 (docs/background/sampling-error.md).
     """
     return _of(answers, "score_population")
 
