@@ -52,8 +52,9 @@ PAGES = {
     "docs/reference/stated.md": "what it writes when asked so: no run of that is kept",
     "docs/reference/variants.md": "test_wordings",
     "docs/guides/python.md": "an example that is run as a doctest",
+    "docs/guides/ranks.md": "test_two_models",
     "docs/guides/report.md": "test_first_screen",
-    "docs/start/running.md": "speeds of llama.cpp and the letters it shows: a server not here",
+    "docs/guides/served-models.md": "speeds of llama.cpp and letters it shows: a server not here",
     "docs/background/validity-quick-look.md": "test_quick_look",
     "docs/guides/world.md": "test_countries",
     "docs/guides/years.md": "test_years, test_the_year_a_model_lives_in",
@@ -238,6 +239,24 @@ def test_two_models():
     block = re.search(r"## Our tasks\n.*?```text\n(.*?)```", text, re.DOTALL)[1]
     for paragraph in block.split("\n\n"):
         assert " ".join(paragraph.split()) in words
+    text = (DOCS / "guides" / "ranks.md").read_text(encoding="utf-8")
+    rows = compared.table.set_index("group").loc[["epidemia_low", "epidemia_high"]]
+    low, high = (row for _, row in rows.iterrows())
+    # There the respondent is the first of the pair.
+    for name, value, error in (
+        ("difference", "value", "stderr"),
+        ("here, corrected", "corrected", "corrected_stderr"),
+        ("here, population", "population", "population_stderr"),
+    ):
+        cells = (f"{-row[value]:+.1f} ± {row[error]:.1f}" for row in (low, high))
+        assert f"| {name} | {' | '.join(cells)} |" in text
+    counts = (f"{row.losses} / {row.ties} / {row.wins}" for row in (low, high))
+    assert f"| win / tie / loss | {' | '.join(counts)} |" in text
+    assert f"| tasks | {low.tasks} | {high.tasks} |" in text
+    interval = f"{-low.high:.1f} to {-low.low:.1f} | ± {high.half_width:.1f}: too few outcomes"
+    assert interval in text
+    assert (low.verdict, high.verdict) == ("worse", "worse here")
+    assert "| the first is | better | better here |" in text
 
 
 def test_wordings():

@@ -72,5 +72,5 @@ OTHER = Server(
     PLAIN_BY_IDS,
     CHAT_BY_IDS,
     "serve the model with llama.cpp or vLLM, or ask it in Ollama "
-    "(docs/start/running.md has a table of servers)",
+    "(docs/guides/served-models.md has a table of servers)",
 )
