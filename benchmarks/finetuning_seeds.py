@@ -58,7 +58,8 @@ def ask(results, arguments):
     """Ask the six tasks, unless it was done."""
     if not [*results.glob("**/results_*.json")]:
         how = "--model", "choice-hf", "--model_args", f"{arguments},dtype=float32"
-        run("lm_eval", *how, "--tasks", TASKS, "--output_path", results, "--log_samples")
+        lm_eval = Path(sys.executable).parent / "lm_eval"
+        run(lm_eval, *how, "--tasks", TASKS, "--output_path", results, "--log_samples")
 
 
 def run(*words):
