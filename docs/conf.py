@@ -18,7 +18,15 @@ version = release = __version__
 extensions = ["myst_nb", "sphinx.ext.autosummary", "numpydoc", "sphinx_design"]
 # README.md is the index that GitHub shows.
 exclude_patterns = ["_build", "README.md"]
-nb_execution_mode = "off"
+# Notebooks run at every build, each in a folder of its own, with the commands of this environment.
+nb_execution_mode = "force"
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 300  # seconds a cell
+nb_execution_show_tb = True
+nb_merge_streams = True
+nb_output_stderr = "remove"
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 highlight_language = "text"

@@ -275,6 +275,8 @@ def name_languages(app: Sphinx, doctree: nodes.document) -> None:
                 block["language"] = "pycon"
             elif SHELL.match(first):
                 block["language"] = "bash"
+        elif block["language"] == "ipython3" and block.astext().startswith("!"):
+            block["language"] = "bash"  # the lexer of notebooks does not know lines that go on
 
 
 # -- For machines --------------------------------------------------------------------------------

@@ -73,7 +73,8 @@ ASSIGNMENT = re.compile(r'^    (\w+)="(.+)"$', re.MULTILINE)
 
 def commands_of(page):
     """The command lines of a page, each once, without comments, pipes and redirections."""
-    text = re.sub(r"```python.*?```", "", page.read_text(), flags=re.DOTALL)
+    # Cells of notebooks are run whenever the site is built, which fails if one of them does.
+    text = re.sub(r"```(python|\{code-cell\}).*?```", "", page.read_text(), flags=re.DOTALL)
     text = re.sub(r"\\\n\s*", "", text)
     for assigned in reversed(list(ASSIGNMENT.finditer(text))):
         after = text[assigned.end() :].replace(f"${assigned[1]}", assigned[2])
