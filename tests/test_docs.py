@@ -69,7 +69,7 @@ def _faults(words):
     if hasattr(command, "commands"):
         yield line
     known = {option for parameter in command.params for option in parameter.opts}
-    if not command.ignore_unknown_options:  # `epidemia run` takes lm-eval's
+    if "ignore_unknown_options" not in command.context_settings:  # `epidemia run` takes lm-eval's
         yield from (f"{line}: {x}" for x in words if x[:2] == "--" and x not in known)
 
 
