@@ -47,7 +47,7 @@ PAGES = {
     "docs/guides/fresh.md": "fresh slices of the GSS need its raw file: they are where it is",
     "docs/guides/interventional.md": "test_interventions",
     "docs/guides/people.md": "test_people",
-    "docs/background/performance.md": "speeds (benchmarks/throughput.py)",
+    "docs/background/performance-measured.md": "speeds (benchmarks/throughput.py)",
     "docs/guides/priors-published.md": "test_priors",
     "docs/reference/stated.md": "what it writes when asked so: no run of that is kept",
     "docs/reference/variants.md": "test_wordings",
