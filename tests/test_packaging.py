@@ -111,7 +111,12 @@ def test_the_sdist_holds_the_checkout_and_nothing_that_lies_beside_it(sdist):
     left = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.suffix in raw}
     aggregates = {name for name in left if name.startswith("groundtruth/")}
     assert all(name.endswith(AGGREGATES) for name in aggregates if name.endswith("parquet"))
-    print(sorted(left - aggregates))
+    others = left - aggregates
+    assert {name for name in others if not name.endswith(".csv")} == {
+        "tests/data/iris.sas7bdat.zip"
+    }
+    places = ("docs/results/", "lm_eval_epidemia/", "tests/data/")
+    assert all(name.startswith(places) for name in others)
 
 
 @pytest.mark.slow
