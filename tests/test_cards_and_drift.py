@@ -197,3 +197,11 @@ def test_anchors_of_a_bootstrap_that_some_tasks_lack():
     assert "epidemia_low_bls_sex_by_occupation" in found.output and "_acs_" not in found.output
     with pytest.raises(EpidemiaError, match="has no 'design' bootstrap"):
         CliRunner().invoke(app, ["anchors", "acs", "--bootstrap", "design"], catch_exceptions=False)
+
+
+def test_samples_that_share_people_are_not_tested():
+    """The panel that began in 2022 is in the file of 2023, too."""
+    name = "epidemia_low_meps_insured_by_age_group"
+    for pair in (("2022-panel27", "2023-adults"), ("2023-adults", "2022-panel27")):
+        compared = drift(name, *pair)
+        assert compared.distance > 0 and np.isnan(compared.p_value)

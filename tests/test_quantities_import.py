@@ -182,6 +182,7 @@ def test_another_form_is_refused_with_what_was_given_and_expected(tmp_path, vari
         ((variables, []), "holds no JSON object"),
         ((variables, {}), "holds nothing"),
         ((changed("easy_4", mean=1e400), baselines), "finite"),
+        ((changed("easy_4", se=0), baselines), r"easy_4\.se: .*greater than 0"),
     ]
     for (one, other), message in cases:
         with pytest.raises(EpidemiaError, match=message):

@@ -118,7 +118,7 @@ def drift_notes(listed: Sequence[Drift]) -> list[str]:
     if untested := len(listed) - tests:
         notes.append(
             f"{untested} comparisons without a test: tables without sampling error, truths without "
-            "replicates, or other answers in the two vintages"
+            "replicates, other answers in the two vintages, or samples that share people"
         )
     return notes
 

@@ -164,6 +164,9 @@ class Vintage(Strict):
     only_given : set of str
         Variables that tell who is missing in a file of a part of the people: it says P(Y | X) of
         everybody only with one of these in X, and other tasks are left out.
+    same_people : tuple of str
+        Other vintages whose files hold some of the same people, so that the two are no independent
+        samples.
     tables : tuple of TableLayout
         Published tables, instead of microdata.
     """
@@ -177,6 +180,7 @@ class Vintage(Strict):
     design: Design | None = None
     may_lack: tuple[str, ...] = ()
     only_given: frozenset[str] = frozenset()
+    same_people: tuple[str, ...] = ()
     adjustments: tuple[Adjustment, ...] = ()
     tables: tuple[TableLayout, ...] = ()
     note: str = ""

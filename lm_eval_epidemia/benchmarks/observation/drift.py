@@ -20,6 +20,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.joint import BALANCED, hadamard
 from lm_eval_epidemia.score import score as scoring
+from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
 #: How often drift may be seen where there is none.
@@ -227,7 +228,8 @@ def drift(task: str, vintage: str, other: str) -> Drift:
         weights = first.weights[common] / first.weights[common].sum()
         apart = float(distance(weights, first.p[common], second.p[places]))
         score = float(scoring.anchors(weights, first.p[common], anchors.perfect).score(apart))
-        if (first.sample or second.sample) and None not in (first.sample, second.sample):
+        samples = first.sample, second.sample
+        if any(samples) and None not in samples and not _share_people(first, second):
             moved = _moved(first, common), _moved(second, places)
             by_chance, factor = chance(weights, *moved), unsure(weights, *moved)
     return Drift(
@@ -244,6 +246,13 @@ def drift(task: str, vintage: str, other: str) -> Drift:
         chance=by_chance,
         unsure=factor,
     )
+
+
+def _share_people(first: store.GroundTruth, second: store.GroundTruth) -> bool:
+    """Whether the two samples are not independent, as the test takes them to be."""
+    known = record(first.survey).vintages
+    pairs = (first.vintage, second.vintage), (second.vintage, first.vintage)
+    return any(one in known and other in known[one].same_people for one, other in pairs)
 
 
 def _moved(truth: store.GroundTruth, cells: list[int]) -> Array:

@@ -46,7 +46,7 @@ class _Variable(BaseModel):
 
     mean: FiniteFloat
     std: _Positive
-    se: Annotated[FiniteFloat, Field(ge=0)]
+    se: _Positive
     base_variable: str
     conditions: Annotated[list[tuple[str, Any]], Field(max_length=len(DIFFICULTIES) - 1)]
     family: Family = Field(alias="ground_truth_distribution_type")
@@ -199,7 +199,7 @@ def _people(variable: _Variable, baselines: Any) -> int:
         number = baselines["all"][0]["actual_n"]
     if isinstance(number, int):
         return number
-    return round((variable.std / variable.se) ** 2) if variable.se else 0
+    return round((variable.std / variable.se) ** 2)
 
 
 def _quantity(name: str, variables: Mapping[str, _Variable], n: int, path: Path) -> Quantity:
