@@ -39,16 +39,26 @@ def test_the_page_has_figures_and_tables(site, visit, scheme):  # noqa: F811
         "Before and after fine-tuning: cells trained on against held-out cells",
     ]
     assert "Before and after fine-tuning by task" in titles and "Learning curve" in titles
-    rows = [row.split("\t") for row in tab.locator("#tuning-1 tbody tr").all_inner_texts()]
-    held_out = [row for row in rows if row[3] == "held out" and row[2] == "single condition"]
-    assert {row[0] for row in held_out} == {"small-1B +answers-100", "small-1B +answers-1000"}
-    assert all(row[1] == "small-1B" and row[6] == "1" for row in held_out)
+    heads = tab.locator("#tuning-1 thead th").all_text_contents()
+    heads = [" ".join(head.split()) for head in heads]
+    lines = tab.locator("#tuning-1 tbody tr").all_inner_texts()
+    rows = [dict(zip(heads, line.split("\t"), strict=True)) for line in lines]
+    held_out = [
+        row
+        for row in rows
+        if (row["tasks that were"], row["group"]) == ("held out", "single condition")
+    ]
+    assert {row["model"] for row in held_out} == {
+        "small-1B +answers-100",
+        "small-1B +answers-1000",
+    }
+    assert all(row["tuned from"] == "small-1B" and row["tasks"] == "1" for row in held_out)
     # Sorted by a number, without a script of our own.
     tab.wait_for_selector("#tuning-1_wrapper")
     tab.locator("#tuning-1 thead th", has_text="after").first.click()
-    tab.wait_for_selector("#tuning-1 thead th:nth-child(9)[aria-sort]")
+    tab.wait_for_selector("#tuning-1 thead th:nth-child(5)[aria-sort]")
     after = [
-        float(text) for text in tab.locator("#tuning-1 tbody td:nth-child(9)").all_inner_texts()
+        float(text) for text in tab.locator("#tuning-1 tbody td:nth-child(5)").all_inner_texts()
     ]
     assert after in (sorted(after), sorted(after, reverse=True)) and len(set(after)) > 3
     tab.locator("summary", has_text="by task").click()

@@ -109,38 +109,47 @@ def show_sections(sections: Iterable[Any], width: int | None = None) -> None:
             print()
 
 
-#: Between two columns of `SIMPLE_HEAD`; its edges take one more.
+#: Between two columns of `SIMPLE_HEAD`.
 _GAP = 3
+
+
+def _taken(widths: Sequence[int]) -> int:
+    """Return how wide a table is; its edges take one more than what is between columns."""
+    return sum(width + _GAP for width in widths) + 1
+
 
 #: A table has room for a number or two beside what its rows are of, which folds for them. Texts
 #: among them fold beyond it.
 _NUMBERS = 30
 
 
-#: No name is folded to fewer characters.
-_LEAST = 8
+#: No name is folded to fewer characters, and to so few only where it makes room for a number.
+_LEAST, _SHORT = 8, 20
 
 
 def _widths(section: Any, width: int) -> list[int]:
     """Return how wide columns are: as their longest text, or as wide as there is room for.
 
-    Names fold only where they leave no room for a number: those with spaces first.
+    Names fold where that makes one table of several, or leaves room for a number at all: those with
+    spaces first.
     """
     texts = list(zip(section.columns, *section.rows, strict=True))
     widest = [max(map(len, column)) for column in texts]
+    if _taken(widest) <= width:
+        return widest
     names, others = widest[: section.named], [min(n, _NUMBERS) for n in widest[section.named :]]
     spaced = [any(" " in text for text in column) for column in texts[: section.named]]
-    spaced[0] = names[0] > width // 2
-    names[0] = min(names[0], width // 2)
-    two = min(_NUMBERS, sum(others) + _GAP * (len(others) - 1))
-    for may_fold in (spaced, [True] * len(names)):
-        for taken in (two, max(others, default=0)):
-            for most in range(max(names), _LEAST - 1, -1):
-                folded = [
-                    min(n, most) if may else n for n, may in zip(names, may_fold, strict=True)
-                ]
-                if sum(folded) + taken + _GAP * (1 + len(names)) < width:
-                    return [*folded, *others]
+    whole = _taken(others) - 1 - _GAP
+    but_first, every = [names[0] > width // 2, *spaced[1:]], [True] * len(names)
+    most, two = max(others, default=0), min(_NUMBERS, whole)
+    tried = [(spaced, whole, _SHORT)]
+    tried += [(may, room, _LEAST) for may in (but_first, every) for room in (two, most)]
+    for may_fold, taken, least in tried:
+        for longest in range(width // 2, least - 1, -1):
+            pairs = zip(names, may_fold, strict=True)
+            folded = [min(name, longest) if may else name for name, may in pairs]
+            if _taken([*folded, taken]) <= width:
+                return [*folded, *others]
     return [*(min(name, _LEAST) for name in names), *others]
 
 
@@ -150,8 +159,8 @@ def _blocks(named: int, widths: Sequence[int], width: int) -> list[list[int]]:
     blocks = [list(names)]
     for place in range(named, len(widths)):
         block = [*blocks[-1], place]
-        taken = sum(widths[column] + _GAP for column in block) + 1
-        if len(blocks[-1]) > len(names) and taken > width:
+        is_wider = _taken([widths[column] for column in block]) > width
+        if len(blocks[-1]) > len(names) and is_wider:
             blocks.append([*names, place])
         else:
             blocks[-1] = block
