@@ -47,7 +47,7 @@ PAGES = {
     "docs/guides/fresh.md": "fresh slices of the GSS need its raw file: they are where it is",
     "docs/guides/interventional.md": "test_interventions",
     "docs/guides/people.md": "test_people",
-    "docs/background/performance.md": "speeds (benchmarks/throughput.py)",
+    "docs/background/performance-measured.md": "speeds (benchmarks/throughput.py)",
     "docs/guides/priors-published.md": "test_priors",
     "docs/reference/stated.md": "what it writes when asked so: no run of that is kept",
     "docs/reference/variants.md": "test_wordings",
@@ -57,7 +57,8 @@ PAGES = {
     "docs/guides/served-models.md": "speeds of llama.cpp and letters it shows: a server not here",
     "docs/background/validity-quick-look.md": "test_quick_look",
     "docs/guides/world.md": "test_countries",
-    "docs/guides/years.md": "test_years, test_the_year_a_model_lives_in",
+    "docs/guides/year-lived.md": "test_the_year_a_model_lives_in",
+    "docs/guides/years.md": "test_years",
     "docs/guides/your-own-survey.md": "a task of a reader's own survey, from its raw file",
 }
 
@@ -380,7 +381,7 @@ def test_the_year_a_model_lives_in():
     told, _ = year_lived.read(report("years/undated"))
     first, *_ = year_lived.findings(told)
     (cells,) = (row.cells for row in first.rows if row.entry)
-    text = section("docs/guides/years.md", "| | lives in | nearest year | misfit |")
+    text = section("docs/guides/year-lived.md", "| | lives in | nearest year | misfit |")
     row = rf"\| SmolLM2-135M-Instruct \| {cells['lives in']} \| (\d+) \| ([\d.]+) \|"
     assert_printed(text, [(row, [cells["nearest"], cells["misfit"]])], whole=False)
 

@@ -481,7 +481,7 @@ def test_the_tutoring_of_the_page_is_its_own_arithmetic():
 
 
 def test_the_page_has_the_numbers_of_the_surveys(alone):
-    page = (REPOSITORY / "docs" / "background" / "hierarchy.md").read_text()
+    page = (REPOSITORY / "docs" / "background" / "effects.md").read_text()
     rows = printed(report.finding(list(alone.values()))).rows
     for task, says, _why, *numbers in rows:
         cells = [f"`{task.removeprefix('epidemia_')}`", says, *numbers]

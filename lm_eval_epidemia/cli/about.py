@@ -39,7 +39,7 @@ HITS = 20
 #: Where to read on about benchmarks that have no distribution.
 PAGES = {
     "quick": "docs/start/running.md",
-    "undated": "docs/guides/years.md",
+    "undated": "docs/guides/year-lived.md",
     "intervention": "docs/guides/interventional.md",
     "prior": "docs/guides/priors.md",
 }

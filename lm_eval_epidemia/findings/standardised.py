@@ -247,7 +247,7 @@ NOTE = (
     "theirs. ± is the survey's sampling error (joint replicates of P(y | x, z), the weights "
     "being fixed) or, of a model, that of the asking; none where all was asked. These are effects "
     "of an intervention only under the graph Z -> X, Z -> Y, X -> Y, with nothing else behind X "
-    "and Y: docs/background/hierarchy.md."
+    "and Y: docs/background/standardised.md."
 )
 
 

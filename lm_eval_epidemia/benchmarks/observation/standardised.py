@@ -17,7 +17,7 @@ with P(x, z), the division keeps it between the smallest and the largest P(y | x
 
 Nothing of this makes a number causal: that takes a graph in which Z is enough, P(x | z) > 0 for
 every z (*positivity*) and an x that says what would be done (*consistency*):
-docs/background/hierarchy.md.
+docs/background/standardised.md.
 
 Shapes: X levels of the condition, S strata (levels of Z).
 """
