@@ -38,13 +38,13 @@ def test_the_command_lists_what_changed_and_counts_the_rest(tmp_path):
     said = CliRunner().invoke(app, ["groundtruth", "changes", *map(str, tmp_path.iterdir())])
     assert said.exit_code == 0, said.output
     assert HEROIN in said.output and "0.5000" in said.output
-    assert "0 of 1 truths are as they were" in said.output
+    assert "0 of 1 truths are unchanged" in said.output
     shipped = str(paths.shipped_groundtruth())
     said = CliRunner().invoke(app, ["groundtruth", "changes", shipped])
     folders = store.folders(paths.shipped_groundtruth())
     truths = [one for folder in folders for one in registry.read_registry(folder).values()]
     number = sum(len(one["tasks"]) for one in truths)
-    assert f"{number} of {number} truths are as they were" in said.output
+    assert f"{number} of {number} truths are unchanged" in said.output
 
 
 def test_folders_that_cannot_be_compared_are_refused(tmp_path):
@@ -67,4 +67,4 @@ def test_check_says_which_truths_have_no_replicates(home):
         del entry["replicates"], entry["sha256"]
     path.write_text(json.dumps({"schema": 2, "truths": {"nsduh_2022": truth}}))
     found = CliRunner().invoke(app, ["groundtruth", "check"])
-    assert "without joint replicates, so that errors are N/A: nsduh_2022" in found.output
+    assert "have no joint replicates, so their errors are N/A: nsduh_2022" in found.output

@@ -93,11 +93,11 @@ def test_names_are_separated_by_commas_or_spaces(epidemia):
         assert len(printed) == 1 and all(f"{name} " in min(printed) for name in two)
     done = epidemia("tasks", "list", "epidemia_low_bls_likelihood,fbi", two[0])
     assert "5 of 5 tasks available" in done.stdout
-    assert "no tasks about surveys" in epidemia("tasks", "list", "epidemia_prior").stderr
+    assert "not about surveys" in epidemia("tasks", "list", "epidemia_prior").stderr
     listed = epidemia("tasks", "list", "--survey", "fbi,bls").stdout
     assert "epidemia_low_bls_" in listed and "epidemia_low_fbi_" in listed
     listed = epidemia("quantities", "list", "epidemia_prior_gss,epidemia_prior_scf").stdout
-    assert listed.count("truth and its standard error") == 2
+    assert listed.count("truth with standard error") == 2
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -186,7 +186,7 @@ REFUSED = {
     "groundtruth build nsduh --raw x.dta --jobs 0": "at least 1, or -1 for all cores",
     "groundtruth build nsduh --raw x.dta --jobs 100000": "only wait for each other",
     "groundtruth build scf": "run 'epidemia survey download scf'",
-    "groundtruth build scf gss --raw x.dta": "build one by one",
+    "groundtruth build scf gss --raw x.dta": "build them one by one",
     "groundtruth build scf --raw x.dta": "no file x.dta",
     "survey download fbi": "cde.ucr.cjis.gov",
     "survey download scff": "nearest: scf",
@@ -267,7 +267,7 @@ def test_an_interrupt_keeps_what_is_finished_and_the_same_command_continues(
 ):
     stopped = process(INTERRUPTED, "3", *BUILD, str(nsduh_file))
     assert stopped.returncode == 130, stopped.stderr
-    assert "the same command continues" in stopped.stderr
+    assert "repeat the command to continue" in stopped.stderr
     unfinished = home / "groundtruth" / ".nsduh_2023.unfinished"
     kept = len(list(unfinished.glob("*.json")))
     assert 3 <= kept < MARGINAL

@@ -84,7 +84,7 @@ def test_cost_on_the_command_line(tiny_llama):
     assert "every letter is one token" in said
     assert "choice-api" not in said  # the model writes
     said = run("cost", TASK)
-    assert "tokens are counted with --tokenizer" in said
+    assert "to count tokens, give --tokenizer" in said
     assert "choice-api sends 22 requests (one per prompt, for one token each)" in said
     assert "local-completions 44" in said
     said = run("cost", f"{TASK},{TASK}", "epidemia_low_nsduh")
@@ -157,7 +157,7 @@ def test_means_are_of_the_tasks_asked_in_all_ways(tmp_path):
 
 def test_groups_without_a_task_in_all_ways_are_no_rows(tmp_path):
     result_file(tmp_path / "a", {TASK: (40.0, 3.0), f"{HEROIN}_sampled": (20.0, 4.0)})
-    why = "m: no task of epidemia_low has a score in all of its ways (letters, sampled)"
+    why = "m: no task of epidemia_low has a score in all its ways (letters, sampled)"
     with pytest.raises(EpidemiaError, match="nothing to compare: no task has a score in all"):
         run("compare", tmp_path)
     result_file(tmp_path / "b", {TASK: (30.0, 3.0)}, "other")
@@ -285,7 +285,7 @@ def test_names_of_a_pair_may_hold_an_equals_sign(tmp_path):
     # The same again is no other comparison.
     assert compared("a=b,x=1", "a=b,x=1") == [("a", "b,x=1", -10.0)]
     served("b,x=1=c", 50.0)
-    with pytest.raises(EpidemiaError, match="may be read in several ways; the models are a, a=b"):
+    with pytest.raises(EpidemiaError, match="is ambiguous; the models are a, a=b"):
         compared("a=b,x=1=c")
 
 
@@ -293,7 +293,7 @@ def test_a_pair_without_a_task_of_both_is_told(tmp_path):
     result_file(tmp_path / "a", {TASK: (40.0, 3.0)}, "plain")
     result_file(tmp_path / "b", {HEROIN: (50.0, 3.0)}, "seeks")
     said = run("report", tmp_path, "--pair", "plain=seeks", "--full")
-    assert "--pair plain=seeks compares nothing: no task has a score of both" in said
+    assert "--pair plain=seeks compares nothing: no task has scores of both" in said
     result_file(tmp_path / "b", {TASK: (50.0, 3.0)}, "seeks")
     assert "compares nothing" not in run("report", tmp_path, "--pair", "plain=seeks", "--full")
 

@@ -463,14 +463,14 @@ def test_the_command_drafts_counts_and_says_what_comes_next(sav, home):
     path = own_path("mine2022")
     assert path == home / "surveys" / "mine2022.yaml" and path.is_file()
     count = len(marks(path.read_text()))
-    assert f"{count} places wait for your eye" in done.output
+    assert f"check its {count} places marked" in done.output
     assert "constant: everybody has one answer" in done.output
     *_, check, build, ask = done.output.splitlines()
     assert check.split() == ["epidemia", "survey", "check", "mine2022", "--raw", str(sav)]
     assert build.split() == ["epidemia", "groundtruth", "build", "mine2022", "--raw", str(sav)]
     assert ask.strip() == "lm_eval --tasks epidemia_mine2022 --model ..."
     listed = epidemia("survey check mine2022").output
-    assert f"{count} places of {path}" in listed.replace("\n", "") and "who publishes it" in listed
+    assert f"{count} places in {path}" in listed.replace("\n", "") and "who publishes it" in listed
     checked = epidemia(f"survey check mine2022 --raw {sav}").output
     tasks = len(load_record(path).all_tasks)  # ten, and P(Y) of every outcome
     assert f"{tasks} of {tasks} tasks with all columns" in checked

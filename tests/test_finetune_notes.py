@@ -566,16 +566,16 @@ def test_what_does_not_exist_is_refused(tmp_path, raw):
         "nsduh --kind answers --n 9": "--n 9: at least 10 rows",
         "nsduh --kind distributions --n 91": "--n 91: there are 90 prompts",
         "nsduh --kind answers --seed -1": "--seed -1 is negative",
-        "nsduh --kind answers --writer hf": "answers is made from the truths",
-        "nsduh --kind answers --per-person 2": "answers is made from the truths",
+        "nsduh --kind answers --writer hf": "answers is made from truths",
+        "nsduh --kind answers --per-person 2": "answers is made from truths",
         f"nsduh --raw {raw} --n 25 --per-person 10": "a number that divides the 25 notes",
         f"nsduh --raw {raw} --n 10 --per-person 10": "are 1 different texts or people",
-        "nsduh --kind answers --raw x": "answers is made from the truths",
-        "nsduh --writer-args pretrained=x": "--writer-args are of a model",
+        "nsduh --kind answers --raw x": "answers is made from truths",
+        "nsduh --writer-args pretrained=x": "--writer-args describe a model",
         "nhis --kind answers": "no task of nhis with one condition has a ground truth",
         "nsduh --kind answers --tasks epidemia_low_scf": "not of nsduh",
         "nsduh --kind answers --tasks epidemia_low_nsduh_likelihood": (
-            "expected tasks of surveys asked with letters"
+            "expected survey tasks asked by letter"
         ),
         "nsduh --kind answers --tasks epidemia_lo_nsduh": "no task or group",
         "nsduh --kind answers --tasks ,": "',' holds no name: expected names",

@@ -179,7 +179,7 @@ def test_one_card_above_several_models_counts_for_none(answered, tmp_path):
         renamed(answered / "0.6", folder / name, pretrained=f"/gone/{name}")
     report = report_of(folder)
     assert paired(report) == {}
-    assert "may be of one, other, and counts for none" in report.notes[0]
+    assert "could belong to one, other, so it is ignored" in report.notes[0]
     # With a card of its own, the other leaves this one to the first.
     put(folder / "other", card(how="full"))
     assert set(paired(report_of(folder))) == {"one", "other"}
@@ -203,7 +203,7 @@ def test_an_adapter_on_other_weights_is_not_paired_with_its_base(results, answer
     report = report_of(results)
     assert paired(report) == {"other-1B +adapter": None}
     said, left = report.notes
-    assert "tuned from org/small-1B on the weights org/other-1B: its difference" in said
+    assert "its adapter was tuned from org/small-1B but runs on org/other-1B. Unless" in said
     assert "org/other-1B, which is not among the results" in left
     renamed(answered / "1.5", results / "other", pretrained="org/other-1B")
     assert paired(report_of(results)) == {"other-1B +adapter": "other-1B"}
@@ -239,7 +239,7 @@ def test_a_written_name_is_preferred_and_two_that_fit_alike_are_asked_about(answ
     report = report_of(tmp_path / "results")
     assert paired(report) == {"weights": None}
     (note,) = report.notes
-    assert "which org/small-1B, other/small-1B may be: name it with --pair BASE=weights" in note
+    assert "which could be org/small-1B, other/small-1B: name it with --pair BASE=weights" in note
 
 
 def test_a_base_that_was_asked_otherwise_is_no_base(results, tmp_path):
@@ -273,7 +273,7 @@ def test_several_adapters_are_paired_by_hand_from_the_command_line(answered, tmp
         ("{", "is not JSON"),
         ("[]", "not a card of this version"),
         ('{"base": "x"}', "not a card of this version"),
-        ("[" * 100_000, "the card of a tuned model is left out"),
+        ("[" * 100_000, "ignored the card of a tuned model"),
         (None, "Expected `array`, got `int`"),
     ],
 )
@@ -668,7 +668,7 @@ def test_the_learning_curve_has_its_references(results, answered, tmp_path):
         ("step,loss\n1,2\n", "expected columns step, epoch, split, loss"),
         ("step,epoch,split,loss\n1,1,train,much\n", "expected columns"),
         ("step,epoch,split,loss\n", "0 losses"),
-        ("step,epoch,split,loss\n1,1,test,0.5\n", "expected some of train or validation"),
+        ("step,epoch,split,loss\n1,1,test,0.5\n", "expected losses of train or validation"),
     ],
 )
 def test_losses_that_are_none(tmp_path, text, said):

@@ -362,9 +362,10 @@ def test_entries_of_the_register(epidemia, tmp_path, monkeypatch):
     assert again.returncode == 2 and "differs from what would be written: delete it" in again.stderr
     assert "me/lm-eval-epidemia" in path.read_text()
     both = ("--inspect-register", tmp_path / "one", "--out", tmp_path / "one")
-    assert "are two folders" in epidemia("export", *both).stderr and not (tmp_path / "one").exists()
+    assert "name the same folder" in epidemia("export", *both).stderr
+    assert not (tmp_path / "one").exists()
     alone = epidemia("export", "--inspect-register", tmp_path / "one", "--stated")
-    assert "are of --out FOLDER" in alone.stderr and not (tmp_path / "one").exists()
+    assert "need --out FOLDER" in alone.stderr and not (tmp_path / "one").exists()
 
 
 def test_the_register_names_where_the_code_is(monkeypatch, tmp_path):

@@ -522,7 +522,7 @@ def test_barely_informative_tasks_are_said_everywhere(tmp_path):
     joint = {VIEWS: said("gss_2022 9c1e", [1, 2]), COCAINE: said(NSDUH, [1, 2])}
     write(tmp_path, {VIEWS: 10.0, COCAINE: 30.0}, joint)
     assert (
-        f"Barely informative tasks: 1 ({VIEWS})"
+        f"1 task is barely informative ({VIEWS})"
         in run("report", tmp_path, "--full", "--wide").stdout
     )
 
@@ -632,5 +632,7 @@ def test_a_score_of_the_formula_before_is_named(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "results_2026-01-01.json").write_text(json.dumps(results))
         note = overview.population(leaderboard.make_report(read_results([tmp_path / name]))).note
-        named[name] = "By the formula before task version 3, too low near 100" in note
+        named[name] = (
+            "Computed with the formula before task version 3, which is too low near 100" in note
+        )
     assert named == {"before": True, "now": False, "none": False}

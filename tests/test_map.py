@@ -77,7 +77,7 @@ def test_an_error_is_the_answer_less_the_truth(report):
 def test_a_map_shows_truth_answer_and_error(site, visit):  # noqa: F811
     tab = visit(site, f"task.html#task={INTERNET}")
     tab.wait_for_selector("#map svg")
-    assert "less truth" in tab.locator("#map svg").get_attribute("aria-label")
+    assert "minus truth" in tab.locator("#map svg").get_attribute("aria-label")
     note = tab.locator("#on-map figcaption").inner_text()
     p = store.load(INTERNET).p[[g[0] for g in store.load(INTERNET).given].index("Singapore"), 0]
     assert f"Singapore (truth {100 * p:.1f} %" in note

@@ -93,7 +93,7 @@ def test_record_stands_anywhere_on_the_line(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as end:
         cli.main()
     assert end.value.code == 2
-    assert "--record wants the path" in capsys.readouterr().err
+    assert "--record has no value: expected the path" in capsys.readouterr().err
 
 
 def changed(old, new):

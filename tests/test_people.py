@@ -74,7 +74,7 @@ def test_the_report_has_the_table(tmp_path):
     recorded(out, ["epidemia_people"])
     command = [sys.executable, "-m", "lm_eval_epidemia.cli", "report", str(out), "--people"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    table = done.stdout.split("Beside the guesses of Americans")[1]
+    table = done.stdout.split("Compared with the guesses of Americans")[1]
     assert "the average American of 2000" in table and "100 %" in table
     means = next(line for line in table.splitlines() if "average American" in line)
     # Log-odds of 14 to 59 on those of .9 to 75 per cent: people guess towards one half.

@@ -176,7 +176,5 @@ def test_ablations_as_the_page_has_them(opinionated, epidemia, tmp_path, monkeyp
     note = " ".join(shown.split())
     (unheeded,) = re.findall("hardly heeded: (.*?)[.] In no row", note)
     assert "temperature: 0.5 -> 0.2" in unheeded and "effort" not in unheeded
-    alone = (
-        "differs from it in one thing only: tiny (system prompt superforecaster, temperature 0.7)"
-    )
+    alone = "differs in exactly one setting: tiny (system prompt superforecaster, temperature 0.7)"
     assert alone in note

@@ -695,10 +695,10 @@ def test_the_terminal_has_the_short_tables_first_and_the_long_one_on_demand(runs
         command("report", runs, "--published", "--effects", "--wide"),
     )
     titles = [one.title for one in short]
-    expected = "Share of quantities on which|Priors: how often better than N|Priors: error beside"
-    expected += "|Priors: where the truth lies|Priors: is who is less sure|Priors: families"
+    expected = "Share of quantities on which|Priors: how often better than N|Priors: error compared"
+    expected += "|Priors: where the truth lies|Priors: do wider priors have|Priors: chosen families"
     expected += "|Priors: how often better than 5 real answers, by part|Priors: what the asking"
-    expected += "|Priors: what the authors print"
+    expected += "|Priors: published numbers"
     for title in expected.split("|"):
         assert any(one.startswith(title) for one in titles) and title in long, title
     assert not any(one.startswith("Priors by difficulty") for one in titles)

@@ -36,7 +36,7 @@ def test_the_page_of_priors_has_figures_and_tables(site, visit, scheme):  # noqa
         assert ink == page
     titles = tab.locator("summary").all_inner_texts()
     assert "Priors: what the asking changes (± standard error)" in titles
-    assert "Priors: what the authors print, beside what their released answers give" in titles
+    assert "Priors: published numbers against those of the released answers" in titles
     assert "Priors by difficulty, family and survey (± standard error)" in titles
     assert "better than N real answers" in titles[0]
     rows = tab.locator("#priors-2 tbody tr").all_inner_texts()
@@ -110,8 +110,8 @@ def test_an_address_that_is_none_says_so(site, visit, address):  # noqa: F811
 def test_the_first_page_says_what_a_win_is(site, visit):  # noqa: F811
     tab = visit(site, "index.html")
     said = tab.locator("main").inner_text()
-    assert "above one half is better than these" in said and "lower is better" not in said
-    assert "judged here" in said and "0 to 100" not in said
+    assert "above one half the model is better" in said and "lower is better" not in said
+    assert "scored here" in said and "0 to 100" not in said
     assert tab.locator("main a[href='quantities.html']").count() == 1
 
 

@@ -259,7 +259,7 @@ def test_the_report_is_what_the_files_say(results):
 def test_the_command_prints_it_and_writes_it(results, tmp_path, monkeypatch):
     assert "Memorisation" not in report(results).stdout
     shown = report(results, "--probe").stdout
-    assert "Memorisation probe: published against fresh slices" in shown and "gss 2024" in shown
+    assert "Memorisation probe: published against fresh tasks" in shown and "gss 2024" in shown
     csv, listed = (report(results, "--probe", "--format", kind).stdout for kind in ("csv", "json"))
     for rows in (pd.read_csv(StringIO(csv)), pd.DataFrame(json.loads(listed)["rows"])):
         rows = rows[rows.kind == "probe"].set_index("metric")
@@ -271,7 +271,7 @@ def test_the_command_prints_it_and_writes_it(results, tmp_path, monkeypatch):
     monkeypatch.setattr(explorer, "_listed", lambda report: [])  # hundreds of tasks
     report(results, "--html", tmp_path / "site")
     page = (tmp_path / "site" / "index.html").read_text()
-    assert "Memorisation probe: published against fresh slices" in page
+    assert "Memorisation probe: published against fresh tasks" in page
 
 
 def test_few_fresh_tasks_are_counted_and_nothing_is_compared(results, monkeypatch):
@@ -286,8 +286,8 @@ def test_few_fresh_tasks_are_counted_and_nothing_is_compared(results, monkeypatc
     assert rows.loc["fresh ones used", "value"] == one.contrast.used
     assert not [metric for metric in rows.index if metric.startswith("score_population")]
     assert (
-        f"probe, gss 2024: nothing is compared, as the {one.contrast.pairs} published tasks that "
-        f"found a match share {one.contrast.used} different fresh ones, and 10 are needed. Ask more"
+        f"probe, gss 2024: no comparison: the {one.contrast.pairs} published tasks that "
+        f"have a match share {one.contrast.used} different fresh ones, and 10 are needed. Ask more"
     ) in done.stderr
     assert "errors of the probe are not known" not in done.stderr
     shown = report(results, "--probe").stdout
@@ -361,7 +361,7 @@ def test_vintages_on_either_side_of_a_cutoff(home_record, tmp_path):
     assert "vintages before and after a cutoff" in shown and "before known better" in shown
     # All before: nothing to compare.
     late = report(out, "--cutoff", "m=2025-01")
-    assert "no task was asked of vintages on both sides of 2025-01" in late.stderr
+    assert "no task was asked about vintages on both sides of 2025-01" in late.stderr
     assert "vintages before" not in late.stdout
 
 

@@ -82,7 +82,7 @@ def test_gpt_35_is_below_who_ignores_interventions(report):
     """15 of the 22 effects change nothing: .682, which the note says, and a run gets."""
     pairs = questions(TASKS["random"]).pairs
     assert f"{sum(not pair.effect.kappa for pair in pairs) / len(pairs):.3f}" == "0.682"
-    assert "ignoring interventions gets .682" in published_interventions.MARK
+    assert "ignoring interventions scores .682" in published_interventions.MARK
     for way in ("intervention", "substitution"):
         assert score("GPT-3.5", "random", way) < 15 / 22 < score("GPT-4", "random", way)
     (ours,) = report.runs
@@ -138,7 +138,7 @@ def test_the_bivariate_contrast_is_with_both_queries_as_printed_and_with_ab_alon
     table = table.query("graph == 'bivariate' and intervened == 'B' and table in ('7', '8')")
     pairs = table.pivot(columns="table", index=["model", "names"], values="accuracy")
     assert len(pairs) == 12 and (pairs["7"] == pairs["8"]).all()
-    assert "published numbers are of AB and BA" in contrast.note
+    assert "published numbers are for AB and BA" in contrast.note
     # Who ignores do(B) has BA right and AB wrong.
     ours = {row.name: row.cells for row in contrast.rows if not row.entry.reference}
     assert {c.value for c in ours["bivariate, do(B), AB"].values() if hasattr(c, "value")} == {0}

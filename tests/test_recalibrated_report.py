@@ -102,4 +102,4 @@ def test_drawn_answers_are_left_out(runs, tmp_path):
     recorded(tmp_path, [f"{TASKS[0]}_sampled"], metadata={"n_samples": 10})
     found, notes = report.read(make_report(read_results([tmp_path, runs / "truth"])))
     assert [one.group for one in found] == ["epidemia_low"]
-    assert any("drawn answers differ by chance" in note for note in notes), notes
+    assert any("drawn answers vary by chance" in note for note in notes), notes

@@ -540,7 +540,7 @@ def test_the_report_says_how_many_tasks_ranks_are_over(tmp_path):
     said = run("report", tmp_path, "--full", "--wide").stdout
     assert "(8 in epidemia_low, 1 in epidemia_low; fewshot=2)" in said
     assert "1 of 2" in said and "1-2 of 2" in said
-    assert "leave at least half of its tasks in common" in said
+    assert "shares at least half of the tasks" in said
     assert "10.0 ± 0.3 (9 tasks)" in said
     rows = pd.read_csv(StringIO(run("report", tmp_path, "--format", "csv").stdout))
     groups = rows[rows.kind == "group"].set_index("model")
@@ -717,7 +717,7 @@ def test_options_that_are_not_known(three):
         "--pair x": "'x': expected PLAIN=RETRIEVING",
         "--pair =Big-70B": "expected PLAIN=RETRIEVING",
         "--pair Big-70B=Big-70B": "'Big-70B' cannot be paired with itself",
-        "--pair a=b=c": f"'a=b=c' names no two of the models; {models}",
+        "--pair a=b=c": f"'a=b=c' does not name two of the models; {models}",
         "--pair Big-70B=Bigger": "no model 'Bigger' to pair",
     }.items():
         with pytest.raises(EpidemiaError, match=message):
@@ -744,7 +744,7 @@ def test_figures_are_saved(three, tmp_path):
     for wrong, message in (
         (["calibrations", three], "nearest: calibration"),
         (["curve", three], "name it with --task"),
-        (["leaderboard"], "give what was --output_path"),
+        (["leaderboard"], "give the folder that lm_eval wrote"),
         (["leaderboard", three, "--out", "figure.gif"], "expected a name that ends in"),
         (["calibration", three], "run lm_eval with --log_samples"),
         (["curve", three, "--task", "typo"], "no task 'typo'"),
@@ -848,12 +848,12 @@ def test_published_scores_stand_beside_a_model_that_only_writes(tmp_path):
 
 def test_figures_say_what_they_lack(three, tmp_path):
     report = leaderboard.make_report(read_results([three]))
-    with pytest.raises(EpidemiaError, match="do not differ in their number of conditions"):
+    with pytest.raises(EpidemiaError, match="have the same number of conditions"):
         condition_rows(report)
     with pytest.raises(EpidemiaError, match="no task of the closed subset was asked"):
         closed_rows(report)
     write(tmp_path / "one", {COCAINE: (1.0, 1.0)})
-    with pytest.raises(EpidemiaError, match="name them with --pair"):
+    with pytest.raises(EpidemiaError, match="name a pair with --pair"):
         version_rows(leaderboard.make_report(read_results([tmp_path / "one"])))
 
 

@@ -153,7 +153,7 @@ def test_figures_of_one_task(runs, tmp_path):
     assert len({row["answers"] for row in bias(report, None)}) > 1
     of_one = figures.FIGURES["calibration"].rows(report, BINARY)
     assert 0 < len(of_one) < len(figures.FIGURES["calibration"].rows(report, None))
-    with pytest.raises(EpidemiaError, match="leaderboard is not of one task; those that can be:"):
+    with pytest.raises(EpidemiaError, match="leaderboard does not show one task; these can:"):
         figures.save("leaderboard", lambda: report, tmp_path / "x.svg", BINARY)
     with pytest.raises(EpidemiaError, match="no task 'epidemia_low_x'"):
         figures.save("tilt", lambda: report, tmp_path / "x.svg", "epidemia_low_x")
@@ -165,7 +165,7 @@ def test_drawn_answers_are_left_out_and_samples_are_needed(runs, tmp_path):
         scales.read(report_of(tmp_path))
     groups, notes = scales.read(report_of(tmp_path, runs / "mean"))
     (note,) = notes
-    assert "drawn answers differ by chance, and are not compared" in note
+    assert "drawn answers vary by chance, so they are not compared" in note
     assert [group.group for group in groups] == ["epidemia_low"]
     shown = printed(scales.finding(groups))
     assert all(math.isfinite(float(row[3].split()[0])) for row in shown.rows)

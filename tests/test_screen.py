@@ -63,7 +63,7 @@ def test_one_model_is_a_sentence_and_a_table(tmp_path):
     start = next(place for place, line in enumerate(lines) if line.lstrip().startswith("model"))
     title, (head, _, model, averages, guesses, *more) = lines[0], lines[start:]
     assert re.fullmatch(
-        r"small: 3\.2 of 100 on single conditions \(2 of 63 tasks\); knowing only averages gets "
+        r"small: 3\.2 of 100 on single conditions \(2 of 63 tasks\); knowing only averages scores "
         r"[\d.]+, guessing 0\.",
         " ".join(sentence.splitlines()),
     )
@@ -72,10 +72,10 @@ def test_one_model_is_a_sentence_and_a_table(tmp_path):
     assert re.fullmatch(r"  small +3\.2 +0\.90 +0\.6500", model)
     assert averages.startswith("  knows averages only (kind=mean) ")
     assert guesses.startswith("  guesses uniformly (kind=uniform) ") and guesses.endswith(" 0.0")
-    assert more[0].startswith("choice_mass: mean probability of all answer letters")
+    assert more[0].startswith("choice_mass: mean total probability of the answer letters")
     assert more[-1].startswith("Next: ") and len(more) <= 3
     # What stands in its row is what is said in the sentence.
-    assert f"gets {averages.split()[-1]}, guessing" in sentence
+    assert f"scores {averages.split()[-1]}, guessing" in sentence
 
 
 @pytest.mark.parametrize(("number", "length"), [(1, 12), (3, 60), (10, 12), (10, 60)])
@@ -144,10 +144,10 @@ def test_files_and_models_without_scores_are_named(tmp_path):
     broken.write_text("{")
     said = run(tmp_path).stdout
     assert "1 file could not be read: results_broken.json (" in said
-    assert "without any score (NaN): none" in " ".join(said.split())
+    assert "without a score (NaN): none" in " ".join(said.split())
     broken.unlink()
     shutil.rmtree(tmp_path / "good")
-    assert "without any score (NaN): none" in run(tmp_path).stdout
+    assert "without a score (NaN): none" in run(tmp_path).stdout
 
 
 def test_of_forty_models_the_ten_best_stand_and_the_rest_are_counted(tmp_path):
@@ -180,7 +180,7 @@ def test_parts_of_the_report_are_printed_alone(tmp_path):
     assert run(tmp_path, "--full").stderr.splitlines() == [f"note: {note}" for note in notes]
     part = run(tmp_path, "--section", "population").stdout
     assert part.startswith("Score against the population") and "Score, 0 to 100 (" not in part
-    with pytest.raises(EpidemiaError, match=r"these results have leaderboard, population, .*notes"):
+    with pytest.raises(EpidemiaError, match=r"expected leaderboard, population, .*notes"):
         run(tmp_path, "--section", "slices")
 
 
@@ -224,7 +224,7 @@ def test_who_writes_nothing_that_can_be_read_does_not_answer_either(tmp_path):
         }
         write(tmp_path / model, rows, model=f"x/{model}")
     said = run(tmp_path).stdout
-    assert "mute does not answer: 4% of its replies can be read." in said
+    assert "mute does not answer: only 4% of its replies can be read." in said
     assert "Next: what mute replied is in its samples (--log_samples)." in said
     ranked = make_report(read_results([tmp_path])).standings["epidemia_low_stated"]
     assert {name.split()[0] for name, of in ranked.items() if of.best} == {"good", "fair"}
@@ -255,7 +255,7 @@ def test_a_reference_is_asked_what_the_run_was_asked(tmp_path):
     both = run(tmp_path).stdout
     (row,) = [row for row in rows_of(both) if row.startswith("cut ")]
     beside = re.search(r"20\.0 \(1 of 2 tasks\) vs (\d+) ", row)
-    assert beside and "vs n: what knowing averages only gets" in both
+    assert beside and "vs n: the score for knowing averages only" in both
     # Alone, it stands in the row of the respondent.
     alone = run(tmp_path / "cut").stdout
     (averages,) = [row for row in rows_of(alone) if row.startswith("knows averages only")]
@@ -279,7 +279,7 @@ def test_who_was_asked_most_leads_and_only_who_was_asked_alike_is_ranked(tmp_pat
     assert said.startswith("better: 30 of 100") and "(1 of 2 tasks)" in said
     verdicts = [line.split("  ")[-1].strip() for line in rows_of(said)[:4]]
     assert verdicts[2] == "not compared"
-    assert "Ranked together: runs asked alike (prompts, task version)." in said
+    assert "Only runs with the same prompts and task version are ranked together." in said
 
 
 def test_runs_are_chosen_and_those_left_out_are_counted(tmp_path):
@@ -318,7 +318,7 @@ def test_what_was_asked_in_another_way_is_said_with_what_differs(tmp_path):
     write(tmp_path / "other", {HEROIN: a_row(30.0)}, model="x/other")
     shutil.rmtree(tmp_path / "cut")
     said = " ".join(run(tmp_path).stdout.split())
-    assert "other was asked no task that whole was asked" in said
+    assert "other and whole were asked no common task" in said
     # As another way, whatever else differs.
     shutil.rmtree(tmp_path / "other")
     way = {f"{COCAINE}_likelihood": a_row(30.0)}
@@ -389,16 +389,14 @@ def test_a_file_that_lacks_versions_or_settings_is_said(tmp_path):
 
 @pytest.mark.parametrize("format", ["csv", "json"])
 def test_a_part_is_of_tables_alone(tmp_path, format):
-    says = f"--section pair is for tables: --format {format} has every part"
+    says = f"--section pair selects tables, and --format {format} prints every part"
     with pytest.raises(EpidemiaError, match=says):
         run(tmp_path / "nowhere", "--section", "pair", "--format", format)
 
 
 def test_of_more_than_20_runs_asked_alike_csv_and_json_pair_neighbours(tmp_path):
     """Of 20 runs 20 * 19 / 2 pairs; of 21 the 20 neighbours, which a note says."""
-    says = (
-        "21 runs were asked alike: ranks are from all pairs of them, but pairs are listed of neigh"
-    )
+    says = "21 runs were asked in the same way: ranks use all pairs of them, but only neigh"
     for number, pairs in ((20, 190), (21, 20)):
         many(tmp_path / f"{number}", number, tasks=[COCAINE])
         done = run(tmp_path / f"{number}", "--format", "csv")
@@ -414,7 +412,7 @@ def test_results_with_the_same_settings_that_differ_are_marked(tmp_path):
     write(tmp_path, dict.fromkeys(LOW, (43.1, 1.0)), stamp="2026-01-02", date=2.0)
     said = " ".join(run(tmp_path).stdout.split())
     assert "43.1 ± 0.7 *" in said
-    assert "*: 2 results with the same settings differ by 3.1: the newest counts." in said
+    assert "*: 2 results with the same settings differ by 3.1: the newest one counts." in said
     # The same file twice is no other result.
     write(tmp_path, dict.fromkeys(LOW, (43.1, 1.0)), stamp="2026-01-03", date=3.0)
     write(tmp_path, dict.fromkeys(LOW, (43.1, 1.0)), stamp="2026-01-01", date=1.0)
@@ -424,10 +422,8 @@ def test_results_with_the_same_settings_that_differ_are_marked(tmp_path):
 def test_scores_that_are_not_those_of_their_distances_are_marked(tmp_path):
     write(tmp_path / "edited", {COCAINE: {**a_row(95.0), "l1,none": 0.3}}, model="x/edited")
     said = " ".join(run(tmp_path).stdout.split())
-    assert (
-        "edited: 95 of 100 on single conditions (1 of 63 tasks), which do not follow from" in said
-    )
-    assert "edited 95.0 ‡ " in said and "‡: scores that do not follow from their distances" in said
+    assert "edited: 95 of 100 on single conditions (1 of 63 tasks), which do not match" in said
+    assert "edited 95.0 ‡ " in said and "‡: scores that do not match their distances" in said
     notes = run(tmp_path, "--section", "notes").stdout
     assert "1 task are not those" in notes and f"({COCAINE}; in results_2026-01-01.json)" in notes
     # In other orderings, and of the first prompts of a task, as well; nobody is better by them.

@@ -61,7 +61,7 @@ def test_every_run_of_a_model_has_a_record_or_a_line(shared):
     runs = read_results([folder]).entries
     ours = read_results([RESULTS]).entries
     assert {e.name for e in runs} == {e.name for e in ours if not is_respondent(e)}
-    assert sum("of a reference respondent, no model" in line for line in done.lines) == 1
+    assert sum("from a reference respondent, not a model" in line for line in done.lines) == 1
 
 
 def test_a_record_is_read_as_the_result_file_it_is_of(shared):
@@ -170,7 +170,7 @@ def test_the_notes_for_the_hub_say_what_the_number_is(shared):
 def test_a_run_whose_replies_cannot_be_read_says_so(shared):
     """Its 0 is that of a reply which says nothing, not of what the model knows."""
     notes = notes_in(shared[0])["HuggingFaceTB/SmolLM2-135M-Instruct", "epidemia_prior"]
-    said = "0% of its replies could be read: its score says nothing of what it knows"
+    said = "only 0% of the replies could be read, so the score does not show the model's knowledge"
     assert notes.endswith(said)
     (record,) = (
         row["score_details"]["details"]["notes"]
@@ -226,8 +226,8 @@ def test_what_a_model_was_trained_on_is_shared_and_read_back(tuned, tmp_path):
     assert not any("anna" in p.read_text() for p in out.rglob("*") if p.is_file())
     # What is lost, and what it is taken for.
     (line,) = done.lines
-    assert "base +adapter: the losses of its training (losses.csv) are in no record" in line
-    assert "tuned/adapter is taken for a model on the Hub: if it is a folder" in line
+    assert "base +adapter: records do not contain the losses of its training (losses.csv)" in line
+    assert "tuned/adapter is assumed to be a model on the Hub: if it is a folder" in line
     # Read back: the same marks, and the same base.
     both = report_of(tuned).tuned, report_of(out).tuned
     assert [run.base.model for runs in both for run in runs] == ["base", "base"]
@@ -302,9 +302,7 @@ def test_doubts_are_marked_or_refused(tmp_path):
     assert "other results with the same settings differ by 4.0" in path.read_text()
     # Scores that are not those of their distances.
     write(tmp_path / "edited", {COCAINE: {"score,none": 95.0, "l1,none": 0.3, "seen,none": 1.0}})
-    with pytest.raises(
-        EpidemiaError, match=r"do not follow from their distances \(‡, in epidemia_low"
-    ):
+    with pytest.raises(EpidemiaError, match=r"do not match their distances \(‡, in epidemia_low"):
         share(report_of(tmp_path / "edited"), tmp_path / "out")
 
 

@@ -65,7 +65,10 @@ def test_a_task_is_shown_on_a_screen(epidemia):
         ("epidemia_low_bls,epidemia_quick_low", ["8,164", "Quick look: predicted score"]),
         ("epidemia_intervention_written", ["_substitution_written", "1,350", "the model writes"]),
         ("epidemia_prior_gss", ["a beta distribution", "epidemia quantities list epidemia_prior"]),
-        ("scf", ["Survey of Consumer Finances", "epidemia_high_scf: 11 of 11 tasks here"]),
+        (
+            "scf",
+            ["Survey of Consumer Finances", "epidemia_high_scf: 11 of 11 tasks available here"],
+        ),
     ],
 )
 def test_everything_that_has_a_name_can_be_shown(epidemia, name, says):
@@ -113,10 +116,10 @@ def test_search_finds_what_is_meant(words, first):
 def test_search_shows_the_best_and_says_how_many_more(epidemia):
     lines = lines_of(epidemia("search", "race"))
     assert len(lines) == HITS + 1 and all("race" in line.casefold() for line in lines[:HITS])
-    assert lines[-1].startswith(f"{len(search('race')) - HITS} more are less near")
+    assert lines[-1].startswith(f"{len(search('race')) - HITS} weaker matches are not shown")
     # Health is not wealth, and nothing here is about this.
     for words in ("wealth", "xyzzy", "?"):
-        assert "nothing is near" in epidemia("search", words).stdout
+        assert "nothing matches" in epidemia("search", words).stdout
 
 
 def test_tab_completes_commands_tasks_groups_and_surveys(epidemia, monkeypatch):

@@ -888,7 +888,7 @@ def test_figures_show_the_first_models_and_say_how_many_there_are():
     rows.append({"model": "published", "kind": "published", "score": 1})
     kept, says = figures.first(rows, "Means.")
     assert [row["model"] for row in kept] == [*(f"m{place}" for place in range(24)), "published"]
-    assert says == "Means. The first 24 of 30 models: epidemia plot draws all."
+    assert says == "Means. Only the first 24 of 30 models are shown; epidemia plot draws all."
     assert figures.first(rows[:24], "Means.") == (rows[:24], "Means.")
 
 

@@ -374,7 +374,7 @@ def shown(*arguments):
 
 def test_the_report_shows_it_where_it_is_asked_for(runs):
     text = shown(runs / "truth", "--standardised", "--wide")
-    assert "What its own answers imply" in text and "only under the graph" in text
+    assert "What a model's own answers imply" in text and "only under the graph" in text
     line = next(line for line in text.splitlines() if HOME in line and "race:" in line)
     crude, same = re.findall(r"([+-][\d.]+) ± [\d.]+", line)
     # By the records; what the truth behind scores implies stands on the model's side, without ±.
@@ -395,7 +395,7 @@ def test_the_report_shows_it_where_it_is_asked_for(runs):
     assert sum(row["kind"] == "standardised" for row in told) == len(rows)
     assert len({tuple(row) for row in told}) == 1  # the same keys in every row
     latex = shown(runs / "truth", "--standardised", "--format", "latex")
-    assert "What its own answers imply" in latex
+    assert "What a model's own answers imply" in latex
 
 
 def test_without_samples_it_says_what_to_do_and_prints_the_rest(runs, tmp_path):

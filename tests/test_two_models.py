@@ -118,15 +118,15 @@ def test_other_prompts_versions_and_examples_are_refused(answered, tasks, tmp_pa
     results = copied(answered, tmp_path)
     ran(tmp_path / "more", tasks, answered / "lettered", asked=["even"], num_fewshot=1)
     folders = [*results.glob("*tiny"), tmp_path / "more"]
-    with pytest.raises(EpidemiaError, match="share no task that both were asked alike") as stopped:
+    with pytest.raises(EpidemiaError, match="were asked no task in the same way") as stopped:
         compare_models("tiny", "lettered", folders)
     assert (
-        "not compared: even_small, even_large: tiny and lettered were asked with another "
+        "not compared: even_small, even_large: tiny and lettered were asked with different "
         "number of few-shot examples (0 and 1)" in str(stopped.value)
     )
     for key, value, why in (
-        ("prompt_hash", "x", "1 of 5 rows of samples had another prompt"),
-        ("target_hash", "x", "1 of 5 rows of samples have another right answer"),
+        ("prompt_hash", "x", "1 of 5 rows of samples had a different prompt"),
+        ("target_hash", "x", "1 of 5 rows of samples have a different right answer"),
         (
             "doc_hash",
             "x",
@@ -174,7 +174,7 @@ def test_rows_are_clustered_by_a_column(answered):
     assert np.isnan(few.interval).all()
     assert of.paired.test == "paired t"
     with pytest.raises(
-        EpidemiaError, match="no task that both answered has such a column; nearest"
+        EpidemiaError, match="no task that both models answered has this column; nearest"
     ):
         compare_models("tiny", "lettered", results, cluster="pasage")
 
@@ -210,12 +210,12 @@ def test_samples_that_are_missing_or_damaged_cost_their_task_alone(answered, tmp
     compared = compare_models("tiny", "lettered", [results], cluster="passage")
     assert {of.task for of in compared.documents} == {*SIZES, *EVEN} - {"sums_0", "even_small"}
     notes = "\n".join(compared.notes)
-    assert "not compared: sums_0: there are no samples of both; run them again with" in notes
+    assert "not compared: sums_0: samples of both are missing; run them again with" in notes
     assert "not compared: even_small: " in notes and "line 1 is not a sample" in notes
     for file in results.rglob("samples_*"):
         file.unlink()
     said = epidemia("compare", "tiny", "lettered", results).stderr
-    assert "share no task that both were asked alike" in said
+    assert "were asked no task in the same way" in said
     assert "even_large, even_small, sums_0 and 7 more: there are no samples" in said
 
 
@@ -302,7 +302,7 @@ def test_names_that_are_wrong_or_of_several_runs(ours, epidemia):
     )
     assert "no model '7b' in these results; nearest: large-7B" in refused("small-1B", "7b", ours)
     assert "are one model" in refused("small-1B", "org/small-1B", ours)
-    assert "folder of results, which was --output_path of lm_eval: epidemia compare 'a b' c RE" in (
+    assert "folder that lm_eval wrote (--output_path): epidemia compare 'a b' c RE" in (
         refused("a b", "c")
     )
     assert "nowhere does not exist" in refused("small-1B", "large-7B", "nowhere")
@@ -310,13 +310,13 @@ def test_names_that_are_wrong_or_of_several_runs(ours, epidemia):
     assert "no run has such a setting" in refused(ours, "--where", "precision=none")
     scored(ours / "again", "large-7B", {LOW[0]: 90.0}, model_args={"dtype": "float32"})
     several = refused("small-1B", "large-7B", ours)
-    assert "large-7B was asked the same tasks of ours in 2 runs; choose one:" in several
+    assert "large-7B was asked the same survey tasks in 2 runs; choose one:" in several
     # The other has neither.
     named = "large-7B (dtype=bfloat16)"
     assert several.endswith(f":\n  '{named}'\n  'large-7B (dtype=float32)'\n")
     removed = refused("small-1B", "large-7B", ours, "--where", "dtype=float32")
     assert removed == (
-        "error: --where dtype=float32 leaves no run of 'small-1B': of its runs dtype is auto\n"
+        "error: --where dtype=float32 leaves no run of 'small-1B'; its runs have: dtype is auto\n"
     )
     scored(ours / "both", "other", {LOW[0]: 50.0}, model_args={"dtype": "float32"})
     assert refused("other", "large-7B", ours).endswith(
@@ -342,7 +342,9 @@ def test_the_name_of_a_run_chooses_it(ours, epidemia):
     assert f"{run} is better, here and elsewhere, by 5.0 points" in " ".join(done.stdout.split())
     assert "its model has others" not in done.stderr
     done = epidemia("compare", plain, "large-7B", ours)
-    assert f"note: {plain} is the run of this name; its model has others: '{run}'" in done.stderr
+    assert (
+        f"note: {plain} means the run with this name; its model has others: '{run}'" in done.stderr
+    )
     assert "by 13.5 points" in " ".join(done.stdout.split())
     several = epidemia("compare", f"org/{plain}", "large-7B", ours).stderr
     chosen = f"choose one:\n  {plain}, or --where chat_template=none\n  '{run}'\n"
@@ -387,7 +389,7 @@ def test_folders_of_two_models_are_compared_without_names(ours, epidemia):
     scored(ours / "third", "third", dict.fromkeys(LOW, 30.0))
     done = epidemia("compare", ours)
     command = f"epidemia compare large-7B small-1B {ours}"
-    assert done.stdout.endswith(f"in two ways. To compare two models: {command}\n")
+    assert done.stdout.endswith(f"in one way. To compare two models: {command}\n")
 
 
 def test_who_does_not_answer_is_not_compared(ours, epidemia):
@@ -411,8 +413,8 @@ def test_predictions_are_not_compared_and_what_to_run_is_said(tmp_path, epidemia
     scored(tmp_path / "a", "a", quick)
     scored(tmp_path / "b", "b", quick)
     alone = (
-        "epidemia_quick of a and b only predicts scores, and is not compared: run "
-        "epidemia_low,epidemia_high of both"
+        "epidemia_quick of a and b only predicts scores, so it is not compared: run "
+        "epidemia_low,epidemia_high with both"
     )
     done = epidemia("compare", "a", "b", tmp_path)
     first, *notes = done.stderr.splitlines()
@@ -447,7 +449,7 @@ def test_tasks_asked_otherwise_are_left_out_and_counted(ours, epidemia):
     written["n-shot"] = dict.fromkeys(LOW[:3], 5)
     path.write_text(json.dumps(written))
     done = epidemia("compare", "small-1B", "large-7B", ours)
-    assert "epidemia_low: 3 of 8 tasks of both were asked otherwise" in done.stderr
+    assert "epidemia_low: left out 3 of 8 common tasks" in done.stderr
     assert "epidemia_low, 5 tasks on 5 outcomes: " in done.stdout
 
 

@@ -229,7 +229,7 @@ def test_of_part_of_the_prompts_nothing_is_told(tmp_path):
     told, notes = finding.read(made)
     # Of two orderings of men and two of women all are asked.
     assert [*told[0].answers] == [f"{GROUP}_gsstrend_women_at_home"]
-    assert "not of every prompt" in notes[0]
+    assert "not for every prompt" in notes[0]
     row = finding.findings(told)[0].rows[0]
     assert row.cells["lives in"] == "cannot be told: 1 of 3 outcomes moved"
 

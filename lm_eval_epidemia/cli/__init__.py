@@ -66,8 +66,8 @@ def _root(
     record: Annotated[
         list[Path] | None,
         Option(
-            help="Use this survey record of your own, or a folder of them; the option may stand "
-            "anywhere and be given several times."
+            help="Use your own survey record (.yaml), or a folder of records. The option may stand "
+            "anywhere and be repeated."
         ),
     ] = None,  # `main` has taken them
 ) -> None:
@@ -86,7 +86,9 @@ def _take_records(line: list[str]) -> list[str]:
         elif value := value if is_equal else next(words, ""):
             given.append(str(Path(value).resolve()))
         else:
-            raise EpidemiaError("--record wants the path of a record (.yaml) or of a folder")
+            raise EpidemiaError(
+                "--record has no value: expected the path of a record (.yaml) or of a folder"
+            )
     if given:
         from lm_eval_epidemia.surveys.catalogue import RECORDS
 
@@ -96,7 +98,7 @@ def _take_records(line: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """Run the command; what a user can mend is one line without a traceback."""
+    """Run the command; print an error that the user can mend in one line, without a traceback."""
     print_anything()
     try:
         with checked_output():
@@ -127,8 +129,8 @@ def _complain(text: str) -> None:
 
 
 NO_DOCSTRINGS = (
-    "PYTHONOPTIMIZE=2 (python -OO) takes the docstrings out of every library; altair, lightgbm, "
-    "peft and transformers read theirs and stop without them: unset it, or set it to 1"
+    "PYTHONOPTIMIZE=2 (python -OO) removes docstrings, and altair, lightgbm, peft and "
+    "transformers do not work without them: unset it, or set it to 1"
 )
 
 

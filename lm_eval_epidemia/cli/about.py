@@ -1,4 +1,4 @@
-"""``epidemia show`` and ``epidemia search``: what a task, a group or a survey is."""
+"""``epidemia show`` and ``epidemia search``: what a task, group or survey is."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def show(
     names: Names,
     every: Annotated[
         bool,
-        Option("--all", help="Print every cell and answer of the truth, with its 95 % interval."),
+        Option("--all", help="Print every cell and answer of the truth, with 95 % intervals."),
     ] = False,
 ) -> None:
-    """Show what a task, group or survey asks, what is true, and what scores 0 and 100."""
+    """Show a task, group or survey: its questions, its truth, and what scores 0 and 100."""
     from lm_eval_epidemia.benchmarks import leaves
     from lm_eval_epidemia.surveys.catalogue import records
 
@@ -69,29 +69,29 @@ def show(
 
 
 def search(
-    words: Annotated[list[str], Argument(help="The words to look for; rare ones count most.")],
+    words: Annotated[list[str], Argument(help="Words to look for; rare ones count most.")],
 ) -> None:
-    """Search tasks, groups and surveys for words of their names, questions and answers."""
+    """Search the names, questions and answers of tasks, groups and surveys."""
     from lm_eval_epidemia.benchmarks.search import search as find
 
     asked = " ".join(words)
     hits = find(asked)
     if not hits:
         print(
-            f"nothing is near {asked!r}: try another word for it, or see 'epidemia tasks list' for "
-            "all tasks"
+            f"nothing matches {asked!r}: try another word, or list all tasks with 'epidemia tasks "
+            "list'"
         )
         return
     longest = max(len(hit.name) for hit in hits[:HITS])
     for hit in hits[:HITS]:
         says = textwrap.shorten(hit.says, max(WIDTH - longest - 2, 20), placeholder=" ...")
         print(f"{hit.name:{longest}}  {says}")
-    more = f"{len(hits) - HITS} more are less near; " if len(hits) > HITS else ""
-    print(f"{more}'epidemia show NAME' says more of one")
+    more = f"{len(hits) - HITS} weaker matches are not shown; " if len(hits) > HITS else ""
+    print(f"{more}'epidemia show NAME' describes one")
 
 
 def _say(label: str, *texts: str) -> None:
-    """Print a label and what is said of it, folded."""
+    """Print a label with its text, folded."""
     for text in filter(None, texts):
         indent = " " * LABEL
         print(textwrap.fill(f"{label:{LABEL}}{text}", WIDTH, subsequent_indent=indent))
@@ -109,7 +109,7 @@ def _print(table: Any) -> None:
 
 
 def _quoted(text: str) -> None:
-    """Print a prompt; of one with many answers its ends."""
+    """Print a prompt; if it has many answers, only its ends."""
     lines = [part for line in text.splitlines() for part in textwrap.wrap(line, WIDTH - 2)]
     if len(lines) > LINES:
         left_out = f"... ({len(lines) - LINES + 1} lines)"
@@ -161,7 +161,7 @@ def _distribution(task: Any, leaf: Leaf) -> str:
 
 
 def _question(way: Any, truth: Any, of: str = "") -> None:
-    """Print the prompt of one cell, the one with most people, and how many there are."""
+    """Print the prompt of the cell with most people, and the number of prompts."""
     from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, Variant
 
     times, variant = 1.0, Variant()
@@ -175,7 +175,7 @@ def _question(way: Any, truth: Any, of: str = "") -> None:
     asked = min((row for row in rows if row["cell"] == cell), key=lambda row: row.get("order", []))[
         "prompt"
     ]
-    answers = "the model writes its answer" if way.generated else "log-probabilities are read"
+    answers = "the model writes its answer" if way.generated else "scored by log-probabilities"
     prompts = plural(round(len(rows) * times), "prompt")
     _say("question", f"one of {prompts} {of or f'in the way {way.name!r}'}; {answers}:")
     _quoted(asked)
@@ -186,7 +186,7 @@ def _question(way: Any, truth: Any, of: str = "") -> None:
 
 
 def _declared(task: Task, needs: str) -> None:
-    """Print the question of a task without truth here, and what it needs."""
+    """Print the question of a task without a truth here, and what it needs."""
     from lm_eval_epidemia.elicit.prompts import TaskQuestions, prompt
     from lm_eval_epidemia.surveys.catalogue import record
 
@@ -195,7 +195,7 @@ def _declared(task: Task, needs: str) -> None:
     asked = {name: survey.ways(name, vintage)[0] for name in (task.outcome, *task.given)}
     given = [asked[name].levels[len(asked[name].levels) // 2].label for name in task.given]
     question = TaskQuestions(survey, vintage, task, asked).question(given)
-    _say("question", "as its record words it, with one condition filled in:")
+    _say("question", "as in its record, with one condition filled in:")
     _quoted(prompt(question, [level.label for level in asked[task.outcome].levels]))
     _say("truth", needs)
     _say("survey", f"{survey.title}, {vintage}", survey.publisher)
@@ -215,7 +215,7 @@ def _asks(way: Way, leaf: Leaf) -> bool:
 
 
 def _truth(truth: Truth, every: bool) -> None:
-    """Print P(Y | X) in per cent: of many cells the largest, of many answers the commonest."""
+    """Print P(Y | X) in per cent: the largest cells and the commonest answers."""
     frame, given = truth.to_frame(), truth.conditions
     cells, levels = truth.p.shape
     source = f"{truth.survey} {truth.vintage} ({truth.state})"
@@ -260,21 +260,25 @@ def _truth(truth: Truth, every: bool) -> None:
 
 
 def _is_sampled(truth: Truth) -> bool:
-    """Tell whether a truth has sampling error: a published table has none."""
+    """Return whether a truth has sampling error; a published table has none."""
     return bool(truth.distances)
 
 
 def _scale(truth: Truth) -> None:
-    """Say in words what scores 0, 100 and what knowing averages scores."""
+    """Describe in words what scores 0 and 100, and the score for knowing averages only."""
     anchors = truth.anchors
     by_commoner = anchors.zero < anchors.uniform
     nothing = "gives everyone the commoner answer" if by_commoner else "guesses uniformly"
-    of_survey = "as near as 95 of 100 other surveys of this size come"
+    of_survey = "as close as 95 of 100 other surveys of this size"
     perfect = of_survey if _is_sampled(truth) else "the table itself"
     _say(
         "scores",
-        f"  0: at an L1 distance from the truth of {anchors.zero:.3f} or more, as who {nothing}",
-        f"{anchors.score_of_mean:3.0f}: at {anchors.mean:.3f}, who knows averages only"
+        f"0: at an L1 distance of {anchors.zero:.3f} or more from the truth, like someone who "
+        f"{nothing}",
+        (
+            f"{anchors.score_of_mean:3.0f}: at {anchors.mean:.3f}, like someone who knows averages "
+            "only"
+        )
         if truth.conditions
         else "",
         f"100: at {anchors.perfect:.3f} or less, {perfect}",
@@ -292,7 +296,7 @@ def _source(truth: Truth, task: Task) -> None:
     if task.number is not None:
         _say(
             "published",
-            f"number {task.number} of the list of {task.group} (docs/background/reproduce.md)",
+            f"number {task.number} in the list of {task.group} (docs/background/reproduce.md)",
         )
 
 
@@ -303,7 +307,7 @@ def _vintages(task: str) -> list[tuple[str, str]]:
 
 
 def _survey(survey: Record) -> None:
-    """Show a survey: its source, and the groups that its tasks are in."""
+    """Show a survey: its source, and the groups that contain its tasks."""
     from lm_eval_epidemia.benchmarks import OBSERVATION
 
     here = OBSERVATION.available()
@@ -317,14 +321,17 @@ def _survey(survey: Record) -> None:
     for entry in OBSERVATION.entries().values():
         if entry.facets.get("survey") == survey.survey:
             groups[entry.part or entry.group].append(entry.name in here)
-    said = [f"{name}: {sum(tasks)} of {len(tasks)} tasks here" for name, tasks in groups.items()]
+    said = [
+        f"{name}: {sum(tasks)} of {len(tasks)} tasks available here"
+        for name, tasks in groups.items()
+    ]
     _say("groups", *said)
     _say("variables", ", ".join(survey.variables))
     _say("more", f"epidemia survey card {survey.survey}")
 
 
 def _group(name: str) -> None:
-    """Show a group: its tasks by survey, a question, its other ways, and what others wait for."""
+    """Show a group: tasks by survey, a question, other ways of asking, and files it waits for."""
     from lm_eval_epidemia.benchmarks import BENCHMARKS, made_of, meant
     from lm_eval_epidemia.surveys.catalogue import how_to_build
 
@@ -364,7 +371,7 @@ def _members(name: str, here: Sequence[Leaf]) -> Any:
         is_survey = leaf.benchmark is OBSERVATION
         parts[leaf.entry.facets["survey"] if is_survey else leaf.entry.name].append(leaf)
     is_scored = any(leaf.benchmark is OBSERVATION for leaf in here)
-    numbers = ("tasks", "prompts", *["averages only score"] * is_scored)
+    numbers = ("tasks", "prompts", *["score of averages"] * is_scored)
     table = table_of("", "of", *numbers, right=numbers)
     for part, of in parts.items():
         prompts = sum(costs.leaves[in_way(leaf.entry.name, leaf.way)].prompts for leaf in of)
@@ -379,7 +386,7 @@ def _members(name: str, here: Sequence[Leaf]) -> Any:
 
 
 def _suffixed(name: str, leaves: Sequence[Leaf]) -> list[str]:
-    """Return the names that a group has in other ways of asking."""
+    """Return the group's names in other ways of asking."""
     from lm_eval_epidemia.benchmarks import names
 
     first = leaves[0]

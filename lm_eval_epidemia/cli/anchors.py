@@ -17,29 +17,27 @@ def anchors(
     names: NamesOrAll = None,
     summary: Annotated[bool, Option("--summary", help="Print one line per group.")] = False,
     compare: Annotated[
-        bool, Option("--compare", help="Compare the truth with every other vintage that is here.")
+        bool, Option("--compare", help="Compare the truth with every other vintage available here.")
     ] = False,
     vintage: Annotated[
-        Text, Option(help="Use the truth of this vintage in place of the one that scores use.")
+        Text, Option(help="Use the truth of this vintage instead of the one that scores use.")
     ] = None,
     quantile: Annotated[
-        float, Option(help="Take this quantile of the bootstrap distances as D_perfect.")
+        float, Option(help="Quantile of the bootstrap distances that is D_perfect.")
     ] = 0.95,
     bootstrap: Annotated[
         Text,
-        Option(
-            help="Use this bootstrap: iid, design or population. By default it is what scores use."
-        ),
+        Option(help="Bootstrap: iid, design or population. Default: the one that scores use."),
     ] = None,
 ) -> None:
-    """Print the distances that fix each task's scale, and what knowing averages scores."""
+    """Print the distances that set each task's scale, and the score for knowing averages only."""
     from lm_eval_epidemia.benchmarks.observation.drift import drifts
     from lm_eval_epidemia.benchmarks.observation.scales import has_bootstrap, scales
     from lm_eval_epidemia.cli import listings
     from lm_eval_epidemia.estimate import store
 
     if not 0 < quantile < 1:
-        raise EpidemiaError(f"--quantile {quantile} is not between 0 and 1")
+        raise EpidemiaError(f"--quantile {quantile}: expected a number between 0 and 1")
     scheme = None if bootstrap is None else scheme_of(bootstrap)
     tasks = asked = _anchored(names)
     if compare:
@@ -59,17 +57,17 @@ def anchors(
         what = " and ".join(
             [f"a truth of {vintage}"] * bool(vintage) + [f"a {scheme} bootstrap"] * bool(scheme)
         )
-        print(f"{lacking} of {of} without {what}")
+        print(f"{lacking} of {of} lack {what}")
     if barely := sum(scale.anchors.barely for scale in listed):
         of = plural(len(listed), "task")
         print(
-            f"{barely} of {of} barely informative: D_perfect > 0.8 D_zero, or "
-            "less than 1.96 standard errors below it"
+            f"{barely} of {of} are barely informative: D_perfect > 0.8 D_zero, or less than 1.96 "
+            "standard errors below it"
         )
 
 
 def _anchored(names: list[str] | None) -> list[str]:
-    """Spell out names as the available tasks they mean, each once; all must have anchors."""
+    """Return the available tasks that names mean, each once; all must have anchors."""
     from lm_eval_epidemia.benchmarks import in_way, leaves, members
     from lm_eval_epidemia.estimate import store
 

@@ -20,33 +20,33 @@ def compare(
         list[str],
         Argument(
             metavar="A B RESULTS",
-            help="Two models, and what was --output_path of lm_eval; or the latter alone.",
+            help="Two models and a folder of results that lm_eval wrote; or the folder alone.",
         ),
     ],
     models: Annotated[
         tuple[str, str] | None,
-        Option("--models", metavar="A B", help="The models, where a folder is called like one."),
+        Option("--models", metavar="A B", help="The two models, if a folder has the name of one."),
     ] = None,
     where: Where = None,
     cluster: Annotated[
         str | None,
-        Option(help="Column of the documents of other tasks: its values are the observations."),
+        Option(
+            help="For tasks of others: the column that groups documents into independent clusters."
+        ),
     ] = None,
     format: Format = "table",
     informative: Informative = False,
 ) -> None:
-    """Compare two models, over our tasks and over any other tasks that both answered.
+    """Compare two models on our tasks and on any other tasks that both answered.
 
-    'epidemia compare A B results/' says which of the models A and B is better, by how much, and
-    whether that holds in other tasks too. They are named as 'epidemia report' names them. Tasks of
-    others, such as MMLU, are compared document by document; both models have to be run with
-    --log_samples. An argument that is a result file, or a folder that holds one, is read; any
-    other argument is the name of a model. A model that is called like such a folder is named with
-    --models A B.
+    'epidemia compare A B results/' says whether model A or B is better, by how much, and whether
+    that holds in other tasks too. Name models as 'epidemia report' does. Tasks of others, such as
+    MMLU, are compared document by document; run both models with --log_samples. Arguments that are
+    result files, or folders of them, are read; any other argument is a model. If a folder has the
+    same name as a model, use --models A B.
 
-    Without names, 'epidemia compare results/' puts a model's scores in all the ways it was asked
-    side by side, and pairs them; if nothing was asked in two ways, and there are two models, it
-    compares these.
+    Without names, 'epidemia compare results/' compares the ways in which each model was asked. If
+    each was asked in one way, and there are two models, it compares the models.
     """
     check_format(format)
     if models is None:
@@ -60,17 +60,17 @@ def compare(
     if names and folders:
         missing = ", ".join(map(repr, names))
         raise EpidemiaError(
-            f"{missing} {'hold' if len(names) > 1 else 'holds'} no results, and two models are "
-            "compared: expected 'epidemia compare A B RESULTS', or RESULTS alone"
+            f"{missing} {'hold' if len(names) > 1 else 'holds'} no results: expected two models "
+            "and a folder ('epidemia compare A B RESULTS'), or RESULTS alone"
         )
     if len(names) == 2:
         command = shlex.join(["epidemia", "compare", *names])
         raise EpidemiaError(
-            f"neither {names[0]!r} nor {names[1]!r} holds results. Two models are compared from a "
-            f"folder of results, which was --output_path of lm_eval: {command} RESULTS"
+            f"neither {names[0]!r} nor {names[1]!r} holds results: add the folder that lm_eval "
+            f"wrote (--output_path): {command} RESULTS"
         )
     if cluster:
-        raise EpidemiaError("--cluster is for two models: epidemia compare A B RESULTS")
+        raise EpidemiaError("--cluster needs two models: epidemia compare A B RESULTS")
     # Where nothing holds results, the last is what should.
     folders = folders or [Path(given[-1])]
     if pair := _ways(folders, informative, where, format):
@@ -95,7 +95,7 @@ def _two_models(
     format: str,
     informative: bool,
 ) -> None:
-    """Compare two models, and print what was found."""
+    """Compare two models, and print the comparison."""
     from lm_eval_epidemia.findings.two_models import compare_models
     from lm_eval_epidemia.report import output
     from lm_eval_epidemia.report import two_models as report
@@ -118,10 +118,10 @@ def _two_models(
 def _ways(
     results: list[Path], informative: bool, where: list[str] | None, format: str
 ) -> tuple[str, str] | None:
-    """Put a model's scores in all the ways it was asked side by side, and pair them.
+    """Compare a model's scores in all the ways it was asked, side by side and paired.
 
-    Where nothing was asked in two ways there is nothing to pair: of two models, each with one run,
-    return the names instead, in the order of `results`.
+    If nothing was asked in two ways there is nothing to pair. Then, if there are two models with
+    one run each, return their names in the order of `results`.
     """
     from lm_eval_epidemia.cli import listings
     from lm_eval_epidemia.findings import head_to_head, ways, wordings
@@ -137,8 +137,8 @@ def _ways(
         return first.name, second.name
     if format != "table":
         raise EpidemiaError(
-            f"--format {format} is for two models; the ways of one are rows of 'epidemia report "
-            f"--format {format}'"
+            f"--format {format} needs two models; for the ways of asking one, see 'epidemia "
+            f"report --format {format}'"
         )
     for note in [*read.notes, *ways.without_tasks(read)]:
         print(f"note: {note}", file=sys.stderr)
@@ -150,8 +150,9 @@ def _ways(
     sections = [printed(finding) for finding in findings if finding.rows]
     if not rows and not sections:
         raise EpidemiaError(
-            "nothing to compare: no task has a score in all the ways in which its model was asked; "
-            "run the same tasks in each way, such as --tasks epidemia_low,epidemia_low_stated"
+            "nothing to compare: no task has a score in all the ways in which its model was "
+            "asked. Run the same tasks in each way, such as --tasks "
+            "epidemia_low,epidemia_low_stated"
         )
     if rows:
         show(listings.ways_compared(rows))
@@ -159,12 +160,12 @@ def _ways(
     if len(models) > 1:
         names = (model.name for model in models[:2])
         command = shlex.join(["epidemia", "compare", *names, *map(str, results)])
-        print(f"Nothing was asked in two ways. To compare two models: {command}")
+        print(f"Each model was asked in one way. To compare two models: {command}")
     return None
 
 
 def _place(run: Any, folders: list[Path]) -> int:
-    """Return in which of the folders a run is."""
+    """Return the position of the folder that holds a run."""
     source = next(iter(run.scores.values())).source
     within = {source, *source.parents}
     return next((at for at, folder in enumerate(folders) if folder in within), len(folders))

@@ -1,4 +1,4 @@
-"""What the shell offers for a word that is not finished: names of tasks, groups and surveys."""
+"""Shell completion: names of tasks, groups and surveys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _surveys() -> Iterable[str]:
 
 
 def _tasks() -> Iterable[str]:
-    """Name what ships and what records declare: the tables of benchmarks take a second to load."""
+    """Return shipped and declared tasks, without the benchmarks, which take a second to load."""
     from lm_eval_epidemia.surveys.catalogue import all_tasks, own_surveys
     from lm_eval_epidemia.surveys.fresh import FreshTask
 

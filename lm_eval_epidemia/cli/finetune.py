@@ -20,66 +20,58 @@ if TYPE_CHECKING:
     from lm_eval_epidemia.results.card import DatasetCard
 
 app = typer.Typer(
-    no_args_is_help=True, help="Train models on text from the truth, and see whether they learn it."
+    no_args_is_help=True,
+    help="Train models on text made from the truth, and test whether they learn it.",
 )
 
 
 @app.command("notes")
 def notes(
     survey: Survey,
-    out: Annotated[Path, Option(help="Write into this new folder.")],
+    out: Annotated[Path, Option(help="New folder to write.")],
     kind: Annotated[
         str,
-        Option(
-            help="Make this kind of text: notes, answers, distributions, statements or shuffled."
-        ),
+        Option(help="Kind of text: notes, answers, distributions, statements or shuffled."),
     ] = "notes",
     raw: Annotated[
         list[Path] | None,
         Option(
-            help="Read this file or folder of the survey, for notes and shuffled. By default the "
-            "downloaded files are read; the option may be given several times."
+            help="Read this file or folder of the survey, for notes and shuffled; repeat the "
+            "option for several. Default: the downloaded files."
         ),
     ] = None,
     vintage: InVintage = None,
     n: Annotated[
         int | None,
-        Option(
-            help="Make so many rows, validation among them. By default 2500, of distributions all."
-        ),
+        Option(help="Number of rows, with validation. Default: 2500; for distributions all."),
     ] = None,
     per_person: Annotated[
         int,
-        Option(help="Write so many notes about each person drawn, of notes and shuffled."),
+        Option(help="Notes about each person drawn, for notes and shuffled."),
     ] = 1,
-    seed: Annotated[int, Option(help="Draw with this seed; another seed gives other rows.")] = 0,
+    seed: Annotated[int, Option(help="Random seed; another seed gives other rows.")] = 0,
     tasks: Annotated[
         Text,
         Option(
-            help="Write about these tasks, groups or patterns, A,B. By default those of one "
-            "condition are used; of notes, all that the file can answer with yes or no.",
+            help="Tasks, groups or patterns to write about, A,B. Default: tasks with one "
+            "condition; for notes, all that the file answers with yes or no.",
             autocompletion=completing.tasks,
         ),
     ] = None,
     hold_out: Annotated[
         Texts,
-        Option(
-            help="Hold out cells=SHARE, conditions=NAME,NAME or tasks=NAME,NAME; the option may be "
-            "given several times."
-        ),
+        Option(help="Hold out cells=SHARE, conditions=NAME,NAME or tasks=NAME,NAME; repeatable."),
     ] = None,
     writer: Annotated[
         str,
-        Option(
-            help="Let notes be written by 'template', or by a model of lm-eval such as hf or vllm."
-        ),
+        Option(help="Writer of notes: 'template', or a kind of lm-eval model such as hf or vllm."),
     ] = "template",
     writer_args: Annotated[
         str,
-        Option(help="Load the writer with these --model_args of lm_eval, such as pretrained=NAME."),
+        Option(help="The writer's --model_args for lm_eval, such as pretrained=NAME."),
     ] = "",
 ) -> None:
-    """Make a dataset of notes on people of a survey, or one of its controls."""
+    """Make a dataset of notes on people in a survey, or a control dataset."""
     from lm_eval_epidemia.finetune.dataset import check_out
     from lm_eval_epidemia.finetune.hold_out import HoldOut
     from lm_eval_epidemia.finetune.make import OF_PEOPLE, TEMPLATE, make, make_notes
@@ -88,12 +80,14 @@ def notes(
     rows: dict[str, Any] = {"n": n, "seed": seed, "tasks": _tasks(tasks)}
     rows["hold_out"] = HoldOut.parse(hold_out or [])
     if writer_args and writer == TEMPLATE:
-        raise EpidemiaError("--writer-args are of a model: name its kind with --writer, as hf")
+        raise EpidemiaError(
+            "--writer-args describe a model: give its kind with --writer, such as hf"
+        )
     if kind not in OF_PEOPLE:
         if kind in KINDS and (raw or vintage or writer != TEMPLATE or per_person != 1):
             raise EpidemiaError(
-                f"--kind {kind} is made from the truths: --raw, --vintage, --per-person and "
-                f"--writer are for {' and '.join(OF_PEOPLE)}"
+                f"--kind {kind} is made from truths: leave out --raw, --vintage, --per-person and "
+                f"--writer, which are for {' and '.join(OF_PEOPLE)}"
             )
         _say(make(survey, kind, out, **rows), out)
         return
@@ -114,28 +108,29 @@ def notes(
 
 @app.command("train")
 def train(
-    model: Annotated[
-        str, Option(help="Train this causal language model, a folder or a name on the Hub.")
-    ],
-    data: Annotated[Path, Option(help="Train on this folder, which 'finetune notes' wrote.")],
+    model: Annotated[str, Option(help="Causal language model to train: a folder or a Hub id.")],
+    data: Annotated[Path, Option(help="Dataset: a folder that 'finetune notes' wrote.")],
     out: Annotated[
-        Path, Option(help="Write into this folder, a new one or that of an interrupted training.")
+        Path, Option(help="Folder to write: a new one, or that of an interrupted training.")
     ],
     lora: Annotated[
-        Text, Option(help="Train an adapter on all linear layers, r=16 or r=16,alpha=32.")
+        Text, Option(help="Train an adapter on all linear layers: r=16 or r=16,alpha=32.")
     ] = None,
     full: Annotated[bool, Option("--full", help="Train all weights.")] = False,
-    epochs: Annotated[float, Option(help="Run so many epochs; the best checkpoint is kept.")] = 6,
+    epochs: Annotated[float, Option(help="Number of epochs; the best checkpoint is kept.")] = 6,
     lr: Annotated[
-        float, Option(help="Begin with this learning rate of AdamW; it falls to 0 linearly.")
+        float, Option(help="Initial learning rate of AdamW; it falls linearly to 0.")
     ] = 5e-5,
-    batch_size: Annotated[int, Option(help="Take so many rows per step and device.")] = 16,
-    seed: Annotated[int, Option(help="Draw the order of rows and the adapter with this seed.")] = 0,
+    batch_size: Annotated[int, Option(help="Rows per step and device.")] = 16,
+    seed: Annotated[int, Option(help="Random seed for the order of rows and the adapter.")] = 0,
     stop_early: Annotated[
         bool, Option("--stop-early", help="Stop after 3 evaluations without a lower loss.")
     ] = False,
     dtype: Annotated[
-        str, Option(help="Train in float32 or bfloat16; 'auto' is bfloat16 on a GPU that has it.")
+        str,
+        Option(
+            help="Train in float32 or bfloat16; 'auto' takes bfloat16 on a GPU that supports it."
+        ),
     ] = "auto",
 ) -> None:
     """Train a model on a dataset; keep the checkpoint with the lowest validation loss."""
@@ -144,7 +139,9 @@ def train(
     with needs("finetune", "finetune train"):
         from lm_eval_epidemia.report.figures import save_losses
     if full == (lora is not None):
-        raise EpidemiaError("expected --lora r=16 (an adapter) or --full (all weights), one of two")
+        raise EpidemiaError(
+            "expected either --lora r=16 (train an adapter) or --full (train all weights)"
+        )
     steps: dict[str, Any] = {"epochs": epochs, "lr": lr, "batch_size": batch_size}
     steps |= {"seed": seed, "stop_early": stop_early, "dtype": dtype, **_lora(lora)}
     settings = training.Settings(**steps)
@@ -153,8 +150,8 @@ def train(
         return  # under accelerate launch, the first process writes
     save_losses(out)
     print(
-        f"{tuned.steps} steps; lowest validation loss {tuned.best_loss:.4f} at step "
-        f"{tuned.best_step}, {tuned.last_loss:.4f} at the end"
+        f"{tuned.steps} steps; validation loss: lowest {tuned.best_loss:.4f} at step "
+        f"{tuned.best_step}, last {tuned.last_loss:.4f}"
     )
     what = "weights" if full else "adapter"
     arguments = f"pretrained={out}" if full else f"pretrained={model},peft={out}"
@@ -180,7 +177,7 @@ def _lora(given: str | None) -> dict[str, int]:
 
 
 def _raw(survey: str, raw: list[Path] | None, vintage: str | None) -> list[Path]:
-    """Return the files to read: those given, or the downloaded ones if there are any."""
+    """Return the files to read: those given, or else the downloaded ones."""
     from lm_eval_epidemia.surveys.catalogue import record
     from lm_eval_epidemia.surveys.download import raw_paths
 
@@ -191,7 +188,7 @@ def _raw(survey: str, raw: list[Path] | None, vintage: str | None) -> list[Path]
 
 
 def _tasks(given: str | None) -> list[str] | None:
-    """Spell out names as lm-eval has them, with letters: the way that is trained on."""
+    """Return the letter tasks that names mean: training uses that way of asking."""
     from lm_eval_epidemia.benchmarks import members
     from lm_eval_epidemia.surveys.catalogue import all_tasks
 
@@ -204,14 +201,14 @@ def _tasks(given: str | None) -> list[str] | None:
                 tasks.append(task)
             elif not any(sign in name for sign in "*?["):
                 raise EpidemiaError(
-                    f"--tasks {name}: expected tasks of surveys asked with letters, as "
-                    "epidemia_low_nsduh; other ways of asking are evaluated, not trained on"
+                    f"--tasks {name}: expected survey tasks asked by letter, such as "
+                    "epidemia_low_nsduh; evaluate other ways of asking, but do not train on them"
                 )
     return tasks
 
 
 def _say(card: DatasetCard, out: Path) -> None:
-    """Print what is in a dataset, and where it is."""
+    """Print a dataset's size, contents and folder."""
     table = table_of("", "task", "held out", right=("held out",))
     held = {name: len(cells) for name, cells in card.held_out.items()}
     for name in dict.fromkeys([*card.tasks, *held]):

@@ -1,4 +1,4 @@
-"""``epidemia tasks fresh``: random tasks of a survey, new to any model."""
+"""``epidemia tasks fresh``: random tasks about a survey, new to any model."""
 
 from __future__ import annotations
 
@@ -20,27 +20,25 @@ if TYPE_CHECKING:
 def fresh(
     survey: Survey,
     raw: Raw = None,
-    n: Annotated[int, Option(help="Draw so many tasks.")] = 40,
-    seed: Annotated[int, Option(help="Draw with this seed; another seed gives other tasks.")] = 0,
-    dimension: Annotated[str, Option(help="Give the tasks so many conditions.")] = "1,2,3",
+    n: Annotated[int, Option(help="Number of tasks.")] = 40,
+    seed: Annotated[int, Option(help="Random seed; another seed gives other tasks.")] = 0,
+    dimension: Annotated[str, Option(help="Numbers of conditions that tasks may have.")] = "1,2,3",
     outcomes: Annotated[
         str,
-        Option(
-            help="Ask about these variables only, A,B. By default all with a question are used."
-        ),
+        Option(help="Ask only about these variables, A,B. Default: all that have a question."),
     ] = "",
     vintage: InVintage = None,
     list_: Annotated[
-        bool, Option("--list", help="Read the file, draw and check the tasks, and build nothing.")
+        bool, Option("--list", help="Draw and check the tasks, but build nothing.")
     ] = False,
-    replicates: Annotated[int, Option(help="Draw so many bootstrap replicates.")] = 200,
+    replicates: Annotated[int, Option(help="Number of bootstrap replicates.")] = 200,
     jobs: Jobs = 1,
     backend: Backend = None,
     replace: Annotated[
-        bool, Option("--replace", help="Write over another set of this seed.")
+        bool, Option("--replace", help="Replace another set drawn with this seed.")
     ] = False,
 ) -> None:
-    """Draw random tasks from a survey's variables that nobody has published, and build them."""
+    """Draw random, unpublished tasks from a survey's variables, and build them."""
     from lm_eval_epidemia.benchmarks import leaves
     from lm_eval_epidemia.benchmarks.observation.fresh.make import make, plan
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
@@ -74,15 +72,15 @@ def fresh(
     print(f"{plural(len(names), 'task')} of {survey} {drawn.vintage} {are} in {kept.folder}")
     if kept.short:
         print(
-            f"{len(kept.short)} of them have less of their scale beyond sampling error, as boosted,"
-            f" than they had when counted: {', '.join(kept.short)}"
+            f"in {len(kept.short)} of them boosting leaves less of the scale beyond sampling "
+            f"error than counting did: {', '.join(kept.short)}"
         )
     if not kept.is_joint:
         print(
-            f"their replicates are not those of the declared tasks of {survey} {drawn.vintage}: "
-            "'epidemia report --probe' takes the two as independent. For joint errors build those "
-            f"from the same file ('epidemia groundtruth build {survey} --raw FILE'), and give this "
-            "command again"
+            f"their replicates differ from those of the declared tasks of {survey} "
+            f"{drawn.vintage}, so 'epidemia report --probe' takes the two as independent. For "
+            "joint errors build the declared tasks from the same file ('epidemia groundtruth "
+            f"build {survey} --raw FILE'), then repeat this command"
         )
     print(f"group {drawn.group}: lm_eval --tasks {drawn.group} ...")
 
@@ -92,7 +90,7 @@ def _numbers(text: str) -> list[int]:
         return [int(number) for number in text.split(",")]
     except ValueError:
         raise EpidemiaError(
-            f"--dimension {text!r}: expected numbers of conditions such as 1,2,3"
+            f"--dimension {text!r}: expected numbers of conditions, such as 1,2,3"
         ) from None
 
 

@@ -24,32 +24,27 @@ def truth_build(
     vintage: InVintage = None,
     bootstrap: Annotated[
         Texts,
-        Option(
-            help="Use this bootstrap: iid, design or population. By default all are used that the "
-            "survey allows."
-        ),
+        Option(help="Bootstrap: iid, design or population. Default: all that the survey allows."),
     ] = None,
     replicates: Annotated[
         int,
         Option(
-            help="Draw so many bootstrap replicates, half as many for tasks of several conditions."
+            help="Number of bootstrap replicates; tasks with several conditions get half as many."
         ),
     ] = 200,
     jobs: Jobs = 1,
     backend: Backend = None,
     out: Annotated[
         Path | None,
-        Option(help="Write into this folder. By default it is your own, which lm_eval reads."),
+        Option(help="Folder to write. Default: your own, which lm_eval reads."),
     ] = None,
     marginal: Annotated[
         bool,
-        Option("--marginal", help="Build only the tasks without conditions, which takes seconds."),
+        Option("--marginal", help="Build only tasks without conditions (takes seconds)."),
     ] = False,
     joint: Annotated[
         bool,
-        Option(
-            "--joint", help="Build only the joint outcomes of two questions, which takes seconds."
-        ),
+        Option("--joint", help="Build only joint outcomes of two questions (takes seconds)."),
     ] = False,
     counted: Annotated[
         bool,
@@ -74,15 +69,15 @@ def truth_build(
     surveys = separated(surveys)
     if raw and len(surveys) > 1:
         raise EpidemiaError(
-            f"--raw is of one survey, {len(surveys)} were named ({few(surveys)}): build one by "
-            "one; several files of one survey take --raw before each"
+            f"--raw belongs to one survey, but {len(surveys)} were named ({few(surveys)}): build "
+            "them one by one. For several files of one survey, repeat --raw"
         )
     for survey in surveys:
         try:
             built = build(survey, raw, vintage=vintage, **how)
         except KeyboardInterrupt:
             print(
-                "\ninterrupted; finished tasks are kept, the same command continues",
+                "\ninterrupted: finished tasks are kept; repeat the command to continue",
                 file=sys.stderr,
             )
             raise typer.Exit(130) from None
@@ -91,7 +86,7 @@ def truth_build(
         print(f"{tasks} of {built.key} {are} in {built.folder.resolve()}")
         if built.left_out:
             left_out = plural(len(built.left_out), "task")
-            print(f"{left_out} left out, for what the files lack:")
+            print(f"{left_out} left out, because the files lack what they need:")
             for name in built.left_out:
                 print(f"  {name}")
         if reason := not_scored(built):
@@ -100,12 +95,12 @@ def truth_build(
             asked = leaves().items()
             forget_cached_requests(name for name, leaf in asked if leaf.entry.name in built.tasks)
     if out is None and not counted:
-        print(f"lm-eval finds them in {task_path()}")
+        print(f"lm-eval reads them from {task_path()}")
 
 
 @app.command("check")
 def truth_check() -> None:
-    """Check that all ground truth that is used here is whole and as registered."""
+    """Check that all ground truth used here is complete and as registered."""
     from lm_eval_epidemia.api import tasks
     from lm_eval_epidemia.cli.listings import waiting
     from lm_eval_epidemia.estimate.check import check_all
@@ -118,23 +113,25 @@ def truth_check() -> None:
             print(f"{name}: {problem}", file=sys.stderr)
     if wrong:
         raise EpidemiaError(
-            f"{len(wrong)} of {plural(len(checked), 'task')} with a wrong ground truth"
+            f"{len(wrong)} of {plural(len(checked), 'task')} have a wrong ground truth"
         )
     print(f"ground truth of {plural(len(checked), 'task')} is as registered")
     for line in waiting(tasks()):
         print(line)
     if lacking := ", ".join(without_replicates()):
-        print(f"without joint replicates, so that errors are N/A: {lacking} (build anew)")
+        print(
+            f"these have no joint replicates, so their errors are N/A: {lacking} (build them anew)"
+        )
 
 
 @app.command("changes")
 def truth_changes(
     old: Annotated[Path, Argument(help="A folder of ground truth.")],
     new: Annotated[
-        Path | None, Argument(help="Another one. By default it is what the package ships.")
+        Path | None, Argument(help="Another one. Default: the one the package ships.")
     ] = None,
 ) -> None:
-    """Say task by task what another build of the truth changes."""
+    """Compare two builds of the truth, task by task."""
     from lm_eval_epidemia.benchmarks.observation.changes import changes
     from lm_eval_epidemia.cli import listings
     from lm_eval_epidemia.core import paths
@@ -142,9 +139,9 @@ def truth_changes(
     common = changes(old, new or paths.shipped_groundtruth())
     if moved := [change for change in common if not change.same]:
         show(listings.changes(moved))
-    print(f"{len(common) - len(moved)} of {len(common)} truths are as they were")
+    print(f"{len(common) - len(moved)} of {len(common)} truths are unchanged")
     if gone := sum(change.errors != change.new_errors for change in common):
-        print(f"{gone} of {len(common)} have joint replicates, so errors, in one of them only")
+        print(f"{gone} of {len(common)} have joint replicates, and so errors, in one build only")
 
 
 def scheme_of(name: str) -> Any:
@@ -152,5 +149,5 @@ def scheme_of(name: str) -> Any:
 
     if name not in SCHEMES:
         known = " or ".join(", ".join(SCHEMES).rsplit(", ", 1))
-        raise EpidemiaError(f"--bootstrap {name!r} is not known: expected {known}")
+        raise EpidemiaError(f"--bootstrap {name!r}: expected {known}")
     return name

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 def _table(
     title: str, names: Sequence[str], numbers: Mapping[str, str], rows: Iterable[Sequence[Any]]
 ) -> Table:
-    """Return a table: columns of names, then of numbers, each with the format of its cells.
+    """Return a table with columns of names, then of numbers; `numbers` maps headings to formats.
 
-    What a row has beyond its columns is not shown.
+    Surplus values of a row are ignored.
     """
     table = table_of(title, *names, *numbers, right=tuple(numbers))
     formats = [*[""] * len(names), *numbers.values()]
@@ -67,7 +67,7 @@ def groups_of_scales(listed: Iterable[Scale]) -> Table:
 
 
 def drifts(listed: Sequence[Drift]) -> Table:
-    """Whether the truth moved between two vintages, and what that of the other scores."""
+    """Whether the truth changed between two vintages, and what the other vintage's truth scores."""
     from lm_eval_epidemia.benchmarks.observation.drift import LEVEL, holm
 
     numbers = {
@@ -95,16 +95,16 @@ def drifts(listed: Sequence[Drift]) -> Table:
 
 
 def drift_notes(listed: Sequence[Drift]) -> list[str]:
-    """How many tests were made, and what the tasks of two vintages show together."""
+    """The number of tests, and the joint result over the tasks of two vintages."""
     from lm_eval_epidemia.benchmarks.observation.drift import LEVEL, holm, together
 
     tests = sum(not math.isnan(drift.p_value) for drift in listed)
     notes = []
     if tests:
         notes.append(
-            f"{tests} tests. 'by chance': how far apart two such samples of one population are on "
-            "average; p: how often they are as far apart as these. Drift is seen where p, adjusted "
-            f"for the number of tests (Holm), is at most {LEVEL:g}."
+            f"{tests} tests. 'by chance': the mean distance between two such samples of one "
+            "population; p: the probability that chance alone puts them as far apart as these. "
+            f"Drift is seen if p, adjusted for the number of tests (Holm), is at most {LEVEL:g}."
         )
     pairs = together(listed)
     for test, adjusted in zip(pairs, holm([test.p_value for test in pairs]), strict=True):
@@ -112,19 +112,20 @@ def drift_notes(listed: Sequence[Drift]) -> list[str]:
         tasks = plural(test.tasks, "task")
         notes.append(
             f"{test.survey} {test.vintage} against {test.other}, {tasks} together: "
-            f"{test.ratio:.2f} times as far apart as by chance, p = {test.p_value:.4f} "
+            f"{test.ratio:.2f} times the distance expected by chance, p = {test.p_value:.4f} "
             f"({adjusted:.4f} for {len(pairs)} such tests): {seen}"
         )
     if untested := len(listed) - tests:
         notes.append(
-            f"{untested} comparisons without a test: tables without sampling error, truths without "
-            "replicates, other answers in the two vintages, or samples that share people"
+            f"{untested} comparisons could not be tested: tables without sampling error, truths "
+            "without replicates, different answers in the two vintages, or samples that share "
+            "people"
         )
     return notes
 
 
 def changes(listed: Iterable[TruthChange]) -> Table:
-    """What another build of the truth moves."""
+    """What changes with another build of the truth."""
     numbers = {"cells": "", **dict.fromkeys(("distance", "D_perfect", "new D_perfect"), ".4f")}
     numbers |= {"score of mean": ".1f", "new score of mean": ".1f"}
     rows = []
@@ -136,13 +137,13 @@ def changes(listed: Iterable[TruthChange]) -> Table:
 
 
 def tasks_summary(declared: DataFrame) -> Table:
-    """How many tasks each survey has, and of which state; `declared` as `api.tasks` returns it."""
+    """The number of tasks per survey and state; `declared` as `api.tasks` returns it."""
     groups = {f"epidemia_{kind}": kind for kind in get_args(Kind)}
     if (declared.group == GROUP).any():
         groups[GROUP] = "fresh"
     states = {"shipped": "shipped", "built here": "built", "waiting": "waiting"}
     numbers = (*groups.values(), *states.values())
-    title = "Tasks declared, with a truth that ships or was built here, and waiting for a file"
+    title = "Declared tasks: shipped, built here, or waiting for a file"
     table = table_of(title, "survey", *numbers, "vintage", "waiting for", right=numbers)
 
     def add(name: str, tasks: Any, *about: str) -> None:
@@ -159,7 +160,7 @@ def tasks_summary(declared: DataFrame) -> Table:
 
 
 def waiting(declared: DataFrame) -> list[str]:
-    """Say what tasks wait for, survey by survey; `declared` as `api.tasks` returns it."""
+    """Say which files tasks wait for, survey by survey; `declared` as `api.tasks` returns it."""
     of = declared[declared.state == "waiting"].groupby("survey").size()
     return [
         f"{plural(number, 'task')} of {name} wait: {how_to_build(str(name))}"
@@ -168,7 +169,7 @@ def waiting(declared: DataFrame) -> list[str]:
 
 
 def published(declared: DataFrame) -> str:
-    """Say how many tasks of the published study have a truth here; empty if none is listed."""
+    """Count the published study's tasks that have a truth here; empty if none is listed."""
     here = {}
     for group in ("epidemia_low", "epidemia_high"):
         if len(states := declared.state[declared.group == group]):
@@ -177,18 +178,18 @@ def published(declared: DataFrame) -> str:
     if not here:
         return ""
     available, number = (sum(column) for column in zip(*here.values(), strict=True))
-    return f"of the published study: {available} of {number} tasks ({of_groups})"
+    return f"available from the published study: {available} of {number} tasks ({of_groups})"
 
 
 def ways_compared(rows: Sequence[SideBySide]) -> Table:
-    """A model's mean scores in all of its ways, side by side."""
+    """A model's mean scores in all the ways it was asked, side by side."""
     from lm_eval_epidemia.benchmarks import WAYS, groups
     from lm_eval_epidemia.findings.overview import of_group
     from lm_eval_epidemia.report.sections import written
 
     asked = [way for way in WAYS if any(way in row.means for row in rows)]
     headings = " / ".join(dict.fromkeys(groups()[row.group].heading for row in rows))
-    title = f"{headings}: over the tasks asked in all ways of the row (± standard error)"
+    title = f"{headings}: means over the tasks asked in every way of the row (± standard error)"
     table = table_of(title, "model", "group", "tasks", *asked, right=("tasks", *asked))
     for row in rows:
         shown = [written(row.means.get(way), of_group(row.group)) for way in asked]

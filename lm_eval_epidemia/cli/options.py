@@ -18,7 +18,7 @@ Texts = list[str] | None
 Names = Annotated[
     list[str],
     Argument(
-        help="Tasks, groups or surveys, with commas or spaces between them.",
+        help="Tasks, groups or surveys, separated by commas or spaces.",
         autocompletion=completing.names,
     ),
 ]
@@ -26,8 +26,7 @@ Names = Annotated[
 NamesOrAll = Annotated[
     Texts,
     Argument(
-        help="Tasks, groups, surveys or patterns, with commas or spaces between them; all if none "
-        "is given.",
+        help="Tasks, groups, surveys or patterns, separated by commas or spaces. Default: all.",
         autocompletion=completing.names,
     ),
 ]
@@ -35,38 +34,34 @@ NamesOrAll = Annotated[
 Surveys = Annotated[
     list[str],
     Argument(
-        help="Surveys such as nsduh, with commas or spaces between them.",
+        help="Surveys such as nsduh, separated by commas or spaces.",
         autocompletion=completing.surveys,
     ),
 ]
 #: One survey.
 Survey = Annotated[str, Argument(help="A survey such as nsduh.", autocompletion=completing.surveys)]
 
-_SEVERAL = "Read this file or folder; the option may be given several times."
-Raw = Annotated[
-    list[Path] | None, Option(help=f"{_SEVERAL} By default the downloaded files are read.")
-]
+_SEVERAL = "Read this file or folder; repeat the option for several."
+Raw = Annotated[list[Path] | None, Option(help=f"{_SEVERAL} Default: the downloaded files.")]
 RawOrNone = Annotated[
-    list[Path] | None, Option(help=f"{_SEVERAL} Without it only the record is checked.")
+    list[Path] | None, Option(help=f"{_SEVERAL} Without it, check the record alone.")
 ]
 InVintage = Annotated[
-    Text, Option(help="Take the files as this vintage, where they do not tell themselves.")
+    Text, Option(help="Treat the files as this vintage, if they do not say which they are.")
 ]
-Jobs = Annotated[int, Option(help="Use so many processes; -1 uses all cores.")]
+Jobs = Annotated[int, Option(help="Number of processes; -1 uses all cores.")]
 Backend = Annotated[
-    Text, Option(help="Use this backend of joblib, dask or ray, on a cluster that is set up.")
+    Text, Option(help="Run on this joblib backend (dask or ray); its cluster must be running.")
 ]
 
 #: Options of what reads results.
 Where = Annotated[
     Texts,
-    Option(help="Runs with these settings only: limit=none,dtype=bfloat16; repeatedly."),
+    Option(help="Only runs with these settings, such as limit=none,dtype=bfloat16; repeatable."),
 ]
-Informative = Annotated[
-    bool, Option("--informative", help="Leave the barely informative tasks out.")
-]
+Informative = Annotated[bool, Option("--informative", help="Leave out barely informative tasks.")]
 Format = Annotated[  # the name of the option
-    str, Option("--format", help="Print this format: table, csv, json or latex.")
+    str, Option("--format", help="Output format: table, csv, json or latex.")
 ]
 
 

@@ -1,4 +1,4 @@
-"""How the commands print tables: for people on a terminal, for programs in a pipe."""
+"""How commands print tables: for people on a terminal, for programs in a pipe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def table_of(
 ) -> Any:
     """Return an empty table; columns in `right` hold numbers, the first `whole` never fold.
 
-    Where `widths` are given, each folds beyond its own.
+    If `widths` are given, each column folds beyond its width.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -57,7 +57,7 @@ def show(table: Any, width: int | None = None) -> None:
 
 
 def report_width(wide: bool) -> int:
-    """Return how wide a report's tables may be: in a pipe as on a screen."""
+    """Return how wide a report's tables may be, the same in a pipe as on a screen."""
     from rich.console import Console
 
     terminal = Console().is_terminal
@@ -65,14 +65,14 @@ def report_width(wide: bool) -> int:
 
 
 def plain(text: str) -> str:
-    """Return a text in which rich finds no markup."""
+    """Escape rich's markup in a text."""
     from rich.markup import escape
 
     return escape(text)
 
 
 def show_lines(lines: Iterable[Any]) -> None:
-    """Print lines of a screen (`report.screen.Line`), those that are muted in grey."""
+    """Print lines of a screen (`report.screen.Line`); muted ones are grey."""
     from rich.console import Console
     from rich.text import Text
 
@@ -82,7 +82,7 @@ def show_lines(lines: Iterable[Any]) -> None:
 
 
 def show_sections(sections: Iterable[Any], width: int | None = None) -> None:
-    """Print tables of a report (`report.sections.Section`), each with how to read it."""
+    """Print tables of a report (`report.sections.Section`), each with its note."""
     width = width or _width()
     for section in sections:
         if not section.rows:
@@ -114,7 +114,7 @@ _GAP = 3
 
 
 def _taken(widths: Sequence[int]) -> int:
-    """Return how wide a table is; its edges take one more than what is between columns."""
+    """Return how wide a table is; its edges take one character more than a gap between columns."""
     return sum(width + _GAP for width in widths) + 1
 
 
@@ -128,10 +128,10 @@ _LEAST, _SHORT = 8, 20
 
 
 def _widths(section: Any, width: int) -> list[int]:
-    """Return how wide columns are: as their longest text, or as wide as there is room for.
+    """Return the widths of columns: their longest text, or as much as there is room for.
 
-    Names fold where that makes one table of several, or leaves room for a number at all: those with
-    spaces first.
+    Names fold if one table then suffices, or if a number would have no room otherwise; names with
+    spaces fold first.
     """
     texts = list(zip(section.columns, *section.rows, strict=True))
     widest = [max(map(len, column)) for column in texts]
@@ -154,7 +154,7 @@ def _widths(section: Any, width: int) -> list[int]:
 
 
 def _blocks(named: int, widths: Sequence[int], width: int) -> list[list[int]]:
-    """Share out columns over tables that fit, each with the columns that name its rows."""
+    """Split columns into tables that fit; each repeats the columns that name its rows."""
     names = list(range(named))
     blocks = [list(names)]
     for place in range(named, len(widths)):

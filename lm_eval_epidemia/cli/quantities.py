@@ -1,4 +1,4 @@
-"""``epidemia quantities``: sets of quantities to ask priors about."""
+"""``epidemia quantities``: sets of quantities that models state priors about."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ app = typer.Typer(
 
 _OUT = Annotated[
     Path | None,
-    Option(help="Write into this folder. By default it is your own, which lm_eval reads."),
+    Option(help="Folder to write. Default: your own, which lm_eval reads."),
 ]
 
 
@@ -34,12 +34,10 @@ def new(
     survey: Survey,
     raw: Raw = None,
     vintage: InVintage = None,
-    n: Annotated[int, Option(help="Make so many quantities, 4 at least.")] = 60,
-    seed: Annotated[
-        int, Option(help="Draw with this seed; another seed gives other quantities.")
-    ] = 0,
+    n: Annotated[int, Option(help="Number of quantities, at least 4.")] = 60,
+    seed: Annotated[int, Option(help="Random seed; another seed gives other quantities.")] = 0,
     name: Annotated[
-        Text, Option(help="Call the task epidemia_prior_NAME. By default NAME is SURVEY_SEED.")
+        Text, Option(help="NAME in the task's name, epidemia_prior_NAME. Default: SURVEY_SEED.")
     ] = None,
     out: _OUT = None,
 ) -> None:
@@ -57,8 +55,8 @@ def new(
     files, vintage = raw_paths(entry, raw, vintage)
     if all(release.tables for release in entry.vintages.values()):
         raise EpidemiaError(
-            f"{survey} is published as tables; quantities are made from people's answers, as "
-            "those of nsduh, scf, gss, meps or nhanes"
+            f"{survey} is published as tables, but quantities need people's answers: expected a "
+            "survey such as nsduh, scf, gss, meps or nhanes"
         )
     paths.check_writable(out or built())
     _keep(generate(load_microdata(entry, files, vintage), n, seed, name), out)
@@ -68,20 +66,21 @@ def new(
 def build(
     raw: Annotated[
         list[Path],
-        Option(
-            help="Read these files of NHANES 2017-2018 (DEMO_J, BMX_J and so on), or their folder."
-        ),
+        Option(help="Files of NHANES 2017-2018 (DEMO_J, BMX_J and so on), or their folder."),
     ],
-    seed: Annotated[int, Option(help="Correct the published draws with this seed.")] = 0,
+    seed: Annotated[int, Option(help="Random seed for correcting the published draws.")] = 0,
     out: _OUT = None,
 ) -> None:
-    """Recompute the published quantities from the official files, and say what differs."""
+    """Recompute the published quantities from the official files, and list differences."""
     from lm_eval_epidemia.benchmarks.prior.quantities.rebuilt import rebuilt
 
     built_again = rebuilt(raw, seed)
     _keep(built_again.quantities, out, published=True)
     total = len(built_again.quantities.quantities)
-    print(f"{total - len(built_again.differing)} of {total} truths are as published, to 6 digits")
+    print(
+        f"{total - len(built_again.differing)} of {total} truths equal the published ones to 6 "
+        "digits"
+    )
     for line in built_again.differing:
         print(f"  {line}")
 
@@ -90,19 +89,19 @@ def build(
 def import_(
     files: Annotated[
         list[Path],
-        Argument(help="Read OpenEstimate's NAME_variables.json and NAME_baselines.json."),
+        Argument(help="OpenEstimate's NAME_variables.json and NAME_baselines.json."),
     ],
-    name: Annotated[Text, Option(help="Call the task epidemia_prior_NAME.")] = None,
+    name: Annotated[Text, Option(help="NAME in the task's name, epidemia_prior_NAME.")] = None,
     out: _OUT = None,
 ) -> None:
-    """Make a set of OpenEstimate's public files: job listings, venture capital, or your own."""
+    """Make a set from OpenEstimate's public files: job listings, venture capital, or your own."""
     from lm_eval_epidemia.benchmarks.prior.quantities.imported import imported
 
     _keep(imported(files, _checked(name, out)), out)
 
 
 def _checked(name: str | None, out: Path | None) -> str | None:
-    """Return the name of a set, which may be given as its task's; refuse one that is taken."""
+    """Return the name of a set, from its own or its task's name; refuse one that is taken."""
     from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, check_set
 
     if name is not None:
@@ -113,9 +112,9 @@ def _checked(name: str | None, out: Path | None) -> str | None:
 
 @app.command("list")
 def listed(
-    tasks: Annotated[Texts, Argument(help="Sets of which every quantity is listed.")] = None,
+    tasks: Annotated[Texts, Argument(help="Sets whose quantities to list.")] = None,
 ) -> None:
-    """List the sets of quantities that are here, or the quantities of some."""
+    """List the sets of quantities available here, or the quantities in some of them."""
     from lm_eval_epidemia.benchmarks.prior.quantities.store import declared, load
 
     for task in separated(tasks or []):
@@ -134,7 +133,9 @@ def listed(
 def _show(task: str, kept: Quantities) -> None:
     from lm_eval_epidemia.benchmarks.prior.quantities.span import STEPS
 
-    print(f"{kept.title} ({task}): truth and its standard error, people, ends and step of the grid")
+    print(
+        f"{kept.title} ({task}): truth with standard error, people, and the grid's range and step"
+    )
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6
     for each in kept.quantities:
         unit = f" {each.unit}" if each.unit else ""
@@ -147,7 +148,7 @@ def _show(task: str, kept: Quantities) -> None:
 
 
 def _keep(new: Quantities, out: Path | None, published: bool = False) -> None:
-    """Write a set, and say where it is, its task's name and what is in it."""
+    """Write a set; print its folder, task name and contents."""
     from lm_eval_epidemia.benchmarks import leaves
     from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DIFFICULTIES
     from lm_eval_epidemia.benchmarks.prior.quantities.store import built, write

@@ -23,16 +23,14 @@ _RESULTS = Annotated[
 ]
 _SIZES = Annotated[
     Texts,
-    Option("--size", help="Give a model's size, MODEL=7B, where no file tells; also repeatedly."),
+    Option("--size", help="Size of a model, MODEL=7B, if the results do not say; repeatable."),
 ]
 _PAIRS = Annotated[
     Texts,
-    Option(
-        help="Pair BASE=INSTRUCT, BASE=TUNED or PLAIN=RETRIEVING, where nothing tells; repeatedly."
-    ),
+    Option(help="Compare BASE=INSTRUCT, BASE=TUNED or PLAIN=RETRIEVING as a pair; repeatable."),
 ]
 _PUBLISHED = Annotated[
-    bool, Option("--published", help="Add the published models, marked as such.")
+    bool, Option("--published", help="Add the published scores, marked as such.")
 ]
 
 
@@ -42,7 +40,7 @@ def results_of(
     sizes: dict[str, float] | None = None,
     where: list[str] | None = None,
 ) -> Any:
-    """Read result files: runs of some settings, without barely informative tasks, if so wished."""
+    """Read result files; keep runs with the settings in `where`, and informative tasks if asked."""
     from lm_eval_epidemia.findings import leaderboard
     from lm_eval_epidemia.results.models import chosen, conditions_of
     from lm_eval_epidemia.results.results import read_results
@@ -50,7 +48,7 @@ def results_of(
     read = read_results(results, sizes)
     if conditions := conditions_of(where or []):
         kept = chosen(read.entries, conditions)
-        note = f"--where leaves {len(read.entries) - len(kept)} of {len(read.entries)} rows out"
+        note = f"--where leaves out {len(read.entries) - len(kept)} of {len(read.entries)} rows"
         read = read._replace(entries=kept, notes=[*read.notes, note])
     return leaderboard.informative(read) if informative else read
 
@@ -75,14 +73,14 @@ def _report(
 
 
 def _say_notes(report: Any) -> Any:
-    """Say on stderr what a reader must know about results."""
+    """Print the notes on results to stderr."""
     for note in report.notes:
         print(f"note: {note}", file=sys.stderr)
     return report
 
 
 def _pairs(option: str, given: list[str] | None, form: str) -> list[tuple[str, str]]:
-    """Read options of the form NAME=VALUE; a name may hold a = itself."""
+    """Read options of the form NAME=VALUE; a name may contain a = itself."""
     pairs = []
     for text in given or []:
         name, sign, value = text.rpartition("=")
@@ -95,56 +93,64 @@ def _pairs(option: str, given: list[str] | None, form: str) -> list[tuple[str, s
 def report(
     results: _RESULTS,
     format: Format = "table",
-    html: Annotated[Path | None, Option(help="Write the site into this folder too.")] = None,
-    full: Annotated[bool, Option("--full", help="Every table, and every note.")] = False,
+    html: Annotated[Path | None, Option(help="Also write the site into this folder.")] = None,
+    full: Annotated[bool, Option("--full", help="Print every table and note.")] = False,
     section: Annotated[
         str | None,
-        Option(help="One part of --full, such as survey or notes; a wrong name lists all."),
+        Option(help="Print one part of --full, such as survey or notes; a wrong name lists them."),
     ] = None,
-    wide: Annotated[bool, Option("--wide", help="Tables wider than 100 columns.")] = False,
+    wide: Annotated[bool, Option("--wide", help="Let tables be wider than 100 columns.")] = False,
     where: Where = None,
     effects: Annotated[
         bool,
-        Option("--effects", help="Print long tables too, of interventions, priors and tuning."),
+        Option("--effects", help="Add the long tables of interventions, priors and tuning."),
     ] = False,
     size: _SIZES = None,
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
     informative: Informative = False,
     standardised: Annotated[
-        bool, Option("--standardised", help="Add what answers in samples imply, over age.")
+        bool,
+        Option(
+            "--standardised",
+            help="Add group differences implied by the answers, standardised for age and more.",
+        ),
     ] = False,
     recalibrated: Annotated[
-        bool, Option("--recalibrated", help="Add what answers score with the survey's P(Y).")
+        bool,
+        Option("--recalibrated", help="Add scores of answers rescaled to the survey's averages."),
     ] = False,
     scales: Annotated[
-        bool, Option("--scales", help="Add other scales, tilt and slope, from the samples.")
+        bool, Option("--scales", help="Add other distances, and the calibration line.")
     ] = False,
     places: Annotated[
-        bool, Option("--places", help="Add how evenly countries are known, from the samples.")
+        bool, Option("--places", help="Add how evenly models know countries.")
     ] = False,
     years: Annotated[
-        bool, Option("--years", help="Add whether answers follow the years, from the samples.")
+        bool, Option("--years", help="Add whether answers follow changes over the years.")
     ] = False,
     year_lived: Annotated[
-        bool, Option("--year-lived", help="Add the year a model lives in, asked without one.")
+        bool, Option("--year-lived", help="Add the year that answers fit best if no year is asked.")
     ] = False,
     people: Annotated[
-        bool, Option("--people", help="Add how many Americans a model beats at six guesses.")
+        bool, Option("--people", help="Add how many Americans a model beats on six guesses.")
     ] = False,
     wordings: Annotated[
-        bool, Option("--wordings", help="Add what one model scores in several wordings.")
+        bool, Option("--wordings", help="Add each model's scores in several wordings.")
     ] = False,
     probe: Annotated[
-        bool, Option("--probe", help="Add published tasks against fresh ones like them.")
+        bool, Option("--probe", help="Compare published tasks with similar fresh ones.")
     ] = False,
     cutoff: Annotated[
-        Texts, Option(help="Compare vintages before and after MODEL=2024-06; repeatedly.")
+        Texts,
+        Option(
+            help="Compare vintages before and after a training cutoff, MODEL=2024-06; repeatable."
+        ),
     ] = None,
 ) -> None:
-    """Say in one screen which model knows the world best, and what that rests on.
+    """Say on one screen which model knows the world best, and with what evidence.
 
-    Runs with --full print every table: leaderboard, slices, paired comparisons, other tasks.
+    Add --full for every table: leaderboard, slices, paired comparisons, other tasks.
     """
     from lm_eval_epidemia.findings import people as guessed
     from lm_eval_epidemia.findings import places as evenly
@@ -161,7 +167,10 @@ def report(
 
     check_format(format)
     if section and format in ("csv", "json"):
-        raise EpidemiaError(f"--section {section} is for tables: --format {format} has every part")
+        raise EpidemiaError(
+            f"--section {section} selects tables, and --format {format} prints every part: leave "
+            "one of the two away"
+        )
     write = None if html is None else _site_writer(html)
     dates = _pairs("--cutoff", cutoff, "MODEL=2024-06")
     read = _report(results, size, published, pair, informative, where)
@@ -231,15 +240,15 @@ def report(
 def share(
     results: Annotated[Path, Argument(help="A folder or file that lm_eval wrote (--output_path).")],
     folder: Annotated[
-        Path, Argument(help="Write into this folder, a new one or one shared before.")
+        Path, Argument(help="Folder to write: a new one, or one that this command wrote before.")
     ],
     dataset: Annotated[
         str | None,
-        Option(help="The id on the Hub of the exported questions; needed for .eval_results files."),
+        Option(help="Hub id of the exported questions, OWNER/NAME; .eval_results files need it."),
     ] = None,
     where: Where = None,
 ) -> None:
-    """Write runs for the Hub's leaderboards, and as records of Every Eval Ever."""
+    """Write results for the Hub's leaderboards, and as Every Eval Ever records."""
     from lm_eval_epidemia.report.share import check
     from lm_eval_epidemia.report.share import share as write
 
@@ -249,14 +258,17 @@ def share(
         print(f"note: {line}", file=sys.stderr)
     print(f"{plural(shared.records, 'record')} of Every Eval Ever: {folder.resolve() / 'data'}")
     if dataset is None:
-        print("no .eval_results: give the id of the exported questions, --dataset OWNER/NAME")
+        print(
+            "no .eval_results files: they need the Hub id of the exported questions (--dataset "
+            "OWNER/NAME)"
+        )
     else:
         files = plural(shared.results, "file")
         print(f"{files} for the models' repositories: {folder.resolve()}/MODEL/.eval_results")
 
 
 def _made(of: Callable[[Any], tuple[Any, list[str]]], report: Any) -> tuple[Any, list[str]]:
-    """Return what a part of the report is made of; where that fails, nothing, and why as notes."""
+    """Return a part of the report and its notes; on failure, nothing and the reasons as notes."""
     try:
         return of(report)
     except EpidemiaError as error:
@@ -270,12 +282,14 @@ def _show_part(name: str, sections: Sequence[Any], notes: Sequence[str], wide: b
         return
     kinds = [*dict.fromkeys(section.kind for section in sections), "notes"]
     if name not in kinds:
-        raise EpidemiaError(f"--section {name!r}: these results have {', '.join(kinds)}")
+        raise EpidemiaError(
+            f"--section {name!r} is not in these results: expected {', '.join(kinds)}"
+        )
     show_sections([section for section in sections if section.kind == name], report_width(wide))
 
 
 def _site_writer(out: Path) -> Callable[..., None]:
-    """Return what writes the site; refuse what can be known before any result is read."""
+    """Return the function that writes the site; check `out` before any result is read."""
     with needs("report", "the site"):
         from lm_eval_epidemia.report.site import MARKER, build_site
     check_rewritable(out, MARKER)
@@ -291,7 +305,7 @@ def _site_writer(out: Path) -> Callable[..., None]:
 @site_app.command("build")
 def site_build(
     results: _RESULTS,
-    out: Annotated[Path, Option(help="Write into this folder, a new one or one with a site.")],
+    out: Annotated[Path, Option(help="Folder to write: a new one, or one that holds a site.")],
     size: _SIZES = None,
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
@@ -304,12 +318,12 @@ def site_build(
 
 
 def plot(
-    name: Annotated[str, Argument(help="The name of a figure; 'list' prints them.")],
+    name: Annotated[str, Argument(help="Name of a figure; 'list' prints them all.")],
     results: Annotated[
         list[Path] | None, Argument(help="Folders or files that lm_eval wrote (--output_path).")
     ] = None,
-    out: Annotated[Path | None, Option(help="Write this .svg, .png, .pdf or .json file.")] = None,
-    task: Annotated[str | None, Option(help="Draw this task, where a figure shows one.")] = None,
+    out: Annotated[Path | None, Option(help="File to write: .svg, .png, .pdf or .json.")] = None,
+    task: Annotated[str | None, Option(help="Task to draw, for figures that show one.")] = None,
     size: _SIZES = None,
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
@@ -324,7 +338,9 @@ def plot(
             print(f"{known}: {figure.says}")
         return
     if name in figures.FIGURES and figures.FIGURES[name].needs_results and not results:
-        raise EpidemiaError(f"{name} shows results: give what was --output_path of lm_eval")
+        raise EpidemiaError(
+            f"{name} shows results: give the folder that lm_eval wrote (--output_path)"
+        )
     path = figures.save(
         name,
         lambda: _say_notes(_report(results or [], size, published, pair, informative, where)),

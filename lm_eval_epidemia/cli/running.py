@@ -18,31 +18,29 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 def run(
     arguments: Annotated[
         Texts,
-        Argument(help="Every option of lm_eval is taken.", autocompletion=completing.of_lm_eval),
+        Argument(help="Any option of lm_eval.", autocompletion=completing.of_lm_eval),
     ] = None,
 ) -> None:
-    """Run lm-eval with its own options; it starts in seconds if only our tasks are asked."""
+    """Run lm-eval with its own options; with our tasks alone it starts in seconds."""
     from lm_eval_epidemia.harness.run import run as run_lm_eval
 
     run_lm_eval(arguments or [])
 
 
 def demo(
-    out: Annotated[Path, Option(help="Write lm-eval's results into this folder.")] = Path(
-        "epidemia-demo"
-    ),
+    out: Annotated[Path, Option(help="Folder for lm-eval's results.")] = Path("epidemia-demo"),
     model: Annotated[
         Texts,
         Option(
-            help="Add this model: a folder, a .gguf file or an id of the Hugging Face Hub. "
-            "It takes the place of the tiny random one; the option may be given several times."
+            help="Evaluate this model instead of the tiny random one: a folder, a .gguf file or a "
+            "Hugging Face Hub id. Repeat the option for several."
         ),
     ] = None,
     limit: Annotated[
-        int | None, Option(help="Ask models at most so many prompts per task.", min=1)
+        int | None, Option(help="Ask models at most this many prompts per task.", min=1)
     ] = None,
 ) -> None:
-    """Evaluate respondents whose answers are known, and your models or a tiny one."""
+    """Evaluate simulated respondents with known answers, and your models or a tiny one."""
     # Only an id needs the network; asking for it would make an offline run slow.
     if all(Path(given).exists() for given in model or []):
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -66,7 +64,7 @@ def demo(
 
 
 def path() -> None:
-    """Print the folder of our task files, which lm_eval takes as --include_path."""
+    """Print the folder of our task files, for lm_eval's --include_path."""
     from lm_eval_epidemia.harness.yamls import task_path
 
     print(task_path())
@@ -76,18 +74,16 @@ def cost(
     names: Names,
     tokenizer: Annotated[
         Text,
-        Option(
-            help="Count tokens with this tokenizer, a folder or the name of a model on the Hub."
-        ),
+        Option(help="Count tokens with this tokenizer: a folder or a model id on the Hub."),
     ] = None,
     metadata: Annotated[
-        Text, Option(help="Ask in this variant: JSON, as lm_eval takes it.")
+        Text, Option(help="Ask in this variant: JSON, as for lm_eval's --metadata.")
     ] = None,
     max_gen_toks: Annotated[
-        int, Option(help="Let a model write at most so many tokens per answer.")
+        int, Option(help="Most tokens that a model may write per answer.")
     ] = 1024,
 ) -> None:
-    """Count the prompts, requests and tokens of groups before anything is spent."""
+    """Count prompts, requests and tokens before you spend any."""
     from lm_eval_epidemia.benchmarks import meant
     from lm_eval_epidemia.harness import cost as costs
 
@@ -105,19 +101,18 @@ def cost(
     if letters := {name: leaf for name, leaf in leaves.items() if not leaf.written}:
         total = costs.together("", letters)  # of a task that several groups have, once
         print(
-            f"by log-probabilities of a server: --model choice-api sends {total.prompts:,} "
-            "requests (one per prompt, for one token each), local-completions "
-            f"{total.requests:,}"
+            f"with log-probabilities from a server: --model choice-api sends {total.prompts:,} "
+            f"requests (one per prompt, for one token each), local-completions {total.requests:,}"
         )
     most = _metadata(metadata).get("tries", 1)
     if most > 1:
-        print(f"what cannot be read is asked again: at most {most} times as many requests")
+        print(f"unreadable replies are asked again: at most {most} times as many requests")
     if loaded is None:
-        print("tokens are counted with --tokenizer")
+        print("to count tokens, give --tokenizer")
     elif several := costs.letters_of_several_tokens(loaded):
         print(
-            f"{len(several)} letters ({', '.join(several[:5])} ...) are not one token: they are "
-            "scored by all their tokens, with the same result, in a forward pass per letter"
+            f"{len(several)} letters ({', '.join(several[:5])} ...) are more than one token: all "
+            "their tokens are scored, with the same result, in one forward pass per letter"
         )
     else:
         print("every letter is one token")

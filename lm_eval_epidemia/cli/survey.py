@@ -24,53 +24,48 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Fetch survey files, draft records of your own, check and describe them.",
+    help="Fetch survey files; draft, check and describe survey records.",
 )
 
 
 @app.command("new")
 def new(
     files: Annotated[
-        list[Path], Argument(help="A survey's file, or several that share a number of the person.")
+        list[Path],
+        Argument(help="A survey's file, or several that share an identifier of the person."),
     ],
     name: Annotated[
         Text,
-        Option(help="Call the survey so in names of tasks. By default it is named after the file."),
+        Option(help="Name of the survey in task names. Default: the file's name."),
     ] = None,
     weight: Annotated[
-        Text, Option(help="Weigh records by this column; 'none' counts all alike.")
+        Text, Option(help="Weight column, or 'none' to count all records alike.")
     ] = None,
-    strata: Annotated[
-        Text, Option(help="Take strata from this column, with --psu, or 'none'.")
-    ] = None,
+    strata: Annotated[Text, Option(help="Column of strata (with --psu), or 'none'.")] = None,
     psu: Annotated[
-        Text, Option(help="Take primary sampling units from this column, with --strata, or 'none'.")
+        Text, Option(help="Column of primary sampling units (with --strata), or 'none'.")
     ] = None,
     outcomes: Annotated[
-        Text, Option(help="Ask about these columns, A,B. By default outcomes are proposed.")
+        Text, Option(help="Ask about these columns, A,B. Default: proposed outcomes.")
     ] = None,
     given: Annotated[Text, Option(help="Use these columns as conditions, A,B.")] = None,
     year: Annotated[
-        int | None, Option(help="Give the year of the records, if no name tells it.")
+        int | None, Option(help="Year of the records, if no file or column name says it.")
     ] = None,
-    tasks: Annotated[int, Option(help="Draft at most so many tasks.")] = 40,
-    join: Annotated[Text, Option(help="Join several files by this column.")] = None,
+    tasks: Annotated[int, Option(help="Most tasks to draft.")] = 40,
+    join: Annotated[Text, Option(help="Column by which to join several files.")] = None,
     encoding: Annotated[
         Text,
-        Option(
-            help="Read labels in this encoding, such as latin-1 or cp1251, if they are unreadable."
-        ),
+        Option(help="Encoding of labels, such as latin-1 or cp1251, if they look garbled."),
     ] = None,
     out: Annotated[
         Path | None,
-        Option(help="Write this .yaml file. By default it is written where yours are found."),
+        Option(help="File to write (.yaml). Default: in your folder of records."),
     ] = None,
-    replace: Annotated[bool, Option("--replace", help="Write over a file that is there.")] = False,
-    yes: Annotated[
-        bool, Option("--yes", help="Accept all that is guessed, and ask nothing.")
-    ] = False,
+    replace: Annotated[bool, Option("--replace", help="Replace an existing file.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Accept every guess without asking.")] = False,
 ) -> None:
-    """Draft the record of any survey (variables, design, tasks) from its file."""
+    """Draft a survey's record (variables, design, tasks) from its file."""
     from lm_eval_epidemia.surveys.draft import drafting
     from lm_eval_epidemia.surveys.draft.text import CHECK
     from lm_eval_epidemia.surveys.draft.wishes import Wishes
@@ -83,7 +78,7 @@ def new(
     draft = drafting.draft(files, wishes, choose, progress=True)
     path = drafting.write(draft, out, replace)
     _say(draft)
-    print(f"the draft is in {path}: {draft.marks} places wait for your eye, marked '{CHECK}'")
+    print(f"the draft is in {path}; check its {draft.marks} places marked '{CHECK}'")
     raw = " ".join(f"--raw {shlex.quote(str(file))}" for file in files)
     print("next:")
     if out is not None:
@@ -94,7 +89,7 @@ def new(
 
 
 def _listed(names: str | None) -> list[str] | None:
-    """Split names at commas, quoted ones aside."""
+    """Split names at commas, except quoted commas."""
     import csv
 
     if names is None:
@@ -114,7 +109,7 @@ def _accept(proposal: Proposal) -> Sequence[str]:
 
 
 def _ask(proposal: Proposal) -> Sequence[str]:
-    """Show what was guessed, and ask for it."""
+    """Show a guess, and ask the user to confirm or change it."""
     table = table_of(f"Proposed as {proposal.what}", "column", "label")
     for column in proposal.columns:
         table.add_row(plain(column), plain(proposal.labels.get(column, "")))
@@ -129,11 +124,11 @@ def _ask(proposal: Proposal) -> Sequence[str]:
     if proposal.what == "strata and PSUs":
         return proposal.columns if typer.confirm("use them?", default=True) else ()
     quoted = ",".join(f'"{name}"' if "," in name else name for name in proposal.columns)
-    return _listed(typer.prompt(f"{proposal.what}, with commas between", default=quoted)) or ()
+    return _listed(typer.prompt(f"{proposal.what}, separated by commas", default=quoted)) or ()
 
 
 def _say(draft: Drafted) -> None:
-    """Say what a draft is of, what is in it, and what was left out and why."""
+    """Describe a draft: its source, its contents, and what was left out and why."""
     source, sampling = draft.source, draft.source.sampling
     if draft.left_out:
         table = table_of("Left out", "reason", "columns", "which", right=("columns",))
@@ -168,7 +163,7 @@ def check(
     raw: RawOrNone = None,
     vintage: InVintage = None,
 ) -> None:
-    """Check files against the survey's record, or list what of a draft waits for your eye."""
+    """Check files against the survey's record, or list the parts of a draft to check by eye."""
     from lm_eval_epidemia.surveys.catalogue import file_of, record
     from lm_eval_epidemia.surveys.check import check_files
     from lm_eval_epidemia.surveys.draft.text import CHECK, marks
@@ -177,7 +172,7 @@ def check(
     waiting = marks(path.read_text(encoding="utf-8"))
     if raw:
         files = check_files(entry, raw, vintage)
-        counts, names = ("known", "missing"), "levels that nobody has"
+        counts, names = ("known", "missing"), "levels without a person"
         table = table_of("", "variable", "column", *counts, names, right=counts)
         for seen in files.variables:
             known, missing = f"{seen.known:,}", f"{seen.missing:,}"
@@ -194,7 +189,7 @@ def check(
             table.add_row(str(mark.line), plain(mark.says))
         show(table)
     print(
-        f"{len(waiting)} places of {path} wait for your eye: {CHECK}"
+        f"{len(waiting)} places in {path} are still to check, marked: {CHECK}"
         if waiting
         else f"nothing is left to check in {path}"
     )
@@ -203,11 +198,9 @@ def check(
 @app.command("download")
 def download(
     surveys: Surveys,
-    vintage: Annotated[
-        Text, Option(help="Fetch this vintage. By default it is the official one.")
-    ] = None,
+    vintage: Annotated[Text, Option(help="Vintage to fetch. Default: the official one.")] = None,
 ) -> None:
-    """Fetch the official files of surveys; run again to go on where it stopped."""
+    """Fetch the official files of surveys; after an interruption run it again to continue."""
     from lm_eval_epidemia.surveys.catalogue import record
     from lm_eval_epidemia.surveys.download import download as fetch
 
@@ -222,15 +215,11 @@ def download(
 def card(
     surveys: Annotated[
         Texts,
-        Argument(
-            help="Surveys such as nsduh; all if none is given.", autocompletion=completing.surveys
-        ),
+        Argument(help="Surveys such as nsduh. Default: all.", autocompletion=completing.surveys),
     ] = None,
-    out: Annotated[
-        Path | None, Option(help="Write the cards into this folder; without it they are printed.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Folder for the cards. Default: print them.")] = None,
 ) -> None:
-    """Write the data card of surveys, with source, design, adjustments, tasks and anchors."""
+    """Write the data cards of surveys: source, design, adjustments, tasks and anchors."""
     from lm_eval_epidemia.core.paths import atomic_write
     from lm_eval_epidemia.report.cards import card as written
     from lm_eval_epidemia.surveys.catalogue import record, records

@@ -26,7 +26,7 @@ def tasks_list(
     survey: Annotated[
         Text,
         Option(
-            help="List the tasks of these surveys only, such as gss,scf.",
+            help="List only tasks of these surveys, such as gss,scf.",
             autocompletion=completing.surveys,
         ),
     ] = None,
@@ -44,7 +44,9 @@ def tasks_list(
     if names:
         wanted = {leaf.entry.name for name in separated(names) for leaf in meant(name)}
         if beside := sorted(wanted - {*tasks().task}):
-            raise EpidemiaError(f"{few(beside)}: no tasks about surveys; see 'epidemia show NAME'")
+            raise EpidemiaError(
+                f"{few(beside)}: not about surveys; 'epidemia show NAME' describes them"
+            )
         declared = declared[declared.task.isin(wanted)]
     if summary:
         show(listings.tasks_summary(declared))
@@ -64,10 +66,7 @@ def tasks_list(
     for line in filter(None, [published, *listings.waiting(declared)]):
         print(line)
     if survey is None and not names:
-        print(
-            "others are about causal graphs (docs/guides/interventional.md) "
-            "and priors (docs/guides/priors.md)"
-        )
+        print("other tasks are about causal graphs (docs/guides/interventional.md)")
         print("and epidemia_quick predicts epidemia_low and epidemia_high (docs/start/running.md)")
 
 
@@ -76,9 +75,11 @@ app.command("fresh")(fresh.fresh)
 
 @app.command("write")
 def tasks_write(
-    folder: Annotated[Path, Argument(help="A new folder, or one that was written before.")],
+    folder: Annotated[
+        Path, Argument(help="Folder to write: a new one, or one that this command wrote before.")
+    ],
 ) -> None:
-    """Write lm-eval's task files of everything whose truth is here."""
+    """Write lm-eval's task files for every available truth."""
     from lm_eval_epidemia.harness import yamls
 
     files = yamls.render()
@@ -88,23 +89,23 @@ def tasks_write(
 
 def export(
     out: Annotated[
-        Path | None, Option(help="Write into this folder, a new one or one exported before.")
+        Path | None, Option(help="Folder to write: a new one, or an earlier export.")
     ] = None,
     push_to_hub: Annotated[
-        Text, Option(help="Upload to this dataset repository of the Hugging Face Hub too.")
+        Text, Option(help="Also upload to this dataset repository of the Hugging Face Hub.")
     ] = None,
     stated: Annotated[
-        bool, Option("--stated", help="Write only what is answered in writing.")
+        bool, Option("--stated", help="Export only tasks with written answers.")
     ] = False,
     inspect_register: Annotated[
-        Path | None, Option(help="Write what Inspect's register of evals wants into this folder.")
+        Path | None, Option(help="Folder for the files that Inspect's register of evals expects.")
     ] = None,
 ) -> None:
     """Write questions and truths as a dataset repository, for any harness."""
     if inspect_register and out is not None and out.resolve() == inspect_register.resolve():
-        raise EpidemiaError("export: --out and --inspect-register are two folders, one was given")
+        raise EpidemiaError("export: --out and --inspect-register name the same folder: give two")
     if out is None and (stated or push_to_hub):
-        raise EpidemiaError("export: --stated and --push-to-hub are of --out FOLDER: give that too")
+        raise EpidemiaError("export: --stated and --push-to-hub need --out FOLDER")
     if inspect_register:
         from lm_eval_epidemia.inspect_ai.register import write
 

@@ -184,7 +184,7 @@ def _note(runs: Sequence[AskedRun], pairs: Sequence[Difference]) -> str:
         for pair in pairs
         if pair.same and pair.differs != "protocol"
     ]:
-        note += f" All answers are the same, so the setting was hardly heeded: {few(same)}."
+        note += f"All answers are the same, so the model probably ignored the setting: {few(same)}."
     paired = [run for pair in pairs for run in (pair.one, pair.other)]
     alone = []
     for run in runs:
@@ -201,7 +201,7 @@ def _note(runs: Sequence[AskedRun], pairs: Sequence[Difference]) -> str:
         alone.append(f"{run.model} ({told})")
     if alone:
         note += (
-            " In no row, since no other run differs from it in one thing only: "
+            "Without a row, because no other run differs in exactly one setting: "
             f"{few(list(dict.fromkeys(alone)))}."
         )
     return note
@@ -247,11 +247,14 @@ def finding(runs: Sequence[AskedRun]) -> Finding:
         "Priors: what the asking changes (± standard error)",
         COLUMNS,
         list(map(_row, pairs)),
-        "Runs of one model that differ in one thing, each beside the most usual one. The "
-        "difference of the error ratios, and that of the share of quantities that are better "
-        "than 5 real answers, are paired over quantities. Below 0, the error ratio is better. "
-        "Replies that could not be read count as a flat prior: unread has their shares, where read "
-        "the difference of the ratios without them." + _note(runs, pairs),
+        (
+            "Pairs of runs of one model that differ in one setting; the second of each pair is the "
+            "most usual one. Both differences, of the error ratio and of the share of quantities "
+            "on which the prior beats 5 real answers, are paired over quantities. Below 0 the "
+            "error ratio is better. Unreadable replies count as a flat prior: 'unread' gives their "
+            "shares, 'where read' the difference of the ratios without them."
+        )
+        + _note(runs, pairs),
         leading=3,
     )
 

@@ -67,7 +67,7 @@ def read_samples(report: Report, tasks: Iterable[Asked] | None = None) -> tuple[
     notes = []
     if missing:
         names, number = few(list(dict.fromkeys(missing))), plural(len(missing), "task")
-        notes.append(f"{names}: no samples of {number}, so no cells; run with --log_samples")
+        notes.append(f"{names}: no samples for {number}, so no cells; run with --log_samples")
     # The largest first, so that no process is left alone with one at the end.
     jobs = [(entry.name, asked, path) for entry, asked, path in about if path]
     jobs.sort(key=lambda job: -job[2].stat().st_size)
@@ -88,14 +88,14 @@ def read_samples(report: Report, tasks: Iterable[Asked] | None = None) -> tuple[
             elif not math.isnan(scores[name, asked].value):
                 notes.append(
                     f"{name}: the samples of {in_way(*asked)} have no complete cell, or "
-                    "log-probabilities that are not finite, but its result file has a score"
+                    "log-probabilities that are not finite, yet the result file has a score"
                 )
     for (name, asked), score in scores.items():
         answers = samples.get((name, asked))
         if answers is not None and not math.isclose(answers.l1, score.l1, abs_tol=1e-6):
             notes.append(
-                f"{name}: the samples of {in_way(*asked)} give a distance of "
-                f"{answers.l1:.6f}, its result file says {score.l1:.6f}: one of them was changed"
+                f"{name}: the samples of {in_way(*asked)} give a distance of {answers.l1:.6f}, "
+                f"but the result file says {score.l1:.6f}: one of them was changed"
             )
     return samples, [printable(note) for note in notes]
 
@@ -135,7 +135,7 @@ def read(
         notes.append(printable(f"{few(sorted(unasked))}: no task that can be {use} was asked"))
     if by_chance := {name for name, _ in here.keys() - of_use}:
         names = few(sorted(by_chance))
-        notes.append(printable(f"{names}: drawn answers differ by chance, and are not {use}"))
+        notes.append(printable(f"{names}: drawn answers vary by chance, so they are not {use}"))
     return {key: of_use[key] for key in asked if key in of_use}, notes
 
 

@@ -118,9 +118,9 @@ def board_of(
 #: What is said of marks in a table.
 _VS, _MUTE, _UNKNOWN, _MASS = "vs", "mute", "unknown", "mass"
 _MARKS = {
-    _VS: "vs n: what knowing averages only gets on the prompts of that run.",
-    _UNKNOWN: "vs ?: what it gets there is not known.",
-    _MUTE: "†: does not answer this group (choice_mass or answered below 0.1): unranked.",
+    _VS: "vs n: the score for knowing averages only, on the same prompts.",
+    _UNKNOWN: "vs ?: that score is not known.",
+    _MUTE: "†: does not answer this group (choice_mass or answered below 0.1), so it has no rank.",
     _MASS: f"choice_mass: {CHOICE_MASS}",
 }
 
@@ -170,7 +170,7 @@ def _table(
         marks[_MASS] = None
     notes = [f"All runs: {', '.join(common)}."] if common else []
     if len({asked_as(row.run, columns) for row in rows if not row.run.reference}) > 1:
-        notes.append("Ranked together: runs asked alike (prompts, task version).")
+        notes.append("Only runs with the same prompts and task version are ranked together.")
     if published:
         notes.append(f"Published: {mark_of(benchmark)}.")
     notes += [*doubts(everyone, benchmark.digits), *(_MARKS[mark] for mark in marks)]
@@ -227,7 +227,7 @@ def _with_verdicts(
         line._replace(cells={**line.cells, "than next": against.get(row.run.name)})
         for line, row in zip(finding.rows, rows, strict=False)
     ]
-    note = f"than next: what pairing a run with the next below shows ({over})." if over else ""
+    note = f"than next: paired comparison with the run in the next row ({over})." if over else ""
     return finding._replace(
         rows=[*lines, *finding.rows[len(lines) :]],
         note=" ".join(filter(None, (finding.note, note))),

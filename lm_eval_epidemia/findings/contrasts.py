@@ -78,8 +78,8 @@ _MEPS = _education(
 )
 
 _SCHOOLING = "generations differ in schooling, and the outcome changes with age"
-_ALL = "as above, and sex and race go with both schooling and the outcome"
-_ORIGIN = "the groups are not equally old, and the outcome changes with age"
+_ALL = "as above; sex and race are also related to schooling and to the outcome"
+_ORIGIN = "the groups differ in age, and the outcome changes with age"
 _SEX = "a check: both sexes are about equally old, so little should change"
 _INCOME = "people in mid-life earn most, and illness comes with age"
 

@@ -124,7 +124,7 @@ def survey_rows(report: Report, _task: str | None = None) -> Rows:
                         "mean": finite(known_over(entry, tasks)[0]),
                     }
                 )
-    return some(rows, "no task of a survey was asked")
+    return some(rows, "no survey task was asked")
 
 
 def condition_rows(report: Report, _task: str | None = None) -> Rows:
@@ -145,7 +145,7 @@ def condition_rows(report: Report, _task: str | None = None) -> Rows:
                 kind = "respondent" if entry in respondents else point["kind"]
                 rows.append({**point, "way": way, "conditions": dimension, "kind": kind})
     if len({row["conditions"] for row in rows}) < 2:
-        raise EpidemiaError("the tasks asked do not differ in their number of conditions")
+        raise EpidemiaError("all tasks asked have the same number of conditions")
     return rows
 
 
@@ -178,8 +178,8 @@ def version_rows(report: Report, _task: str | None = None) -> Rows:
             ]
     return some(
         rows,
-        "no base model and its instruct version among the models: name them with "
-        "--pair BASE=INSTRUCT",
+        "no base model and its instruct version are among the models: name a pair with --pair "
+        "BASE=INSTRUCT",
     )
 
 
@@ -206,7 +206,7 @@ def size_rows(report: Report, _task: str | None = None) -> Rows:
         for row in leaderboard_rows(report)
         if row["model"] in sizes
     ]
-    return some(rows, "no size of a model is known: give some with --size MODEL=7B")
+    return some(rows, "no model's size is known: give sizes with --size MODEL=7B")
 
 
 def beside_rows(report: Report, _task: str | None = None) -> Rows:
@@ -217,7 +217,7 @@ def beside_rows(report: Report, _task: str | None = None) -> Rows:
         for row in leaderboard_rows(report)
         for other, value in others.get(row["model"], {}).items()
     ]
-    return some(rows, "the result files hold no other task, such as mmlu")
+    return some(rows, "the result files contain no other task, such as mmlu")
 
 
 def node_rows(report: Report, _task: str | None = None) -> Rows:
@@ -256,7 +256,7 @@ def path_rows(report: Report, _task: str | None = None) -> Rows:
     ]
     return some(
         rows,
-        "no answer on a larger graph is known: run epidemia_intervention_large with this "
+        "no answers on larger graphs are known: run epidemia_intervention_large with this "
         "version's hook",
     )
 
@@ -400,14 +400,14 @@ def asked_as(task: str) -> Asked:
         raise EpidemiaError(f"no task {task!r} ({nearest(task, leaves())})")
     asked = Asked(leaves()[task].entry.name, leaves()[task].way)
     if WAYS[asked.way].distribution is None:
-        raise EpidemiaError(f"{task} is not about a distribution: it has no such figure")
+        raise EpidemiaError(f"{task} is not about a distribution, so it has no such figure")
     return asked
 
 
 def _of_letters(report: Report, task: str | None) -> Samples:
     """Read samples of all tasks, or of one, which has to be asked by letters."""
     if task and asked_as(task).way != "letters":
-        raise EpidemiaError(f"{task} is not asked by letters: it has no such figure")
+        raise EpidemiaError(f"{task} is not asked by letters, so it has no such figure")
     return _samples(report, [asked_as(task)] if task else None)
 
 
@@ -519,7 +519,9 @@ def bootstrap_rows(_report: Report | None, task: str | None = None) -> Rows:
     truth = store.load(task or "")
     anchors = Anchors.of(truth)
     if not truth.distances:
-        raise EpidemiaError(f"{task} is a published table: no bootstrap, D_perfect is 0")
+        raise EpidemiaError(
+            f"{task} comes from a published table: it has no bootstrap, and D_perfect is 0"
+        )
     rows: Rows = [
         {"kind": "replicate", "distance": float(distance)}
         for distance in truth.distances[truth.scheme]

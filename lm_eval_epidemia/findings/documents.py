@@ -161,7 +161,7 @@ def compare_documents(
         columns = {column for task in shared for column in columns_in(one[task])}
         raise OptionError(
             Option("cluster", cluster),
-            f": no task that both answered has such a column; {nearest(cluster, columns)}",
+            f": no task that both models answered has this column; {nearest(cluster, columns)}",
         )
     pairs: dict[str, Matched] = {}
     unlike: dict[str, list[str]] = defaultdict(list)
@@ -228,7 +228,7 @@ def _groups(pairs: Mapping[str, Matched]) -> tuple[list[OverDocuments], set[str]
         if len(of) < len(tasks) or not (weights := _weights(name, of, metrics)):
             notes.append(
                 f"{name} is not compared as a whole: not all of its tasks are paired, or its "
-                "number is not their mean"
+                "score is not their mean"
             )
             continue
         inner = set(tasks) <= members.keys()
@@ -276,9 +276,9 @@ _COLUMNS = (
 def finding(comparisons: Iterable[OverDocuments], title: str) -> Finding:
     """Two models over documents; in tidy rows of the kind ``documents``, named as the second."""
     note = (
-        "Paired by document: difference of the first from the second, with its standard error and "
-        "interval over documents of the same tasks; 'over tasks' is over tasks like these. p of "
-        "McNemar's exact test, or of a paired t. Not corrected for the number of comparisons."
+        "The first model minus the second, paired by document, with standard error and interval "
+        "over documents of the same tasks; 'over tasks' is the interval for similar tasks. p from "
+        "McNemar's exact test or a paired t-test, not corrected for the number of comparisons."
     )
     return Finding("documents", title, _COLUMNS, [_line_of(of) for of in comparisons], note)
 

@@ -12,7 +12,7 @@ from lm_eval_epidemia.score.estimates import Estimate
 #: Up to here, but for rounding, an error is 0: all samples say the same, and none tells how far
 #: another one would be.
 ALIKE = 1e-9
-ALIKE_NOTE = " Without ± or interval: all samples say the same, so the error is not known."
+ALIKE_NOTE = " Without ± or interval: all samples agree, so the error is not known."
 
 
 class Number(NamedTuple):

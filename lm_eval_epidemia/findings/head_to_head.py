@@ -102,13 +102,14 @@ def _finding(kind: str, rows: list[Row], what: str, title: str, note: str) -> Fi
 
 
 _MODELS_NOTE = (
-    "Difference of the first from the second, over the tasks of both. The interval takes tasks on "
-    "one outcome as one observation; of one set of quantities, each of these. 'here' means in "
-    "these tasks, but not so evenly over outcomes that it can be said of others: the difference, "
-    "corrected for what sampling error adds to it, is more than 1.96 joint standard errors, and so "
-    "is that of the scores against the population. A task is won likewise, by more than twice its "
-    "own. 'l1, ratio': the first's distance over the second's, below 1 where the first is nearer; "
-    f"with fewer than {FEWEST} outcomes it decides. Not corrected for the number of comparisons."
+    "The first minus the second, over the tasks that both were asked. The interval treats tasks "
+    "on one outcome as one observation (in sets of quantities: each quantity). 'here' means: "
+    "better in these tasks, but too unevenly over outcomes to generalise. It requires that two "
+    "differences exceed 1.96 joint standard errors: that of scores corrected for sampling error "
+    "('here, corrected'), and that of scores against the population. A task is won if its "
+    "difference exceeds twice its own standard error. 'l1, ratio': the first's distance divided "
+    f"by the second's, below 1 if the first is closer to the truth; with fewer than {FEWEST} "
+    "outcomes it decides. Not corrected for the number of comparisons."
 )
 
 
@@ -145,8 +146,8 @@ def two_ways(asked_in: Iterable[Ways]) -> Finding:
         [_row(pair, ways.entry) for ways in asked_in for pair in ways.differences],
         "model: way / other way",
         "One model asked in two ways",
-        "Paired by task, over the tasks asked in both, as two models are compared. Ways ask for "
-        "different skills: what an answer would be, or how many give it.",
+        "Paired by task, over the tasks asked in both ways, as for two models. The ways need "
+        "different skills: to give one answer, or to say how many people give it.",
     )
 
 
@@ -158,7 +159,7 @@ def two_wordings(entries: Iterable[Entry], comparisons: Iterable[Comparison]) ->
         [_row(pair, by_name[pair.one]) for pair in comparisons],
         "other / usual wording",
         "One model in two wordings",
-        "Paired by task, as two models are compared: what other words do; bare is without place, "
+        "Paired by task, as for two models: the effect of other words. 'bare' leaves out place, "
         "year and universe.",
     )
 
@@ -206,6 +207,6 @@ def versions(report: Report) -> Finding:
         rows,
         "pair",
         "Instruct or retrieving version / plain model",
-        "Tasks in which the plain model has 0 were chosen by its score, which cannot be less: "
-        "the difference there is above 0 by chance too.",
+        "Tasks on which the plain model scores 0 were selected by that score, which cannot be "
+        "lower: chance alone makes the difference there positive.",
     )

@@ -210,9 +210,9 @@ def _without_shortcuts(runs: Sequence[Entry]) -> str:
             share = _retrieved(entry, way)
             if "random" in by_names and not share >= FOUND:
                 why = (
-                    f"was not asked {in_way(SMALL['random'], _beside(way, 'retrieval'))}"
+                    f"it was not asked {in_way(SMALL['random'], _beside(way, 'retrieval'))}"
                     if math.isnan(share)
-                    else f"finds {share:.3f} of the relations"
+                    else f"it retrieves {share:.3f} of the relations"
                 )
                 left_out.append(f"{entry.name} in {group} ({why})")
     return f" Left out: {'; '.join(left_out)}." if left_out else ""
@@ -316,27 +316,29 @@ _TABLES = (
         "interventions",
         "Interventions: accuracy (± standard error over samples)",
         _overall,
-        "An effect is right when the answers before and after the intervention are. kappa = 0: it "
-        "changes nothing; kappa = 1: it makes a no of a yes. before, after: each answer by itself. "
-        "Whoever ignores the intervention has everything but kappa = 1.",
+        "An effect counts as right if the answers before and after the intervention are both "
+        "right. kappa = 0: the intervention changes nothing; kappa = 1: it turns a yes into a no. "
+        "before, after: each answer by itself. A model that ignores interventions gets everything "
+        "right except kappa = 1.",
         SHARE,
     ),
     Table(
         "retrieval",
         "Relation retrieval: accuracy on stated graphs (± standard error)",
         _retrieval,
-        "Does U cause V in the graph as it is stated, for every ordered pair? Over names but for "
-        "the first column, which the shortcut test asks for; by what the right answer is, and by "
-        "graph.",
+        "Does U cause V in the stated graph, for every ordered pair? The first column is for "
+        "random names alone (the shortcut test needs it); the others average over all names, by "
+        "right answer and by graph.",
         SHARE,
     ),
     Table(
         "shortcut",
         "Shortcut test, random names: accuracy (± standard error)",
         _shortcuts,
-        f"Only who retrieves at least {FOUND:.2f} of the relations on random names; do(A) changes "
-        "nothing and is left out. Difference: kappa = 1 less kappa = 0, paired over the same "
-        "samples. Well below 0: what looks like reasoning is retrieval of what was stated.",
+        f"Only models that retrieve at least {FOUND:.2f} of the relations on random names; do(A) "
+        "changes nothing and is left out. Difference: kappa = 1 minus kappa = 0, paired over the "
+        "same samples. A difference well below 0 means that the model retrieves what was stated "
+        "instead of reasoning about it.",
         SHARE,
         [DIFFERENCE._replace(name="difference")],
         about="effects",
@@ -345,11 +347,11 @@ _TABLES = (
         "memorisation",
         "Memorisation: accuracy where names meet nature (samples)",
         _memorisation,
-        "Names of pairs as in nature (tuebingen) less names that contradict them (anticommonsense) "
-        "or mean nothing (random): t - a, t - r, a - r are the differences. Bivariate tuebingen "
-        "and anticommonsense are the same pairs turned round, so their error is paired over "
-        "samples; everywhere else the samples are others, and errors are added in quadrature. Only "
-        "AB is at odds with nature in the bivariate graph; published numbers are of AB and BA.",
+        "Accuracy with names that match nature (tuebingen), contradict it (anticommonsense) or "
+        "mean nothing (random); t - a, t - r and a - r are the differences. Bivariate tuebingen "
+        "and anticommonsense use the same pairs in opposite directions, so their error is paired "
+        "over samples; everywhere else samples differ, and errors are added in quadrature. In the "
+        "bivariate graph only AB contradicts nature; published numbers are for AB and BA.",
         SHARE,
         _DIFFERENCES,
         about="effect",
@@ -358,9 +360,9 @@ _TABLES = (
         "memorisation, known pairs",
         "Memorisation over the pairs that the model knows (samples)",
         lambda entry: _memorisation(entry, only_known=True),
-        "The same over the samples of which every question of the knowledge task was answered "
-        "rightly: the cause among its listed pairs, in both directions. Random names have none: "
-        "all their samples count.",
+        "The same over the samples whose pairs the model knows: it answered every question of the "
+        "knowledge task rightly, in both directions. Random names have no such questions, so all "
+        "their samples count.",
         SHARE._replace(form="counted"),
         _DIFFERENCES,
         about="effect",
@@ -369,7 +371,7 @@ _TABLES = (
         "robustness",
         "Robustness: substitution minus plain, accuracy (± standard error)",
         _robustness,
-        "The intervention under a made-up name, less the plain question; paired over the same "
+        "The intervention under a made-up name minus the plain question, paired over the same "
         "effects and samples.",
         DIFFERENCE,
     ),
@@ -378,9 +380,9 @@ _TABLES = (
         "Does it notice? Change of the log-odds of yes, after minus before",
         _noticed,
         "In nats, where the intervention changes nothing (kappa = 0, ± standard error) and where "
-        "it makes a no of a yes (kappa = 1). Difference: the second less the first, with its "
-        "interval of 95 % (Student's t, clustered by sample). Below 0: the intervention is "
-        "noticed, even if the answer does not turn. A bias to yes or no takes no part in it.",
+        "it turns a yes into a no (kappa = 1). Difference: the second minus the first, with its "
+        "95 % interval (Student's t, clustered by sample). Below 0, the model notices the "
+        "intervention even if its answer stays the same. A bias to yes or no cancels out.",
         MOVED._replace(form="interval", long=True),
         [
             MOVED._replace(name="kappa = 0"),
@@ -392,17 +394,17 @@ _TABLES = (
         "kind of query",
         "Larger graphs by kind of query: accuracy (± standard error)",
         _kinds,
-        "Where X of do(X) is: V itself, or inside every path from U to V, so that yes becomes no; "
-        "elsewhere, or on a path that another one bypasses, so that it stays yes; or there was no "
-        "path before. Over all sizes.",
+        "By the place of X in do(X). X is V, or lies inside every path from U to V: yes becomes "
+        "no. X is elsewhere, or on a path that another path bypasses: yes stays yes. Or there was "
+        "no path before. Over all sizes.",
         SHARE,
     ),
     Table(
         "answers",
         "How questions on graphs are answered",
         _answering,
-        "yes-bias: the share of prompts answered yes less the share whose right answer that is. "
-        "not read: written replies in which neither yes nor no was found; they count as wrong.",
+        "yes-bias: the share of prompts answered yes minus the share whose right answer is yes. "
+        "not read: written replies with neither yes nor no; they count as wrong.",
         SHARE._replace(metric="not_read"),
         [DIFFERENCE._replace(name="yes-bias", metric="yes_bias")],
     ),
@@ -410,7 +412,8 @@ _TABLES = (
         "effect",
         "Interventions by graph and variable: accuracy (± standard error)",
         _by_effect,
-        "For each sample the mean over queries, then the mean and its standard error over samples.",
+        "Means over each sample's queries first; then the mean and its standard error over "
+        "samples.",
         SHARE,
         about="effects",
     ),

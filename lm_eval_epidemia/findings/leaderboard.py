@@ -33,7 +33,7 @@ from lm_eval_epidemia.results.results import Results
 from lm_eval_epidemia.score.score import Anchors
 
 #: What the mark behind a mean is that rests on scores which were changed.
-CHANGED = "‡: scores that do not follow from their distances: see the notes."
+CHANGED = "‡: scores that do not match their distances: see the notes."
 
 #: Points by which a score may miss that of its distance, by rounding.
 TOLERANCE = 1e-6
@@ -167,7 +167,7 @@ def informative(results: Results) -> Results:
     listed = f": {few(barely)}" if barely else ""
     left_out = f"{plural(len(barely), 'barely informative task')}{listed}"
     if not any(entry.scores for entry in entries):
-        raise EpidemiaError(f"no task is left: {left_out}; leave --informative away to see them")
+        raise EpidemiaError(f"no task is left: {left_out}; to see them, run without --informative")
     return results._replace(entries=entries, notes=[*results.notes, f"left out: {left_out}"])
 
 
@@ -298,9 +298,9 @@ def said_changed(entries: Iterable[Entry], changed: Mapping[str, Sequence[Asked]
         if wrong := changed.get(entry.name, ()):
             files = sorted({entry.scores[asked].source.name for asked in wrong})
             notes.append(
-                f"{entry.name}: the scores of {plural(len(wrong), 'task')} are not those of their "
+                f"{entry.name}: the scores of {plural(len(wrong), 'task')} do not match their "
                 f"distances ({few([in_way(*asked) for asked in wrong])}; in {few(files)}): the "
-                "file was changed, or D_perfect was another"
+                "file was changed, or D_perfect was different"
             )
     return notes
 
@@ -311,8 +311,8 @@ def _many(entries: Sequence[Entry]) -> list[str]:
     if most <= MOST_PAIRS_OF:
         return []
     return [
-        f"{most} runs were asked alike: ranks are from all pairs of them, but pairs are listed of "
-        "neighbours in rank alone; 'epidemia compare MODEL OTHER FOLDER' compares any two"
+        f"{most} runs were asked in the same way: ranks use all pairs of them, but only "
+        "neighbours in rank are listed; 'epidemia compare MODEL OTHER FOLDER' compares any two"
     ]
 
 

@@ -50,13 +50,13 @@ def matched(one: Answered, other: Answered, cluster: str | None) -> Matched:
     ):
         if first != second:
             values = " and ".join(value or "none" for value in (first, second))
-            raise Unlike(f"{' and '.join(names)} were asked with another {what} ({values})")
+            raise Unlike(f"{' and '.join(names)} were asked with different {what} ({values})")
     if changed := [key for key in one.config if one.config[key] != other.config[key]]:
         raise Unlike(f"the task's files differ in {few(changed)}")
     rows, others = rows_of(one, cluster), rows_of(other, cluster)
     both = [key for key in rows.by_key if key in others.by_key]
     if not both:
-        raise Unlike("no document is in both (doc_id and doc_hash): these are other data")
+        raise Unlike("the two share no document (doc_id and doc_hash): the data differ")
     _check_asked(one, other, [(rows.by_key[key], others.by_key[key]) for key in both])
     metrics: dict[Metric, Answers] = {}
     no_means = []
@@ -85,12 +85,12 @@ def _check_asked(one: Answered, other: Answered, both: Sequence[tuple[Row, Row]]
     # Each model has its own chat template, which is part of the model; nobody can look behind it.
     if one.template == other.template and (changed := sum(a.prompt != b.prompt for a, b in both)):
         raise Unlike(
-            f"{changed} of {plural(len(both), 'row')} of samples had another prompt "
-            "(other examples, another lm-eval)"
+            f"{changed} of {plural(len(both), 'row')} of samples had a different prompt (other "
+            "examples, another lm-eval)"
         )
     if changed := sum(a.target != b.target for a, b in both):
         raise Unlike(
-            f"{changed} of {plural(len(both), 'row')} of samples have another right answer"
+            f"{changed} of {plural(len(both), 'row')} of samples have a different right answer"
         )
 
 
@@ -118,8 +118,8 @@ def left_out(pairs: Sequence[Matched]) -> list[str]:
             number = sum(map(len, tasks.values()))
             model = (pairs[0].one, pairs[0].other)[side].entry.model
             notes.append(
-                f"left out: {plural(number, 'document')} that only {model} was "
-                f"asked, in {plural(len(tasks), 'task')} "
+                f"left out: {plural(number, 'document')} that only {model} was asked, in "
+                f"{plural(len(tasks), 'task')} "
                 f"({'; '.join(named[:3])}{'; ...' * (len(named) > 3)})"
             )
     no_means: dict[Metric, list[str]] = defaultdict(list)
@@ -127,7 +127,9 @@ def left_out(pairs: Sequence[Matched]) -> list[str]:
         for metric in pair.no_means:
             no_means[metric].append(pair.one.task)
     return notes + [
-        f"not compared: {metric} of {few(tasks)}: the number in the result file is no mean over "
-        "the documents in the samples"
+        (
+            f"not compared: {metric} of {few(tasks)}: the score in the result file is not a mean "
+            "over the documents in the samples"
+        )
         for metric, tasks in no_means.items()
     ]

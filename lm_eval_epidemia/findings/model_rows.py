@@ -135,8 +135,8 @@ def doubts(rows: Iterable[ModelRow], digits: int) -> list[str]:
     if differ := max((doubt.differ for doubt in several), default=0.0):
         most = max(doubt.results for doubt in several)
         says.append(
-            f"*: {most} results with the same settings differ by {differ:.{digits}f}: "
-            "the newest counts."
+            f"*: {most} results with the same settings differ by {differ:.{digits}f}: the newest "
+            "one counts."
         )
     if any(doubt.changed for doubt in several):
         says.append(CHANGED)

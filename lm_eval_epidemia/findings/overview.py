@@ -106,26 +106,28 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
         cells |= predictions(entry) if benchmark.predicted else {}
         rows.append(Row(cells, entry, muted=is_silent(entry, columns)))
     note = (
-        f"Ranks: what paired comparisons leave open at {CONFIDENCE:.0%}, among models asked in the "
-        "same way, with the same --limit (2 of 5: among five of these), over the tasks that all "
-        f"ranked ones share ({', '.join(over) or 'none'}). From "
-        "the model asked most tasks down, those are ranked that leave at least half of its tasks "
-        "in common."
+        f"A rank is a range ('2 of 5': second of five): paired comparisons at {CONFIDENCE:.0%} "
+        "cannot narrow it further. Ranked together: models asked in the same way and with the "
+        f"same --limit, over the tasks that all of them share ({', '.join(over) or 'none'}). A "
+        "model is ranked if it shares at least half of the tasks of the model asked most."
     )
     if benchmark.predicted:
-        note = "Predictions: models are neither ranked nor compared by them."
+        note = "These are predictions: they neither rank nor compare models."
     if partial:
-        note += " (n tasks): a mean over more or fewer tasks, not to be read beside the rest."
+        note += (
+            " (n tasks): a mean over another number of tasks; do not compare it with the other "
+            "rows."
+        )
     if changed:
         note += f" {CHANGED}"
     if any(entry.reference for entry in entries):
-        note += f" (published): {mark_of(benchmark)}; over the tasks asked here."
+        note += f"(published): {mark_of(benchmark)}; over the tasks asked here."
     asked = {task for entry in report.runs for task in entry.scores}
     here = {task.task for task in asked if leaf(task).group in columns}
     if barely := [task for task in report.barely if task in here]:
         note += (
-            f" Barely informative tasks: {len(barely)} ({few(barely)}); --informative leaves them "
-            "out."
+            f"{plural(len(barely), 'task')} {'is' if len(barely) == 1 else 'are'} barely "
+            f"informative ({few(barely)}); --informative leaves them out."
         )
     title = benchmark.heading + (" (± standard error)" if benchmark.has_error else "")
     declared = [Column("model"), Column("size")]
@@ -178,10 +180,13 @@ def population(report: Report) -> Finding:
         "Score against the population, 0 to 100 (interval of 95 %)",
         (Column("model"), *columns),
         rows,
-        "What sampling error adds to a distance is subtracted. The interval is the mean ± 1.96 "
-        "joint standard errors, cut off at 0 and 100. Who knows the population gets 100 but for "
-        "chance, and less on average, as nobody gets more: the last row is what surveys of such a "
-        "size give that respondent, on average and in 95 % of them, asked for letters."
+        (
+            "These scores subtract the distance that sampling error alone would cause. The "
+            "interval is the mean ± 1.96 joint standard errors, cut off at 0 and 100. Someone who "
+            "knows the population gets 100 up to chance; as no score can exceed 100, the average "
+            "is lower. The last row shows the mean and 95 % range of that respondent over surveys "
+            "of this size, asked for letters."
+        )
         + _of_before(report),
     )
 
@@ -214,7 +219,10 @@ def _of_before(report: Report) -> str:
     ]
     if not before:
         return ""
-    return f" By the formula before task version 3, too low near 100: {few(before)}."
+    return (
+        "Computed with the formula before task version 3, which is too low near 100: "
+        f"{few(before)}."
+    )
 
 
 def population_tasks(report: Report, column: str) -> set[str]:
@@ -262,7 +270,7 @@ def sliced(report: Report) -> Iterator[Finding]:
                 rows += [Row(cells, entry)] if cells else []
             columns = [of_group(column, x)._replace(title=f"{x} ({most[x]})") for x in labels]
             title = f"{FACETS.get(kind, f'By {kind}')}, {column}"
-            note = "In brackets: how many tasks a mean is over."
+            note = "In brackets: the number of tasks."
             yield Finding(kind, title, (Column("model"), *columns), rows, note)
 
 
@@ -282,17 +290,17 @@ def closed(report: Report) -> Finding:
         f"{FACETS['subset']}: written answers beside likelihoods",
         columns,
         rows,
-        "Of the tasks with several conditions (the closed subset); the same questions "
-        "in both ways. In 'closed' the model writes the interval that holds the probability, "
-        "in 'likelihood' it is the likeliest one. Means over different numbers of tasks are "
-        "not to be read beside each other; published ones are over the tasks asked here.",
+        "Tasks with several conditions (the closed subset); the same questions in both ways. In "
+        "'closed' the model writes the interval that contains the probability; in 'likelihood' "
+        "the likeliest interval is its answer. Do not compare means over different numbers of "
+        "tasks; published means are over the tasks asked here.",
     )
 
 
 #: How to read means on other scales.
 SCALES_NOTE = (
-    "'another survey': 100 is what 95 % of other surveys of the same population come to; empty "
-    "where the truth of a task was built without it. ± where the joint error is known."
+    "'another survey': 100 is the score that 95 % of other surveys of the same population reach; "
+    "empty if a task's truth was built without it. ± if the joint error is known."
 )
 
 
@@ -340,8 +348,8 @@ def beside(report: Report) -> Finding:
         "Beside other tasks",
         (Column("model"), *map(of_group, report.columns), *map(Column, others)),
         rows,
-        "Ours from 0 to 100; the others as lm-eval prints them, so that an accuracy of 65 % is "
-        "0.6500.",
+        "Our scores run from 0 to 100; the others are as lm-eval prints them, so that an accuracy "
+        "of 65 % is 0.6500.",
     )
 
 
@@ -368,8 +376,8 @@ def correlations(report: Report) -> Finding:
             *(Column(o, "", 2, form="counted", nan="({})", named=True) for o in others),
         ),
         rows,
-        "Over the ranked models asked in the default way, and the tasks that they share; none "
-        "from fewer than three. Where lower is better, agreement is negative.",
+        "Over the ranked models asked in the default way and the tasks that they share; empty "
+        "below three models. If lower is better, agreement is negative.",
     )
 
 

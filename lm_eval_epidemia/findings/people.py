@@ -127,12 +127,12 @@ def _rows(who: Respondent) -> Iterator[Row]:
 
 
 NOTE = (
-    "Six shares of the US population that some 1,300 Americans guessed in 2000, in per cent. Off: "
-    "percentage points from the truth, or from another figure where the question does not say "
-    "which is meant (white and not Hispanic 69.1, Jewish up to 2.2, American Indian in combination "
-    "1.5). Beaten: the people whose guess was further off. Slope and tilt: the line of log-odds of "
-    "the six answers on those of the truths: a slope below 1 is to guess towards one half, as "
-    "people do. Six questions rank nobody."
+    "Some 1,300 Americans guessed six shares of the US population in 2000, in per cent. Off: "
+    "percentage points from the truth; if the question leaves open which figure it means, from "
+    "the nearest one (white and not Hispanic 69.1, Jewish up to 2.2, American Indian in "
+    "combination 1.5). Beaten: the people whose guess was further off. Slope and tilt: the line "
+    "of the log-odds of the six answers on those of the truths. A slope below 1 means guesses too "
+    "close to one half, as people's are. Six questions are too few to rank models."
 )
 
 
@@ -149,5 +149,5 @@ def findings(groups: Sequence[Answered]) -> list[Finding]:
     )
     rows = [row for who in with_known(groups, KNOWN) for row in _rows(who)]
     shown = ("model", "group", "question", *(column.name for column in columns[3:]))
-    title = "Beside the guesses of Americans"
+    title = "Compared with the guesses of Americans"
     return [in_groups(Finding("people", title, columns, rows, NOTE, 3, shown))]

@@ -98,16 +98,16 @@ def _by_region(tasks: Sequence[_Task]) -> Iterator[tuple[str, dict[str, Cell]]]:
 
 
 NOTE = (
-    "Score: people weigh, so that India and China are a third of the world. Places alike: the "
-    "same tasks with every country counted the same. Rounding: the points by which a score "
-    "could differ at most if every published share were off by half its last digit; nobody "
-    "stated an error, nor one for figures of several years. Gap: how many more percentage "
-    "points of the probability stand at wrong answers in the place known worst than in that "
-    "known best, each country counting the same, ± a standard error over countries; of regions "
-    f"with {FEWEST} countries or more, and of thirds by GDP per head. It is the largest of all "
-    "pairs, so that chance alone makes one; --effects, csv and json have every place. Who knows "
-    "its region's average answers for every country with that, the country itself being part of "
-    "it: what is above is knowledge of countries."
+    "Score: countries count by population, so India and China are a third of the world. Places "
+    "alike: the same tasks with every country counted equally. Rounding: the most by which a "
+    "score could change if every published share were off by half its last digit; publishers "
+    "state no errors, nor any for their different years. Gap: compare the share "
+    "of probability given to wrong answers in the worst-known and the best-known place, every "
+    "country counting equally; the gap is the difference in percentage points, ± a standard error "
+    f"over countries. Places are regions with at least {FEWEST} countries, or thirds by GDP per "
+    "head. It is the largest gap of all pairs, so chance alone makes one; --effects, csv and json "
+    "list every place. 'knows its region's average' gives every country its region's average, the "
+    "country included: scores above it show knowledge of countries."
 )
 
 _COLUMNS = (
@@ -138,10 +138,10 @@ def findings(groups: Sequence[Answered]) -> list[Finding]:
         *map(Column, ("model", "group", "place", "places")),
         Column("off", "probability at wrong answers", 1, title="off", unit=" %"),
     )
-    off = "Off: the share of the probability that stands at wrong answers; see above."
+    off = "Off: the share of the probability given to wrong answers; see above."
     return [
         in_groups(
-            Finding("places", "How evenly places are known", _COLUMNS, rows, NOTE, 2, _SHOWN)
+            Finding("places", "How evenly models know places", _COLUMNS, rows, NOTE, 2, _SHOWN)
         ),
         in_groups(Finding("place", "Regions and incomes", columns, regions, off, 3)),
     ]

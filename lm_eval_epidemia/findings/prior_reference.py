@@ -55,4 +55,4 @@ def left_out(known: Entry) -> str:
                 parts.append(f"{name} of {asked.task} (N = {sizes})")
     if not parts:
         return ""
-    return f" Left out, as the error of N answers is about 0: {'; '.join(parts)}."
+    return f"Left out, because the error of N answers is about 0: {'; '.join(parts)}."

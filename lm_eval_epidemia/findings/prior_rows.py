@@ -20,7 +20,7 @@ from lm_eval_epidemia.results.entry import Entry
 from lm_eval_epidemia.score.estimates import Estimate, average
 
 #: What to do where there are none.
-NOBODY = f"nobody stated priors: run {PRIOR.groups[0]}, and keep what lm_eval writes of it"
+NOBODY = f"no model stated priors: run {PRIOR.groups[0]}, and keep the samples that lm_eval writes"
 
 #: Between which errors and standard deviations marks are drawn; others stand at the ends.
 DRAWN = (0.01, 100.0)

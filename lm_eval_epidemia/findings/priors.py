@@ -263,25 +263,26 @@ _TABLES = (
         "wins",
         "Priors: how often better than N real answers (± standard error)",
         _wins,
-        "Share of the quantities of which the prior is nearer to the truth than N real answers "
-        "are; 'posterior': the prior and N answers against the same N answers alone. A reply "
-        "without a prior is no win. Who knows the population states draws from the truths' own "
-        "errors: nobody can do better. Worth N: where the share falls below one half, linear in "
-        "log N; 'at least' and 'at most' where its ends of 95 % do.",
+        "How often the prior is closer to the truth than N real answers are, as a share of "
+        "quantities. 'posterior': the prior together with N answers, against the same N answers "
+        "alone. A reply without a prior does not win. 'knows the population' states draws from "
+        "the truths' own errors: no model can do better. Worth N: the N at which the share falls "
+        "below one half (linear in log N); 'at least' and 'at most' where an end of its 95 % "
+        "interval does.",
         SHARE._replace(metric="worth_samples", form="worth"),
         [_column(f"N = {size}", f"beats_{size}") for size in SIZES],
         about="who",
     ),
     Table(
         "priors",
-        "Priors: error beside that of 5 real answers (± standard error)",
+        "Priors: error compared with 5 real answers (± standard error)",
         _overall,
-        "Beats 5: share of the quantities of which the mean of the stated prior is nearer to the "
-        "truth than 5 real answers are. Relative error: how far these means are off, over how far "
-        "5 answers are, both means over quantities in standard deviations between people; below "
-        "1 is better than the answers. Mean of error ratios, as published: each quantity's error "
-        "over that of 5 answers, then averaged, so that one quantity can rule it. CRPS ratio: the "
-        "same of the whole distribution. A reply without a prior counts as the flat one (the base "
+        "Beats 5: the share of quantities whose stated mean is closer to the truth than 5 real "
+        "answers are. Relative error: the error of the stated means over that of 5 answers; both "
+        "are means over quantities, in standard deviations between people. Below 1 is better than "
+        "5 answers. Mean of error ratios, as published: each quantity's error over that of 5 "
+        "answers, then the mean, which a single quantity can dominate. CRPS ratio: the same for "
+        "the whole distribution. A reply without a prior counts as the flat one (the base "
         "variable among everybody); 'dropped' leaves it out, as published numbers do. Standard "
         "errors are over quantities.",
         SHARE,
@@ -289,23 +290,23 @@ _TABLES = (
     ),
     Table(
         "calibration",
-        "Priors: where the truth lies in them (± standard error)",
+        "Priors: where the truth lies in the stated prior (± standard error)",
         _calibration,
-        "Share of the truths in each quarter of the stated prior: 0.250 where it is calibrated. "
-        "ECE: the mean distance from that, in percentage points, of each repeat; a few quantities "
-        "have some by chance. A low one alone is no merit: a prior that is the truth itself has "
-        "34, and one that knows only how people differ 8. Below median: above 0.500, quantities "
-        "are overestimated. 5-95 %: 0.900 where the prior is as wide as it should be.",
+        "The share of truths in each quarter of the stated prior: 0.250 if priors are calibrated. "
+        "ECE: the mean distance from that, in percentage points, per repeat; with few quantities "
+        "chance alone adds some. A low ECE is not enough: a prior equal to the truth has 34, and "
+        "one that knows only how people differ 8. Below median: above 0.500, the model "
+        "overestimates quantities. 5-95 %: 0.900 if priors are as wide as they should be.",
         SHARE._replace(metric="share_of_truths"),
         COLUMNS,
     ),
     Table(
         "uncertainty",
-        "Priors: is who is less sure more wrong? (± standard error)",
+        "Priors: do wider priors have larger errors? (± standard error)",
         _certainty,
-        "Spearman's correlation over quantities of the stated standard deviation with the error, "
-        "both over the error of 5 real answers, so that units play no part; above 0: it knows "
-        "where it knows less. Beside it the means of both.",
+        "Spearman's correlation, over quantities, of the stated standard deviation with the "
+        "error. Both are divided by the error of 5 real answers, so that units do not matter. "
+        "Above 0: the model is less sure where it knows less. Then the means of both.",
         SHARE,
         COLUMNS,
     ),
@@ -313,15 +314,15 @@ _TABLES = (
         "priors by part",
         "Priors: how often better than 5 real answers, by part (± standard error, quantities)",
         _by_part,
-        "By the number of conditions (base: the variable among everybody; easy, medium, hard: one, "
-        "two, three conditions), by what is asked, and by survey.",
+        "By number of conditions (base: the variable among everybody; easy, medium, hard: one, "
+        "two, three conditions), by topic, and by survey.",
         SHARE._replace(metric=f"beats_{SIZES[0]}", form="counted"),
     ),
     Table(
         "families",
-        "Priors: families that were chosen",
+        "Priors: chosen families",
         _families,
-        "Shares of the priors that could be read.",
+        "Shares of the readable priors.",
         SHARE._replace(metric="share_of_priors", form="plain"),
         about="quantities",
     ),
@@ -329,7 +330,7 @@ _TABLES = (
         "part",
         "Priors by difficulty, family and survey (± standard error)",
         _every_part,
-        "The number of quantities stands in brackets; columns as in the tables above.",
+        "In brackets: the number of quantities. Columns as in the tables above.",
         SHARE,
         [*COLUMNS, *(_column(f"wins, N = {size}", f"beats_{size}") for size in SIZES)],
         about="part",

@@ -270,9 +270,9 @@ def vintages(report: Report, cutoffs: Sequence[Cutoff]) -> tuple[list[Probed], l
         around = [probe for alike in runs.values() for probe in _around(alike, cutoff)]
         if not around:
             notes.append(
-                f"{cutoff.model}: no task was asked of vintages on both sides of {cutoff.said}; "
-                "a set of fresh tasks of an earlier vintage, and one of a later, have some in "
-                "common ('epidemia tasks fresh SURVEY --vintage V')"
+                f"{cutoff.model}: no task was asked about vintages on both sides of "
+                f"{cutoff.said}. Ask sets of fresh tasks from an earlier and a later vintage: "
+                "they share some tasks ('epidemia tasks fresh SURVEY --vintage V')"
             )
         probed += around
     return probed, notes
@@ -340,14 +340,14 @@ def probed(report: Report, cutoffs: Sequence[Cutoff] = ()) -> Probe:
     asked = {task for entry in report.runs for task in entry.scores if _is_fresh(task)}
     if not asked:
         notes.append(
-            "no fresh task was asked, so there is nothing to hold published ones against: "
-            "'epidemia tasks fresh SURVEY --raw FILE', then lm_eval --tasks epidemia_fresh,..."
+            "no fresh task was asked, so published tasks have no comparison: run 'epidemia tasks "
+            "fresh SURVEY --raw FILE', then lm_eval --tasks epidemia_fresh,..."
         )
     elif not slices:
         here = sorted({_where(task) for task in asked if task.task in report.anchors})
         notes.append(
-            "no published task (epidemia_low, epidemia_high) of the surveys and vintages of the "
-            f"fresh ones was asked beside them ({few(here)})"
+            "no published task (epidemia_low, epidemia_high) was asked from the surveys and "
+            f"vintages of the fresh tasks ({few(here)})"
         )
     silent = {
         probe.entry.name
@@ -356,7 +356,7 @@ def probed(report: Report, cutoffs: Sequence[Cutoff] = ()) -> Probe:
     }
     if silent:
         notes.append(
-            "errors of the probe are not known, as a file has no draws of some tasks, for "
+            "errors of the probe are not known, because a file has no draws of some tasks, for "
             f"{few(sorted(silent))}: run these again"
         )
     return Probe(slices, by_vintage, [*notes, *_refusals(slices)])
@@ -370,31 +370,34 @@ def _refusals(slices: Iterable[Probed]) -> list[str]:
             key = each.survey, each.contrast.pairs, each.contrast.used
             counts.setdefault(key, []).append(f"{each.entry.name} ({each.way})")
     return [
-        f"probe, {survey}: nothing is compared, as the {pairs} published tasks that found a match "
-        f"share {used} different fresh ones, and {LEAST} are needed. Ask more fresh tasks on "
-        "published outcomes: 'epidemia tasks fresh SURVEY --raw FILE --n 80 --outcomes A,B', also "
-        f"of other surveys, as tasks of all surveys are compared together ({few(runs)})"
+        (
+            f"probe, {survey}: no comparison: the {pairs} published tasks that have a match share "
+            f"{used} different fresh ones, and {LEAST} are needed. Ask more fresh tasks about "
+            "published outcomes: 'epidemia tasks fresh SURVEY --raw FILE --n 80 --outcomes A,B'. "
+            "Those of other surveys help too, because tasks of all surveys are compared together "
+            f"({few(runs)})"
+        )
         for (survey, pairs, used), runs in counts.items()
     ]
 
 
 #: How to read the tables.
 SLICES_NOTE = (
-    "Score against the population, 0 to 100, of published tasks (epidemia_low, epidemia_high) and "
-    "of fresh ones, drawn at random, which nobody has printed. Every published task is matched "
-    "with the fresh one of the same survey, vintage and outcome whose scale is most like its own "
-    f"(D_mean / D_zero at most {RATIO:g} away, D_zero at most {FACTOR:g} times as long), with as "
-    "many conditions where there is one; a fresh one may serve several ('fresh ones used': how "
-    f"many different ones these are; below {LEAST} nothing is compared). 'left out': published "
-    "tasks of whose scale half or more is sampling error, as of no fresh one. ± and the interval "
-    "are of other tasks of this kind too; 'sampling' is the part that the surveys' samples and the "
-    "asking have in the error. 'published known better': these numbers are known better than "
-    "comparable ones that were not printed."
+    "Scores against the population, 0 to 100: published tasks (epidemia_low, epidemia_high) and "
+    "fresh ones, which are random and have never been printed. Each published task is matched "
+    "with the fresh task of the same survey, vintage and outcome whose scale is most similar "
+    f"(D_mean / D_zero differs by at most {RATIO:g}, D_zero by a factor of at most {FACTOR:g}), "
+    "with the same number of conditions if possible. A fresh task may serve several times ('fresh "
+    f"ones used' counts the different ones; below {LEAST} there is no comparison). 'left out': "
+    "published tasks with half of their scale or more due to sampling error; no fresh task is "
+    "like that. ± and the interval also cover other tasks of this kind; 'sampling' is the part of "
+    "the error due to the surveys' samples and the way of asking. 'published known better': the "
+    "model knows the printed numbers better than comparable unprinted ones."
 )
 VINTAGES_NOTE = (
-    "Score against the population of the same tasks in two vintages: one whose year had ended at "
-    "the cutoff, and one whose year had not (results come out later still). 'before known better': "
-    "the vintage that can have been read is known better."
+    "Scores against the population for the same tasks in two vintages: one whose year had ended "
+    "by the cutoff, and one whose year had not (results come out later still). 'before known "
+    "better': the model knows the vintage better that it may have read."
 )
 
 
@@ -460,7 +463,7 @@ def findings(probed: Probe) -> list[Finding]:
     """
     slices = Finding(
         "probe",
-        "Memorisation probe: published against fresh slices",
+        "Memorisation probe: published against fresh tasks",
         _columns(*SLICES, "pairs"),
         [_row(row) for row in probed.slices],
         SLICES_NOTE,

@@ -23,19 +23,19 @@ from lm_eval_epidemia.results.protocol import Protocol
 
 MARK = (
     "printed by Kasetty et al. (2024); other wording, written answers, asked up to ten times; "
-    "weighted over the 22 effects, of which ignoring interventions gets .682"
+    "weighted over the 22 effects, where ignoring interventions scores .682"
 )
 
 #: What is said of published rows in a table of the report, by its kind.
-_WHOLE = " (published): printed by the study; {} Errors as printed, none of means over them."
+_WHOLE = " (published): printed by the study; {} Errors as printed; its means have none."
 _MIXED = _WHOLE.format(
-    "its analysis took rows in the order of queries for rows in that of interventions, so that a "
-    "number printed for one intervened variable mixes those of its graph. Means over a graph, and "
-    "over the 22 effects, are not touched by that."
+    "its analysis confused the order of queries with that of interventions, so a number printed "
+    "for one intervened variable mixes those of its graph. Means over a graph, and over the 22 "
+    "effects, are right."
 )
 NOTES = {
     "interventions": _WHOLE.format("weighted over the 22 effects."),
-    "retrieval": _WHOLE.format("random names alone."),
+    "retrieval": _WHOLE.format("random names only."),
     **dict.fromkeys(("effect", "shortcut", "memorisation"), _MIXED),
 }
 

@@ -35,7 +35,7 @@ from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Row, number
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
 
-MARK = "answers published by others (OpenEstimate, 2025; other wording), judged here"
+MARK = "answers published by others (OpenEstimate, 2025; other wording), scored here"
 
 #: The experiment whose runs stand beside others where they were asked directly.
 _COMPARED = "model_family_comparison"
@@ -229,13 +229,13 @@ def finding(shown: Sequence[Entry]) -> Finding:
                 rows.append(Row({**here, "here": _written(compute(score.said))}))
     return Finding(
         "published priors",
-        "Priors: what the authors print, beside what their released answers give",
+        "Priors: published numbers against those of the released answers",
         list(map(Column, ("measure", "set", "model", "printed", "released", "here"))),
         rows,
-        "Replies that could not be read are dropped, as there. Printed: the paper, and tables of "
-        "its repository (commit 375ca15), made from runs in which models chose the family "
-        "themselves, as in direct_choice here. Released: answers in a given family (commit "
-        "4c4c975); NHANES is judged here, the other sets are as their results say, and blank where "
-        "that takes draws that may not be redistributed. Here: your runs of these sets.",
+        "Unreadable replies are dropped, as in the paper. Printed: the paper and the tables of "
+        "its repository (commit 375ca15), from runs in which models chose the family themselves, "
+        "as in direct_choice here. Released: answers in a given family (commit 4c4c975). NHANES "
+        "is scored here; the other sets are as their results state, and blank if that needs draws "
+        "that may not be redistributed. Here: your runs of these sets.",
         leading=3,
     )

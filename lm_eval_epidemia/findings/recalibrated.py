@@ -149,14 +149,14 @@ def _averaged(entry: Entry, group: str, tasks: Sequence[_TaskKnowledge]) -> Know
 
 #: How to read the table.
 NOTE = (
-    "Recalibrated: the model's answers times one factor per answer, the same for everybody, so "
-    "that their mix is the survey's P(Y); every odds ratio between groups of people stays what it "
-    "was. Averages only: the same answer about everybody, the survey's. Difference: what the model "
-    "knows of who answers what; 0 if nothing, below 0 if its differences between people are "
-    "misleading. l1 is the distance as answered, 'of P(Y)' what the mix of its answers is off by, "
-    "'left' what remains when it is right. ± is the survey's sampling error, with P(Y) known anew "
-    "in every replicate, and that of sampled orderings. Tasks without conditions (marginal) have "
-    "nothing but P(Y); they and drawn answers (_sampled) are left out."
+    "Recalibrated: each answer's probability is multiplied by one factor, the same for everybody, "
+    "so that the overall mix equals the survey's P(Y); odds ratios between groups of people do "
+    "not change. Averages only: the survey's P(Y) as the answer about everybody. Difference: what "
+    "the model knows about who answers what; 0 if nothing, below 0 if its differences between "
+    "people mislead. l1 is the distance as answered, 'of P(Y)' the distance of its overall mix, "
+    "'left' the distance that remains when the mix is right. ± covers the survey's sampling "
+    "error, with P(Y) taken from every replicate, and that of sampled orderings. Left out: tasks "
+    "without conditions (marginal), which contain nothing but P(Y), and drawn answers (_sampled)."
 )
 
 

@@ -246,9 +246,9 @@ def not_known(entries: Iterable[Entry]) -> list[str]:
         ]
         if tasks:
             notes.append(
-                f"{entry.name}: what the respondent that {KNOWS_MARGINAL} would score is left out "
-                f"in {plural(len(tasks), 'task')} ({few(tasks)}): their version or truth is not "
-                "the installed one, or which conditions were asked (--samples) or how many answers "
-                "were drawn is not known"
+                f"{entry.name}: no score of the respondent that {KNOWS_MARGINAL} in "
+                f"{plural(len(tasks), 'task')} ({few(tasks)}): their version or truth is not the "
+                "installed one, or the file does not say which conditions were asked (--samples) "
+                "or how many answers were drawn"
             )
     return notes

@@ -90,17 +90,18 @@ def _number(of_task: Known) -> Number:
 
 
 NOTE = (
-    "From the samples; none of these is the score. Total variation: the share of the probability "
-    "that stands at wrong answers, half of l1. Jensen-Shannon: what one answer tells of whether "
-    "the model or the survey gave it, in bits (0 to 1). Log score: the mean log-probability of "
-    "the survey's answers, in nats, higher is better; the model's are mixed with 1/K as finely as "
-    "the survey can tell. Best: the log score of the survey's own figures. Wasserstein-1: how far "
-    "probability has to be moved along ordered answers, as a share of the scale (in brackets: over "
-    "how many tasks with such answers). Rank agreement: Spearman's correlation over the cells of "
-    "a task, -1 to 1: whether the model knows who more than how many. In order: tasks of four "
-    "cells or more, in per cent, whose cells agree better than by chance (permutations, one-sided "
-    f"p at most {CHANCE}). Empty: no ordered answers of more than two, or nobody to tell apart, as "
-    "tasks without conditions (marginal) have one cell. Drawn answers (_sampled) are left out."
+    "Computed from the samples; none of these is the score. Total variation: the share of the "
+    "probability given to wrong answers, half of l1. Jensen-Shannon: how much one answer tells "
+    "whether it came from the model or the survey, in bits (0 to 1). Log score: the mean "
+    "log-probability of the survey's answers, in nats; higher is better. Model answers are mixed "
+    "with 1/K as finely as the survey can resolve. Best: the log score of the survey's own "
+    "figures. Wasserstein-1: how far probability must move along ordered answers, as a share of "
+    "the scale (in brackets: tasks with such answers). Rank agreement: Spearman's correlation "
+    "over the cells of a task, -1 to 1: whether the model knows which people answer so more "
+    "often. In order: of the tasks with at least four cells, the per cent whose cells agree "
+    f"better than by chance (permutations, one-sided p at most {CHANCE}). Empty: no ordered "
+    "answers, or a single cell, as in tasks without conditions (marginal). Drawn answers "
+    "(_sampled) are left out."
 )
 
 _COLUMNS = (

@@ -105,7 +105,7 @@ def find_side(
         raise OptionError(f"no model {name!r} in these results; {_hint(name, known)}")
     models = sorted({entry.model for entry in named})
     if len({entry.weights for entry in named}) > 1:
-        raise OptionError(f"{name!r} may be {' or '.join(models)}: name one of them")
+        raise OptionError(f"{name!r} matches {' and '.join(models)}: name one of them")
     own = [run for run in named if run.scores]
     asked = [task for run in own for task in run.scores]
     is_clear = len(set(asked)) == len(asked)
@@ -113,10 +113,12 @@ def find_side(
     if exact and not (is_clear and name == exact[0].model):
         run, others = exact[0], [run for run in own if run is not exact[0]]
         rest = few([shlex.quote(other.name) for other in others])
-        note = f"{name} is the run of this name; its model has others: {rest}" if others else ""
+        note = (
+            f"{name} means the run with this name; its model has others: {rest}" if others else ""
+        )
         return Side(name, run, *_by_task(name, _of_run(run, answered), beside), note)
     if not is_clear:
-        raise OptionError(*_several(models[0], "the same tasks of ours", own, beside))
+        raise OptionError(*_several(models[0], "the same survey tasks", own, beside))
     of_others = [of for of in answered if of.entry.weights == named[0].weights]
     return Side(models[0], _merged(own), *_by_task(models[0], of_others, beside))
 
@@ -207,5 +209,5 @@ def _several(
             parts += [before, way]
         is_clear = is_clear and bool(ways)
     if not is_clear:
-        parts.append("\n  or give the result files that are meant instead of their folder")
+        parts.append("\n  or give single result files instead of their folder")
     return parts

@@ -228,25 +228,25 @@ def read(report: Report) -> tuple[list[Implied], list[str]]:
         report, lambda asked: asked.task in tasks, "standardised", drawn=True
     )
     such = (
-        f"a task such as {CONTRASTS[0].task} ({len(CONTRASTS)} have two conditions or more and are "
-        "compared)"
+        f"a task such as {CONTRASTS[0].task} (of these, {len(CONTRASTS)} with two or more "
+        "conditions are compared)"
     )
     return required(implied(report, samples), "standardise", such, notes), notes
 
 
 #: How to read the table.
 NOTE = (
-    "Differences in the share of the first answer, in points. Crude: among people as they are. "
-    "Standardised: if both groups had everybody's mix of Z, sum_z P(y | x, z) P(z). Weighted: the "
-    "same by inverse propensities P(x | z), the model's own (of the survey: those of the American "
-    "Community Survey), divided by the sum of the weights; empty where nobody was asked for P(x | "
-    "z). P(z) and P(x, z) are the survey's, for the model too. 'survey by': P(y | x, z) of the "
-    "survey are counts of its records or, where these are not here, the boosted trees that scores "
-    "use, which draw groups towards each other. 'people': the share of the "
-    "population in those Z where both groups occur and were answered; everything in the row is "
-    "theirs. ± is the survey's sampling error (joint replicates of P(y | x, z), the weights "
-    "being fixed) or, of a model, that of the asking; none where all was asked. These are effects "
-    "of an intervention only under the graph Z -> X, Z -> Y, X -> Y, with nothing else behind X "
+    "Differences between two groups in the share of the first answer, in points. Crude: among "
+    "people as they are. Standardised: if both groups had the whole population's mix of Z, sum_z "
+    "P(y | x, z) P(z). Weighted: the same by inverse propensities P(x | z), divided by the sum of "
+    "weights; the model's row uses its own (the survey's row: the American Community Survey), and "
+    "is empty if P(x | z) was not asked. P(z) and P(x, z) come from the survey, for the model "
+    "too. 'survey by': the survey's P(y | x, z) are counts of its records or, if these are not "
+    "available, the boosted trees that scores use, which pull groups together. 'people': the "
+    "share of the population in those Z with answers for both groups; the row covers only them. ± "
+    "is the survey's sampling error (joint replicates of P(y | x, z), with fixed weights) or, for "
+    "a model, the error of asking; none if everything was asked. These are effects of an "
+    "intervention only under the graph Z -> X, Z -> Y, X -> Y without other common causes of X "
     "and Y: docs/background/standardised.md."
 )
 
@@ -289,4 +289,4 @@ def finding(effects: Sequence[Implied]) -> Finding:
         for each in effects
     ]
     columns = [*map(Column, texts), people, Column("survey by"), *_COLUMNS]
-    return Finding("standardised", "What its own answers imply", columns, rows, NOTE)
+    return Finding("standardised", "What a model's own answers imply", columns, rows, NOTE)

@@ -75,7 +75,7 @@ def _verdict(verdict: Verdict) -> str:
         return says
     ways = [_asked_as(run, by) or "as by default" for run, by in ((row, other), (other, row))]
     if ways[0] == ways[1] or not row.run.scores.keys() & other.run.scores.keys():
-        return f"{row.model.name} was asked no task that {other.model.name} was asked"
+        return f"{row.model.name} and {other.model.name} were asked no common task"
     return f"{says}: {' against '.join(ways)}"
 
 
@@ -90,10 +90,10 @@ def _sentence(row: ModelRow, board: Board) -> str:
     if row.silent:
         low = too_low(run, next(iter(row.cells)))
         if "answered" in low:
-            return f"{name} does not answer: {low['answered']:.0%} of its replies can be read."
+            return f"{name} does not answer: only {low['answered']:.0%} of its replies can be read."
         return (
-            f"{name} does not answer: the letters have a probability of {row.choice_mass:.2g} "
-            "together."
+            f"{name} does not answer: its answer letters have a total probability of "
+            f"{row.choice_mass:.2g}."
         )
     if board.benchmark.predicted:
         predicted = " and ".join(
@@ -113,12 +113,12 @@ def _sentence(row: ModelRow, board: Board) -> str:
     )
     scores += _cut(row) + ", after training on these tasks" * (TRAINED in row.chips)
     if any(row.cells[c].doubt.changed for c in asked):
-        scores += ", which do not follow from its distances (‡)"
+        scores += ", which do not match its distances (‡)"
     known = [[row.cells[c].known for c in asked], [row.cells[c].guessed for c in asked]]
     if is_respondent(row.run) or any(math.isnan(value) for values in known for value in values):
         return f"{name}: {scores}."
     averages, guesses = (" and ".join(dict.fromkeys(map(_rounded, values))) for values in known)
-    return f"{name}: {scores}; knowing only averages gets {averages}, guessing {guesses}."
+    return f"{name}: {scores}; knowing only averages scores {averages}, guessing {guesses}."
 
 
 def _rounded(score: float) -> str:
@@ -172,7 +172,7 @@ def _missing(report: Report, models: Sequence[Model]) -> list[str]:
         if values and all(map(math.isnan, values)):
             empty.append(model.name)
     if empty:
-        parts.append(f"without any score (NaN): {few(empty)}")
+        parts.append(f"without a score (NaN): {few(empty)}")
     return ["; ".join(parts)] if parts else []
 
 

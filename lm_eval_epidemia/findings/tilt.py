@@ -65,17 +65,18 @@ def _number(value: float, error: float) -> Number:
 
 
 NOTE = (
-    "The line logit q = tilt + slope logit p through all cells and answers of the group's tasks, "
-    "q the model's and p the survey's, each answer against the rest, counted from 1/K. Who knows "
-    "the population has slope 1 and tilt 0. A slope below 1: differences are understated, as by "
-    "people, and 0 is no idea of them; above 1: overstated. Tilt: how far answers stand to one "
-    "side, in log-odds; of two answers towards the first. The survey's sampling error, which would "
-    "flatten the line, is taken off; who answers with the survey's own figures has its errors too, "
-    "and a slope above 1 where people are counted; in boosted tasks (several conditions), which "
-    "are flatter than the population by up to a tenth, it can be below 1. Written answers are "
-    "rounded, which bends the line: see what kind=truth has in that way. Lines of single tasks "
-    "are in csv and json, and with --effects. Empty: the truth varies by no more than its noise, "
-    "as where there is one cell. Drawn answers (_sampled) are left out."
+    "The line logit q = tilt + slope logit p through all cells and answers of the group's tasks. "
+    "q is the model's probability and p the survey's, each answer against the rest, relative to "
+    "1/K. Someone who knows the population has slope 1 and tilt 0. A slope below 1 understates "
+    "differences, as people do (0: no idea of them); above 1 overstates them. Tilt: how far "
+    "answers lean to one side, in log-odds; with two answers, to the first. The line is corrected "
+    "for the survey's sampling error, which would flatten it. Two references therefore miss 1: "
+    "the survey's own figures have a slope above 1 if people are counted; in boosted tasks "
+    "(several conditions) it can be below 1, because they are up to a tenth flatter than the "
+    "population. Rounding in written answers bends the line: compare with kind=truth in the same "
+    "way of asking. csv, json and --effects have the lines of single tasks. Empty: the truth "
+    "varies by no more than its noise, for example in a single cell. Drawn answers (_sampled) are "
+    "left out."
 )
 
 _COLUMNS = (

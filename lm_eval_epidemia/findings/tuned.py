@@ -57,7 +57,7 @@ def pair_in(text: str, models: Collection[str]) -> tuple[str, str]:
     fitting = [names for names in possible if set(names) <= set(models)]
     # Of a single = the one who looks the models up says which is not there.
     if len(fitting) != 1 and len(possible) > 1:
-        what = "may be read in several ways" if fitting else "names no two of the models"
+        what = "is ambiguous" if fitting else "does not name two of the models"
         raise EpidemiaError(f"--pair {text!r} {what}; the models are {', '.join(sorted(models))}")
     return (fitting or possible)[0]
 
@@ -139,8 +139,8 @@ def _card_of(
         if others:
             names = sorted({entry.model, *(run.model for run in others)})
             notes[
-                f"{place / TUNED_CARD} may be of {few(names)}, and counts for none of them: copy "
-                "it (and losses.csv) into the folder of that model's results alone"
+                f"{place / TUNED_CARD} could belong to {few(names)}, so it is ignored: copy it "
+                "(and losses.csv) into the folder with that model's results only"
             ] = None
             return None
         return read
@@ -161,7 +161,7 @@ def _read(folder: Path, notes: dict[str, None]) -> _Found | None:
     except (EpidemiaError, ValueError, RecursionError) as error:
         where = "" if isinstance(error, EpidemiaError) else f"{folder / TUNED_CARD}: "
         notes[
-            f"the card of a tuned model is left out: {where}{error}; copy it again from the folder "
+            f"ignored the card of a tuned model: {where}{error}; copy it again from the folder "
             "that 'epidemia finetune train' wrote"
         ] = None
         return None
@@ -232,17 +232,17 @@ def _base_of(
             names = [weights.model] if on_another else [*names, weights.model]
             if card is not None and on_another:
                 notes[
-                    f"{entry.name} has an adapter that was tuned from {card.base} on the weights "
-                    f"{weights.model}: its difference from these is not the training's alone, "
-                    "unless both are the same weights"
+                    f"{entry.name}: its adapter was tuned from {card.base} but runs on "
+                    f"{weights.model}. Unless both have the same weights, training does not "
+                    "explain the whole difference"
                 ] = None
         plain = [r for r in plain if not weights.adapter or r.weights.more == weights.more]
         named = _nearest(names, plain)
     if len({r.weights for r in named}) > 1:
         listed = few(sorted({r.weights.name for r in named}))
         notes[
-            f"{entry.name} was tuned from {names[0]}, which {listed} may be: name it with --pair "
-            f"BASE={entry.model}"
+            f"{entry.name} was tuned from {names[0]}, which could be {listed}: name it with "
+            f"--pair BASE={entry.model}"
         ] = None
         return None
     if alike := [r for r in named if _asked_as(r) == _asked_as(entry)]:
@@ -255,15 +255,17 @@ def _base_of(
         ]:
             which = [f"{key}={run.get(key, 'none')}" for run in (after, before) for key in other]
             notes[
-                f"{entry.name} and its base {base.name} were run with other settings "
-                f"({', '.join(which)}): their difference is not the training's alone"
+                f"{entry.name} and its base {base.name} were run with different settings "
+                f"({', '.join(which)}), so training does not explain the whole difference"
             ] = None
         return base
     named_base = given or (names[0] if names else weights.model)
     why = (
-        "was not asked in the same way (chat template, prompts, limit): run it as this one"
+        "was not asked in the same way (chat template, prompts, limit): run it like this one"
         if named
-        else f"is not among the results: give them too, or name it with --pair BASE={entry.model}"
+        else (
+            f"is not among the results: add its results, or name it with --pair BASE={entry.model}"
+        )
     )
     notes[f"{entry.name} was tuned from {named_base}, which {why}"] = None
     return None

@@ -415,13 +415,14 @@ def lacking(report: Report, samples: Samples) -> list[str]:
         }
         if other := [asked for asked in partly if not of_card[asked]]:
             notes.append(
-                f"{name}: held-out cells of {_tasks(other)} are not told from the "
-                f"others: the data are of another truth ({card.fingerprint}) than the installed one"
+                f"{name}: held-out cells of {_tasks(other)} are not separated from the others: "
+                f"the training data come from another truth ({card.fingerprint}) than the "
+                "installed one"
             )
         if unknown := [a for a in partly if of_card[a] and _answers(samples, run, a) is None]:
             notes.append(
-                f"{name}: held-out cells of {_tasks(unknown)} cannot be told from the "
-                "others without samples: run lm_eval with --log_samples, the base too"
+                f"{name}: held-out cells of {_tasks(unknown)} cannot be separated from the others "
+                "without samples: run lm_eval with --log_samples, also for the base"
             )
     return notes
 

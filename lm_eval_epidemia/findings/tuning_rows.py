@@ -21,9 +21,9 @@ from lm_eval_epidemia.results.entry import Entry, leaf
 
 #: What to do where nothing was tuned.
 NOBODY = (
-    "no tuned model among the results, with its base: give the results of both, with the files of "
-    "the adapter or weights (epidemia_finetune.json, losses.csv) where model_args name them or "
-    "copied beside the results, or name the models with --pair BASE=TUNED"
+    "no tuned model with its base is among the results. Give the results of both, with the files "
+    "of the training (epidemia_finetune.json, losses.csv) in the folder that model_args name or "
+    "beside the results; or name the models with --pair BASE=TUNED"
 )
 
 
@@ -86,13 +86,13 @@ def read_losses(folder: Path) -> Rows:
         ) from None
     except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise EpidemiaError(
-            f"{path} is not what 'epidemia finetune train' writes ({type(error).__name__}: "
+            f"{path} is not as 'epidemia finetune train' writes it ({type(error).__name__}: "
             f"{error}): expected columns step, epoch, split, loss; copy it again"
         ) from None
     splits = {line["split"] for line in losses}
     if not losses or not splits <= {"train", "validation"}:
         raise EpidemiaError(
-            f"{path}: {len(losses)} losses of {sorted(splits)}, expected some of train or "
+            f"{path}: {len(losses)} losses of {sorted(splits)}, expected losses of train or "
             "validation"
         )
     return losses
@@ -111,7 +111,7 @@ def loss_rows(report: Report, _task: str | None = None) -> Rows:
         if run.card and run.folder:
             folders.setdefault(run.folder, (run.entry.model, run.card))
     rows: Rows = []
-    problems = ["no losses of a tuned model are here"]
+    problems = ["no losses of a tuned model were found"]
     for folder, (model, card) in folders.items():
         try:
             rows += rows_of_losses(model, card, folder)
@@ -204,8 +204,8 @@ def learning_rows(report: Report, _task: str | None = None) -> Rows:
             ]
     return some(
         rows,
-        "no learning curve: it takes two or more models tuned from one base on different "
-        "numbers of answers ('epidemia finetune notes --kind answers')",
+        "no learning curve: it needs two or more models tuned from one base on different numbers "
+        "of answers ('epidemia finetune notes --kind answers')",
     )
 
 
@@ -229,7 +229,7 @@ def learning_table(report: Report) -> list[Finding]:
         for error in (point["error"],)
     ]
     note = (
-        "Over the tasks that all of a curve share, with the base, the respondent that knows P(Y) "
-        "alone, and training on the distributions themselves."
+        "Over the tasks that all models of a curve share. Added: the base, the respondent that "
+        "knows P(Y) alone, and training on the distributions themselves."
     )
     return [Finding("learning", "Learning curve", [*map(Column, columns)], rows, note, 3)]

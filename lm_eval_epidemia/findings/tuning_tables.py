@@ -35,25 +35,25 @@ def data_of(card: Tuned | None) -> str:
 
 #: How to read them.
 NOTE = (
-    "The tuned model less its base, over the tasks that both were asked. ± is the joint standard "
-    "error of the difference; of l1 it takes samples of both. Averages only: the respondent that "
-    "knows how common each answer is in the whole task, and not how it differs between people: "
-    "whoever is not above it has not been shown to know more. 'asked as trained': training had "
-    "prompts of this way. Verdicts as in comparisons of two models; of a single training, how "
-    "another seed would differ is not known."
+    "The tuned model minus its base, over the tasks that both were asked. ± is the joint standard "
+    "error of the difference; l1 needs samples of both. Averages only: the respondent that knows "
+    "how common each answer is in the whole task, but not how it differs between people. A model "
+    "at or below it has not been shown to know more. 'asked as trained': training used prompts of "
+    "this way of asking. Verdicts as in comparisons of two models; a single training does not "
+    "show how another seed would differ."
 )
 SEEDS_NOTE = (
-    " A row of several seeds is their mean: behind its difference stands the survey's error, as "
-    "everywhere; 'over seeds' is the standard error of the mean from how the trainings differ "
-    "(people, sentences, order of rows). It is better or worse 'here' where the difference is "
-    "beyond Student's t of both errors together and l1 says the same; nothing is said of a model "
-    "that does not answer. --effects has every seed."
+    " A row of several seeds is their mean. After its difference comes the survey's error, as "
+    "everywhere; 'over seeds' is the standard error of the mean due to differences between "
+    "trainings (people, sentences, order of rows). It is better or worse 'here' if the difference "
+    "exceeds Student's t of both errors together and l1 agrees. A model that does not answer has "
+    "no verdict. --effects lists every seed."
 )
 CELLS_NOTE = (
-    "Tasks of which some cells were left out of training. Distance and score are of these cells "
-    "alone, on their own scale: their shares sum to 1, zero is the better of the answers that know "
-    "nothing of them, 100 is what surveys drawn cell by cell come to, as under --limit. Averages "
-    "only: that of the whole task. 'people' is the share of the population that they are."
+    "Tasks with some cells held out of training. Distance and score are for these cells alone, on "
+    "their own scale: their shares sum to 1; 0 is the better of the answers without knowledge of "
+    "them; 100 is what surveys drawn cell by cell reach, as under --limit. Averages only: those "
+    "of the whole task. 'people' is the share of the population in these cells."
 )
 #: The numbers of a table for people.
 _MEASURED = (
@@ -182,7 +182,8 @@ def tables(study: Study, long: bool) -> list[Finding]:
     notes = [NOTE + SEEDS_NOTE * any(change.seeds for change in means), *tested(means)]
     if again := trained_again(study.groups):
         notes.append(
-            f"Of one set-up and the same seeds, so that they are no sample of seeds: {few(again)}."
+            "These trainings have the same set-up and seeds, so they are no sample of seeds: "
+            f"{few(again)}."
         )
     note = " ".join(notes)
     by_group = _finding("tuning", [*means, *single], "tasks that were", "", shown, note)
@@ -300,5 +301,5 @@ def _trained(study: Study) -> Finding:
             )
         )
     columns = [Column(name, digits=4) for name in (rows[0].cells if rows else ())]
-    note = "As the cards of the tuned models say (epidemia_finetune.json)."
+    note = "From the cards of the tuned models (epidemia_finetune.json)."
     return Finding("trained", "Fine-tuning: what was trained", columns, rows, note, 5)

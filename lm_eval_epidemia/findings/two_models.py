@@ -142,7 +142,9 @@ def compare_models(
     except OptionError as error:
         raise OptionError(*error.parts, *(f"\n{line}" for line in unread)) from None
     if first.name == second.name:
-        raise EpidemiaError(f"{one!r} and {other!r} are one model: give two, or two of its runs")
+        raise EpidemiaError(
+            f"{one!r} and {other!r} are the same model: give two models, or two runs of one"
+        )
     is_one_model = named[0][0].weights == named[1][0].weights
     if is_one_model:  # the same samples are no comparison
         first, second = _apart(first, second)
@@ -158,7 +160,7 @@ def compare_models(
         notes += filter(None, (first.note, second.note))
     if not comparisons and not documents:
         mute = any(not answers(run, group) for run in sides for group in columns([run]))
-        why = f"nothing of {first.name} and {second.name} can be compared"
+        why = f"{first.name} and {second.name} cannot be compared"
         raise EpidemiaError(
             "\n".join([predictions or (why if mute else _nothing_alike(first, second)), *notes])
         )
@@ -174,20 +176,20 @@ def _predictions(one: Side, other: Side) -> str:
     names = ", ".join(sorted({leaf(asked).group for asked in predicting}))
     predicted = ",".join(sorted({leaf(a).entry.declared.group for a in predicting}, reverse=True))
     return (
-        f"{names} of {one.name} and {other.name} only predicts scores, and is not compared: run "
-        f"{predicted} of both"
+        f"{names} of {one.name} and {other.name} only predicts scores, so it is not compared: run "
+        f"{predicted} with both"
     )
 
 
 def _nothing_alike(one: Side, other: Side) -> str:
     if one.asked & other.asked:
         return (
-            f"{one.name} and {other.name} share no task that both were asked alike: run both with "
-            "the same settings, tasks of others with --log_samples"
+            f"{one.name} and {other.name} were asked no task in the same way: run both with the "
+            "same settings, and tasks of others with --log_samples"
         )
     return (
-        f"{one.name} and {other.name} share no task: run both on the same tasks, those of others "
-        "with --log_samples"
+        f"{one.name} and {other.name} share no task: run both on the same tasks, and tasks of "
+        "others with --log_samples"
     )
 
 
@@ -209,7 +211,7 @@ def _without_runs(name: str, runs: Sequence[Entry], where: Mapping[str, str]) ->
     """Say that conditions leave no run of a model, and what its runs have."""
     has = [f"{key} is {few(sorted({fields(run).get(key, NONE) for run in runs}))}" for key in where]
     return OptionError(
-        Option("where", where), f" leaves no run of {name!r}: of its runs {'; '.join(has)}"
+        Option("where", where), f"leaves no run of {name!r}; its runs have: {'; '.join(has)}"
     )
 
 
@@ -235,7 +237,7 @@ def _not_shared(one: Side, other: Side) -> list[str]:
             )
     if without := (one.bare | other.bare) & one.asked & other.asked:
         notes.append(
-            f"not compared: {few(sorted(without))}: there are no samples of both; run them again "
+            f"not compared: {few(sorted(without))}: samples of both are missing; run them again "
             "with --log_samples"
         )
     return notes
@@ -271,8 +273,8 @@ def _over_ours(
             of_both = asked_as[id(one)][shared[0]], asked_as[id(other)][shared[0]]
             both = " and ".join(str(protocol) or "everything as by default" for protocol in of_both)
             notes.append(
-                f"{column}: {len(shared) - len(alike)} of {len(shared)} tasks of both were asked "
-                f"otherwise ({both}), and are left out"
+                f"{column}: left out {len(shared) - len(alike)} of {len(shared)} common tasks, "
+                f"which the two were asked differently ({both})"
             )
         if alike:
             pool = [

@@ -33,7 +33,7 @@ def pairs_of_names(given: Pairs | None, entries: Iterable[Entry]) -> list[tuple[
     pairs, models = _listed(given), {entry.model for entry in entries}
     if unknown := {name for pair in pairs for name in pair} - models:
         raise EpidemiaError(
-            f"no model {min(unknown)!r} to pair; the models are {', '.join(sorted(models))}"
+            f"no model {min(unknown)!r} to pair: expected {', '.join(sorted(models))}"
         )
     if twice := [base for base, other in pairs if base == other]:
         raise EpidemiaError(f"{twice[0]!r} cannot be paired with itself: give two models")
@@ -83,8 +83,8 @@ def compare_nothing(
     }
     return [
         printable(
-            f"--pair {base}={other} compares nothing: no task has a score of both, asked in the "
-            "same way; run both on the same tasks, with the same --metadata and --limit"
+            f"--pair {base}={other} compares nothing: no task has scores of both, asked in the "
+            "same way. Run both on the same tasks, with the same --metadata and --limit"
         )
         for base, other in dict.fromkeys(given)
         if (base, other) not in compared

@@ -119,9 +119,11 @@ def side_by_side(results: Results) -> list[SideBySide]:
 def without_tasks(results: Results) -> list[str]:
     """Say of which models and groups `side_by_side` has no row, and what to run."""
     return [
-        f"{_named(asked.entry)}: no task of {asked.group} has a score in all of its ways "
-        f"({', '.join(asked.ways)}): ask the same tasks in each, or give the results of one way "
-        "alone"
+        (
+            f"{_named(asked.entry)}: no task of {asked.group} has a score in all its ways "
+            f"({', '.join(asked.ways)}): ask the same tasks in each, or give the results of one "
+            "way alone"
+        )
         for asked in asked_in_ways(results.entries)
         if not asked.tasks
     ]

@@ -139,10 +139,10 @@ def spread(runs: Mapping[str, Entry], tasks: list[Asked], known: Mapping[Asked, 
 NOTE = (
     "The same tasks in every wording (--metadata '{\"wording\": ...}'), ± joint standard errors of "
     "sampled people and orderings. Between: the standard deviation of these scores. Flips: the "
-    f"share of tasks in which the model is better than who {KNOWS_MARGINAL} in some wordings and "
-    "not in others (in brackets: of how many). p: how often wordings that change nothing differ as "
-    "much, by permuting them within the outcomes of a survey, whose tasks are wrong together; "
-    "'too few': of so few outcomes that chance cannot be excluded."
+    f"share of tasks in which the model beats the respondent that {KNOWS_MARGINAL} in some "
+    "wordings but not in others (in brackets: the number of tasks). p: the probability of such "
+    "differences if wordings have no effect. It permutes wordings within the outcomes of a survey, "
+    "whose tasks share errors; 'too few': too few outcomes to exclude chance."
 )
 
 

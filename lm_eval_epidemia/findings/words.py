@@ -33,7 +33,9 @@ ERRORS = {
     "prior": "the choice of quantities",
 }
 
-CHOICE_MASS = "mean probability of all answer letters, 1 at best; the rest went to other words."
+CHOICE_MASS = (
+    "mean total probability of the answer letters (1 at best); the rest went to other words."
+)
 
 
 def plain_name(group: str) -> str:

@@ -60,7 +60,7 @@ def map_rows(report: Report, task: str | None = None) -> Rows:
     """Rows of the figure `map`: one answer, averaged over the people of a country."""
     truth, models = of_task(report, task or "")
     if (countries := countries_of(truth)) is None:
-        raise EpidemiaError(f"{task} has no condition that is a country: try the figure 'curve'")
+        raise EpidemiaError(f"{task} has no country as a condition: try the figure 'curve'")
     at = [given[countries.condition] for given in truth.given]
     true = _means(at, truth.weights, truth.p[:, 0])
     rows = [_on_map(countries, "truth", country, p) for country, p in true.items()]
@@ -174,7 +174,7 @@ def _intervals(part: Part) -> dict[int, tuple[list[float], list[float]]]:
 def year_rows(report: Report, task: str | None = None) -> Rows:
     """Rows of the figure `years`, of all outcomes or of one task."""
     rows = of_years(years.read(report)[0], task)
-    return some(rows, f"{task} was not asked, or is not over several years")
+    return some(rows, f"{task} was not asked, or does not cover several years")
 
 
 def of_people(tables: Sequence[Finding]) -> Rows:

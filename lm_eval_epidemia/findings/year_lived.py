@@ -74,7 +74,7 @@ def read(report: Report) -> tuple[list[Told], list[str]]:
                 answers[asked.task] = q
         if missing:
             notes.append(
-                printable(f"{entry.name}: no samples of {few(missing)}, or not of every prompt")
+                printable(f"{entry.name}: no samples of {few(missing)}, or not for every prompt")
             )
         if answers:
             told.append(Told(entry, answers))
@@ -104,11 +104,11 @@ def _everybody(told: Sequence[Told]) -> Iterator[tuple[Entry | None, str, Lived]
 
 
 NOTE = (
-    "Lives in: the years for which the answers are true as far as can be told (95 %), given the "
-    "survey's sampling and the misfit: the standard deviation of the answers' log-probabilities "
-    "around the truth of the nearest year. Nothing is told where more than half of the years fit, "
-    "or fewer than three outcomes moved. Who knows only the average over the years seems to live "
-    "in their middle. --effects, csv and json have every year."
+    "Lives in: the years whose truth the answers fit (95 %), given the survey's sampling error "
+    "and the misfit: the standard deviation of the answers' log-probabilities around the truth of "
+    "the nearest year. No year is named if more than half of the years fit, or if fewer than "
+    "three outcomes changed. Someone who knows only the average over the years seems to live in "
+    "the middle. --effects, csv and json have every year."
 )
 
 
@@ -142,7 +142,7 @@ def findings(told: Sequence[Told]) -> list[Finding]:
         Column("apart", "further off than the nearest year", 1, form="plain"),
         Column("fits"),
     )
-    says = "Further off: the difference of squared distances, in units of their errors."
+    says = "Further off: the difference in squared distance, in units of its error."
     return [
         Finding("year lived", "The year a model lives in", columns, rows, NOTE, 1, SHOWN),
         Finding("year fits", "Which years fit", of_year, by_year, says, 2),

@@ -88,13 +88,13 @@ def _by_year(tasks: Sequence[_Task]) -> Iterator[tuple[int, int, float]]:
 
 
 NOTE = (
-    "Slope: by how much answers change from year to year where the truth changes by 1, over all "
-    "series (men, a state, everybody) and answers of the tasks, ± a standard error of the survey's "
-    "sampling; the truth's own sampling error is subtracted. 1: they follow; 0: they stay where "
-    "they are, as those of who knows the average over the years or today's. Who answers with the "
-    "survey's own figures has its errors too, and a slope above 1. Agreement: Spearman's "
-    "correlation of answers and truth over the years, -1 to 1, averaged. --effects, csv and json "
-    "have the error of every year."
+    "Slope: how much answers change from year to year if the truth changes by 1, over all series "
+    "(men, a state, everybody) and answers of the tasks, ± a standard error of the survey's "
+    "sampling; it is corrected for the truth's own sampling error. 1: answers follow the years; "
+    "0: they stay the same, like those of someone who knows only the average over the years or "
+    "today's values. The survey's own figures contain its errors, so their slope is above 1. "
+    "Agreement: Spearman's correlation of answers and truth over the years, -1 to 1, averaged. "
+    "--effects, csv and json have the error of every year."
 )
 
 _COLUMNS = (
@@ -124,7 +124,7 @@ def findings(groups: Sequence[Answered]) -> list[Finding]:
         *map(Column, ("model", "group", "year", "tasks")),
         Column("off", "probability at wrong answers", 1, form="plain", unit=" %"),
     )
-    says = "Off: the share of the probability that stands at wrong answers."
+    says = "Off: the share of the probability given to wrong answers."
     return [
         in_groups(Finding("years", "Whether answers follow the years", _COLUMNS, rows, NOTE, 2)),
         in_groups(Finding("year", "Year by year", columns, by_year, says, 3)),

@@ -54,7 +54,7 @@ FIGURES = {
     "paths": Figure("accuracy on larger graphs against path length", data.path_rows),
     "wins": Figure("how often stated priors beat N real answers", prior_rows.win_rows),
     "quartiles": Figure(
-        "where truths lie in the quarters of stated priors", prior_rows.quartile_rows
+        "quarter of the stated prior in which the truth lies", prior_rows.quartile_rows
     ),
     "uncertainty": Figure(
         "stated against realised uncertainty of priors", prior_rows.uncertainty_rows
@@ -63,14 +63,16 @@ FIGURES = {
     "tuning": Figure("every task before and after fine-tuning", tuning_rows.tuning_rows),
     "losses": Figure("losses of fine-tuning, with the kept checkpoint", tuning_rows.loss_rows),
     "learning": Figure("score against number of answers trained on", tuning_rows.learning_rows),
-    "closed": Figure("written answers beside likelihoods on the closed subset", data.closed_rows),
+    "closed": Figure("written answers against likelihoods on the closed subset", data.closed_rows),
     "calibration": Figure(
         "elicited against true probability, with a reliability curve",
         data.calibration_rows,
         takes_task=True,
     ),
     "order_bias": Figure(
-        "what each displayed position gets, times uniform", data.order_bias_rows, takes_task=True
+        "probability of each displayed position relative to uniform",
+        data.order_bias_rows,
+        takes_task=True,
     ),
     "tilt": Figure(
         "tilt against slope of every model's calibration line", tilt.rows, takes_task=True
@@ -81,9 +83,11 @@ FIGURES = {
     "curve": Figure(
         "one answer over the levels of one condition", data.curve_rows, needs_task=True
     ),
-    "cells": Figure("every cell of a task, elicited against true", data.cell_rows, needs_task=True),
+    "cells": Figure(
+        "elicited against true probability in every cell of a task", data.cell_rows, needs_task=True
+    ),
     "bootstrap": Figure(
-        "the bootstrap distances that fix 100, with the anchors",
+        "bootstrap distances of a task, with the anchors of its scale",
         data.bootstrap_rows,
         needs_results=False,
         needs_task=True,
@@ -94,16 +98,14 @@ FIGURES = {
         needs_task=True,
     ),
     "regions": Figure(
-        "how far off models are in each region of the world, and by income", world_rows.region_rows
+        "error of models in each region of the world, and by income", world_rows.region_rows
     ),
     "years": Figure(
         "truth and answers over the years, of all outcomes or of one task",
         world_rows.year_rows,
         takes_task=True,
     ),
-    "people": Figure(
-        "shares that models answer beside what Americans guessed", world_rows.people_rows
-    ),
+    "people": Figure("answers of models against guesses of Americans", world_rows.people_rows),
 }
 
 
@@ -142,10 +144,10 @@ def save(
         )
     figure = FIGURES[name]
     if figure.needs_task and not task:
-        raise EpidemiaError(f"{name} is of one task: name it with --task")
+        raise EpidemiaError(f"{name} shows one task: name it with --task")
     if task and not (figure.needs_task or figure.takes_task):
         of = ", ".join(known for known, f in FIGURES.items() if f.needs_task or f.takes_task)
-        raise EpidemiaError(f"--task {task}: {name} is not of one task; those that can be: {of}")
+        raise EpidemiaError(f"--task {task}: {name} does not show one task; these can: {of}")
     if task and figure.needs_results:
         data.asked_as(task)
     with needs("report", f"the figure {name}"):
@@ -156,7 +158,7 @@ def save(
     if not out.parent.is_dir():
         raise EpidemiaError(f"--out {out}: there is no folder {out.parent}: make it first")
     if out.is_dir():
-        raise EpidemiaError(f"--out {out} is a folder: give the name of a file")
+        raise EpidemiaError(f"--out {out} is a folder: give a file name")
     results = report() if figure.needs_results else None
     rows = figure.rows(results, task)
     for note in not_known(results.runs) if results and any("mean" in row for row in rows) else []:

@@ -84,7 +84,7 @@ def _wrapped(text: str, width: int | None, most: int) -> list[Line]:
 
 def _board(board: Board, width: int | None, folds: bool, most: int) -> list[Line]:
     section, missing = _fitting(board, width, folds)
-    left_out = f"Without room: {', '.join(missing)} (--wide)." if missing else ""
+    left_out = f"No room for {', '.join(missing)} (see --wide)." if missing else ""
     note = " ".join(filter(None, (left_out, section.note)))
     return [
         *_wrapped(section.title, width, most),

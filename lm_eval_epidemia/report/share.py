@@ -35,8 +35,9 @@ from lm_eval_epidemia.results.records import SOURCE
 
 #: What is said of a score without answers, by the metric that is too low.
 _SILENT = {
-    "choice_mass": "does not answer: its score says nothing of what it knows",
-    "answered": "{:.0%} of its replies could be read: its score says nothing of what it knows",
+    "choice_mass": "the model does not answer, so its score does not show its knowledge",
+    "answered": "only {:.0%} of the replies could be read, so the score does not show the model's "
+    "knowledge",
 }
 
 #: The file by which a folder is known that was written before.
@@ -123,8 +124,8 @@ def share(report: Report, out: Path, dataset: str | None = None) -> Shared:
         listed = [entry["dataset"]["task_id"] for entry in entries]
         if beside := [column for column in columns if column not in listed]:
             lines.append(
-                f"{run.name}: {few(beside)} in no .eval_results: a prediction, or questions that "
-                "are not exported"
+                f"{run.name}: {few(beside)} not written to .eval_results, as a prediction or "
+                "as questions that are not exported"
             )
         if entries:
             path = folder / ".eval_results" / "epidemia.yaml"
@@ -151,16 +152,16 @@ def _public_as(run: Entry) -> str:
 def _unfit(run: Entry, doubts: Mapping[str, Doubt], ambiguous: bool) -> str:
     """Say why a run is not shared; nothing where it is."""
     if not doubts:
-        return "it has no score in a task of ours"
+        return "it has no score in an epidemia task"
     backend = dict(run.settings).get("backend", "")
     if run.weights.model.split(" ")[0] == backend and not is_respondent(run):
         return "its result file names no model"
     if is_respondent(run):
-        return "it is of a reference respondent, no model"
+        return "it comes from a reference respondent, not a model"
     if changed := [column for column, doubt in doubts.items() if doubt.changed]:
-        return f"scores do not follow from their distances (‡, in {', '.join(changed)})"
+        return f"scores do not match their distances (‡, in {', '.join(changed)})"
     if ambiguous:
-        return "another run differs from it in folders alone, which are not shared: rename one"
+        return "another run differs from it only in folders, which are not shared: rename one"
     return ""
 
 
@@ -191,8 +192,8 @@ def _lost(run: Entry, tuned: TunedRun | None) -> str:
     is_written = tuned.folder is not None and (tuned.folder / LOSSES).is_file()
     name = eee.model_id(run)
     parts = [
-        f"the losses of its training ({LOSSES}) are in no record" * is_written,
-        f"{name} is taken for a model on the Hub: if it is a folder, run it as ./{name}"
+        f"records do not contain the losses of its training ({LOSSES})" * is_written,
+        f"{name} is assumed to be a model on the Hub: if it is a folder, run it as ./{name}"
         * ("/" in name),
     ]
     return "; ".join(filter(None, parts))

@@ -76,8 +76,8 @@ def in_words(compared: TwoModels) -> list[str]:
 
 #: How to read the sentences.
 _HERE = (
-    "Here: in these tasks, ± one standard error. Elsewhere: in other outcomes of this kind, "
-    f"{CONFIDENCE:.0%} interval.".replace("%", " %")
+    f"Here: in these tasks, ± one standard error. Elsewhere: {CONFIDENCE:.0%} interval for "
+    "other outcomes of this kind.".replace("%", " %")
 )
 _DOCUMENTS = (
     f"Paired by document; {CONFIDENCE:.0%} intervals over other documents of the same tasks, and "
@@ -101,7 +101,7 @@ def _range(low: float, high: float, digits: int, side: int = 1) -> str:
 #: What is said of the better one.
 _SAYS = {
     "better": "is better, here and elsewhere,",
-    "better here": "is better here; that it is elsewhere is not shown:",
+    "better here": "is better here (elsewhere not shown)",
 }
 
 
@@ -126,7 +126,7 @@ def _of_group(of: Comparison, asked_as: str, one: str, other: str) -> str:
         more.append(TOO_FEW)
     if not math.isnan(across.ratio):
         ratios = _range(across.ratio_low, across.ratio_high, 2)
-        more.append(f"l1 of {one} {across.ratio:.2f} times as large, {ratios}")
+        more.append(f"l1 of {one} is {across.ratio:.2f} times as large, {ratios}")
     inside = f" ({'; '.join(more)})" if more else ""
     how = f" ({asked_as})" if asked_as else ""
     return (
@@ -146,7 +146,7 @@ def _of_documents(of: OverDocuments, one: str, other: str) -> str:
         word, _, here = of.verdict.partition(" ")
         winner = one if word in ("better", "higher") else other
         word = {"worse": "better", "lower": "higher"}.get(word, word)
-        where = " in these tasks; that it is in others is not shown" if here else ""
+        where = " in these tasks (not shown for others)" if here else ""
         says = f"{winner} is {word}{where}: {values}, by {abs(result.of.mean):.3f}"
     intervals = [
         f"{of_what}{_range(*interval, 3, side)}"

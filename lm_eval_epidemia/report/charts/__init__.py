@@ -54,7 +54,7 @@ CHARTS: dict[str, Callable[[Any], Any]] = {
         "size",
         "Number of real answers",
         "what",
-        "beaten by what; dashed: no better, no worse",
+        "beaten by; dashed: equally good",
         0.5,
     ),
     "quartiles": against(

@@ -64,7 +64,7 @@ def order_bias(data: Any) -> Any:
     times = alt.Tooltip("times:Q", format=".2f")
     curves = base.mark_line(point=True).encode(
         x=x,
-        y=alt.Y("times:Q", title="Probability, times uniform"),
+        y=alt.Y("times:Q", title="Probability relative to uniform"),
         color=colour,
         strokeDash=alt.StrokeDash("model:N", sort=None, legend=None),
         tooltip=["model:N", "answers:N", "position:N", times],

@@ -41,14 +41,14 @@ def uncertainty(data: Any) -> Any:
     values = [value for value in shown if value is not None]
     chart = alt.layer(diagonal(min(values), max(values)), points, data=data)
     square = chart.properties(width=230, height=230)
-    return facets(square, "model", "dashed: as wrong as stated", 230)
+    return facets(square, "model", "dashed: error as stated", 230)
 
 
 def stated(data: Any) -> Any:
     """Rows: who, kind ("model", "published", "real answers", "truth"), place (from 0 to 1, within
     who), low, middle, high."""
     says = (
-        "5 %, median and 95 % of what was stated; line and band: the truth and its interval of 95 %"
+        "5 %, median and 95 % of the stated prior; line and band: the truth with its 95 % interval"
     )
     x = alt.X("middle:Q", title=says, scale=alt.Scale(zero=False))
     y = alt.Y("who:N", title=None, sort=None, axis=alt.Axis(labelLimit=260))

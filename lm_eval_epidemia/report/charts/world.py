@@ -105,7 +105,7 @@ def countries(data: Any) -> Any:
         .facet(facet=alt.Facet("who:N", title=title, sort=_names(of)), columns=2)
         for of, colour, title in (
             (rows, _shares(), f"Share of “{rows[0]['answer']}”"),
-            (told, _errors(), "Answer less truth"),
+            (told, _errors(), "Answer minus truth"),
         )
     ]
     both = alt.vconcat(*charts).resolve_scale(color="independent")

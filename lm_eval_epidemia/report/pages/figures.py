@@ -29,33 +29,33 @@ from lm_eval_epidemia.report.sections import Section, plain, printed
 #: What the page of figures shows, with what is to be said of each.
 SHOWN = {
     "surveys": "Means over the tasks of each survey.",
-    "conditions": "Means over the tasks with one condition, with two, and so on. Models need not "
-    "have been asked the same tasks.",
-    "nodes": "Effects of interventions on generated graphs: half of the answers change from yes to "
+    "conditions": "Means over the tasks with one condition, with two, and so on. Models may have "
+    "been asked different tasks.",
+    "nodes": "Effects of interventions on generated graphs. Half of the answers change from yes to "
     "no, a quarter stay yes, a quarter stay no.",
-    "paths": "The same effects by how far V is from U before the intervention, of those whose "
-    "answer is yes then. Over the graphs of all sizes, which are the clusters of the error.",
-    "versions": "Every task of a base model and of its instruct version: above the line, the "
-    "instruct version's value is higher. Diamonds are the means.",
-    "closed": "Models that only write their answers beside models whose log-probabilities are "
-    "known, over the same tasks.",
+    "paths": "The same effects by the distance from U to V before the intervention, if the answer "
+    "then is yes. Graphs of all sizes; they are the clusters of the error.",
+    "versions": "Every task of a base model and its instruct version. Above the line, the instruct "
+    "version's value is higher. Diamonds are means.",
+    "closed": "Models that only write their answers, and models with known log-probabilities, over "
+    "the same tasks.",
 }
 
 #: What the page of priors shows.
 OF_PRIORS = {
-    "wins": "The posterior is what the prior and N answers come to, against the same N answers "
-    "alone. Bars are 1.96 standard errors over quantities.",
-    "quartiles": "Above the dashed line in the first quarter and below it in the last, quantities "
-    "are overestimated; high at both ends, priors are too narrow.",
-    "uncertainty": "A mark per quantity, both relative to the error of 5 real answers. On the "
-    "dashed line, the mean of the prior is as far off as its standard deviation. Below 0.01 and "
-    "above 100, marks are at the edge.",
+    "wins": "Posterior: the prior together with N answers, against the same N answers alone. Bars "
+    "are 1.96 standard errors over quantities.",
+    "quartiles": "Above the dashed line in the first quarter and below it in the last: the model "
+    "overestimates quantities. High at both ends: priors are too narrow.",
+    "uncertainty": "A mark per quantity; both axes are relative to the error of 5 real answers. On "
+    "the dashed line the error of the prior's mean equals its standard deviation. Values "
+    "below 0.01 and above 100 are at the edge.",
 }
 
 #: What the page of fine-tuning shows.
 OF_TUNING = {
     "tuning": "A line per task, from the hollow mark (before) to the filled one (after).",
-    "losses": "The training loss may go on falling when that of the validation rows rises again.",
+    "losses": "The training loss may keep falling after the validation loss has started to rise.",
     "learning": "Over the tasks that all of these models were asked.",
 }
 
@@ -148,7 +148,9 @@ def first(rows: list[dict[str, Any]], says: str) -> tuple[list[dict[str, Any]], 
     )
     left = set(list(models)[DRAWN:])
     if left:
-        says += f" The first {DRAWN} of {len(models)} models: epidemia plot draws all."
+        says += (
+            f"Only the first {DRAWN} of {len(models)} models are shown; epidemia plot draws all."
+        )
     return [row for row in rows if row.get("model") not in left], says
 
 
@@ -159,7 +161,7 @@ def _moved(rows: list[dict[str, Any]], says: str) -> tuple[list[dict[str, Any]],
         ends.setdefault(row["panel"], set()).update((row["before"], row["after"]))
     still = [panel for panel, values in ends.items() if len(values) == 1]
     if still and len(still) < len(ends):
-        says += f" Not drawn, since no task has left {min(ends[still[0]]):g}: {few(still)}."
+        says += f"Not drawn, because all tasks are still at {min(ends[still[0]]):g}: {few(still)}."
         rows = [row for row in rows if row["panel"] not in still]
     return rows, says
 

@@ -76,7 +76,7 @@ def shown(
         "averages": is_averages(run),
         "ends": [
             {"title": title, "tasks": [_drawn(task) for task in part]}
-            for title, part in (("Where it does worst", worst), ("Where it does best", best))
+            for title, part in (("Worst tasks", worst), ("Best tasks", best))
             if part
         ],
         "sampled": any(task.curve for task in (*worst, *best)),

@@ -62,36 +62,36 @@ PAGES = (
     Page(
         "countries.html",
         "Countries",
-        "How evenly are countries known?",
-        "The same questions about 125 countries, and what the answers are worth in each region of "
-        "the world and in poor and rich countries. The page of a task has its map.",
+        "How evenly do models know countries?",
+        "The same questions about 125 countries, scored by region of the world and by income. "
+        "The page of a task has its map.",
         lambda asked: "country" in _given(asked),
         places.read,
         places.findings,
         "regions",
         world_rows.of_regions,
-        "How much of the probability stands at wrong answers: left is better. Means over countries "
-        "and tasks, with 1.96 standard errors over countries.",
+        "Share of the probability given to wrong answers; further left is better. Means over "
+        "countries and tasks, with 1.96 standard errors over countries.",
     ),
     Page(
         "years.html",
         "Years",
         "Do answers follow the years?",
-        "The same question about every year that was surveyed: a model that knows change answers "
+        "The same question about every survey year: a model that knows change answers "
         "differently for 1985 and for 2020.",
         lambda asked: YEAR in _given(asked),
         years.read,
         years.findings,
         "years",
         lambda groups, tables: world_rows.of_years(groups),
-        "Of each outcome the answer whose share changed most; bars are 95 % intervals of the "
-        "survey. By state: the mean of the states.",
+        "For each outcome, the answer whose share changed most. Bars are 95 % intervals of "
+        "the survey. By state: the mean over states.",
     ),
     Page(
         "year-lived.html",
         "Year lived",
         "In which year does a model live?",
-        "Questions that name no year, and the years in whose United States the answers are true.",
+        "These questions name no year. In which years were the answers true of the United States?",
         lambda asked: leaf(asked).benchmark is UNDATED,
         year_lived.read,
         year_lived.findings,
@@ -100,20 +100,20 @@ PAGES = (
         "people.html",
         "People",
         "Does a model know a country better than its people?",
-        "Six shares of the US population that Americans guessed in 2000, and what models answer.",
+        "Six shares of the US population: guesses of Americans in 2000, and answers of models.",
         lambda asked: leaf(asked).entry.group == people.GROUP,
         people.read,
         people.findings,
         "people",
         lambda groups, tables: world_rows.of_people(tables),
-        "Bars: the truth; a line ends at a second figure where the question does not say which is "
-        "meant.",
+        "Bars: the truth. If the question leaves open which figure it means, a line leads to "
+        "the second one.",
     ),
     Page(
         "wordings.html",
         "Wordings",
-        "What does wording change?",
-        "The same questions in several wordings, put to the same model.",
+        "What does the wording change?",
+        "The same model was asked the same questions in several wordings.",
         lambda asked: True,
         wordings.read,
         list,

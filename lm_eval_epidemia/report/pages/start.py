@@ -33,32 +33,32 @@ from lm_eval_epidemia.results.models import is_averages
 
 #: What the ends of a scale mean, by the benchmark whose scale it is.
 ENDS = {
-    "observation": (Line(0, "0: guesses"), Line(100, "100: as another sample of the survey")),
-    "quick": (Line(0, "0: guesses"), Line(100, "100: as another sample of the survey")),
+    "observation": (Line(0, "0: guesses"), Line(100, "100: like another sample of the survey")),
+    "quick": (Line(0, "0: guesses"), Line(100, "100: like another sample of the survey")),
     "intervention": (Line(15 / 22, "ignores the intervention: 0.68"), Line(1, "1: always right")),
     "prior": (Line(0.5, "0.5: as good as 5 real answers"),),
 }
 
 #: What models are asked.
 ASKS = {
-    "observation": "Models are asked how common things are among groups of people, such as "
-    "marijuana use at each age. Large US surveys say what is true.",
+    "observation": "Models are asked how common something is in groups of people, such as "
+    "marijuana use at each age. Large US surveys give the truth.",
 }
 
 #: What a value is, with where to read on.
 INTRO = {
-    "observation": "Each score says how close a model's answers come to what a survey found: 0 "
-    "is no closer than an answer that knows nothing, 100 as close as another sample of the survey. "
-    '<a href="method.html">How it is measured</a>.',
-    "quick": "A quick look predicts what a model would score in the full groups, from 500 of their "
-    "prompts: not to be ranked beside full runs.",
+    "observation": "Each score says how close a model's answers are to a survey: 0 is no closer "
+    'than a guess, 100 as close as another sample of the survey. <a href="method.html">How we '
+    "measure it</a>.",
+    "quick": "A quick look predicts a model's scores in the full groups from 500 of their prompts. "
+    "Do not rank it with full runs.",
     "intervention": "Each accuracy says how often a model knows what an intervention changes in a "
-    "causal graph: 1 is always. "
-    '<a href="interventions.html">Every effect, with what it asks and what was answered</a>.',
-    "prior": "Each share says on how many quantities what a model expects is nearer to the truth "
-    "than what 5 real answers come to: above one half is better than these. "
-    '<a href="priors.html">How sure models are, and how often they are right to be</a>; '
-    '<a href="quantities.html">every quantity</a>.',
+    'causal graph: 1 is always. <a href="interventions.html">Every effect, with questions and '
+    "answers</a>.",
+    "prior": "Each share says for how many quantities a model's expectation is closer to the truth "
+    'than 5 real answers: above one half the model is better. <a href="priors.html">How '
+    'sure models are, and how often rightly</a>; <a href="quantities.html">every '
+    "quantity</a>.",
 }
 
 GREEN = "Green bar: the respondent that knows averages only (how common each answer is in the "
@@ -67,16 +67,19 @@ GREEN += "survey, not for whom), asked the same questions."
 #: What hollow marks are.
 HOLLOW = {
     "observation": "Hollow: published scores of a reference implementation.",
-    "intervention": "Hollow: accuracies that the study prints.",
-    "prior": "Hollow: published answers, judged here.",
+    "intervention": "Hollow: accuracies from the study.",
+    "prior": "Hollow: published answers, scored here.",
 }
 
 MUTE = (
-    " Models that do not answer (choice mass, or the share of replies that could be read, below "
-    "0.1) are in the table alone."
+    " Models that do not answer (choice mass or share of readable replies below 0.1) are only "
+    "in the table."
 )
 
-RANKS = "Ranks are what paired comparisons leave open, among runs that were asked in the same way."
+RANKS = (
+    "A rank is a range that paired comparisons cannot narrow further, among runs asked in the "
+    "same way."
+)
 
 #: Notes are open if they are few and short: a line each.
 FEW, SHORT = 3, 200
@@ -204,7 +207,9 @@ def _said_of_people(columns: Sequence[str]) -> list[str]:
     """Say of groups what their questions say of the people, with an example."""
     here = [group for group in EXAMPLES if any(column.startswith(group) for column in columns)]
     listed = ", ".join(map(with_example, here))
-    return [f"{listed[:1].upper()}{listed[1:]}: what a question says of the people."] * bool(here)
+    return [f"{listed[:1].upper()}{listed[1:]}: what a question tells about the people."] * bool(
+        here
+    )
 
 
 def _kind(row: ModelRow) -> str:
@@ -273,9 +278,8 @@ def _caption(benchmark: Benchmark, drawn: Sequence[tuple[str, ModelRow]]) -> str
     known = any(not math.isnan(row.cells[column].known) for column, row in drawn)
     hollow = any(row.run.reference for _, row in drawn)
     parts = [
-        "Dots: means over the tasks of a group. Their bars are 95 % intervals: 1.96 times the "
-        f"standard error to each side, {error_of(benchmark)}. In the table, "
-        "± is one standard error."
+        "Dots: means over the tasks of a group. Bars: 95 % intervals, 1.96 standard errors to "
+        f"each side ({error_of(benchmark)}). In the table, ± is one standard error."
     ]
     return " ".join([*parts, *[GREEN] * known, *[HOLLOW.get(benchmark.name, "")] * hollow])
 

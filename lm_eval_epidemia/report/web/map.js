@@ -9,7 +9,7 @@ window.epidemia.map = (() => {
   // view (truth, answer or error), and what changes these.
   function show(element, over) {
     const { data, model, cell, answer, go } = over;
-    const views = { truth: "truth", ...(model.q ? { answer: model.name, error: "error: answer less truth" } : {}) };
+    const views = { truth: "truth", ...(model.q ? { answer: model.name, error: "error: answer minus truth" } : {}) };
     const view = Object.hasOwn(views, over.view) ? over.view : Object.keys(views).at(-1);
     const select = (id, label, choices, chosen, change) => {
       const box = make("select", { id });
@@ -59,7 +59,7 @@ window.epidemia.map = (() => {
     const shapes = new Set(window.epidemia.world.map((shape) => shape.id));
     const small = countries.filter((one) => !shapes.has(one.code));
     const says = (one) => `${one.country} (truth ${percent(one.truth)}${one.answer === null ? "" : `, ${model.name} ${percent(one.answer)}`})`;
-    note.textContent = `Outlines alone: countries without a figure here.${small.length ? ` Too small to be drawn: ${small.map(says).join(", ")}.` : ""} Shapes: Natural Earth.`;
+    note.textContent = `Outlines only: countries without data.${small.length ? ` Too small to draw: ${small.map(says).join(", ")}.` : ""} Shapes: Natural Earth.`;
     const rows = view === "error"
       ? countries.filter((one) => one.error !== null)
       // Both are on one scale, so that a colour means the same in either view.
@@ -67,7 +67,7 @@ window.epidemia.map = (() => {
         .map((one) => ({ country: one.country, code: one.code, p: one[who], chosen: who === view })));
     const values = countries.filter((one) => one[view] !== null).map((one) => one[view]);
     const range = `${percent(Math.min(...values))} to ${percent(Math.max(...values))}`;
-    const what = { truth: `Share of “${level}”, the truth`, answer: `Share of “${level}” as ${model.name} answers`, error: `Answer of ${model.name} less truth, share of “${level}”` };
+    const what = { truth: `Share of “${level}”, the truth`, answer: `Share of “${level}” as ${model.name} answers`, error: `Answer of ${model.name} minus truth, share of “${level}”` };
     const specification = { ...read(view === "error" ? "figure-errors" : "figure-shares"), height };
     await figure(element, specification, rows, `World map. ${what[view]}: from ${range} in ${values.length} countries`, { world: window.epidemia.world });
   }

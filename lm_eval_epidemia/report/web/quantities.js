@@ -30,7 +30,7 @@
     try {
       await script(`data/${known.sets[set]}.js`);
     } catch (error) {
-      panel().replaceChildren(make("p", {}, `${error.message}: is the folder of the site whole?`));
+      panel().replaceChildren(make("p", {}, `${error.message}: is the site's folder complete?`));
       return;
     }
     if (state().set !== set || state().quantity !== quantity) return;
@@ -57,22 +57,22 @@
     panel().replaceChildren(
       make("h2", { id: "open", tabindex: "-1" }, one.about),
       make("p", { id: "wording" }, `${one.wording[0].toUpperCase()}${one.wording.slice(1)}.`),
-      make("p", { class: "quiet" }, `${data.title} (${one.name} of ${data.name}); ${one.difficulty}; asked for as a ${one.family} distribution${one.unit ? ` in ${one.unit}` : ""}. ${data.source}`),
+      make("p", { class: "quiet" }, `${data.title} (${one.name} of ${data.name}); ${one.difficulty}; to be stated as a ${one.family} distribution${one.unit ? ` in ${one.unit}` : ""}. ${data.source}`),
       make("div", { class: "filters" }, make("label", {}, "Quantity", select),
         button("Previous", "previous", () => go({ quantity: beside(-1) })),
         button("Next", "next", () => go({ quantity: beside(1) })),
         button("Close", "close", () => { location.hash = ""; })),
       facts,
       make("figure", {}, make("div", { id: "stated", role: "img", "aria-label": "What was stated, and the truth" }),
-        make("figcaption", {}, `A line per stated prior, and per sample of real answers (25 of each size, ${data.scored} draws).`)),
+        make("figcaption", {}, `One line per stated prior and per sample of real answers (25 of each size, ${data.scored} draws).`)),
       priors(one),
     );
     figure(document.getElementById("stated"), read("figure-stated"), one.rows);
   }
 
   function priors(one) {
-    if (!one.table.length) return make("p", { class: "note" }, "No model of this report was asked about it.");
-    const head = ["Model", "Stated", "Mean", "sd", "Error ratio", "Nearer than N answers"];
+    if (!one.table.length) return make("p", { class: "note" }, "No model in this report was asked about it.");
+    const head = ["Model", "Stated", "Mean", "sd", "Error ratio", "Closer than N answers"];
     const body = make("tbody");
     for (const cells of one.table) {
       body.append(make("tr", {}, ...cells.map((text, i) => make("td", i > 1 ? { class: "number" } : {}, text))));

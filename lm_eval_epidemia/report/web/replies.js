@@ -19,7 +19,7 @@
     by("which").value = chosen.get("which") ?? "";
     const task = by("task").value, which = by("which").value;
     const shown = data.shown.filter((one) => (!task || one.task === task) && (!which || (which === "read") === Boolean(one.value)));
-    by("shown").textContent = `${data.unread} of ${data.number} replies could not be read; ${shown.length} are shown here, all are in the sample files of --log_samples`;
+    by("shown").textContent = `${data.unread} of ${data.number} replies could not be read; ${shown.length} are shown here; the sample files of --log_samples have all`;
     by("replies").replaceChildren(...shown.map((one) => make("article", { class: "effect" },
       make("h2", { class: "reply" }, one.value ? `Read: ${one.value}` : "Not read"),
       make("p", { class: "quiet" }, make("a", { href: `task.html#${new URLSearchParams({ task: one.task, model })}` }, titles[one.task]), ` ${one.task}`),

@@ -60,7 +60,7 @@
     try {
       await script(`data/${known.tasks[task]}.js`);
     } catch (error) {
-      panel().replaceChildren(make("h1", {}, "Task"), make("p", {}, `${error.message}: is the folder of the site whole?`));
+      panel().replaceChildren(make("h1", {}, "Task"), make("p", {}, `${error.message}: is the site's folder complete?`));
       return;
     }
     if (state().task !== task) return;
@@ -100,7 +100,7 @@
       conditions(data, cell),
       make("pre", { id: "question" }, data.questions[cell] + data.tail),
       make("p", { class: "quiet" }, `${data.n[cell] ? `${data.n[cell].toLocaleString("en")} sampled units; ` : "Published table; "}`
-        + `${percent(data.weight[cell])} of the population asked about.`),
+        + `${percent(data.weight[cell])} of the population in question.`),
       make("h2", {}, "The answers"),
       make("div", { class: "filters" },
         ...(model === NOBODY ? [] : [
@@ -176,9 +176,9 @@
     });
     table.append(body);
     const box = make("div", { class: "wide" }, table);
-    if (!q) box.append(make("p", { class: "note" }, nobody ? "No model of this report was asked this." : model.reference
-      ? "A published score: its answers were not published."
-      : "No answers of this model here: run lm_eval with --log_samples, and without --limit."));
+    if (!q) box.append(make("p", { class: "note" }, nobody ? "No model in this report was asked this." : model.reference
+      ? "Only the score was published, not the answers."
+      : "No answers of this model: run lm_eval with --log_samples and without --limit."));
     return box;
   }
 
@@ -208,7 +208,7 @@
       ...(single || data.map ? [make("div", { class: "filters" }, make("label", {}, "Answer", select))] : []),
       ...(data.map ? [make("div", { id: "on-map" })] : []),
       make("figure", {}, make("div", { id: "over", "data-tall": "", style: "--tall:21rem" })),
-      make("p", { class: "note" }, make("code", {}, `epidemia plot ${single ? "curve" : "cells"} results/ --task ${data.name} --out NAME.pdf`), " draws it for a paper."));
+      make("p", { class: "note" }, make("code", {}, `epidemia plot ${single ? "curve" : "cells"} results/ --task ${data.name} --out NAME.pdf`), " saves it for a paper."));
   }
 
   function drawOver(data, model, answer) {
@@ -236,7 +236,7 @@
       if (rows.length) figure(element, read("figure-cells"), rows, `The survey against the model's answer in ${rows.length / data.levels.length} conditions: on the dashed line they are equal`);
       else {
         element.style.minHeight = "0";
-        element.replaceChildren(make("p", { class: "note" }, "Nobody whose answers are here: nothing to draw."));
+        element.replaceChildren(make("p", { class: "note" }, "There are no answers to draw."));
       }
     }
   }
