@@ -129,9 +129,9 @@ UNREAL_SCORES = 'Infinity -Infinity 1e400 "50" true null [1] {} 1e9 -3 100.1'
         (with_part("config", {"model_args": [1]}), "$.config.model_args"),
         (with_part("group_subtasks", 4), "$.group_subtasks"),
         (with_part("results", {COCAINE: 3}), "$.results"),
-        (made(lambda path: path.write_text("[" * 200_000)), "brackets in brackets"),
-        (made(lambda path: path.write_text('{"results":' + '{"a":' * 200_000)), "brackets in"),
-        (made(lambda path: path.mkdir()), "not a file but a folder"),
+        (made(lambda path: path.write_text("[" * 200_000)), "brackets nested without"),
+        (made(lambda path: path.write_text('{"results":' + '{"a":' * 200_000)), "brackets nested"),
+        (made(lambda path: path.mkdir()), "a folder, not a file"),
         (made(lambda path: os.mkfifo(path)), "not a file"),
         (made(lambda path: path.symlink_to("nowhere")), "not a file"),
         (made(lambda path: path.symlink_to(path.name)), "not a file"),
@@ -161,7 +161,7 @@ def test_an_infinite_error_is_not_known(runs):
     assert len(results.entries) == 2
     note, without_draws = results.notes
     assert str(path) in note and "score_stderr is infinite" in note
-    assert "errors N/A of 1 task" in without_draws
+    assert "no errors (N/A) for 1 task" in without_draws
 
 
 def test_what_is_odd_but_whole_is_read(runs):
@@ -184,8 +184,8 @@ def test_what_is_odd_but_whole_is_read(runs):
     assert noisy.others == {"arc (acc)": 0.5} and noisy.parameters is None
     assert len(noisy.scores) == 5
     bare, endless, unknown = results.notes
-    assert "the version or the settings of 5 tasks" in bare
-    assert "left out are mmlu (acc)" in endless and "no score (NaN) in 1 task" in unknown
+    assert "the file lacks the version or settings of 5 tasks" in bare
+    assert "left out mmlu (acc)" in endless and "no score (NaN) in 1 task" in unknown
 
 
 def test_a_file_counts_once_whatever_links_lead_to_it(runs):

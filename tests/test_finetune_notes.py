@@ -273,7 +273,7 @@ def test_notes_leave_out_what_is_held_out(tmp_path, raw):
 
 def test_an_outcome_is_held_out_with_all_its_tasks(tmp_path, raw):
     where = ("nsduh", "notes", tmp_path / "n", [raw])
-    with pytest.raises(EpidemiaError, match="it also tells about epidemia_low_nsduh_cocaine"):
+    with pytest.raises(EpidemiaError, match="it also reveals epidemia_low_nsduh_cocaine"):
         make_notes(*where, tasks=LOW, hold_out=HoldOut(tasks=(LOW[1],)))
     card = make_notes(*where, n=20, tasks=LOW, hold_out=HoldOut(tasks=(LOW[1], LOW[4])))
     assert card.facts == ["age", "race", "marijuana_ever", "heroin_ever"]
@@ -480,7 +480,7 @@ def test_a_model_whose_notes_say_nothing(tmp_path, raw, tiny_llama, brief):
     model = f"pretrained={tiny_llama},device=cpu,batch_size=10"
     writer = f"--n 10 --writer hf --writer-args {model}"
     said = refused(f"nsduh {writer} --raw", raw, out=tmp_path / "n")
-    assert "none of 10 notes says its facts, each once, in 4 attempts: no story (10)" in said
+    assert "none of 10 notes states each of its facts once, in 4 attempts: no story (10)" in said
     assert "--writer template" in said
 
 
@@ -561,7 +561,7 @@ def test_what_does_not_exist_is_refused(tmp_path, raw):
     for command, said in {
         "nsdhu": "no survey 'nsdhu' (nearest: nsduh)",
         "nsduh --kind answer": "--kind 'answer' is not known (nearest: answers)",
-        "bls": "bls is published as tables, and notes are about people",
+        "bls": "bls is published as tables, but notes are about people",
         "nsduh": "no downloaded files of nsduh 2023",
         "nsduh --kind answers --n 9": "--n 9: at least 10 rows",
         "nsduh --kind distributions --n 91": "--n 91: there are 90 prompts",
@@ -602,7 +602,7 @@ def test_a_hold_out_that_makes_no_sense(tmp_path, raw, kind):
         "cells=0": "a share between 0 and 1",
         "cells=many": "a share between 0 and 1",
         "cells=0.99": "leaves none of the 11 cells",
-        "conditions=rase": "no task of the dataset is asked by it (nearest: race)",
+        "conditions=rase": "no task in the dataset has this condition (nearest: race)",
         "tasks=epidemia_low_nsduh_heroin_ever_by_sex": "the dataset has no such task",
         "conditions=age,race": "leaves nothing to train on",
     }.items():
@@ -619,7 +619,7 @@ def test_a_file_of_another_vintage_than_the_truths(tmp_path):
     path = tmp_path / "NSDUH_2023_invented.parquet"
     nsduh_2023().to_parquet(path)
     said = refused("nsduh --raw", path, out=tmp_path / "out")
-    assert "is nsduh 2023, scores are against the ground truth of 2022" in said
+    assert "is nsduh 2023, but scores use the ground truth of 2022" in said
 
 
 def test_a_folder_that_is_something_else(tmp_path):
@@ -633,7 +633,7 @@ def test_a_folder_that_is_something_else(tmp_path):
     (out / "thesis.txt").unlink()
     make("nsduh", "answers", out, n=20)
     before = rows_of(out)
-    with pytest.raises(EpidemiaError, match="holds a dataset already: remove it"):
+    with pytest.raises(EpidemiaError, match="already holds a dataset: remove it"):
         make("nsduh", "statements", out, n=20)
     assert rows_of(out) == before
     with pytest.raises(EpidemiaError, match="is a file"):

@@ -223,7 +223,7 @@ def test_a_training_that_cannot_be_written_says_how_it_goes_on(
 
     monkeypatch.setattr(train, "_trainer", limited)
     try:
-        with pytest.raises(EpidemiaError, match="stopped, since it could not be written") as said:
+        with pytest.raises(EpidemiaError, match="stopped, because it could not be written") as said:
             train.train(str(tiny_llama), data, out, settings)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -236,7 +236,7 @@ def test_a_training_that_cannot_be_written_says_how_it_goes_on(
 def test_what_is_kept_of_a_training_that_stops_later_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(train, "_last_checkpoint", lambda out: f"{out}/checkpoint-3")
     with (
-        pytest.raises(EpidemiaError, match=r"No space left.*goes on from .*/checkpoint-3; give it"),
+        pytest.raises(EpidemiaError, match=r"No space left.*continues from .*checkpoint-3; make"),
         train._going_on(tmp_path),
     ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -265,7 +265,7 @@ def test_a_damaged_checkpoint_is_passed_over(tiny_llama, tmp_path, caplog):
         path = folder / f"checkpoint-{step}" / name
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     assert train._last_checkpoint(out) == str(folder / "checkpoint-1")
-    assert caplog.text.count("is damaged, and is passed over") == 3
+    assert caplog.text.count("is damaged and is skipped") == 3
     (out / train.RUN).write_text("{")
     with pytest.raises(EpidemiaError, match=r"run.json is damaged"):
         train.train(str(tiny_llama), dataset(tmp_path / "data"), out, Settings())
@@ -301,7 +301,7 @@ def test_models_that_cannot_be_trained(tiny_llama, tmp_path):
             path.write_text(json.dumps({k: v for k, v in told.items() if "_token" not in k}))
     refused("has no eos_token", endless, data, out)
     refused("there is no ./nothing", "./nothing", data, out)
-    refused("a GGUF file is a model in few bits", tmp_path / "model.gguf", data, out)
+    refused("a GGUF file is quantised", tmp_path / "model.gguf", data, out)
 
 
 def test_datasets_that_cannot_be_used(tiny_llama, tmp_path):
@@ -313,7 +313,7 @@ def test_datasets_that_cannot_be_used(tiny_llama, tmp_path):
         "rows": dataset(tmp_path / "fewer", rows={"train": 1, "validation": 1}),
         "columns": dataset(tmp_path / "columns", "answers"),
     }
-    refused("fingerprint 000000000000; installed is", tiny_llama, made["fingerprint"], out)
+    refused("fingerprint 000000000000, but scores would use", tiny_llama, made["fingerprint"], out)
     refused("tasks that are not installed", tiny_llama, made["tasks"], out)
     refused("its card says", tiny_llama, made["rows"], out)
     for kind, change, said in (
@@ -350,7 +350,7 @@ def test_settings_and_folders_that_make_no_sense(tiny_llama, tmp_path):
     with pytest.raises(EpidemiaError, match="is not empty"):
         train.train(str(tiny_llama), data, tmp_path / "full", Settings())
     rows = list(rows_of("notes"))
-    with pytest.raises(EpidemiaError, match="tokens and the model takes 10"):
+    with pytest.raises(EpidemiaError, match="tokens, but the model takes 10"):
         from transformers import AutoTokenizer
 
         tokens.encoded("notes", rows, AutoTokenizer.from_pretrained(tiny_llama), 10)

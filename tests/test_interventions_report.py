@@ -316,7 +316,7 @@ def test_what_was_said_is_read(report):
 
 def test_odd_answers_are_refused():
     for text, written, message in (
-        ("1 2", False, "2 answers were said, expected 3"),
+        ("1 2", False, "2 recorded answers, expected 3"),
         ("1 x 2", False, "expected numbers, - and"),
         ("1 inf 2", False, "expected numbers, - and"),
         ("1 nan 2", False, "expected numbers, - and"),
@@ -340,14 +340,14 @@ def test_files_with_odd_answers_or_another_accuracy_are_left_out_with_a_note(run
     assert [e.model for e in read.entries] == ["epidemia-baseline kind=retrieval"]
     notes = {name: [note for note in read.notes if path in note] for name, path in paths.items()}
     assert [len(found) for found in notes.values()] == [1] * len(odd) == [1] * len(read.notes)
-    said = "the accuracy is 0.9000, but that of what was said is 1.0000"
+    said = "the accuracy is 0.9000, but the recorded answers give 1.0000"
     assert said in notes["accuracy"][0]
 
 
 def test_without_what_was_said_the_rest_of_the_report_stands(runs, tmp_path):
     rewritten(runs / "truth", tmp_path / "truth", lambda results: results["epidemia"].pop("said"))
     read = read_results([tmp_path])
-    assert "is not in the file, so that the tables made of it leave them out" in read.notes[0]
+    assert "whose answers are not in the file" in read.notes[0]
     report = make_report(read)
     assert interventions.findings(report.runs) == []
     assert report.standings[PLAIN]["knows the truth (kind=truth)"].mean.value == 1

@@ -108,7 +108,7 @@ def test_an_older_file_has_scores_and_no_errors(tmp_path):
     assert entry.scores[Asked(COCAINE, "letters")].value == 40.0
     assert math.isnan(entry.scores[Asked(COCAINE, "letters")].error)
     (note,) = results.notes
-    assert "errors N/A of 2 tasks" in note and "older version" in note and "run it again" in note
+    assert "(N/A) for 2 tasks" in note and "older version" in note and "run it again" in note
     shown = run("report", tmp_path, "--full", "--wide").stdout
     assert "45.0" in shown and "45.0 ±" not in shown
 
@@ -136,8 +136,8 @@ def test_blocks_that_are_malformed_leave_their_file_out(tmp_path):
         ({"replicates": {COCAINE: 3}}, "Expected `object"),
         ({"replicates": {COCAINE: {"score": "1 2", "asking": {"score": 0}}}}, "sample is None"),
         ({"replicates": {COCAINE: {"sample": OTHER, "score": "1 2"}}}, "asking is None"),
-        (of(OTHER, "1 2"), "error of score from the asking is None"),
-        (of(NSDUH, "1 2", score=-1), "from the asking is -1, expected 0 or more"),
+        (of(OTHER, "1 2"), "error of score from asking is None"),
+        (of(NSDUH, "1 2", score=-1), "from asking is -1, expected 0 or more"),
         (of(OTHER, "1 x", score=0), "draws of score are '1 x', expected numbers"),
         (of(OTHER, [1, 2], score=0), "expected numbers"),
         (of(OTHER, "1 inf", score=0), "expected numbers"),
@@ -180,7 +180,7 @@ def test_tasks_of_different_replicates_of_one_survey_have_no_error_together(tmp_
     (entry,) = results.entries
     assert math.isnan(means.group_mean(entry, "epidemia_low").error)
     assert means.slices(entry, "epidemia_low", "survey")["acs"].error > 0
-    assert "errors N/A of 2 tasks" in results.notes[0]
+    assert "no errors (N/A) for 2 tasks" in results.notes[0]
     assert "different replicates of one survey" in results.notes[0]
 
 

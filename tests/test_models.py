@@ -120,7 +120,7 @@ def test_runs_are_chosen_by_their_settings(tmp_path):
     for given in (["limit=none,dtype=bfloat16"], ["limit=none", " dtype = bfloat16 "]):
         (entry,) = chosen(entries, conditions_of(given))
         assert fields(entry)["dtype"] == "bfloat16" and not entry.protocol.incomplete
-    with pytest.raises(EpidemiaError, match=r"no run has such a setting; the settings are model,"):
+    with pytest.raises(EpidemiaError, match=r"no run has this setting; expected model,"):
         chosen(entries, {"precision": "x"})
     with pytest.raises(EpidemiaError, match=r"leaves no run: in these results dtype is bfloat16, "):
         chosen(entries, {"dtype": "int8"})

@@ -514,9 +514,9 @@ DAMAGES = [
     (lambda line: re.sub("n:([^,]*),", "n:1e999,", line, count=1), "is no distribution"),
     (lambda line: " | ".join(["n:1,2"] * 74), "1 estimates of each quantity .* expected 5"),
     (lambda line: " | ".join(["-1.0,-2.0"] * 74), "log-probabilities were said, expected pr"),
-    (lambda line: line.replace("n:", "n:9", 1), "but that of what was said is"),
+    (lambda line: line.replace("n:", "n:9", 1), "but the recorded answers give"),
     (lambda line: line.replace("n:", "n:nan;", 1), "cannot be read"),
-    (lambda line: " | ".join([";".join("?" * 5)] * 74), "but that of what was said is"),
+    (lambda line: " | ".join([";".join("?" * 5)] * 74), "but the recorded answers give"),
 ]
 
 #: Numbers of a task's row that follow from what was said: none may be another.
@@ -548,7 +548,7 @@ def test_damaged_lines_and_metrics_that_are_not_theirs_leave_their_file_out(runs
             row = results["results"][task]
             row[key] = abs(row[key] - 0.013)
 
-        message = rf"{NHANES + suffix}: the {metric} is [.\d]+, but that of what was said is [.\d]+"
+        message = rf"{NHANES + suffix}: the {metric} is [.\d]+, but the recorded answers give"
         put(edited, message)
     read = read_results([tmp_path])
     assert [e.model for e in read.entries] == ["knows the truth (kind=truth)"]
@@ -610,8 +610,8 @@ def test_results_about_quantities_that_are_not_here_are_named(runs, tmp_path):
     path = rewritten(runs / "truth", tmp_path / "renamed", renamed)
     notes = "\n".join(read_results([tmp_path]).notes)
     assert notes.count(str(path)) == 2
-    assert "epidemia_prior_scf_7, of quantities that are not here: make the set with" in notes
-    assert "epidemia_low_nowhere_x, which this version" in notes
+    assert "epidemia_prior_scf_7: their quantities are not here. Make the set again with" in notes
+    assert "epidemia_low_nowhere_x: this version" in notes
     assert read_results([runs]).notes == []
 
 
@@ -643,7 +643,7 @@ def test_sets_of_one_name_that_differ_are_not_compared(runs, tmp_path):
     rewritten(runs / KINDS[2], tmp_path / "other", other)
     read = read_results([tmp_path])
     (note,) = read.notes
-    assert f"what was said in 1 task ({NHANES}) is of another truth than the installed" in note
+    assert f"1 task ({NHANES}), whose answers come from another truth than the installed" in note
     assert "0123456789ab" in note and len({entry.protocol for entry in read.entries}) == 2
 
 
@@ -665,7 +665,7 @@ def test_what_was_said_of_another_truth_is_left_out_with_a_note(runs, tmp_path):
 def test_without_what_was_said_the_leaderboard_stands(runs, tmp_path):
     rewritten(runs / CALIBRATED, tmp_path / "silent", lambda r: r["epidemia"].pop("said"))
     read = read_results([tmp_path])
-    assert "is not in the file" in read.notes[0] and "4 tasks" in read.notes[0]
+    assert "are not in the file" in read.notes[0] and "4 tasks" in read.notes[0]
     assert output.of_priors(make_report(read), long=True) == []
 
 

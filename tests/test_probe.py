@@ -314,7 +314,7 @@ def test_fresh_tasks_that_are_not_here_are_named(results, home):
     for path in (home / "fresh" / "gss_7").iterdir():
         path.unlink()
     done = report(results, "--probe", "--full")
-    assert "fresh tasks that are not here: make the set with 'epidemia tasks fresh" in done.stderr
+    assert "these fresh tasks are not here. Make the set again with 'epidemia" in done.stderr
     assert "no fresh task was asked" in done.stderr and "Memorisation" not in done.stdout
 
 

@@ -375,8 +375,8 @@ def test_another_task_without_a_number_is_named(tmp_path):
         "gsm8k (exact_match, strict)": 0.5,
     }
     assert results.notes == [
-        f"{path}: left out are mmlu (acc), gsm8k (exact_match, loose), empty (no metric): no "
-        "metric of theirs is a finite number"
+        f"{path}: left out mmlu (acc), gsm8k (exact_match, loose), empty (no metric): none "
+        "of their metrics is a finite number"
     ]
 
 

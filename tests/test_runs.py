@@ -150,7 +150,7 @@ def test_another_task_that_may_be_of_several_rows_is_a_row_of_its_own(tmp_path):
     others = {entry.name: entry.others for entry in results.entries}
     assert others == {auto: mmlu, half: {}, single: {}}
     (note,) = results.notes
-    assert "small (dtype=auto): mmlu (acc) cannot be told to belong to one of" in note
+    assert "small (dtype=auto): mmlu (acc) cannot be assigned to another row of" in note
     sections = output.details(make_report(results))
     (section,) = [one for one in sections if one.title == "Beside other tasks"]
     assert section.rows == [[auto, "", "0.6500"]]

@@ -170,7 +170,10 @@ def test_what_does_not_fit_is_refused_by_name():
             changed("p", 0.999),
             rf"{BY_AGE}: p sums over the levels of cell \d+ \(age: .*\) to 1\.\d+, expected 1: cor",
         ),
-        (known.iloc[1:], r"is not answered whole: it lacks cell \d+ \(age: .*\), \w+; give every"),
+        (
+            known.iloc[1:],
+            r"is not answered completely: it lacks cell \d+ \(age: .*\), \w+; give every",
+        ),
         (pd.concat([known, known.iloc[:1]]), "twice: keep one"),
         (rows.drop(columns="p"), "expected beliefs"),
         (rows.iloc[1:], r"not answered whole: cell 0 \(12-13\) has 1 of 2 orderings; answer every"),
@@ -216,7 +219,7 @@ def test_what_does_not_fit_is_refused_by_name():
             "row 3: p is .* sum to more than 0 .* Where no letter was shown, give each an equal",
         ),
         (changed("cell", 40, rows), "no cell 40: expected 0 to 10"),
-        (other_truth, "answers are to ground truth 000000000000, but"),
+        (other_truth, "answers refer to ground truth 000000000000, but"),
     ):
         with pytest.raises(EpidemiaError, match=message):
             score_answers(frame)
@@ -344,7 +347,7 @@ def test_rows_of_several_ways_are_in_one_table_each_with_its_column():
         assert table.loc[alone.index].equals(alone)
     with pytest.raises(EpidemiaError, match="no way in row 22: fill it in, or score beliefs in a"):
         score_answers(pd.concat([letters, beliefs(BY_AGE)], ignore_index=True))
-    with pytest.raises(EpidemiaError, match=f"{BY_AGE}_stated has no answers: of the way 'stated'"):
+    with pytest.raises(EpidemiaError, match="_stated has no answers: for the way 'stated'"):
         score_answers(pd.concat([letters, stated.drop(columns="p")], ignore_index=True))
 
 
@@ -383,9 +386,7 @@ def test_texts_of_numbers_are_refused_with_what_makes_numbers_of_them():
         (likelihood, "level"),
     ):
         texts = table.assign(**{name: table[name].map(str)})
-        message = (
-            rf"the text '[\d.e-]+' in {name}, row \d+, where a number is expected: give numbers"
-        )
+        message = rf"the text '[\d.e-]+' in {name}, row \d+: expected a number"
         with pytest.raises(EpidemiaError, match=message) as raised:
             score_answers(texts)
         advice = str(raised.value).split("made by ")[1]

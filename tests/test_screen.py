@@ -166,9 +166,7 @@ def test_a_pipe_is_as_wide_as_a_screen_unless_it_is_told_otherwise(tmp_path):
     many(tmp_path, 2, length=60)
     assert max(map(len, run(tmp_path, "--full").stdout.splitlines())) <= 100
     assert max(map(len, run(tmp_path, "--full", "--wide").stdout.splitlines())) > 100
-    assert (
-        "Without room" in run(tmp_path).stdout and "Without" not in run(tmp_path, "--wide").stdout
-    )
+    assert "No room for" in run(tmp_path).stdout and "No room" not in run(tmp_path, "--wide").stdout
 
 
 def test_parts_of_the_report_are_printed_alone(tmp_path):
@@ -384,7 +382,7 @@ def test_published_scores_say_what_they_were_asked(tmp_path):
 def test_a_file_that_lacks_versions_or_settings_is_said(tmp_path):
     write(tmp_path, {COCAINE: (40.0, 3.0)}, versions={}, config=SMALL)
     (note,) = read_results([tmp_path]).notes
-    assert "the version or the settings of 1 task (" in note and COCAINE in note
+    assert "the file lacks the version or settings of 1 task (" in note and COCAINE in note
 
 
 @pytest.mark.parametrize("format", ["csv", "json"])

@@ -78,7 +78,7 @@ def test_a_record_is_read_as_the_result_file_it_is_of(shared):
             assert repr(numbers[0]) == repr(numbers[1]), (entry.name, column)
         said += sum(score.said is not None for score in entry.scores.values())
     assert said > 5
-    assert "which hold no samples" in read.notes[0]
+    assert "these hold no samples" in read.notes[0]
 
 
 def test_a_group_has_its_joint_error_and_bounds(shared):
@@ -142,8 +142,8 @@ def test_what_must_be_known_of_a_mean_is_in_its_notes(tmp_path):
     assert notes == {
         "Score, 0 to 100; ± 2.5, joint survey replicates; balanced orderings; 2 of 63 tasks",
         "Score, 0 to 100; ± 2.5, joint survey replicates; chat template; 2 of 63 tasks",
-        "Score, 0 to 100; limit 3; 1 of 63 tasks; does not answer: its score says nothing of what "
-        "it knows",
+        "Score, 0 to 100; limit 3; 1 of 63 tasks; the model does not answer, so its score does "
+        "not show its knowledge",
     }
     again = read_results([tmp_path / "out"]).entries
     names = {entry.name for entry in read_results([tmp_path / "a"]).entries}
@@ -399,7 +399,7 @@ def test_a_score_without_its_distance_is_refused(shared, tmp_path, l1):
     kept = {name: text for name, text in written["details"].items() if name != "l1"}
     written["details"] = kept if l1 is None else {**kept, "l1": l1}
     (tmp_path / source.name).write_text(json.dumps(record))
-    with pytest.raises(EpidemiaError, match=r"has no distance \(l1\)|l1 of .* is 'abc', no number"):
+    with pytest.raises(EpidemiaError, match=r"has no distance \(l1\)|l1 of .* is 'abc': expected"):
         read_results([tmp_path / source.name])
 
 
@@ -431,15 +431,15 @@ def test_a_mean_that_its_tasks_do_not_give_is_noted(edited):
 
     assert not [note for note in edited(nothing).notes if "in the record" in note]
     (note,) = (note for note in edited(larger).notes if "in the record" in note)
-    assert "which counts" in note and " of it there give " in note
+    assert "which counts" in note and "but the mean of " in note
     (note,) = (note for note in edited(alone).notes if "in the record" in note)
-    assert "epidemia_high_stated is left out: no task of it is in the record" in note
+    assert "epidemia_high_stated is left out: the record has none of its tasks" in note
 
 
 def test_a_record_of_another_name_is_told_its_own(edited, tmp_path):
     with pytest.raises(EpidemiaError, match=r"which was [0-9a-f-]{36}\.json: rename it") as raised:
         edited(lambda rows: None, "mine.json")
-    with pytest.raises(EpidemiaError, match=r"records that 'epidemia share' wrote.*UUID\.json"):
+    with pytest.raises(EpidemiaError, match=r"records from 'epidemia share'.*UUID\.json"):
         read_results([tmp_path])
     name = re.search(r"which was (\S+):", str(raised.value))[1]
     # Wherever it lies.
@@ -458,7 +458,7 @@ def test_the_command(tmp_path, monkeypatch):
     assert len(list(folder.rglob("*.json"))) == 1  # of the write before, nothing is left
     shown = command("report", folder)
     assert "SmolLM2-135M-Instruct" in shown
-    with pytest.raises(EpidemiaError, match="which is shared already"):
+    with pytest.raises(EpidemiaError, match="so it is already shared"):
         command("share", folder, tmp_path / "again")
     with pytest.raises(EpidemiaError, match="is no run to share"):
         command("share", RESULTS / "real-model" / "mean", tmp_path / "none")

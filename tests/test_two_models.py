@@ -279,8 +279,8 @@ def test_who_is_better_in_words(ours, epidemia):
         "points (here ± 0.5; elsewhere 11.5 to 15.5). Tasks won: 0 against 8, 0 ties." in text
     )
     assert (
-        "epidemia_high, 3 tasks on 3 outcomes: large-7B is better here; that it is elsewhere is "
-        "not shown: by 10.0 points (here ± 0.8; too few outcomes to generalise). Tasks won: 1 "
+        "epidemia_high, 3 tasks on 3 outcomes: large-7B is better here (elsewhere not "
+        "shown) by 10.0 points (here ± 0.8; too few outcomes to generalise). Tasks won: 1 "
         "against 2, 0 ties." in text
     )
     assert "epidemia_low + epidemia_high, 11 tasks on 10 outcomes: " in text
@@ -482,7 +482,7 @@ def test_python_has_what_the_command_prints(ours, epidemia):
     assert [float(row["value"]) for row in rows] == [*compared.table.value]
     for where, message in (
         ({"dtype": "bfloat16"}, "where={'dtype': 'bfloat16'} leaves no run of 'small-1B': of its"),
-        ({"precision": "none"}, "where={'precision': 'none'}: no run has such a setting; the"),
+        ({"precision": "none"}, "where={'precision': 'none'}: no run has this setting; expected"),
         ({"wording": "a b", "limit": "1"}, "where={'wording': 'a b', 'limit': '1'} leaves no run:"),
     ):
         with pytest.raises(EpidemiaError) as stopped:

@@ -42,8 +42,9 @@ def check_truth(name: str, rows: Sequence[Mapping[str, Any]], fingerprint: str) 
     """Refuse answers to questions that were made from another truth."""
     if others := {row.get("truth", fingerprint) for row in rows} - {fingerprint}:
         raise EpidemiaError(
-            f"{name}: the answers are to ground truth {', '.join(sorted(map(str, others)))}, but "
-            f"{fingerprint} is installed: export anew, or install the version that exported it"
+            f"{name}: the answers refer to ground truth "
+            f"{', '.join(sorted(map(str, others)))}, but {fingerprint} is installed: export "
+            "again, or install the version that exported it"
         )
 
 
@@ -78,7 +79,7 @@ def _leaf(task: str, name: str) -> Leaf:
     if task not in asked:
         raise EpidemiaError(f"no task {task!r} in the way {name!r} ({nearest(task, asked)})")
     if not asked[task].benchmark.scored:
-        raise EpidemiaError(f"{task} has no truth, and answers to it have no score")
+        raise EpidemiaError(f"{task} has no truth, so answers to it have no score")
     return asked[task]
 
 
@@ -88,13 +89,13 @@ def _column(way: Way, row: Mapping[str, Any]) -> str:
     columns = [name for name in GIVEN if name in row]
     if len(columns) > 1:
         raise EpidemiaError(
-            f"{way.named(row['task'])} has both {' and '.join(columns)}: keep one. In a table of "
-            "several ways, each row has a value in the column of its own way alone"
+            f"{way.named(row['task'])} has both {' and '.join(columns)}: keep one. In a table "
+            "of several ways, each row has a value only in its own way's column"
         )
     if not columns or columns[0] not in needed:
         raise EpidemiaError(
-            f"{way.named(row['task'])} has {columns[0] if columns else 'no answers'}: of the way "
-            f"{way.name!r} give {' or '.join(needed)}"
+            f"{way.named(row['task'])} has {columns[0] if columns else 'no answers'}: for the "
+            f"way {way.name!r} give {' or '.join(needed)}"
         )
     return columns[0]
 
@@ -141,7 +142,7 @@ def _logprobs(values: Array, column: str) -> list[float]:
         raise ValueError(
             "expected log-probabilities, at most 0"
             if column == "logprobs"
-            else "expected probabilities, which are numbers from 0 to 1"
+            else "expected probabilities, numbers from 0 to 1"
         )
     if not 0 < (total := float(p.sum())) <= most_mass(len(p)):
         raise ValueError(
@@ -201,6 +202,6 @@ def _check_whole(way: Way, truth: Any, answers: Sequence[Any]) -> None:
     ]
     if lacking:
         raise EpidemiaError(
-            f"{name} is not answered whole: {few(lacking)} of {prompts} {way.prompts_are}; answer "
-            "every row of the split test"
+            f"{name} is not answered completely: {few(lacking)} of {prompts} "
+            f"{way.prompts_are}; answer every row of the split test"
         )

@@ -33,12 +33,12 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.score.joint import joint_error
 
 _EXPECTED = (
-    "expected beliefs (task, cell or given, level, p), or exported questions (with their column "
-    "way) and what was answered in a column logprobs, p or reply"
+    "expected beliefs (task, cell or given, level, p), or exported questions (with their "
+    "column way) and the answers in a column logprobs, p or reply"
 )
 
 _WAY_LOST = (
-    "the rows are questions, and way says how they were asked ('letters', say): keep it as "
+    "the rows are questions, and way says how they were asked (such as 'letters'): keep it as "
     "`epidemia export` and `questions` write it"
 )
 
@@ -116,7 +116,7 @@ def score_answers(answers: pd.DataFrame) -> pd.DataFrame:
         )
     for name in columns[:2]:
         if (empty := answers[name].isna()).any():
-            apart = ", or score beliefs in a table of their own" if name == "way" else ""
+            apart = ", or score beliefs in a separate table" if name == "way" else ""
             raise EpidemiaError(f"answers has no {name} in row {empty.idxmax()}: fill it in{apart}")
     _check_numbers(answers, _NUMBERS[0 if asked else 1])
     with notices.of_tables():
@@ -154,8 +154,9 @@ def _check_table(answers: pd.DataFrame) -> None:
         texts = column[[isinstance(x, str) and x.startswith(("[", "(")) for x in column]]
         if len(texts):
             raise EpidemiaError(
-                f"answers has the text {texts.iloc[0]!r} in {name}, row {texts.index[0]}, where a "
-                f"list is expected. A csv file keeps lists as texts: {_as_lists(name, [*texts])}"
+                f"answers has the text {texts.iloc[0]!r} in {name}, row {texts.index[0]}: "
+                "expected a list. A csv file keeps lists as texts: "
+                f"{_as_lists(name, [*texts])}"
             )
 
 
@@ -171,8 +172,8 @@ def _as_lists(name: str, texts: Sequence[str]) -> str:
                     f"make lists of them with answers[{name!r}].map({reader}, na_action='ignore')"
                 )
     return (
-        "read the parquet file that they are from. Keep your table as parquet too, or write it "
-        "with answers.to_json(path, orient='records', lines=True) and read it with "
+        "read the parquet file that they come from. Keep your table as parquet too, or write "
+        "it with answers.to_json(path, orient='records', lines=True) and read it with "
         "pd.read_json(path, lines=True, dtype=False)"
     )
 
@@ -184,8 +185,8 @@ def _check_numbers(answers: pd.DataFrame, names: Sequence[str]) -> None:
         texts = column[[isinstance(value, str) for value in column]]
         if len(texts):
             raise EpidemiaError(
-                f"answers has the text {texts.iloc[0]!r} in {name}, row {texts.index[0]}, where a "
-                "number is expected: give numbers; of texts such as '0' they are made by "
+                f"answers has the text {texts.iloc[0]!r} in {name}, row {texts.index[0]}: "
+                "expected a number. Texts such as '0' become numbers with "
                 f"pd.to_numeric(answers[{name!r}])"
             )
 
@@ -254,8 +255,8 @@ def _believed(rows: Sequence[Mapping[str, Any]]) -> Scored:
     if lacking := np.argwhere(np.isnan(q)).tolist():
         names = [f"cell {cell} ({conditions[cell]}), {truth.levels[k]}" for cell, k in lacking]
         raise EpidemiaError(
-            f"{task} is not answered whole: it lacks {few(names)}; give every cell and level, as "
-            "the split truth lists them"
+            f"{task} is not answered completely: it lacks {few(names)}; give every cell and "
+            "level, as in the split truth"
         )
     _check_sums(task, q, conditions)
     scored = score(truth, q)
@@ -268,8 +269,8 @@ def _check_sums(task: str, q: Array, conditions: Sequence[str]) -> None:
     if off := np.flatnonzero(abs(sums - 1) > ROUNDING).tolist():
         cells = [f"cell {cell} ({conditions[cell]}) to {sums[cell]:.6g}" for cell in off]
         raise EpidemiaError(
-            f"{task}: p sums over the levels of {few(cells)}, expected 1: correct p, or divide it "
-            "by the sum if it is meant as shares of that"
+            f"{task}: p sums over the levels of {few(cells)}, expected 1: correct p, or "
+            "divide it by the sum if its values are relative"
         )
 
 

@@ -95,12 +95,12 @@ def check_asked(
                 mend = "" if column in way.columns else f", or leave {column} out"
                 if column == "prompt":
                     has, should = _difference(str(value), expected)
-                    mend += " if you asked in words of your own"
+                    mend += " if you asked in your own words"
                 where = " and ".join(f"{key} {row[key]}" for key in _KEYS if key in row)
                 raise EpidemiaError(
-                    f"{name}, row {row['row']}: {has}, but of {where} it {should}, so one of these "
-                    f"or way ({way.name!r}) was changed: give the rows as `epidemia export` or "
-                    f"`questions` made them{mend}"
+                    f"{name}, row {row['row']}: {has}, but for {where} it {should}, so one of "
+                    f"these or way ({way.name!r}) was changed: give the rows as `epidemia "
+                    f"export` or `questions` made them{mend}"
                 )
 
 

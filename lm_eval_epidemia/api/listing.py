@@ -79,9 +79,9 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
         listed = listed[listed.task.isin(members[group])]
         if listed.empty and not members[group] & {*all_tasks()}:
             raise EpidemiaError(
-                f"{group} is not about surveys, and its tasks have no truth of theirs: see "
-                "'epidemia tasks list' for groups of surveys, docs/guides/interventional.md for "
-                "this one"
+                f"{group} is not about surveys, and its tasks have no truths: see 'epidemia "
+                "tasks list' for groups about surveys, docs/guides/interventional.md for this "
+                "one"
             )
     return listed.reset_index(drop=True)
 
@@ -174,7 +174,7 @@ def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.D
         raise EpidemiaError(f"questions has no variant {unknown[0]!r} ({hint})")
     for name, what in _OUTSIDE.items():
         if variant.get(name, "") not in ("", BASE, 1):
-            raise EpidemiaError(f"{name} is {what}, and no part of the prompt: leave it out here")
+            raise EpidemiaError(f"{name} is {what}, not part of the prompt: leave it out here")
     for name in asked_for(variant):
         if not leaves()[in_way(task, way)].heeds(name):
             raise EpidemiaError(f"{name} has no effect on {task} in the way {way!r}: leave it out")

@@ -29,10 +29,11 @@ def with_distribution(task: Any) -> str:
     if name not in all_tasks() and (leaf := leaves().get(name)):
         if leaf.benchmark is OBSERVATION:
             raise EpidemiaError(
-                f"{name}: name the task, {leaf.entry.name!r}; the truth is the same in every way"
+                f"{name}: give the task's name, {leaf.entry.name!r}; the truth is the same in "
+                "every way"
             )
         raise EpidemiaError(
-            f"{name} is about {leaf.benchmark.heading.lower()}: it has no distribution; "
+            f"{name} is about {leaf.benchmark.heading.lower()}, so it has no distribution; "
             f"questions({leaf.entry.name!r}, way={leaf.way!r}) has its prompts"
         )
     return name

@@ -90,9 +90,9 @@ def _kept_back(order: Sequence[int], together: Sequence[Any]) -> set[int]:
             kept.update(rows)
     if not kept:
         raise EpidemiaError(
-            f"the {len(order)} rows are {len(copies)} different texts or people, each too often "
-            "for the validation split (a tenth of the rows): of texts give a lower --n or more "
-            "--tasks, of people a higher --n or a lower --per-person"
+            f"the {len(order)} rows contain only {len(copies)} different texts or people, "
+            "each too often for the validation split (a tenth of the rows). For texts give a "
+            "lower --n or more --tasks; for people a higher --n or a lower --per-person"
         )
     return kept
 
@@ -111,7 +111,7 @@ def check_out(out: Path) -> None:
         raise EpidemiaError(f"{out} is a file: give a folder")
     here = sorted(path.name for path in out.iterdir())
     if DATASET_CARD in here:
-        raise EpidemiaError(f"{out} holds a dataset already: remove it, or give another folder")
+        raise EpidemiaError(f"{out} already holds a dataset: remove it, or give another folder")
     if here:
         raise EpidemiaError(f"{out} holds {few(here)}: give a new folder")
 

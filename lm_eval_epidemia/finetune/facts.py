@@ -171,7 +171,9 @@ def sample(
         asked &= np.any([levels[name] != MISSING for name in names], axis=0)
     weight = np.where(asked, _weight(data, tasks), 0.0)
     if not weight.any():
-        raise EpidemiaError(f"{data.name}: nobody has a known condition and a known outcome")
+        raise EpidemiaError(
+            f"{data.name}: no person has both a known condition and a known outcome"
+        )
     drawn = rng.choice(len(data), size=n, p=weight / weight.sum())
     return People(
         {name: data.variables[name] for name in facts.names},
@@ -200,9 +202,9 @@ def _weight(data: Microdata, tasks: list[Task]) -> Array:
     first = next(iter(by_outcome.values()))
     if differ := [name for name, own in by_outcome.items() if not np.allclose(own, first)]:
         raise EpidemiaError(
-            f"the weights of {data.record.survey} {data.vintage} are adjusted outcome by outcome, "
-            f"so that no person can be drawn for all of {few([*by_outcome])}: choose those unlike "
-            f"{few(differ)}, or only these, with --tasks"
+            f"the weights of {data.record.survey} {data.vintage} are adjusted separately for "
+            f"each outcome, so no person can be drawn for all of {few([*by_outcome])}: with "
+            f"--tasks choose only {few(differ)}, or none of them"
         )
     return first
 

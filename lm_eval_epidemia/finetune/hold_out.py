@@ -107,13 +107,13 @@ def hold_out_of(
     conditions = {condition for names in given.values() for condition in names}
     for name in (name for name in asked.conditions if name not in conditions):
         raise EpidemiaError(
-            f"--hold-out conditions={name}: no task of the dataset is asked by it "
+            f"--hold-out conditions={name}: no task in the dataset has this condition "
             f"({nearest(name, conditions)})"
         )
     for name in (name for name in asked.tasks if name not in truths):
         raise EpidemiaError(
-            f"--hold-out tasks={name}: the dataset has no such task ({nearest(name, truths)}); "
-            "--tasks says which it has"
+            f"--hold-out tasks={name}: the dataset has no such task "
+            f"({nearest(name, truths)}); --tasks chooses its tasks"
         )
     drawn = _drawn(asked.cells, truths, given, seed) if asked.cells else {}
     held_out: dict[str, list[int]] = {}
@@ -163,8 +163,9 @@ def hold_out_of_people(
     single = {name: truths[name] for name, names in given.items() if len(names) == 1}
     if not single:
         raise EpidemiaError(
-            f"--hold-out cells={asked.cells:g}: people are left out by one condition, and no task "
-            "of the notes has one: choose such with --tasks, or give conditions= or tasks="
+            f"--hold-out cells={asked.cells:g}: people are held out by one condition, but no "
+            "task of the notes has exactly one: choose such tasks with --tasks, or give "
+            "conditions= or tasks="
         )
     unsaid: dict[str, set[str]] = {}
     for name, cells in hold_out_of(HoldOut(asked.cells), single, seed).items():

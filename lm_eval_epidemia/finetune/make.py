@@ -78,7 +78,7 @@ def make(
     """
     _check(survey, kind, out, n, seed)
     if kind in OF_PEOPLE:
-        raise EpidemiaError(f"{kind} are made of people: see make_notes")
+        raise EpidemiaError(f"{kind} are made from people: use make_notes")
     truths = _of_one_build(survey, tasks or _low(survey))
     held_out = hold_out_of(hold_out, truths, seed)
     trained = in_training(truths, held_out)
@@ -160,11 +160,11 @@ def make_notes(
     entry = record(survey)
     if all(vintage.tables for vintage in entry.vintages.values()):
         raise EpidemiaError(
-            f"{survey} is published as tables, and notes are about people: take a survey with "
-            "people's answers, as nsduh, or --kind statements"
+            f"{survey} is published as tables, but notes are about people: take a survey with "
+            "people's answers, such as nsduh, or --kind statements"
         )
     if not raw:
-        raise EpidemiaError(f"{kind} are about people of {survey}: give its file with --raw")
+        raise EpidemiaError(f"{kind} are about people in {survey}: give its file with --raw")
     data = load_microdata(entry, raw, vintage)
     truths, facts = _stated(data, tasks)
     held_out, unsaid = hold_out_of_people(hold_out, truths, seed)
@@ -194,10 +194,10 @@ def _check(survey: str, kind: str, out: Path, n: int | None, seed: int) -> None:
     if kind not in KINDS:
         raise EpidemiaError(f"--kind {kind!r} is not known ({nearest(kind, KINDS)})")
     if seed < 0:
-        raise EpidemiaError(f"--seed {seed} is negative: give 0 or more")
+        raise EpidemiaError(f"--seed {seed}: expected 0 or more")
     if n is not None and n < FEWEST:
         raise EpidemiaError(
-            f"--n {n}: at least {FEWEST} rows, so that a tenth can be the validation split"
+            f"--n {n}: expected at least {FEWEST} rows, so that a tenth can be the validation split"
         )
     check_out(out.resolve())
 
@@ -209,7 +209,7 @@ def _low(survey: str) -> list[str]:
     if not low:
         raise EpidemiaError(
             f"no task of {survey} with one condition has a ground truth here"
-            + (f": choose others with --tasks, as {here[0]}" if here else "")
+            + (f": choose others with --tasks, such as {here[0]}" if here else "")
         )
     return low
 
@@ -218,16 +218,16 @@ def _of_one_build(survey: str, tasks: Iterable[str]) -> dict[str, store.GroundTr
     """Load the truths of tasks of a survey, which must come from one build."""
     tasks = list(dict.fromkeys(tasks))
     if others := [name for name in tasks if declared_task(name).survey != survey]:
-        raise EpidemiaError(f"--tasks: {few(others)}: not of {survey}")
+        raise EpidemiaError(f"--tasks: {few(others)} do not belong to {survey}")
     truths = {name: store.load(name) for name in tasks}
     by_source: dict[tuple[str, str], list[str]] = {}
     for name, truth in truths.items():
         by_source.setdefault((truth.vintage, truth.fingerprint), []).append(name)
     if len(by_source) > 1:
         raise EpidemiaError(
-            f"the tasks have their truths from several builds of {survey}: "
+            f"the truths of the tasks come from several builds of {survey}: "
             + "; ".join(f"{vintage}: {few(names)}" for (vintage, _), names in by_source.items())
-            + ": choose those of one with --tasks"
+            + ": choose tasks from one build with --tasks"
         )
     return truths
 
@@ -245,7 +245,7 @@ def _stated(
             # Says which facts the file lacks, if it does.
             facts_of(data, tasks_of(data, data.record.declared))
             raise EpidemiaError(
-                f"no task of {survey} that {data.name} can answer with yes or no has a ground "
+                f"no task of {survey} that {data.name} answers with yes or no has a ground "
                 f"truth here: epidemia groundtruth build {survey} --raw FILE"
             )
     truths = _of_one_build(survey, names)
@@ -254,13 +254,14 @@ def _stated(
     truth = next(iter(truths.values()))
     if truth.vintage != data.vintage:
         raise EpidemiaError(
-            f"{data.name} is {survey} {data.vintage}, scores are against the ground truth of "
-            f"{truth.vintage}: build that of the file, with 'epidemia groundtruth build {survey} "
-            f"--vintage {data.vintage} --raw FILE', or give the file of {truth.vintage}"
+            f"{data.name} is {survey} {data.vintage}, but scores use the ground truth of "
+            f"{truth.vintage}: build the one of the file ('epidemia groundtruth build "
+            f"{survey} --vintage {data.vintage} --raw FILE'), or give the file of "
+            f"{truth.vintage}"
         )
     if lacking := [task.name for task in declared if not facts.states(task)]:
         if tasks is not None:
-            raise EpidemiaError(f"{data.name} lacks variables of {few(lacking)}")
+            raise EpidemiaError(f"{data.name} lacks variables that {few(lacking)} need")
         truths = {name: truth for name, truth in truths.items() if name not in lacking}
     return truths, facts
 
@@ -271,8 +272,9 @@ def _without(facts: Facts, hold_out: HoldOut, trained: Sequence[Any]) -> Facts:
     for outcome in sorted(gone):
         if still := [task.name for task in trained if task.outcome == outcome]:
             raise EpidemiaError(
-                f"--hold-out tasks=: a note states {outcome} beside all conditions, so it also "
-                f"tells about {few(still)}: hold these out too, or a condition with conditions="
+                f"--hold-out tasks=: a note states {outcome} together with all conditions, so "
+                f"it also reveals {few(still)}: hold these out too, or hold out a condition "
+                "with conditions="
             )
     same = {facts.implied.get(name, name) for name in hold_out.conditions}
     implied = {a: b for a, b in facts.implied.items() if b not in same}
@@ -307,7 +309,7 @@ def _kept(
     size = len(next(iter(rows.values())))
     if size < FEWEST:
         raise EpidemiaError(
-            f"{size} rows are left, {FEWEST} are needed: hold out less, or give more --tasks or --n"
+            f"{size} rows are left, but {FEWEST} are needed: hold out less, or raise --tasks or --n"
         )
     splits = divided(rows, np.random.default_rng([card.seed, 1]), together)
     card = replace(card, rows={name: len(part) for name, part in splits.items()})

@@ -99,8 +99,9 @@ def written(people: People, checker: Checker, attempt: Attempt) -> Notes:
     if not kept:
         why = ", ".join(f"{reason} ({number})" for reason, number in reasons.most_common())
         raise EpidemiaError(
-            f"none of {len(people)} notes says its facts, each once, in {1 + AGAIN} attempts: "
-            f"{why}. Take a larger --writer that follows instructions, or --writer template"
+            f"none of {len(people)} notes states each of its facts once, in {1 + AGAIN} "
+            f"attempts: {why}. Take a larger --writer that follows instructions, or --writer "
+            "template"
         )
     counts["sentence forms"] = len(set().union(*map(forms, kept.values())))
     return Notes([bare(kept[person]) for person in sorted(kept)], sorted(kept), counts)

@@ -111,8 +111,8 @@ def distributions(
     if n is not None:
         if n > len(every):
             raise EpidemiaError(
-                f"--n {n}: there are {len(every)} prompts, each of which is of use once; without "
-                "--n all are taken"
+                f"--n {n}: there are only {len(every)} different prompts; leave --n out to "
+                "take all of them"
             )
         every = [every[k] for k in sorted(rng.permutation(len(every))[:n])]
     prompt, choices, p = zip(*every, strict=True)

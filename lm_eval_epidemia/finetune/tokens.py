@@ -55,7 +55,7 @@ def encoded(kind: str, rows: Any, tokenizer: Any, longest: int) -> Any:
             encoded_rows.append({"input_ids": ids, "labels": ids})
         if len(ids) > longest:
             raise EpidemiaError(
-                f"a row has {len(ids)} tokens and the model takes {longest}: {str(row)[:80]}"
+                f"a row has {len(ids)} tokens, but the model takes {longest}: {str(row)[:80]}"
             )
     return datasets.Dataset.from_list(encoded_rows)
 
@@ -70,8 +70,8 @@ def _check_asked(row: Mapping[str, Any], choices: list[str], p: list[float]) -> 
         )
     if len(p) != len(choices) or min(p) < 0 or abs(sum(p) - 1) > ROUNDING:
         raise EpidemiaError(
-            f"a row was changed: its shares {p} are not those of {len(choices)} answers that sum "
-            f"to 1; make the dataset again: {shown}"
+            f"a row was changed: its shares {p} are not {len(choices)} shares that sum to 1; "
+            f"make the dataset again: {shown}"
         )
 
 

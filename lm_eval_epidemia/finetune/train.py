@@ -105,7 +105,7 @@ class Settings:
             if not 0 < getattr(self, name) < math.inf:
                 raise EpidemiaError(f"{name} {getattr(self, name)}: expected a number above 0")
         if self.alpha is not None and self.r is None:
-            raise EpidemiaError("alpha is of a LoRA adapter: give its rank r too")
+            raise EpidemiaError("alpha needs a LoRA adapter: give its rank r too")
 
 
 def train(model: str, data: Path, out: Path, settings: Settings) -> Tuned:
@@ -165,18 +165,18 @@ def _going_on(out: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _FULL:
             raise
-        ending = f"stopped, since it could not be written ({error.strerror})"
+        ending = f"stopped, because it could not be written ({error.strerror})"
     except (RuntimeError, SafetensorError) as error:
         # torch does not say why it could not write; safetensors does.
         of_writing = re.search(r"inline_container|StreamWriter", str(error))
         if isinstance(error, RuntimeError) and not of_writing:
             raise
-        ending = f"stopped, since it could not be written ({str(error).splitlines()[0]})"
+        ending = f"stopped, because it could not be written ({str(error).splitlines()[0]})"
     else:
         return
     kept = _last_checkpoint(out)
-    how = f"goes on from {kept}" if kept else "begins anew, no checkpoint was whole yet"
-    room = "" if ending == "interrupted" else "; give it room first (disk, quota, ulimit -f)"
+    how = f"continues from {kept}" if kept else ("begins again, because no checkpoint was complete")
+    room = "" if ending == "interrupted" else "; make room first (disk, quota, ulimit -f)"
     raise EpidemiaError(f"the training was {ending}: the same command {how}{room}") from None
 
 
@@ -212,8 +212,8 @@ def _rows(data: Path) -> tuple[DatasetCard, Any]:
     if other := sorted({f for f in installed.values() if f != card.fingerprint}):
         raise EpidemiaError(
             f"{data} was made from truths of {card.survey} {card.vintage} with fingerprint "
-            f"{card.fingerprint}; installed is {other[0]}, against which the model would be "
-            "scored: make the dataset here, or install those truths"
+            f"{card.fingerprint}, but scores would use the installed ones, {other[0]}: make "
+            "the dataset here, or install those truths"
         )
     return card, rows
 
@@ -230,11 +230,11 @@ def _begun(
         "settings": asdict(settings),
     }
     if (out / TUNED_CARD).exists():
-        raise EpidemiaError(f"{out} holds a tuned model already: give another --out")
+        raise EpidemiaError(f"{out} already holds a tuned model: give another --out")
     if not (out / RUN).exists():
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise EpidemiaError(
-                f"{out} is not empty and no training that was interrupted: give another --out"
+                f"{out} is not empty and not an interrupted training: give another --out"
             )
         return described
     if last is None:
@@ -243,13 +243,14 @@ def _begun(
         begun = json.loads((out / RUN).read_text(encoding="utf-8"))
     except ValueError:
         raise EpidemiaError(
-            f"{out / RUN} is damaged, so that nothing tells whose checkpoints are beside it: give "
-            "another --out"
+            f"{out / RUN} is damaged, so the checkpoints beside it belong to an unknown "
+            "training: give another --out"
         ) from None
     if differing := [key for key, value in described.items() if begun.get(key) != value]:
         raise EpidemiaError(
-            f"{out} holds the checkpoints of another training (other {', '.join(differing)}): "
-            "give the same command to go on with it, or another --out"
+            f"{out} holds the checkpoints of another training (different "
+            f"{', '.join(differing)}): repeat its command to continue it, or give another "
+            "--out"
         )
     return described
 
@@ -262,8 +263,8 @@ def _loaded(model: str, settings: Settings) -> tuple[Any, Any]:
     given = Given.of(model)
     if given.gguf_file:
         raise EpidemiaError(
-            f"{model}: a GGUF file is a model in few bits, for use and not for training; give the "
-            "model that it was made from, or save it as safetensors"
+            f"{model}: a GGUF file is quantised and cannot be trained. Give the model that it "
+            "was made from, or save it as safetensors"
         )
     check_folder(given)
     with explaining_config(given):
@@ -274,8 +275,8 @@ def _loaded(model: str, settings: Settings) -> tuple[Any, Any]:
         weights = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     if tokenizer.eos_token is None:
         raise EpidemiaError(
-            f"the tokenizer of {model} has no eos_token, with which texts end and rows are padded: "
-            "name it in its tokenizer_config.json"
+            f"the tokenizer of {model} has no eos_token, which ends texts and pads rows: name "
+            "it in its tokenizer_config.json"
         )
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -417,7 +418,7 @@ def _is_whole(checkpoint: Path) -> bool:
             return True
     except (OSError, ValueError, SafetensorError):
         pass
-    _logger.warning("epidemia: %s is damaged, and is passed over", checkpoint)
+    _logger.warning("epidemia: %s is damaged and is skipped", checkpoint)
     return False
 
 

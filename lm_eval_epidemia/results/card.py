@@ -179,7 +179,7 @@ def checked_card(read: Any, kind: type[Card]) -> Card:
         dataset = card.dataset
         unknown |= read["dataset"].keys() - asdict(dataset).keys()
     if unknown:
-        raise ValueError(f"it has {', '.join(sorted(unknown))}, which is not known")
+        raise ValueError(f"it has unknown keys: {', '.join(sorted(unknown))}")
     if dataset.kind not in KINDS:
         raise ValueError(f"kind {dataset.kind!r}, expected one of {', '.join(KINDS)}")
     return card

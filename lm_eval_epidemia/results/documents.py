@@ -287,10 +287,10 @@ def rows_of(answered: Answered, cluster: str | None = None) -> Rows:
                     column = None if cluster is None else _column(line.doc, cluster)
                 except (msgspec.MsgspecError, ValueError) as error:
                     raise EpidemiaError(
-                        f"{answered.samples}, line {number} is not a sample of {answered.task} "
-                        f"({error}): was the run interrupted while writing, or is its lm-eval "
-                        "older than 0.4.3, which names no documents? Run it again with "
-                        "--log_samples"
+                        f"{answered.samples}, line {number} is not a sample of "
+                        f"{answered.task} ({error}). Was the run interrupted while writing, "
+                        "or is its lm-eval older than 0.4.3, which does not name documents? "
+                        "Run it again with --log_samples"
                     ) from None
                 values = tuple(_number(getattr(line, f"metric_{n}")) for n in range(len(names)))
                 key = Key(*named, seen[named])

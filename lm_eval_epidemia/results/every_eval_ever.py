@@ -134,7 +134,7 @@ def record(
     sources = {x: run.scores[x].source for x in scores if isinstance(x, Asked)}
     paths = sorted({*sources.values()})
     if any(map(is_record, paths)):
-        raise ValueError("it was read from a record, which is shared already")
+        raise ValueError("it was read from a record, so it is already shared")
     files = {path: json.loads(path.read_bytes()) for path in paths}
     rows = [
         _of_task(of, scored, files[sources[of]])

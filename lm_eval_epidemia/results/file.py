@@ -67,7 +67,7 @@ def read_file(path: Path, configs: bool = False) -> ResultFile:
     """
     # A pipe would wait for its writer.
     if not path.is_file():
-        raise ValueError("not a file but a folder" if path.is_dir() else "not a file")
+        raise ValueError("a folder, not a file" if path.is_dir() else "not a file")
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -91,13 +91,13 @@ def _decoded(data: bytes, form: type[ResultFile]) -> ResultFile:
             read = {key: value for key, value in read.items() if value is not None}
         return msgspec.convert(read, ResultFile)
     except RecursionError:
-        raise ValueError("brackets in brackets without end") from None
+        raise ValueError("brackets nested without end") from None
 
 
 def _renamed(record: Mapping[str, Any]) -> str:
     """Say what a record of Every Eval Ever must be called to be known as one."""
     name = f"{str(record.get('evaluation_id'))[-36:]}.json"
-    return f"a record of Every Eval Ever, known by its name alone, which was {name}: rename it"
+    return f"a record of Every Eval Ever, recognised only by its name, which was {name}: rename it"
 
 
 def _draws_together(file: ResultFile) -> None:

@@ -245,8 +245,8 @@ def conditions_of(given: Iterable[str]) -> dict[str, str]:
             raise EpidemiaError(f"--where {pair!r}: expected SETTING=VALUE, such as limit=none")
         if conditions.setdefault(key, value) != value:
             raise EpidemiaError(
-                f"--where {key}={conditions[key]},{key}={value}: a run has one value of a setting; "
-                "choose one"
+                f"--where {key}={conditions[key]},{key}={value}: a run has one value per "
+                "setting; choose one"
             )
     return conditions
 
@@ -265,7 +265,7 @@ def chosen(entries: Sequence[Entry], conditions: Mapping[str, str]) -> list[Entr
     if unknown := [key for key in conditions if key not in known]:
         raise OptionError(
             Option("where", {key: conditions[key] for key in unknown}),
-            f": no run has such a setting; the settings are {', '.join(known)}",
+            f": no run has this setting; expected {', '.join(known)}",
         )
     kept = [
         run

@@ -94,7 +94,7 @@ def read_record(path: Path) -> ReadRecord:
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from None
     except RecursionError:
-        raise ValueError("brackets in brackets without end") from None
+        raise ValueError("brackets nested without end") from None
     if read.source_metadata.source_name != SOURCE:
         raise ValueError("a record of Every Eval Ever that 'epidemia share' did not write")
     if read.schema_version != VERSION:
@@ -133,11 +133,12 @@ def _changed_means(rows: Sequence[_Result]) -> Iterator[str]:
         if group not in groups():
             continue
         if not (of_tasks := scores[group]):
-            yield f"{group} is left out: no task of it is in the record"
+            yield f"{group} is left out: the record has none of its tasks"
         elif not math.isclose(mean := math.fsum(of_tasks) / len(of_tasks), written, rel_tol=1e-6):
             yield (
-                f"{group} is {written:g} in the record, but {plural(len(of_tasks), 'task')} of it "
-                f"there give {mean:g}, which counts: share the run again"
+                f"{group} is {written:g} in the record, but the mean of "
+                f"{plural(len(of_tasks), 'task')} in it is {mean:g}, which counts: share the "
+                "run again"
             )
 
 
@@ -154,7 +155,7 @@ def _take(file: ResultFile, row: _Result, told: Mapping[str, str]) -> None:
     if name in leaves():
         benchmark = leaves()[name].benchmark
         if benchmark is OBSERVATION and not math.isfinite(numbers.get("l1", math.nan)):
-            raise ValueError(f"{name} has no distance (l1), by which its score could be checked")
+            raise ValueError(f"{name} has no distance (l1) to check its score")
         file.results[name][f"{benchmark.leading},none"] = row.score_details.score
     file.configs[name] = {"metadata": _json(told, "metadata")}
     file.versions[name], file.shots[name] = _json(told, "task_version"), _json(told, "num_fewshot")
@@ -171,7 +172,7 @@ def _number(name: str, metric: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{metric} of {name} is {text[:40]!r}, no number") from None
+        raise ValueError(f"{metric} of {name} is {text[:40]!r}: expected a number") from None
 
 
 #: The last second of the year 9999.

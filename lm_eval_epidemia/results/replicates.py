@@ -141,7 +141,7 @@ def said_of(text: str, prompts: int, written: bool) -> Said:
     """
     parts = text.split()
     if len(parts) != prompts:
-        raise ValueError(f"{len(parts)} answers were said, expected {prompts}")
+        raise ValueError(f"{len(parts)} recorded answers, expected {prompts}")
     asked = np.array([part != "-" for part in parts])
     try:
         odds = np.array([math.nan if part in ("-", "?") else float(part) for part in parts])
@@ -150,9 +150,11 @@ def said_of(text: str, prompts: int, written: bool) -> Said:
     answers = odds[~np.isnan(odds)]
     named = sum(part in ("-", "?") for part in parts) == np.isnan(odds).sum()
     if not named or not (np.abs(answers) <= MOST).all():
-        raise ValueError(f"what was said is {reprlib.repr(text)}, expected numbers, - and ?")
+        raise ValueError(
+            f"the recorded answers are {reprlib.repr(text)}, expected numbers, - and ?"
+        )
     if written and not np.isin(answers, (-1, 1)).all():
-        raise ValueError(f"what was written is {reprlib.repr(text)}, expected 1, -1, - and ?")
+        raise ValueError(f"the recorded replies are {reprlib.repr(text)}, expected 1, -1, - and ?")
     return Said(odds, asked)
 
 
@@ -244,7 +246,7 @@ def said_in(name: str, text: str, numbers: Mapping[str, float], fingerprint: Any
         if value != again and not abs(again - value) <= SAME * max(1.0, abs(value)):
             here, there = _short(value), _short(again)
             raise ValueError(
-                f"{name}: the {metric} is {here}, but that of what was said is {there}"
+                f"{name}: the {metric} is {here}, but the recorded answers give {there}"
             )
     return answers
 
@@ -263,7 +265,7 @@ def _numbers(metric: str, text: Any, sample: str, most: float) -> np.ndarray:
     if not (np.abs(draws) <= most).all():
         raise ValueError(f"draws of {metric} are {reprlib.repr(text)}, expected numbers")
     if len(draws) < 2 if sample else len(draws):
-        expected = "at least 2" if sample else "none, as there is no sample"
+        expected = "at least 2" if sample else "none, because there is no sample"
         raise ValueError(f"{len(draws)} draws of {metric}, expected {expected}")
     return draws
 
@@ -282,7 +284,7 @@ def _asking(metric: str, asking: Mapping[str, Any]) -> float:
     number = isinstance(error, (int, float)) and not isinstance(error, bool)
     if not (number and (0 <= error <= MOST or math.isnan(error))):
         given = reprlib.repr(error)
-        raise ValueError(f"the error of {metric} from the asking is {given}, expected 0 or more")
+        raise ValueError(f"the error of {metric} from asking is {given}, expected 0 or more")
     return float(error)
 
 

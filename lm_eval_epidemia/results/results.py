@@ -157,16 +157,16 @@ def _read(path: Path) -> _ReadRun:
     told = file.versions.keys() & file.configs.keys()
     if bare := [in_way(*asked) for asked in run.scores if in_way(*asked) not in told]:
         run.notes.append(
-            f"{path}: the version or the settings of {plural(len(bare), 'task')} ({few(bare)}) are "
-            "not in the file, and they are ranked as if these were the usual ones: copy it again "
-            "from where lm_eval wrote it"
+            f"{path}: the file lacks the version or settings of {plural(len(bare), 'task')} "
+            f"({few(bare)}), so they are ranked as if these were the usual ones: copy the "
+            "file again from where lm_eval wrote it"
         )
     others = others_in(file, leaves())
     if without := [other for other, value in others.items() if math.isnan(value)]:
         labels = labels_of(without)
         run.notes.append(
-            f"{path}: left out are {few([labels[other] for other in without])}: no metric of "
-            "theirs is a finite number"
+            f"{path}: left out {few([labels[other] for other in without])}: none of their "
+            "metrics is a finite number"
         )
     run.others.update({other: x for other, x in others.items() if not math.isnan(x)})
     # Of many files these are most of what they hold, and in the scores by now.
@@ -201,23 +201,21 @@ def _unknown(path: Path, file: ResultFile) -> list[str]:
             kinds[kind].append(name)
             surveys |= {survey: None} if survey else {}
     reasons = {
-        "quantities": ", of quantities that are not here: make the set with 'epidemia quantities "
-        "new SURVEY --raw FILE --n N --seed SEED' as it was made, or copy its files (.json and "
-        f".draws.parquet) into {built()}",
-        "fresh": ", fresh tasks that are not here: make the set with 'epidemia tasks fresh SURVEY "
-        "--raw FILE --n N --seed SEED' as it was made, or copy its folder into "
+        "quantities": ": their quantities are not here. Make the set again with 'epidemia "
+        "quantities new SURVEY --raw FILE --n N --seed SEED' as before, or copy its files (.json "
+        f"and .draws.parquet) into {built()}",
+        "fresh": ": these fresh tasks are not here. Make the set again with 'epidemia tasks fresh "
+        "SURVEY --raw FILE --n N --seed SEED' as before, or copy its folder into "
         f"{fresh_tasks()}",
-        "own": f": there is no record of {few(list(surveys))} here. Of your own surveys a report "
-        "needs the record and the truth: copy both from where they were run (here "
-        f"{home() / 'surveys'} and {home() / 'groundtruth'}), or name the record with --record "
-        "and build anew",
-        "other": ", which this version of lm-eval-epidemia does not know: install the one that "
-        "they were run with",
+        "own": f": there is no record of {few(list(surveys))} here. For your own surveys a "
+        "report needs the record and the truth: copy both from the machine of the run "
+        f"(here {home() / 'surveys'} and {home() / 'groundtruth'}), or name the record "
+        "with --record and build the truth again",
+        "other": ": this version of lm-eval-epidemia does not know them; install the version of "
+        "the run",
     }
     return [
-        f"{path}: left out are {few(names)}{reasons[kind]}"
-        for kind, names in kinds.items()
-        if names
+        f"{path}: left out {few(names)}{reasons[kind]}" for kind, names in kinds.items() if names
     ]
 
 
@@ -239,8 +237,8 @@ def _score(run: _ReadRun, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
     if endless:
         given |= dict.fromkeys(endless, math.nan)
         run.notes.append(
-            f"{run.path}: {name}: {few(endless)} is infinite, or too large to reckon with, and "
-            "counts as not known: one reply may be absurd; look at the other metrics in the file"
+            f"{run.path}: {name}: {few(endless)} is infinite or too large, and counts as "
+            "unknown: one reply may be absurd; look at the other metrics in the file"
         )
     without = math.isnan(number_in(given[primary]))
     numbers = {metric: _checked(asked, metrics, metric, x, without) for metric, x in given.items()}
@@ -262,8 +260,8 @@ def _score(run: _ReadRun, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
             answers = replicates.said_in(name, joint.said[name], numbers, fingerprint)
         except replicates.Unusable as error:
             run.notes.append(
-                f"{run.path}: {name}: its truth on this machine cannot be used, so that the tables "
-                f"made of what was said leave it out: {error}"
+                f"{run.path}: {name}: tables from its answers leave it out, because its truth "
+                f"on this machine cannot be used: {error}"
             )
     more = {
         printable(metric): x
@@ -315,13 +313,15 @@ def result_files(folders: Iterable[Path]) -> list[Path]:
     for folder in folders:
         # Unlike Path's, False where it may not be looked at.
         if not os.path.exists(folder):  # noqa: PTH110
-            raise EpidemiaError(f"{folder} does not exist: give what was --output_path of lm_eval")
+            raise EpidemiaError(
+                f"{folder} does not exist: give the folder that lm_eval wrote (--output_path)"
+            )
         here = [folder] if folder.is_file() else sorted(_below(folder))
         if not here:
             raise EpidemiaError(
-                f"{folder} holds no results_*.json: give the folder that was --output_path of "
-                "lm_eval, or one with records that 'epidemia share' wrote, which are known by the "
-                "names that it gave them (UUID.json)"
+                f"{folder} holds no results_*.json: give the folder that lm_eval wrote "
+                "(--output_path), or one with records from 'epidemia share', with their "
+                "original names (UUID.json)"
             )
         for file in here:
             # Samples lie beside the file itself, not beside a link to it.
@@ -375,13 +375,13 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
     notes = [printable(note) for note in notes]
     if not any(piece.entry.scores for piece in pieces):
         listed = printable(few([str(file) for file in files]))
-        raise EpidemiaError("\n".join([f"no task of ours is in {listed}", *notes]))
+        raise EpidemiaError("\n".join([f"no epidemia task is in {listed}", *notes]))
     entries, of_rows = rows_of(pieces)
     notes += map(printable, of_rows)
     if records := [run for run in runs if is_record(run.path)]:
         notes.append(
-            f"{plural(len(records), 'run')} read from records of Every Eval Ever, which hold no "
-            "samples: cells, and all that is made of samples, are left out"
+            f"{plural(len(records), 'run')} read from records of Every Eval Ever: these hold "
+            "no samples, so tables from cells and samples leave them out"
         )
     older = {run.path for run in runs if run.file.epidemia is None}
     for entry in entries:
@@ -399,7 +399,7 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
     notes += _in_conflict(entries)
     if unknown := set(sizes or {}) - {entry.model for entry in entries}:
         known = ", ".join(sorted({entry.model for entry in entries}))
-        raise EpidemiaError(f"a size was given for {few(sorted(unknown))}; the models are {known}")
+        raise EpidemiaError(f"a size was given for {few(sorted(unknown))}: expected {known}")
     entries.sort(key=lambda entry: (entry.protocol, entry.name))
     return Results(entries, notes, folders, tuple(unread))
 
@@ -409,8 +409,8 @@ def _left_out(path: Path, error: ValueError) -> str:
         "a record as 'epidemia share' writes it" if is_record(path) else "a result file of lm-eval"
     )
     return (
-        f"{path} is not {what} and was left out ({error}): copy it again from where it was "
-        "written, or run that evaluation again"
+        f"{path} is not {what} and was left out ({error}): copy it again from its source, or "
+        "run that evaluation again"
     )
 
 
@@ -420,8 +420,8 @@ def _in_conflict(entries: Sequence[Entry]) -> list[str]:
     if not (apart := sorted(replicates.in_conflict(samples))):
         return []
     return [
-        f"models were scored with different replicates of one survey ({few(apart)}): what differs "
-        "between them has no error there, and counts as a tie; run one again"
+        f"models were scored with different replicates of one survey ({few(apart)}). "
+        "Differences between them have no error there and count as ties: run one again"
     ]
 
 
@@ -458,18 +458,17 @@ def _without_errors(entry: Entry, older: Collection[Path], installed: Collection
         elif score.source in older:
             why = "written by an older version, or without our hook; run it again"
         elif score.seen < 1 and score.said:
-            why = "a --limit left too few of them; raise it"
+            why = "--limit left too few of them; raise it"
         else:
             why = (
-                "the file has no draws of them: the truth had no replicates (rebuild it with "
-                "'epidemia groundtruth build SURVEY --raw FILE'), or the file was cut; run them "
-                "again"
+                "the file has no draws for them. If the truth had no replicates, rebuild it "
+                "('epidemia groundtruth build SURVEY --raw FILE'); then run them again"
             )
         parts.setdefault(why, []).append(in_way(*asked))
     reasons = [
         f"{plural(len(tasks), 'task')} ({few(tasks)}): {why}" for why, tasks in parts.items()
     ]
-    notes = [f"{entry.name}: errors N/A of {'; of '.join(reasons)}"] if reasons else []
+    notes = [f"{entry.name}: no errors (N/A) for {'; for '.join(reasons)}"] if reasons else []
     silent = [
         in_way(*asked)
         for asked, score in entry.scores.items()
@@ -478,11 +477,12 @@ def _without_errors(entry: Entry, older: Collection[Path], installed: Collection
         if not math.isnan(_primary(asked, score))
     ]
     if silent:
-        other = "is of another truth than the installed one"
-        why = other if entry.protocol.truth else "is not in the file"
+        other = "come from another truth than the installed one"
+        why = other if entry.protocol.truth else "are not in the file"
         notes.append(
-            f"{entry.name}: what was said in {plural(len(silent), 'task')} ({few(silent)}) {why}, "
-            "so that the tables made of it leave them out; run them again"
+            f"{entry.name}: tables from recorded answers leave out "
+            f"{plural(len(silent), 'task')} ({few(silent)}), whose answers {why}: run them "
+            "again"
         )
     return notes
 

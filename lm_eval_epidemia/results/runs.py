@@ -90,14 +90,18 @@ def rows_of(pieces: Sequence[Piece]) -> tuple[list[Entry], list[str]]:
     _named(entries)
     notes = [_said_older(row) for row in entries if row.older]
     notes += [
-        f"{entry.name}: {few(list(entry.others))} cannot be told to belong to one of the other "
-        "rows of this model, and stands in a row of its own"
+        (
+            f"{entry.name}: {few(list(entry.others))} cannot be assigned to another row of this "
+            "model, so it has its own row"
+        )
         for entry in alone
         if any(entry.weights == row.weights for row in rows.values())
     ]
     notes += [
-        f"{row.name}: {label} is in {len(paths) + 1} result files; the newest counts, and what "
-        f"{_older(paths)} of it is left out"
+        (
+            f"{row.name}: {label} is in {len(paths) + 1} result files; the newest counts, not "
+            f"{_older(paths)}"
+        )
         for row, label, paths in twice
     ]
     return entries, notes
@@ -105,15 +109,14 @@ def rows_of(pieces: Sequence[Piece]) -> tuple[list[Entry], list[str]]:
 
 def _older(paths: Iterable[Path]) -> str:
     named = sorted({str(path) for path in paths})
-    return f"{len(named)} older {'file has' if len(named) == 1 else 'files have'} ({few(named)})"
+    return f"{plural(len(named), 'older file')} ({few(named)})"
 
 
 def _said_older(row: Entry) -> str:
     tasks = plural(len({asked for asked, _ in row.older}), "task")
     return (
-        f"{row.name}: {tasks} asked more than once with "
-        "the same settings; the newest result of each counts, and what "
-        f"{_older(score.source for _, score in row.older)} of them is left out"
+        f"{row.name}: {tasks} asked more than once with the same settings; the newest result "
+        f"of each counts, not those in {_older(score.source for _, score in row.older)}"
     )
 
 

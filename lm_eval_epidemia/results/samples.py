@@ -100,9 +100,9 @@ def answers_in(path: Path, asked: Asked) -> list[Any]:
                     answers.append(answer)
                 except NOT_A_SAMPLE as error:
                     raise EpidemiaError(
-                        f"{path}, line {number} is not a sample of {in_way(*asked)} as lm-eval "
-                        f"writes it ({error}): was the run interrupted while writing? Run it again "
-                        "with --log_samples"
+                        f"{path}, line {number} is not a sample of {in_way(*asked)} as "
+                        f"lm-eval writes it ({error}). Was the run interrupted while writing? "
+                        "Run it again with --log_samples"
                     ) from None
     except OSError as error:
         raise EpidemiaError(f"{path} cannot be read ({error.strerror or error})") from None

@@ -85,9 +85,9 @@ def _upload(folder: Path, files: Iterable[Path], repository: str) -> None:
         api.create_commit(repository, added, commit_message=message, repo_type="dataset")
     except Exception as error:  # of the network, of the Hub, or of its client
         raise EpidemiaError(
-            f"{folder} is written, but could not be uploaded to {repository} "
-            f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}): try "
-            f"again with 'hf upload --repo-type dataset {repository} {folder}'"
+            f"{folder} is complete, but the upload to {repository} failed "
+            f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}): "
+            f"try again with 'hf upload --repo-type dataset {repository} {folder}'"
         ) from None
 
 
