@@ -1,11 +1,10 @@
 """The truths, scores and questions in Python, without lm-eval and without torch.
 
-`load_truth` returns what a survey says, `score` compares with it what somebody believes,
-`score_answers` does so for a table of answers to many tasks. `joint_error` and `difference` give
-the errors of means and differences, `other_scales` and `calibration_line` tell in other ways how a
-belief is wrong, `tasks` lists what there is, `questions` returns the prompts, `compare` compares
-two models from lm-eval's result files. Import them from here: ``lm_eval_epidemia`` itself imports
-nothing.
+`load_truth` returns what a survey says, `score` compares beliefs with it, and `score_answers`
+scores a table of answers to many tasks. `joint_error` and `difference` give the errors of means and
+differences; `other_scales` and `calibration_line` describe in other ways how beliefs are wrong.
+`tasks` lists the tasks, `questions` returns their prompts, and `compare` compares two models from
+lm-eval's result files. Import them from here: ``lm_eval_epidemia`` itself imports nothing.
 """
 
 from lm_eval_epidemia.api.answers import score_answers

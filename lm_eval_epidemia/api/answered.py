@@ -1,4 +1,4 @@
-"""The answers to the questions of a task, from a table of what a model returned or wrote."""
+"""Read a model's answers to the questions of a task from a table."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Scored(NamedTuple):
 
 
 def check_truth(name: str, rows: Sequence[Mapping[str, Any]], fingerprint: str) -> None:
-    """Refuse answers to questions that were made from another truth."""
+    """Refuse answers to questions made from another truth."""
     if others := {row.get("truth", fingerprint) for row in rows} - {fingerprint}:
         raise EpidemiaError(
             f"{name}: the answers refer to ground truth "
@@ -68,7 +68,7 @@ def answered(rows: Sequence[Mapping[str, Any]]) -> Scored:
 
 
 def _leaf(task: str, name: str) -> Leaf:
-    """Return a task in a way of asking, both by their names."""
+    """Return a task in a way of asking, given both names."""
     if name not in WAYS:
         raise EpidemiaError(f"no way of asking {name!r} ({nearest(name, WAYS)})")
     asked = {
@@ -84,7 +84,7 @@ def _leaf(task: str, name: str) -> Leaf:
 
 
 def _column(way: Way, row: Mapping[str, Any]) -> str:
-    """Return the column that has the answers of a task."""
+    """Return the column with the answers to a task."""
     needed = [*GIVEN[:2]] if not way.generated else ["reply", "p"][: 1 + (way.name == "stated")]
     columns = [name for name in GIVEN if name in row]
     if len(columns) > 1:
@@ -101,7 +101,7 @@ def _column(way: Way, row: Mapping[str, Any]) -> str:
 
 
 def _answer(way: Way, row: Mapping[str, Any], column: str) -> Answer:
-    """Read the answer to a question, as what lm-eval returns is read."""
+    """Read the answer to a question in the same way as one that lm-eval returns."""
     asked, value = way.of_row(row), row[column]
     if column == "reply":
         if not isinstance(value, str):
@@ -122,7 +122,7 @@ def _answer(way: Way, row: Mapping[str, Any], column: str) -> Answer:
 
 
 def _as_written(way: Way, asked: Any, shares: Array) -> Answer:
-    """Return shares as the reply that says so would be read, if it could be written exactly."""
+    """Return shares as they would be read from a reply that states them exactly."""
     if not are_probabilities(shares):
         raise ValueError("expected probabilities, from 0 to 1")
     if abs(total := float(shares.sum()) - 1) > ROUNDING:
@@ -155,7 +155,7 @@ def _logprobs(values: Array, column: str) -> list[float]:
 
 
 def numbers(values: Sequence[Any]) -> Array:
-    """Return values as an array of numbers; NaN where one is none: a text, True, nothing."""
+    """Return values as an array of numbers; NaN for anything else: a text, True, nothing."""
 
     def read(value: Any) -> float:
         try:
@@ -167,7 +167,7 @@ def numbers(values: Sequence[Any]) -> Array:
 
 
 def are_probabilities(p: Array) -> bool:
-    """Whether all numbers are from 0 to 1, but for rounding."""
+    """Whether all numbers are from 0 to 1, up to rounding."""
     return bool(((p >= -ROUNDING) & (p <= 1 + ROUNDING)).all())
 
 
@@ -179,7 +179,7 @@ def plain(value: Any) -> Any:
 
 
 def _check_whole(way: Way, truth: Any, answers: Sequence[Any]) -> None:
-    """Refuse answers that are not one to each prompt of the task."""
+    """Refuse answers unless each prompt of the task has exactly one."""
     name, first = way.named(truth.task), answers[0]
     for answer in answers:
         try:

@@ -1,4 +1,4 @@
-"""Answers that were gathered in any way, as a table: `score_answers`."""
+"""Score a table of answers, however they were collected: `score_answers`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _NUMBERS = (("cell", "level", "place", "sample", "n_samples", "ordering"), ("cel
 
 
 def score_answers(answers: pd.DataFrame) -> pd.DataFrame:
-    """Score a table of answers, as lm-eval scores what a model was found to believe.
+    """Score a table of answers in the same way as lm-eval's results.
 
     Parameters
     ----------
@@ -62,29 +62,28 @@ def score_answers(answers: pd.DataFrame) -> pd.DataFrame:
         answers to each in one of these columns:
 
         - ``logprobs``: a list of the log-probabilities of the choices, in their order;
-        - ``p``: a list of their probabilities, which need not sum to 1: letters are normalised; of
-          ``stated`` a list of the shares of the displayed answers, which sum to 1;
-        - ``reply``: the text that was written.
+        - ``p``: a list of their probabilities, which need not sum to 1 (letters are normalised);
+          for ``stated``, a list of the shares of the displayed answers, which must sum to 1;
+        - ``reply``: the written text.
 
         In a table of several ways, each row has a value in the column of its own way. The other
-        columns must be as they were exported; ``given``, ``prompt``, ``answers`` and ``ordering``
-        may be left out. A prompt may have text before it (solved examples, say); who asked in words
-        of their own leaves ``prompt`` out. Further columns are ignored. Whole tasks only.
+        columns must be as exported; ``given``, ``prompt``, ``answers`` and ``ordering`` may be left
+        out. A prompt may have text before it, such as solved examples; leave ``prompt`` out if you
+        asked in your own words. Further columns are ignored. Every task must be complete.
 
     Returns
     -------
     DataFrame
-        A row per task, then one per group that these are in: ``name``, as lm-eval has it;
-        ``tasks``, how many the row is the mean of, and ``of``, how many the group has here;
-        ``metric``; ``value``; ``error``, its standard error, of groups from the surveys' joint
-        replicates.
+        A row per task, then one per group of these tasks: ``name`` as in lm-eval; ``tasks``, the
+        number in the row's mean, and ``of``, the number that the group has here; ``metric``;
+        ``value``; ``error``, its standard error (for groups from the surveys' joint replicates).
 
     Raises
     ------
     EpidemiaError
-        If the table is empty or has a column twice, a task or level is not known (with the nearest
-        names), a cell or prompt is missing or twice there, columns contradict each other or the
-        task's questions, what should be probabilities are none, beliefs do not sum to 1, or
+        If the table is empty or repeats a column; if a task or level is unknown (with the nearest
+        names); if a cell or prompt is missing or repeated; if columns contradict each other or the
+        task's questions; if values are not probabilities or beliefs do not sum to 1; if the
         questions were made from another truth.
 
     Examples
@@ -126,7 +125,7 @@ def score_answers(answers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _are_questions(answers: pd.DataFrame) -> bool:
-    """Whether rows are questions, not beliefs; also where their column way is lost."""
+    """Whether rows are questions, not beliefs, even if their column way is lost."""
     if "way" in answers:
         return True
     if "p" in answers:
@@ -139,7 +138,7 @@ def _names(answers: pd.DataFrame) -> str:
 
 
 def _check_table(answers: pd.DataFrame) -> None:
-    """Refuse what is no table of answers, whatever they are."""
+    """Refuse anything that is not a table of answers."""
     if not isinstance(answers, pd.DataFrame):
         raise EpidemiaError(f"answers is a {type(answers).__name__}: expected a DataFrame")
     if answers.empty:
@@ -161,7 +160,7 @@ def _check_table(answers: pd.DataFrame) -> None:
 
 
 def _as_lists(name: str, texts: Sequence[str]) -> str:
-    """Say how to get the lists that were written as texts."""
+    """Say how to recover lists from texts."""
     for read in (json.loads, ast.literal_eval):
         with suppress(ValueError, SyntaxError):
             lists = [read(text) for text in texts]
@@ -179,7 +178,7 @@ def _as_lists(name: str, texts: Sequence[str]) -> str:
 
 
 def _check_numbers(answers: pd.DataFrame, names: Sequence[str]) -> None:
-    """Refuse texts where numbers are expected, of numbers too."""
+    """Refuse texts in columns of numbers, even texts of numbers."""
     for name in [name for name in names if name in answers]:
         column = answers[name]
         texts = column[[isinstance(value, str) for value in column]]
@@ -192,7 +191,7 @@ def _check_numbers(answers: pd.DataFrame, names: Sequence[str]) -> None:
 
 
 def _by(answers: pd.DataFrame, columns: list[str]) -> Iterator[list[dict[str, Any]]]:
-    """Go through the rows of each task, with their labels in ``row``; empty columns left out."""
+    """Yield the rows of each task, with their labels in ``row`` and without empty columns."""
     for _, rows in answers.groupby(columns, sort=False, observed=True):
         records: Any = rows.dropna(axis="columns", how="all").to_dict("records")
         yield [

@@ -1,4 +1,4 @@
-"""Whether the rows of a table are the questions of their task: `check_asked`."""
+"""Check that the rows of a table are the questions of their task: `check_asked`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _KEYS = ("cell", "order", "level", "sample", "place")
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a cell of a table holds nothing."""
+    """Whether a cell of a table is empty."""
     return np.ndim(value) == 0 and bool(pd.isna(value))
 
 
 def check_given(name: str, row: Mapping[str, Any], conditions: Sequence[str]) -> None:
-    """Refuse a row whose conditions are not those of its cell.
+    """Refuse a row whose conditions differ from those of its cell.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def check_given(name: str, row: Mapping[str, Any], conditions: Sequence[str]) ->
 
 
 def nearest_cell(given: str, conditions: Sequence[str]) -> str:
-    """Return a hint naming the closest cells, each in quotes: conditions have commas in them."""
+    """Return a hint naming the closest cells, each in quotes because conditions contain commas."""
     return nearest(repr(given), map(repr, conditions))
 
 
@@ -64,10 +64,9 @@ def as_text(given: Any) -> str:
 def check_asked(
     leaf: Leaf, truth: Any, rows: Sequence[Mapping[str, Any]], answers: Sequence[Answer]
 ) -> None:
-    """Refuse rows whose columns are not those of the task's questions.
+    """Refuse rows whose columns differ from the task's questions.
 
-    Columns that are left out are not checked. A prompt may have text before it: solved examples, or
-    what else the model was told first.
+    Missing columns are not checked. A prompt may have text before it, such as solved examples.
 
     Parameters
     ----------
@@ -77,7 +76,7 @@ def check_asked(
     rows : sequence of mapping
         With their labels in ``row``.
     answers : sequence of Answer
-        What was read from each row; one to each prompt of the task.
+        Read from the rows, one for each prompt of the task.
     """
     way = WAYS[leaf.way]
     name, prompts = way.named(truth.task), way.prompts(truth, answers[0])
@@ -107,7 +106,7 @@ def check_asked(
 def _questions(
     leaf: Leaf, truth: Any, row: Mapping[str, Any], place: int, prompts: int
 ) -> list[dict[str, Any]]:
-    """Return the questions of a task in the wording that is nearest to that of a row."""
+    """Return the questions of a task in the wording closest to that of a row."""
     way = WAYS[leaf.way]
     of_row, asked = way.of_row(row), Variant()
     asked = asked._replace(
@@ -138,7 +137,7 @@ def _questions(
 
 
 def _wordings(leaf: Leaf) -> Iterator[dict[str, Any]]:
-    """Yield the wordings in which a task is asked, the usual one first."""
+    """Yield the wordings of a task, the usual one first."""
     heeded = [key for key in _WORDINGS if leaf.heeds(key)]
     for values in product(*(_WORDINGS[key] for key in heeded)):
         yield dict(zip(heeded, values, strict=True))
@@ -155,7 +154,7 @@ def _is_same(column: str, value: Any, expected: Any) -> bool:
 
 
 def _difference(prompt: str, expected: str) -> tuple[str, str]:
-    """Say in which line a prompt first differs from what it should end with, and in what."""
+    """Say where and how a prompt first differs from its expected ending."""
     if prompt.rstrip().endswith(expected.rstrip()):
         last = expected.rstrip().split("\n")[-1]
         ends = [repr(last + text[len(text.rstrip()) :]) for text in (prompt, expected)]

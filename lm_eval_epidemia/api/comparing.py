@@ -14,22 +14,22 @@ from lm_eval_epidemia.core.errors import EpidemiaError, OptionError
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Compared:
-    """Two models compared; as text, what ``epidemia compare`` prints.
+    """Two models compared; its text is what ``epidemia compare`` prints.
 
     Attributes
     ----------
     one, other : str
-        The models' whole names.
+        The models' full names.
     table : DataFrame
         Every number, in the tidy rows of ``epidemia compare --format csv``: a row per group of our
-        tasks, and per metric of other tasks; ``value`` is the difference of the first from the
-        second, ``verdict`` what can be said of the first.
+        tasks, and per metric of other tasks; ``value`` is the first minus the second, ``verdict``
+        the conclusion about the first.
     unlike : dict of str to (str, str)
-        Settings in which the two were run differently, with both values.
+        Settings in which the two runs differ, with both values.
     notes : tuple of str
         What is not compared, and why.
     words : tuple of str
-        Lines of text, a screen of them at most.
+        Lines of text, at most one screen.
     """
 
     one: str
@@ -51,7 +51,7 @@ def compare(
     cluster: str | None = None,
     informative: bool = False,
 ) -> Compared:
-    """Say which of two models is better, by how much, and whether that holds in other tasks too.
+    """Say which of two models is better, by how much, and whether that holds in other tasks.
 
     Parameters
     ----------
@@ -62,9 +62,9 @@ def compare(
     where : mapping of str to str, optional
         Only runs with these settings, such as ``{"limit": "none", "dtype": "bfloat16"}``.
     cluster : str, optional
-        A column of the documents of other tasks: rows that agree in it are one observation.
+        A column of the documents of other tasks: rows with the same value are one observation.
     informative : bool
-        Whether the barely informative tasks are left out.
+        Whether to leave out barely informative tasks.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def compare(
     Raises
     ------
     EpidemiaError
-        If a name is of no model (with the nearest names), or of one with several runs; if nothing
+        If a name matches no model (with the nearest names) or a model with several runs; if nothing
         can be compared.
     """
     from lm_eval_epidemia.findings.two_models import compare_models

@@ -1,4 +1,4 @@
-"""What there is: `tasks`, and the prompts of each, `questions`."""
+"""List tasks (`tasks`) and their prompts (`questions`)."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from lm_eval_epidemia.surveys.record import Task
 
 
 def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
-    """Return every declared task, whether or not its truth is here.
+    """Return every declared task, even without a truth here.
 
     Parameters
     ----------
     survey : str, optional
-        Only of this survey, for example ``"nsduh"``.
+        Only this survey, for example ``"nsduh"``.
     group : str, optional
-        Only of this group: ``"epidemia_low"``, of one survey, ``"epidemia_low_nsduh"``, or what is
-        asked in one way, ``"epidemia_high_closed"``.
+        Only this group: ``"epidemia_low"``, of one survey (``"epidemia_low_nsduh"``), or in one way
+        of asking (``"epidemia_high_closed"``).
 
     Returns
     -------
     DataFrame
         ``task``, ``group``, ``survey``, ``title``, ``outcome``, ``conditions`` (``"age, sex"``),
-        ``stands_for`` (the published task for which it stands in, else empty),
-        ``levels`` (number of answers), ``cells`` (missing of a task that waits), ``state``
-        (``"shipped"``, ``"built here"`` or ``"waiting"``), ``vintage`` (empty of a task that waits)
-        and ``needs`` (the files that it waits for, else empty).
+        ``stands_for`` (the published task for which it stands in, else empty), ``levels`` (number
+        of answers), ``cells`` (missing if a task waits for a file), ``state`` (``"shipped"``,
+        ``"built here"`` or ``"waiting"``), ``vintage`` (empty if it waits) and ``needs`` (the files
+        that it waits for, else empty).
 
     Raises
     ------
     EpidemiaError
-        If there is no such survey or group; the nearest names are given.
+        If there is no such survey or group (with the nearest names).
 
     Examples
     --------
@@ -114,31 +114,31 @@ def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.D
     Parameters
     ----------
     task : str or Truth
-        Name of a task whose truth is here.
+        Name of a task with a truth here.
     way : str, optional
-        Of asking: ``"letters"`` (the usual one), ``"likelihood"``, ``"sampled"``, and of some tasks
-        ``"closed"`` and ``"rag"``, see docs/reference/prompting.md; of tasks about causal graphs
-        ``"intervention"`` (the usual one), ``"substitution"`` and so on, see
-        docs/guides/interventional.md; of sets of quantities ``"direct"`` (the usual one),
+        Way of asking: ``"letters"`` (the default), ``"likelihood"``, ``"sampled"``, and for some
+        tasks ``"closed"`` and ``"rag"``, see docs/reference/prompting.md; for tasks about causal
+        graphs ``"intervention"`` (the default), ``"substitution"`` and so on, see
+        docs/guides/interventional.md; for sets of quantities ``"direct"`` (the default),
         ``"direct_choice"``, ``"mean_variance"``, ``"quantile"`` and ``"grid"``.
     **variant
-        What ``--metadata`` takes, for example ``orderings="balanced"`` or ``fewshot=3``. What has
-        no effect (``n_samples`` with letters) is refused, and so are ``gen_prefix`` and
-        ``system_prompt``, which lm-eval puts after and before the prompt, and ``tries``.
+        Keys of ``--metadata``, for example ``orderings="balanced"`` or ``fewshot=3``. Refused are
+        keys without effect (``n_samples`` with letters), ``gen_prefix`` and ``system_prompt``
+        (which lm-eval puts after and before the prompt), and ``tries``.
 
     Returns
     -------
     DataFrame
-        A row per prompt, in the order in which they are asked: ``task``, ``way``, ``truth``
-        (fingerprint of the truth), ``cell`` (its number there), ``given`` (its conditions),
-        ``choices`` (the letters), ``prompt``, and what the way adds: ``order`` (level numbers as
-        displayed), ``design``, ``level``, ``sample``, ``n_samples``, ``family``, ``unit``.
+        A row per prompt, in the order of asking: ``task``, ``way``, ``truth`` (fingerprint of the
+        truth), ``cell`` (its number there), ``given`` (its conditions), ``choices`` (the letters),
+        ``prompt``, and columns of the way: ``order`` (level numbers as displayed), ``design``,
+        ``level``, ``sample``, ``n_samples``, ``family``, ``unit``.
 
     Raises
     ------
     EpidemiaError
-        If there is no such task, way or variant (with the nearest names), the task is not asked in
-        that way, or its truth is not here.
+        If there is no such task, way or variant (with the nearest names), if the task is not asked
+        in that way, or if its truth is not here.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 
 def task_name(task: Any) -> str:
-    """Return the name of a task, or of that of a truth; a group is refused."""
+    """Return the name of a task or of a truth's task; refuse groups."""
     if isinstance(task, store.GroundTruth):
         return task.task
     if not isinstance(task, str):
@@ -24,7 +24,7 @@ def task_name(task: Any) -> str:
 
 
 def with_distribution(task: Any) -> str:
-    """Return the name of a task, and refuse those that are not about a distribution."""
+    """Return the name of a task; refuse tasks that are not about a distribution."""
     name = task_name(task)
     if name not in all_tasks() and (leaf := leaves().get(name)):
         if leaf.benchmark is OBSERVATION:
@@ -40,7 +40,7 @@ def with_distribution(task: Any) -> str:
 
 
 def members_of_groups() -> dict[str, set[str]]:
-    """Return the names of the tasks in every group, as lm-eval knows it."""
+    """Return the task names of every group that lm-eval knows."""
     groups = defaultdict(set)
     for leaf in leaves().values():
         if WAYS[leaf.way].asks(leaf.entry.declared):

@@ -1,4 +1,4 @@
-"""How close a belief is to the truth: `score`, `other_scales`, `calibration_line`."""
+"""Measure how close beliefs are to the truth: `score`, `other_scales`, `calibration_line`."""
 
 from __future__ import annotations
 
@@ -28,34 +28,35 @@ from lm_eval_epidemia.score.score import Anchors
 
 @dataclass(frozen=True, repr=False)
 class Score:
-    """How close somebody's beliefs are to the truth of a task.
+    """How close beliefs are to the truth of a task.
 
     Attributes
     ----------
     task, vintage : str
     score : float
-        From 0 (no better than knowing nothing) to 100 (cannot be told from the truth).
+        From 0 (no better than knowing nothing) to 100 (indistinguishable from the truth).
     error : float
-        Standard error of `score` from the survey's own sampling error: of this task alone. That of
-        a mean or difference comes from `draws`. NaN where the truth has no joint replicates.
+        Standard error of `score` from the survey's sampling error, for this task alone. Use `draws`
+        for means and differences. NaN if the truth has no joint replicates.
     l1 : float
         Weighted L1 distance from the truth, in [0, 2].
     anchors : Anchors
         The distances that fix the scale.
     population, population_error : float
-        Score against the population rather than the survey, and its standard error; NaN without
-        joint replicates. Cut off at 100; ``population_draws.uncut`` is not, for means over tasks.
+        Score against the population instead of the survey, and its standard error; NaN without
+        joint replicates. Cut off at 100; for means over tasks use ``population_draws.uncut``, which
+        is not.
     l1_population : float
-        The distance behind it, which can be below 0.
+        Its distance, which can be below 0.
     draws, population_draws : Draws or None
-        What `score` and `population` would have been had the survey
-        drawn other samples, ``draws.at``, shape (B,); empty for an exact table, None without joint
-        replicates.
+        `score` and `population` for other samples of the survey: ``draws.at``, shape (B,); empty
+        for an exact table, None without joint replicates.
 
     Examples
     --------
-    Tasks of one survey are wrong together, so errors of means and of differences come from the
-    draws: `joint_error` takes those of the tasks, `difference` those of two respondents in one.
+    Tasks of one survey share sampling errors, so errors of means and differences come from the
+    draws: `joint_error` takes those of several tasks, `difference` those of two respondents in one
+    task.
 
     >>> from lm_eval_epidemia.api import difference, joint_error, score
     >>> tasks = [f"epidemia_low_nsduh_{name}_ever_by_age" for name in ("cocaine", "heroin")]
@@ -99,7 +100,7 @@ class Score:
 
 
 def score(task: str | Truth, q: Any) -> Score:
-    """Score beliefs about a task, as lm-eval scores what a model was found to believe.
+    """Score beliefs about a task in the same way as lm-eval's results.
 
     Parameters
     ----------
@@ -113,12 +114,11 @@ def score(task: str | Truth, q: Any) -> Score:
           ``q`` (others are ignored), or wide, with a column per answer and the conditions as index
           or as columns;
         - a function of the condition, called with ``{variable: label}`` for each cell. It returns K
-          probabilities in the order of the levels, or ``{answer: probability}``; of a binary
-          outcome also one number, the probability of the *first* level (``truth.levels[0]``, mostly
-          "Yes").
+        probabilities in the order of the levels, or ``{answer: probability}``; for a binary outcome
+        it may return one number, the probability of the *first* level (``truth.levels[0]``, mostly
+        "Yes").
 
-        An array knows no labels: of a frame, give the frame, whose columns may stand in another
-        order.
+        An array has no labels: pass a frame itself, because its columns may be in another order.
 
     Returns
     -------
@@ -127,10 +127,10 @@ def score(task: str | Truth, q: Any) -> Score:
     Raises
     ------
     EpidemiaError
-        If the task has no truth here; if `q` lacks a cell or answer, has one twice or one that the
-        truth does not have; if it holds what is no probability; if a cell does not sum to 1. A sum
-        may be off by less than 1e-5, and a value below 0 by as much, which rounding to float32
-        explains; they are used as they are.
+        If the task has no truth here; if `q` lacks a cell or answer, repeats one, or has one that
+        the truth lacks; if a value is not a probability; if a cell does not sum to 1. Rounding to
+        float32 is allowed: sums may be off, and values below 0, by less than 1e-5; they are used
+        unchanged.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def score(task: str | Truth, q: Any) -> Score:
     >>> score(task, load_truth(task).p).score
     100.0
 
-    A frame is aligned by its labels, in whatever order they stand:
+    A frame is aligned by its labels, in any order:
 
     >>> frame = load_truth(task).to_frame().assign(q=lambda rows: rows.p)
     >>> score(task, frame.sample(frac=1, random_state=1)).score
@@ -189,11 +189,11 @@ def other_scales(task: str | Truth, q: Any, cells: bool = False) -> pd.DataFrame
     -------
     DataFrame
         A row per scale: ``value``; ``error``, its standard error from the survey's sampling;
-        ``by_chance``, of ``rank agreement``, how often cells in any order agree at least as well;
-        ``draws``, for `joint_error`. ``total variation`` and ``Wasserstein-1`` (of more than two
-        ordered answers) are in [0, 1], ``Jensen-Shannon`` in bits, ``log score`` in nats (higher is
-        better), ``rank agreement`` in [-1, 1]. With `cells` a row per cell: its conditions,
-        ``weight``, and a column per scale but the last.
+        ``by_chance``, for ``rank agreement``, how often cells in random order agree at least as
+        well; ``draws``, for `joint_error`. ``total variation`` and ``Wasserstein-1`` (of more than
+        two ordered answers) are in [0, 1], ``Jensen-Shannon`` in bits, ``log score`` in nats
+        (higher is better), ``rank agreement`` in [-1, 1]. With `cells` a row per cell: its
+        conditions, ``weight``, and a column per scale except the last.
 
     Examples
     --------
@@ -234,13 +234,13 @@ def calibration_line(beliefs: Mapping[str, Any]) -> Tilt:
     Parameters
     ----------
     beliefs : mapping of str to callable, DataFrame or array_like
-        By task; each as `score` takes it. Every task counts alike.
+        By task; each as in `score`. Tasks have equal weight.
 
     Returns
     -------
     Tilt
-        ``tilt``, ``slope`` and their errors; see docs/background/scales.md. Who knows the
-        population has slope 1 and tilt 0; the survey's own figures have its errors too, and a
+        ``tilt``, ``slope`` and their errors; see docs/background/scales.md. Beliefs equal to the
+        population have slope 1 and tilt 0; the survey's own figures contain its errors, and have a
         slope above 1.
 
     Examples

@@ -19,7 +19,7 @@ from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
 
 class Source(NamedTuple):
-    """Where a truth comes from; as text, a paragraph to put under a figure.
+    """The source of a truth; its text is a paragraph to put under a figure.
 
     Attributes
     ----------
@@ -43,21 +43,21 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Truth(store.GroundTruth):
-    """The truth of one task: the data of `estimate.store.GroundTruth`, and what one does with them.
+    """The truth of one task: the data of `estimate.store.GroundTruth`, with methods to use them.
 
-    Of C cells (combinations of conditions) and K levels (answers): ``weights`` (C,) is P(X),
+    For C cells (combinations of conditions) and K levels (answers): ``weights`` (C,) is P(X),
     summing to 1; ``p`` (C, K) is P(Y | X); ``given`` names the cells and ``levels`` the answers.
     These arrays are read-only.
     """
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """Names of the variables that are given, in the order of each cell's labels."""
+        """Names of the conditions, in the order of each cell's labels."""
         return declared_task(self.task).given
 
     @property
     def anchors(self) -> Anchors:
-        """The distances that fix the scale of this task's score, each in [0, 2]."""
+        """The distances that set the scale of this task's score, each in [0, 2]."""
         return Anchors.of(self)
 
     def to_frame(self) -> pd.DataFrame:
@@ -68,7 +68,7 @@ class Truth(store.GroundTruth):
         DataFrame, C * K rows
             A column of labels for each condition; ``answer``; ``p``, the probability of the answer
             in the cell; ``weight``, the cell's share of the population (the same in its K rows);
-            ``n`` and ``n_eff``, its sampled units and effective sample size (0 and infinite of a
+            ``n`` and ``n_eff``, its sampled units and effective sample size (0 and infinite for a
             published table); ``low`` and ``high``, the 95 % interval of p (Jeffreys').
 
         Examples
@@ -93,13 +93,13 @@ class Truth(store.GroundTruth):
         return pd.DataFrame(columns)
 
     def plot(self) -> Any:
-        """Draw P(Y | X) with its 95 % intervals; takes the extra ``report``.
+        """Draw P(Y | X) with its 95 % intervals; needs the extra ``report``.
 
         Returns
         -------
         altair.Chart
-            Of one condition: every answer over its levels. Of several: the first answer in every
-            cell, from the rarest to the commonest.
+            With one condition: every answer over its levels. With several: the first answer in
+            every cell, from the rarest to the commonest.
 
         Raises
         ------
@@ -121,7 +121,7 @@ class Truth(store.GroundTruth):
         return charts.truth(alt.Data(values=rows), list(self.conditions))
 
     def cite(self) -> Source:
-        """Return whom to cite, and under which licence the survey is published.
+        """Return the survey's citation and licence.
 
         Examples
         --------
@@ -163,7 +163,7 @@ def load_truth(task: str, vintage: str | None = None) -> Truth:
     Parameters
     ----------
     task : str
-        Name of a task, see `tasks`; the same whichever way it is asked.
+        Name of a task, see `tasks`; the same for every way of asking.
     vintage : str, optional
         By default the one that scores use.
 
@@ -174,8 +174,8 @@ def load_truth(task: str, vintage: str | None = None) -> Truth:
     Raises
     ------
     EpidemiaError
-        If there is no such task or vintage (with the nearest names), or no truth of it is here
-        (with the file it needs).
+        If there is no such task or vintage (with the nearest names), or its truth is not here (with
+        the file that it needs).
 
     Examples
     --------

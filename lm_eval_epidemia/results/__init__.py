@@ -1,5 +1,5 @@
-"""What was answered: result files become runs with their settings, scores and samples.
+"""Turn result files into runs with their settings, scores and samples.
 
 `results` and `samples` read lm-eval's files, `runs` and `protocol` tell one run from another,
-`naming` says in what they differ, `card` is what a tuned model says of its training.
+`naming` names them by their differences, `card` describes the training of a tuned model.
 """

@@ -1,4 +1,4 @@
-"""What a dataset of the study and a tuned model say of themselves: one JSON file in each folder."""
+"""Cards of fine-tuning datasets and tuned models: one JSON file in each folder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class DatasetCard:
-    """What a dataset was made from.
+    """The source and contents of a fine-tuning dataset.
 
     Attributes
     ----------
@@ -43,24 +43,22 @@ class DatasetCard:
         A key of `KINDS`.
     survey, vintage : str
     fingerprint : str
-        Of the survey's truths that are installed where it was made (`GroundTruth.fingerprint`).
+        Fingerprint of the survey's truths used to make it (`GroundTruth.fingerprint`).
     raw : dict of str to str
         Names of the raw files and their sha256; empty for the kinds made from truths alone.
     seed : int
     rows : dict of str to int
         By split, train and validation.
     tasks : list of str
-        What it teaches something about: tasks (without the suffix of a way), held-out ones left
-        out.
+        The tasks that it teaches about (without the suffix of a way), except held-out ones.
     held_out : dict of str to list of int
-        Numbers of the cells that were left out of training, by task; all cells of a task that was
-        left out as a whole.
+        Numbers of the cells held out of training, by task; all cells if a whole task is held out.
     facts : list of str
-        Variables that each note states; empty for kinds that are no notes.
+        Variables that each note states; empty for kinds other than notes.
     writer : str
-        ``template``, or the model that wrote.
+        ``template``, or the model that wrote the notes.
     counts : dict of str to int
-        Of making it: notes written again, dropped, and why.
+        Counts from making it: notes rewritten or dropped, by reason.
     """
 
     kind: str
@@ -79,21 +77,21 @@ class DatasetCard:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a model was tuned from, on what and how.
+    """How a model was tuned: base, data and settings.
 
     Attributes
     ----------
     base : str
-        The model as it was given: a name or a folder.
+        The model as given: a name or a folder.
     how : str
         ``lora`` or ``full``.
     dataset : DatasetCard
     settings : dict
         Of the trainer: epochs, lr, batch_size, seed, r, max_length, ...
     steps, best_step : int
-        Optimiser steps that were run, and the one of the checkpoint that was kept.
+        Optimiser steps run, and the step of the kept checkpoint.
     best_loss, last_loss : float
-        Of the validation split, at that step and at the last evaluation.
+        Validation loss at that step and at the last evaluation.
     versions : dict of str to str
         Of torch, transformers, trl, peft.
     """
@@ -171,7 +169,7 @@ def _read(folder: Path, kind: type[Card]) -> Card:
 
 
 def checked_card(read: Any, kind: type[Card]) -> Card:
-    """Return a card of what JSON holds of it; ValueError where it is none of this version."""
+    """Build a card from JSON; ValueError if it is not a card of this version."""
     card: Card = msgspec.convert(read, kind)
     unknown = read.keys() - asdict(card).keys()
     dataset: Any = card

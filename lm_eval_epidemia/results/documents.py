@@ -1,4 +1,4 @@
-"""What a model answered to every document of any lm-eval task, where ``--log_samples`` kept it."""
+"""A model's answers to the documents of any lm-eval task, as kept by ``--log_samples``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ASKED_BY = (
 
 
 class Metric(NamedTuple):
-    """A metric under one of a task's filters; an empty one where the task names none."""
+    """A metric under one of a task's filters; the filter is empty if the task names none."""
 
     name: str
     filter: str
@@ -53,7 +53,7 @@ class Answered(NamedTuple):
     ----------
     task : str
     entry : Entry
-        The model and how it was run; without scores.
+        The model and how it was run, without scores.
     file : ResultFile
     path : Path
         The result file.
@@ -81,22 +81,22 @@ class Answered(NamedTuple):
 
     @property
     def template(self) -> str:
-        """The chat template; of an endpoint that has its own, that it has one."""
+        """The chat template; for an endpoint with its own template, a marker of that."""
         return str(self.file.chat_template or "") or "its own" * self.entry.chat
 
     @property
     def config(self) -> dict[str, str]:
-        """What makes the prompts, apart from chat templates and places in memory."""
+        """The settings that make the prompts, without chat templates and memory addresses."""
         config = self.file.configs.get(self.task) or {}
         return {key: re.sub(r" at 0x\w+", "", str(config.get(key))) for key in ASKED_BY}
 
     @property
     def metrics(self) -> dict[Metric, float]:
-        """What the result file says of the whole task; no NaN."""
+        """The numbers of the whole task in the result file, without NaN."""
         return self.metrics_of(self.task)
 
     def metrics_of(self, name: str) -> dict[Metric, float]:
-        """Return what the result file says of a task or group; no NaN."""
+        """Return the numbers of a task or group in the result file, without NaN."""
         return {
             Metric(metric, filtered): value
             for filtered, numbers in metrics_in(self.file.results.get(name, {})).items()
@@ -105,24 +105,24 @@ class Answered(NamedTuple):
         }
 
     def size_of(self, name: str) -> float:
-        """Return how many documents of a task count; NaN where the file does not say."""
+        """Return the number of documents of a task; NaN if the file does not say."""
         size = number_in(self.file.results.get(name, {}).get("sample_len"))
         return _counts(self.file, name)[0] if math.isnan(size) else size
 
     def higher_is_better(self, metric: str) -> bool | None:
-        """Which way is better; None where the file does not say."""
+        """Which direction is better; None if the file does not say."""
         better = self.file.higher_is_better.get(self.task)
         told = better.get(metric) if isinstance(better, dict) else None
         return told if isinstance(told, bool) else None
 
 
 def answered_in(folders: Iterable[Path]) -> list[Answered]:
-    """Find the tasks of others, with samples or without; ours are compared by their truths.
+    """Find other people's tasks, with or without samples; ours are compared by their truths.
 
     Parameters
     ----------
     folders : iterable of Path
-        As of `read_results`; files that are none of lm-eval's are passed over, it names them.
+        As for `read_results`, which names the files that are not lm-eval's; they are skipped here.
 
     Returns
     -------
@@ -165,7 +165,7 @@ def _when(answered: Answered) -> float:
 
 
 def _counts(file: ResultFile, task: str) -> tuple[float, float]:
-    """Return how many documents of a task were asked, and of how many; NaN if not known."""
+    """Return how many documents of a task were asked, and how many it has; NaN if unknown."""
     counts = file.sizes.get(task) if isinstance(file.sizes, dict) else None
     known = counts if isinstance(counts, dict) else {}
     return number_in(known.get("effective")), number_in(known.get("original"))
@@ -178,7 +178,7 @@ def _is_cut(file: ResultFile, task: str) -> bool:
 
 
 def groups_in(file: ResultFile) -> dict[str, list[str]]:
-    """Return the groups of others that have a number, each with its tasks, at any depth."""
+    """Return other people's groups that have a score, each with its tasks at any depth."""
     groups = {name: listed for name, listed in file.group_subtasks.items() if listed}
 
     def below(name: str, above: tuple[str, ...] = ()) -> Iterable[str]:
@@ -195,7 +195,7 @@ def groups_in(file: ResultFile) -> dict[str, list[str]]:
 
 
 class Key(NamedTuple):
-    """Which row of samples it is: of two models, those with the same are of one document.
+    """Identifies a row of samples: equal keys of two models belong to one document.
 
     Attributes
     ----------
@@ -205,7 +205,7 @@ class Key(NamedTuple):
         Of the document itself.
     filter : str
     number : int
-        Of several rows with all this, which.
+        Index among rows that agree in all of these.
     """
 
     doc_id: str
@@ -220,11 +220,11 @@ class Row(NamedTuple):
     Attributes
     ----------
     prompt, target : str
-        Hashes of what the model was asked, and of the right answer.
+        Hashes of the prompt and of the right answer.
     values : tuple of float
-        By metric, in the order of `Rows.names`; NaN for what is no number.
+        By metric, in the order of `Rows.names`; NaN for anything but numbers.
     column : str or None
-        What the document has in the column by which rows are clustered; None without it.
+        The document's value in the cluster column; None without one.
     """
 
     prompt: str
@@ -239,7 +239,7 @@ class Rows(NamedTuple):
     Attributes
     ----------
     names : list of str
-        The metrics that rows have values of.
+        The metrics in the rows.
     by_key : dict of Key to Row
     """
 
@@ -247,7 +247,7 @@ class Rows(NamedTuple):
     by_key: dict[Key, Row]
 
     def of(self, metric: Metric) -> dict[Key, float]:
-        """Return the values of a metric; NaN for what is no number."""
+        """Return the values of a metric; NaN for anything but numbers."""
         place = self.names.index(metric.name)
         return {
             key: row.values[place]
@@ -268,7 +268,7 @@ def rows_of(answered: Answered, cluster: str | None = None) -> Rows:
     Raises
     ------
     EpidemiaError
-        If the file cannot be read, or is of an lm-eval that names no documents.
+        If the file cannot be read, or its lm-eval does not name documents.
     """
     names = list(dict.fromkeys(metric.name for metric in answered.metrics))
     line_type = _line(names, cluster is not None)
@@ -335,13 +335,13 @@ def _column(doc: Any, cluster: str) -> str | None:
 
 
 def _number(value: Any) -> float:
-    """Read a value of one document: true is 1; NaN for what is no finite number."""
+    """Read a value of one document: true is 1; NaN for anything but finite numbers."""
     number = float(value) if isinstance(value, bool) else number_in(value)
     return number if math.isfinite(number) else math.nan
 
 
 def columns_in(answered: Answered) -> list[str]:
-    """Return the columns of a task's documents, by its first sample; none if that is damaged."""
+    """Return the columns of a task's documents, from its first sample; empty if that is damaged."""
     try:
         with answered.samples.open("rb") as file:
             doc = json.loads(file.readline())["doc"]

@@ -1,4 +1,4 @@
-"""A model asked in one way, and what each task came to: what reports are made of."""
+"""A model asked in one way, with its task scores: the unit of reports."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class Asked(NamedTuple):
 
 
 def leaf(asked: Asked) -> Leaf:
-    """Return what is known of a task in a way of asking."""
+    """Return the details of a task in a way of asking."""
     return leaves()[in_way(*asked)]
 
 
 def outcomes(tasks: Iterable[Asked]) -> list[Hashable]:
-    """Return what each task asks for: tasks on the same outcome are one observation."""
+    """Return the outcome of each task: tasks with the same outcome are one observation."""
     known = leaves()
     return [known[in_way(*asked)].entry.outcome for asked in tasks]
 
 
 def closest(entries: Iterable[Entry], entry: Entry) -> list[Entry]:
-    """Return, of each model, the rows that were run as an entry was in as many settings as any."""
+    """Return each model's rows that share the most run settings with an entry."""
     mine = {*entry.settings, *entry.details}
     models: dict[Weights, dict[int, list[Entry]]] = {}
     for other in entries:
@@ -50,15 +50,15 @@ def closest(entries: Iterable[Entry], entry: Entry) -> list[Entry]:
 
 
 class TaskScore(NamedTuple):
-    """What one task of one run came to.
+    """The result of one task in one run.
 
     Attributes
     ----------
     value : float
-        The primary metric of the task's benchmark; NaN where lm-eval's file says so, and where the
+        The primary metric of the task's benchmark; NaN if lm-eval's file says so, or if the
         benchmark has no scores.
     draws : Draws or None
-        What it would have been, had the survey drawn other samples; None where that is not known.
+        Its values for other samples of the survey; None if unknown.
     metrics : dict of str to float
         All the others, by name.
     population : Draws or None
@@ -66,10 +66,10 @@ class TaskScore(NamedTuple):
     source : Path
         The result file.
     said : object or None
-        What was said to each prompt, of a benchmark that keeps it (`replicates.Keeping`); None
-        where the questions were made from another truth than the installed one.
+        The answer to each prompt, if the benchmark keeps it (`replicates.Keeping`); None if the
+        questions were made from a truth other than the installed one.
     date : float
-        When the run of the result file began, in seconds of Unix time; NaN where that is not known.
+        Start of the result file's run, in seconds of Unix time; NaN if unknown.
     """
 
     value: float
@@ -82,12 +82,12 @@ class TaskScore(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Standard error of the value; NaN where it is not known."""
+        """Standard error of the value; NaN if unknown."""
         return joint_error([self.draws])
 
     @property
     def population_uncut(self) -> float:
-        """The metric `POPULATION` before it is cut off, as means take it; NaN without."""
+        """The metric `POPULATION` before the cut-off, for means; NaN without it."""
         drawn, cut = self.population, self.metrics.get(POPULATION, math.nan)
         return cut if drawn is None or drawn.uncut is None else drawn.uncut
 
@@ -104,46 +104,45 @@ class TaskScore(NamedTuple):
 
 @dataclass(eq=False)
 class Entry:
-    """A model, asked in one way: what can be compared with other models asked so.
+    """A model asked in one way; comparable with other models asked in the same way.
 
     Attributes
     ----------
     model : str
-        As its user would name it.
+        The name that its user would give it.
     chat : bool
-        Whether its chat template was applied; part of the model rather than of the question.
+        Whether its chat template was applied, which counts as part of the model.
     variant : tuple of (str, str)
-        All that was said about the prompts with ``--metadata``, by its key.
+        Settings of the prompts from ``--metadata``, by key.
     protocol : Protocol
-        What keeps these scores from being compared with others.
+        Settings in which scores must agree to be compared.
     parameters : float or None
         Size of the model.
     scores : dict
         By task and way of asking.
     others : dict of str to float
-        Other tasks in the same files: a metric for each filter, as lm-eval has it.
+        Other tasks in the same files: a metric for each filter, as in lm-eval.
     reference : bool
         Whether these are published scores instead of a run.
     twin : int
-        Tells entries apart whose names are the same where they are cut; 0 for the first.
+        Distinguishes entries whose shortened names are equal; 0 for the first.
     weights : Weights
-        As they were given to lm-eval.
+        As given to lm-eval.
     settings : tuple of (str, str)
         How the model was run, by setting: backend, dtype, its other arguments.
     details : tuple of (str, str)
-        Of answers that were written, what else they depend on; not what can be compared.
+        Further settings that written answers depend on; they do not limit comparisons.
     shown : tuple of (str, str)
-        Those settings and details in which rows of this model differ.
+        The settings and details in which this model's rows differ.
     date : float
-        When the run of its newest result file began, in seconds of Unix time; NaN where that is
-        not known.
+        Start of its newest result file's run, in seconds of Unix time; NaN if unknown.
     older : tuple of (Asked, TaskScore)
-        What older files have of its tasks, with the same settings; it does not count.
+        Scores of its tasks in older files with the same settings; they do not count.
     parts : tuple of Entry
-        What a whole run is put together from, see `models.runs_of`; empty for what is read.
+        The entries that make up a whole run, see `models.runs_of`; empty if read from a file.
     card : Tuned or None
-        How the model was tuned, where its record says it; beside result files it is a file of its
-        own, see `findings.tuned`.
+        How the model was tuned, if its record says so; for result files it is a separate file, see
+        `findings.tuned`.
     """
 
     model: str
@@ -165,7 +164,7 @@ class Entry:
     card: Tuned | None = None
 
     def date_of(self, tasks: Iterable[Asked]) -> float:
-        """Return when the newest run of these tasks began; NaN where that is not known."""
+        """Return when the newest run of these tasks began; NaN if unknown."""
         dates = [self.scores[asked].date for asked in tasks]
         return max((date for date in dates if math.isfinite(date)), default=math.nan)
 

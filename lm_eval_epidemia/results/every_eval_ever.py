@@ -1,8 +1,8 @@
 """Runs as records of Every Eval Ever (schema 0.3, https://evalevalai.com), written and read back.
 
-A record has a result for each group and each task. Of a task it also keeps, as text, what the
-result file says of it: its other metrics, its draws, what was said. So a record is read as the
-result file that it was made of, with the same errors, means and comparisons; samples are not in it.
+A record has a result for each group and each task. For tasks it also keeps, as text, the other
+contents of the result file: metrics, draws, recorded answers. So a record gives the same errors,
+means and comparisons as its result file. It does not contain samples.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _DEPLOYED = (*_ENGINES, "vllm")
 
 
 class Scored(NamedTuple):
-    """A score with its standard error, interval of 95 %, and when its run began; NaN if not known.
+    """A score with its standard error, 95 % interval, and start of its run; NaN if unknown.
 
-    A run may be put together from several result files: each score has the date of its own.
+    A run may combine several result files, so each score has its own date.
     """
 
     value: float
@@ -58,7 +58,7 @@ class Scored(NamedTuple):
 
 
 def public(value: Any) -> Any:
-    """Leave out of a setting what is of its machine: folders above a model, users in addresses."""
+    """Remove machine details from a setting: folders above a model, users in addresses."""
     if not isinstance(value, str):
         return value
     if "://" in value:
@@ -69,20 +69,19 @@ def public(value: Any) -> Any:
 
 
 def public_name(weights: Weights) -> str:
-    """Name a model with all that makes it another."""
+    """Name a model with everything that distinguishes it."""
     return " +".join(filter(None, map(public, (weights.model, *weights.more, weights.adapter))))
 
 
 def public_settings(run: Entry) -> list[tuple[str, str]]:
-    """Return how a model was run, as far as a record says it."""
+    """Return a model's run settings that go into a record."""
     return [(key, str(public(value))) for key, value in run.settings if key not in _PRIVATE]
 
 
 def public_words(run: Entry) -> list[str]:
-    """Return the settings of a run in words, as far as a record says them.
+    """Return a run's settings that go into a record, in words.
 
-    Whatever else is shared beside it: every argument of the model is there, and the dtype where the
-    result file tells it.
+    They include every argument of the model, and the dtype if the result file has it.
     """
     settings = [
         (key, value)
@@ -94,12 +93,12 @@ def public_words(run: Entry) -> list[str]:
 
 
 def model_id(run: Entry) -> str:
-    """Return what a run's model is called in public: its name on the Hub, or that of its folder."""
+    """Return a run's public model name: its Hub name, or the name of its folder."""
     return str(public(run.weights.adapter or run.weights.model))
 
 
 def model_folder(run: Entry) -> Path:
-    """Return the folder of a model, its developer's above it where that is known."""
+    """Return the folder of a model, inside its developer's if that is known."""
     parts = [re.sub(r"[^\w.=,+-]+", "_", part).strip(".") for part in model_id(run).split("/")]
     return Path(*parts)
 
@@ -116,11 +115,11 @@ def record(
     Parameters
     ----------
     run : Entry
-        A whole one, see `models.runs_of`; its result files are read again.
+        A whole run, see `models.runs_of`; its result files are read again.
     scores : mapping of str or Asked to Scored
-        By group and task, those that there are.
+        By group and task.
     said : mapping of str to str
-        What must be known of the mean of a group: its settings in words, doubts.
+        Notes on the mean of a group: its settings in words, and doubts.
     dataset : str, optional
         The id on the Hub of the exported questions.
     card : Tuned, optional
@@ -129,7 +128,7 @@ def record(
     Raises
     ------
     ValueError
-        If a score is from a record: that is shared already.
+        If a score comes from a record, which is already shared.
     """
     sources = {x: run.scores[x].source for x in scores if isinstance(x, Asked)}
     paths = sorted({*sources.values()})
@@ -173,7 +172,7 @@ def record(
 
 
 def file_name(written: Mapping[str, Any]) -> str:
-    """Return the name of a record's file: the same run has the same."""
+    """Return the name of a record's file, which is the same for the same run."""
     return f"{str(written['evaluation_id'])[-36:]}.json"
 
 
@@ -187,7 +186,7 @@ def _timestamp(date: float) -> dict[str, str]:
 
 
 def _versions(files: Iterable[Mapping[str, Any]], key: str) -> str:
-    """Return the versions of a library that files were made with; those of one run may differ."""
+    """Return the versions of a library behind the files of a run; they may differ."""
     return ", ".join(sorted({str(file[key]) for file in files if file.get(key)}))
 
 
@@ -219,13 +218,13 @@ def _model(run: Entry, files: list[dict[str, Any]], card: Tuned | None) -> dict[
 
 
 def _public_card(card: Tuned) -> Tuned:
-    """Leave out of a card where models lie."""
+    """Remove the paths of models from a card."""
     dataset = replace(card.dataset, writer=public(card.dataset.writer))
     return replace(card, base=public(card.base), dataset=dataset)
 
 
 def _hashes(file: Mapping[str, Any]) -> dict[str, str]:
-    """Return the hashes of texts that a record does not hold; older files have the texts alone."""
+    """Return the hashes of texts that a record omits; older files have only the texts."""
     return {
         f"{key}_sha": str(file.get(f"{key}_sha") or hashlib.sha256(text.encode()).hexdigest())
         for key in ("chat_template", "system_instruction")
@@ -239,7 +238,7 @@ def benchmark_of(name: str | Asked) -> Benchmark:
 
 
 def method_of(benchmark: Benchmark) -> str:
-    """Say what standard errors are from."""
+    """Name the source of standard errors."""
     return "joint survey replicates" if benchmark is OBSERVATION else "sampling of questions"
 
 
@@ -249,7 +248,7 @@ def _bound(end: float) -> float | str:
 
 
 def _result(name: str, benchmark: Benchmark, scored: Scored) -> dict[str, Any]:
-    """Return what results of groups and of tasks have alike."""
+    """Return the fields that results of groups and tasks share."""
     measure = benchmark.measure
     of: dict[str, Any] = {"score": scored.value}
     if math.isfinite(scored.error):

@@ -1,4 +1,4 @@
-"""A result file of lm-eval: what of it is decoded, with its draws in one array."""
+"""Decode a result file of lm-eval, with its draws in one array."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from lm_eval_epidemia.results.replicates import Joint
 
 
 class TaskConfig(msgspec.Struct):
-    """How a task was made, as far as that is read."""
+    """The parts of a task's configuration that are read."""
 
     metadata: dict[str, Any] | None = None
 
 
 class ResultFile(msgspec.Struct):
-    """What is read of a result file; lm-eval writes more."""
+    """The parts of a result file that are read; lm-eval writes more."""
 
     results: dict[str, dict[str, Any]]
     config: Config = msgspec.field(default_factory=Config)
@@ -41,7 +41,8 @@ class ResultFile(msgspec.Struct):
 
 
 class _Strict(ResultFile):
-    """A file as lm-eval writes it today: of how tasks were made no more is decoded than is read."""
+    """A file as lm-eval writes it today; only the needed parts of task configurations are
+    decoded."""
 
     configs: dict[str, TaskConfig | None] = {}
 
@@ -53,17 +54,17 @@ def read_file(path: Path, configs: bool = False) -> ResultFile:
     ----------
     path : Path
     configs : bool
-        Whether all is decoded of how tasks were made, instead of what `TaskConfig` has.
+        Whether to decode whole task configurations instead of only the fields of `TaskConfig`.
 
     Returns
     -------
     ResultFile
-        Draws in `epidemia` are views of one array; texts where they are not written as numbers.
+        Draws in `epidemia` are views of one array; they stay texts if they are not numbers.
 
     Raises
     ------
     ValueError
-        If lm-eval did not write it so, with the reason.
+        If it is not as lm-eval writes it, with the reason.
     """
     # A pipe would wait for its writer.
     if not path.is_file():
@@ -95,13 +96,13 @@ def _decoded(data: bytes, form: type[ResultFile]) -> ResultFile:
 
 
 def _renamed(record: Mapping[str, Any]) -> str:
-    """Say what a record of Every Eval Ever must be called to be known as one."""
+    """Say what name a record of Every Eval Ever needs to be recognised."""
     name = f"{str(record.get('evaluation_id'))[-36:]}.json"
     return f"a record of Every Eval Ever, recognised only by its name, which was {name}: rename it"
 
 
 def _draws_together(file: ResultFile) -> None:
-    """Put the draws of a file into one array, and views of it where their texts were."""
+    """Put the draws of a file into one array, and replace their texts by views of it."""
     places: list[tuple[dict[str, Any], str]] = []
     parts: list[Array] = []
     for of_task in (file.epidemia or Joint()).replicates.values():
@@ -118,7 +119,7 @@ def _draws_together(file: ResultFile) -> None:
 
 
 def _numbers(text: Any) -> Array | None:
-    """Read numbers with a space between them as JSON has numbers; None of anything else."""
+    """Read space-separated JSON numbers; None for anything else."""
     if not isinstance(text, str) or "," in text:
         return None
     try:

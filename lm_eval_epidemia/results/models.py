@@ -1,8 +1,8 @@
-"""Models and their runs: what stands in one row, how its settings read, and which runs are chosen.
+"""Group entries into models and runs, write run settings in words, and choose runs.
 
-An `Entry` holds the scores that may be compared with others; a run of lm-eval may fall into several
-of them, since a task that has fewer conditions than ``--limit`` is whole, and one that lists no
-orderings heeds none. Here these are put together again: a run is what was asked in one setting.
+An `Entry` holds comparable scores. One run of lm-eval may become several entries: a task with fewer
+conditions than ``--limit`` is complete, and a task without orderings ignores that setting. This
+module joins them again: a run is everything asked with one setting.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _PLAIN_DTYPES = ("auto", "float32")
 
 
 class Model(NamedTuple):
-    """A model, which has one row however often it was run.
+    """A model, which has one row for all its runs.
 
     Attributes
     ----------
     name : str
-        As `naming.short_names` calls it.
+        As in `naming.short_names`.
     weights : Weights
     runs : tuple of Entry
-        The one that answered most first; of equal ones the newest.
+        The run with most answers first; among equals the newest.
     """
 
     name: str
@@ -47,9 +47,10 @@ class Model(NamedTuple):
 
     @property
     def others(self) -> dict[str, float]:
-        """Other tasks of lm-eval, of any run of the same dtype as the one shown, which comes first.
+        """Other tasks of lm-eval, from all runs with the shown run's dtype; the shown run comes
+        first.
 
-        A prompt template or a ``--limit`` of ours is no setting of theirs.
+        Our prompt settings and ``--limit`` do not apply to them.
         """
         dtype = dict(self.shown.settings).get("dtype")
         alike = [run for run in self.runs if dict(run.settings).get("dtype") == dtype]
@@ -57,9 +58,9 @@ class Model(NamedTuple):
 
 
 def models_of(entries: Iterable[Entry]) -> list[Model]:
-    """Return the models that entries are of, in their order, each with its runs.
+    """Return the models of entries, in order, each with its runs.
 
-    What was run is grouped by its weights; published scores by the name of their model.
+    Runs are grouped by weights, published scores by the name of their model.
     """
     grouped: dict[tuple[Weights, str], list[Entry]] = {}
     for entry in entries:
@@ -72,26 +73,26 @@ def models_of(entries: Iterable[Entry]) -> list[Model]:
 
 
 def _answered(run: Entry) -> tuple[float, bool, float]:
-    """Order runs: by how many tasks they answered, the usual wording and the newest first."""
+    """Order runs: most tasks first, then the usual wording, then the newest."""
     shares = (score.seen for score in run.scores.values() if not math.isnan(score.value))
     return -math.fsum(shares), "wording" in dict(run.protocol.variant), -run.date
 
 
 def is_respondent(entry: Entry) -> bool:
-    """Whether an entry is of a reference respondent that was run."""
+    """Whether an entry is a run of a reference respondent."""
     return entry.weights.model.startswith("epidemia-baseline")
 
 
 def is_averages(entry: Entry) -> bool:
-    """Whether an entry is of the respondent that was run and knows averages only."""
+    """Whether an entry is a run of the respondent that knows averages only."""
     return is_respondent(entry) and kind_of(entry.model) == "mean"
 
 
 def runs_of(entries: Sequence[Entry]) -> list[Entry]:
-    """Put entries of one model together that are of one run.
+    """Join a model's entries that belong to one run.
 
-    These are what one result file holds, and what differs only in settings that one of both has no
-    task to heed; never two that answered the same task.
+    These come from one result file, or differ only in settings that do not affect any task of one
+    of them. Entries that answered the same task are never joined.
     """
     runs: list[list[Entry]] = []
     # The broadest first, so that a part joins what it is most likely of.
@@ -126,13 +127,13 @@ def _unvaried(protocol: Protocol) -> Protocol:
 
 
 def _heeds_no_more(one: Entry, other: Entry) -> bool:
-    """Whether no task of the one heeds a setting that only the other was asked with."""
+    """Whether the settings of only one entry affect no task of the other."""
     unlike = set(other.protocol.variant) - set(one.protocol.variant)
     return not any(leaf(asked).heeds(key) for key, _ in unlike for asked in one.scores)
 
 
 def together(parts: Sequence[Entry]) -> Entry:
-    """Return the entry that parts of one run make."""
+    """Join the parts of one run into an entry."""
     if len(parts) == 1:
         return parts[0]
     protocols = [part.protocol for part in parts]
@@ -169,7 +170,7 @@ def _listed(values: Iterable[str]) -> str:
 
 
 def fields(entry: Entry) -> dict[str, str]:
-    """Return every setting of a run by its name, ``none`` where it is as by default."""
+    """Return every setting of a run by name, ``none`` for defaults."""
     said = {**dict(entry.protocol.variant), **dict(entry.variant)}
     protocol, settings = entry.protocol, dict((*entry.settings, *entry.details))
     revision = [part for part in entry.weights.more if part.startswith("revision=")]
@@ -194,7 +195,7 @@ def fields(entry: Entry) -> dict[str, str]:
 
 
 def chips(entry: Entry) -> tuple[str, ...]:
-    """Return the settings of a run in words, each short: those that are not as by default."""
+    """Return the non-default settings of a run, each in a few words."""
     of = fields(entry)
     backend, dtype = of["backend"], of["dtype"]
     # A model without weights is named after its backend.
@@ -252,12 +253,12 @@ def conditions_of(given: Iterable[str]) -> dict[str, str]:
 
 
 def chosen(entries: Sequence[Entry], conditions: Mapping[str, str]) -> list[Entry]:
-    """Return the entries of the runs that were run so.
+    """Return the entries of runs with these settings.
 
     Raises
     ------
     EpidemiaError
-        If no run has such a setting, or none that value.
+        If no run has this setting or this value.
     """
     runs = [run for model in models_of(entries) for run in model.runs]
     of = {id(run): fields(run) for run in runs}

@@ -1,4 +1,4 @@
-"""How models are called: by what was said to lm-eval of them, as short as tells them apart."""
+"""Name models by their arguments to lm-eval, as briefly as distinguishes them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ MAYBE = ("chat_template", *HASHES, "max_gen_toks", "n_samples", "torch_seed")
 
 
 class Config(msgspec.Struct):
-    """Of a run: the model, and how it was run. Older files hold arguments as text."""
+    """The model of a run, and how it was run. Older files hold arguments as text."""
 
     model: Any = "model"
     model_args: dict[str, Any] | str | None = None
@@ -75,7 +75,7 @@ class Config(msgspec.Struct):
 
 
 def settings_of(config: Config) -> tuple[tuple[str, str], ...]:
-    """Return how a model was run, as far as its answers may depend on it, beside its weights.
+    """Return the settings of a run that may affect its answers, besides the weights.
 
     The backend, the dtype (that of the weights as they were loaded, where the file tells), every
     argument but those of `NO_SETTINGS`, and the hub's hashes.
@@ -95,27 +95,27 @@ def _named(arguments: dict[str, Any]) -> Any:
 
 
 def is_chat(config: Config) -> bool:
-    """Whether a model was asked at a chat endpoint, whose template lm-eval does not know."""
+    """Whether a model was asked through a chat endpoint, whose template lm-eval does not know."""
     url = str(pairs(config.model_args).get("base_url", ""))
     return "chat-completions" in str(config.model) or "/chat/completions" in url
 
 
 def pairs(arguments: dict[str, Any] | str | None) -> dict[str, Any]:
-    """Return arguments that older files hold as text."""
+    """Parse arguments that older files hold as text."""
     if isinstance(arguments, str):
         return dict(pair.partition("=")[::2] for pair in arguments.split(",") if pair)
     return arguments or {}
 
 
 class Weights(NamedTuple):
-    """What was said to lm-eval of a model's weights.
+    """A model's weights, as given to lm-eval.
 
     Attributes
     ----------
     model : str
-        Its name or folder; the backend with its arguments where neither was given.
+        Its name or folder; without either, the backend with its arguments.
     more : tuple of str
-        What makes it another: "revision=x".
+        Further distinctions, such as "revision=x".
     adapter : str
         Name or folder of its adapter (``peft=``); empty without one.
     """
@@ -126,7 +126,7 @@ class Weights(NamedTuple):
 
     @property
     def name(self) -> str:
-        """All of it in one line."""
+        """All of these in one line."""
         return " +".join([self.model, *self.more, *([self.adapter] if self.adapter else [])])
 
 
@@ -148,11 +148,11 @@ def _whole(path: str) -> str:
 
 
 def short_names(everyone: Collection[Weights]) -> dict[Weights, str]:
-    """Call models and adapters by the last part of their path, where that tells them apart.
+    """Name models and adapters by the last part of their path, if that is unique.
 
-    Where it does not, a model has its whole name, and an adapter as many parts of its path, from
-    the end, as tell it from the others: "small +run-1/adapter". A reference respondent is called
-    by what it knows: "knows averages only (kind=mean)".
+    Otherwise a model keeps its full name, and an adapter as many last parts of its path as make it
+    unique: "small +run-1/adapter". A reference respondent is named by its knowledge: "knows
+    averages only (kind=mean)".
     """
     models = {
         w.model: _respondent(w.model) if "=" in w.model else _last(w.model, 1) for w in everyone
@@ -175,12 +175,12 @@ def short_names(everyone: Collection[Weights]) -> dict[Weights, str]:
 
 
 def respondent(kind: str, *more: str) -> str:
-    """Call a reference respondent by what it knows, with its kind, which commands take."""
+    """Name a reference respondent by its knowledge, with the kind that commands take."""
     return f"{RESPONDENTS[kind]} ({', '.join((f'kind={kind}', *more))})"
 
 
 def kind_of(name: str) -> str | None:
-    """Return the kind of the reference respondent that is called so; None of a model."""
+    """Return the kind of the reference respondent with this name; None for a model."""
     kinds = (
         kind for kind, who in RESPONDENTS.items() if name == who or name.startswith(f"{who} (")
     )
@@ -188,7 +188,7 @@ def kind_of(name: str) -> str | None:
 
 
 def with_settings(name: str, settings: Iterable[str]) -> str:
-    """Say of a name how that was run: "m (limit 10)", "knows the truth (kind=truth, limit 10)"."""
+    """Add settings to a name: "m (limit 10)", "knows the truth (kind=truth, limit 10)"."""
     more = ", ".join(settings)
     if not more:
         return name
@@ -196,7 +196,7 @@ def with_settings(name: str, settings: Iterable[str]) -> str:
 
 
 def without_kind(name: str) -> str:
-    """Call a reference respondent by what it knows alone; any other model as it is."""
+    """Name a reference respondent by its knowledge alone; leave other models unchanged."""
     return re.sub(r" \(kind=\w+\)|kind=\w+, ", "", name)
 
 
@@ -212,5 +212,5 @@ def _repeated(names: Iterable[str]) -> set[str]:
 
 
 def _last(path: str, parts: int) -> str:
-    """Return the last parts of a path; a text with " / " in it is none."""
+    """Return the last parts of a path; a text containing " / " is not a path."""
     return path if " / " in path else "/".join(Path(path).parts[-parts:]) or path

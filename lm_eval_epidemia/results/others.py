@@ -1,4 +1,4 @@
-"""Tasks of others in the same result files: one metric of each, and what heads its column."""
+"""Other people's tasks in the same result files: one metric of each, and its column heading."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_METRIC = ("name", "alias", "sample_len", "sample_count", " ")
 
 
 class Other(NamedTuple):
-    """A metric of another task, and how it was asked: values that differ in it are never merged."""
+    """A metric of another task, and how it was asked; different ways are never merged."""
 
     task: str
     metric: str
@@ -30,7 +30,7 @@ class Other(NamedTuple):
 
 
 def others_in(file: Any, ours: Collection[str]) -> dict[Other, float]:
-    """Return a metric of each other task and filter, of groups instead of their members.
+    """Return a metric of each other task and filter; groups replace their members.
 
     NaN where none is a finite number.
 
@@ -73,7 +73,7 @@ def others_in(file: Any, ours: Collection[str]) -> dict[Other, float]:
 
 
 def _preference(metric: str, higher_is_better: Any) -> int:
-    """Order the metrics of a task: the least is shown."""
+    """Sort key of a task's metrics: the smallest is shown."""
     if metric in OTHER_METRICS:
         return OTHER_METRICS.index(metric)
     unnamed = 0 if higher_is_better is True else 1 if higher_is_better is False else 2
@@ -81,7 +81,7 @@ def _preference(metric: str, higher_is_better: Any) -> int:
 
 
 def metrics_in(row: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the metrics of a task by filter; NaN for what is no finite number."""
+    """Return the metrics of a task by filter; NaN for anything but finite numbers."""
     metrics: dict[str, dict[str, float]] = defaultdict(dict)
     for key, value in row.items():
         # "acc,none" since lm-eval 0.4, "acc" before.
@@ -94,7 +94,7 @@ def metrics_in(row: Mapping[str, Any]) -> dict[str, dict[str, float]]:
 
 
 def labels_of(others: Collection[Other]) -> dict[Other, str]:
-    """Name columns: number of examples and version only of tasks that were run with several."""
+    """Name columns; add number of examples and version only if a task was run with several."""
     shots, versions = defaultdict(set), defaultdict(set)
     for other in others:
         shots[other.task].add(other.shots)

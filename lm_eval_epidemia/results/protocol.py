@@ -1,6 +1,6 @@
-"""How a model was asked, as far as that keeps its scores from being compared with others.
+"""The settings of asking in which scores must agree to be compared.
 
-Also how texts and numbers from files are read and written.
+Also reads and writes texts and numbers of files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def printable(text: str) -> str:
-    """Return a text from a file in one line, with a mark for what no terminal or page can show."""
+    """Return a text from a file in one line, with a mark for unprintable characters."""
     line = " ".join(text.split())
     if line.isprintable():
         return line
@@ -36,7 +36,7 @@ def as_given(value: Any) -> str:
 
 
 def plainly(value: Any) -> str:
-    """Write a setting in one way, however its number was given: 0.50, "0.5" and 0.5 are one."""
+    """Write a setting in one form: 0.50, "0.5" and 0.5 are equal."""
     if isinstance(value, bool):
         return str(value)
     try:
@@ -47,15 +47,15 @@ def plainly(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Protocol:
-    """What keeps scores from being compared with others: only those of equal protocols are.
+    """The settings in which scores must agree to be compared.
 
-    All fields are empty where everything is as by default. As text (``str``) it is what a reader
-    sees, and what protocols are sorted by.
+    All fields are empty by default. Its text (``str``) is what a reader sees, and the sort key of
+    protocols.
 
     Attributes
     ----------
     variant : tuple of (str, str)
-        What was asked of the prompts, by its key in ``--metadata``.
+        Settings of the prompts, by key in ``--metadata``.
     num_fewshot : str
         lm-eval's own examples.
     system_prompt : str
@@ -63,13 +63,13 @@ class Protocol:
     task_version : str
         If not the one of this package.
     truth, vintage : str
-        Fingerprint of a truth that is not the installed one, and its vintage.
+        Fingerprint and vintage of a truth other than the installed one.
     incomplete : bool
         Whether something was cut off.
     limit : str
-        The ``--limit`` that did.
+        The ``--limit`` that caused it.
     drawn : tuple of (str, str)
-        How a model that writes was told to, where not as its way of asking tells it.
+        Generation settings of a model that writes, if not those of its way of asking.
     published : bool
         Whether these are published scores.
     """

@@ -1,4 +1,4 @@
-"""Records of Every Eval Ever that `every_eval_ever` wrote, read as the result files they are of."""
+"""Read records of Every Eval Ever, written by `every_eval_ever`, like their result files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NAME = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.json")
 
 
 def is_record(path: Path) -> bool:
-    """Tell whether a file is named as records are."""
+    """Return whether a file has the name of a record."""
     return _NAME.fullmatch(path.name) is not None
 
 
@@ -68,9 +68,9 @@ class _Record(msgspec.Struct):
 
 
 class ReadRecord(NamedTuple):
-    """A record as the result file that it was made of, and what a reader must know of it.
+    """A record in the form of its result file, with notes for the reader.
 
-    Of a tuned model it holds the card as well.
+    For a tuned model it also holds the card.
     """
 
     file: ResultFile
@@ -84,8 +84,7 @@ def read_record(path: Path) -> ReadRecord:
     Raises
     ------
     ValueError
-        If it is none of ours, has a task twice, or was changed in a way that can be told; with
-        the reason.
+        If it is not one of ours, repeats a task, or was visibly changed; with the reason.
     """
     if not path.is_file():
         raise ValueError("not a file")
@@ -123,7 +122,7 @@ def read_record(path: Path) -> ReadRecord:
 
 
 def _changed_means(rows: Sequence[_Result]) -> Iterator[str]:
-    """Say which means of groups are not those of their tasks in the record."""
+    """Say which group means differ from those of their tasks in the record."""
     scores: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         if row.evaluation_name in leaves():
@@ -180,7 +179,7 @@ LAST = 253_402_300_799
 
 
 def _date(text: str) -> float:
-    """Read when a run was made, in seconds since 1970; NaN where the record does not say."""
+    """Read the time of a run, in seconds since 1970; NaN if the record does not say."""
     if not text:
         return math.nan
     date = float(text) if re.fullmatch(r"\d{1,12}(\.\d+)?", text) else math.inf

@@ -1,4 +1,4 @@
-"""Our own part of a result file: draws of the numbers of each task, and what was said in it."""
+"""Our own part of a result file: draws of each task's metrics, and recorded answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SAME = 1e-4
 
 
 class Unusable(Exception):
-    """The truth of a task is here, but cannot be used; why."""
+    """The truth of a task is here but unusable, with the reason."""
 
 
 class Joint(msgspec.Struct):
@@ -44,11 +44,11 @@ class Joint(msgspec.Struct):
     Attributes
     ----------
     replicates : dict of str to dict
-        By task: ``sample``, whose replicates; every metric that has draws, as numbers with spaces
-        between them; ``less_bias``, by metric, such draws of the number less its bias;
-        ``asking``, by metric, its standard error from the asking alone.
+        By task: ``sample``, the sample of the replicates; every metric with draws, as
+        space-separated numbers; ``less_bias``, by metric, draws of the number minus its bias;
+        ``asking``, by metric, its standard error from asking alone.
     said : dict of str to str
-        By task, what was said to its prompts, where its benchmark keeps that.
+        By task, the answers to its prompts, if its benchmark keeps them.
     """
 
     replicates: dict[str, dict[str, Any]] = {}
@@ -68,9 +68,9 @@ def draws_of(
     ----------
     written : mapping
     survey : str
-        Of the task, whose replicates these must be; empty where it has none.
+        The task's survey, which the replicates must come from; empty if it has none.
     bounds : mapping of str to (float, float)
-        What is cut off where, by metric.
+        Cut-offs, by metric.
 
     Raises
     ------
@@ -107,13 +107,13 @@ def draws_of(
 
 
 class Said(NamedTuple):
-    """What was said to the prompts of a task, in their order.
+    """The answers to the prompts of a task, in order.
 
     Attributes
     ----------
     odds : ndarray, shape (prompts,)
-        Log-odds of yes, in nats; of a written answer 1 or -1. NaN where no answer could be read,
-        or none was asked for.
+        Log-odds of yes, in nats; 1 or -1 for a written answer. NaN if no answer was asked for or
+        could be read.
     asked : ndarray of bool, shape (prompts,)
     """
 
@@ -122,13 +122,13 @@ class Said(NamedTuple):
 
 
 def said_of(text: str, prompts: int, written: bool) -> Said:
-    """Read what was said in a task.
+    """Read the recorded answers of a task.
 
     Parameters
     ----------
     text : str
-        A number for each prompt with spaces between them, "-" where it was not asked, "?" where no
-        answer could be read.
+        A number for each prompt, separated by spaces; "-" if it was not asked, "?" if no answer
+        could be read.
     prompts : int
         How many the task has.
     written : bool
@@ -159,18 +159,18 @@ def said_of(text: str, prompts: int, written: bool) -> Said:
 
 
 class Keeping(NamedTuple):
-    """How what was said is read of a benchmark that keeps it, and its metrics made of it.
+    """How to read the recorded answers of a benchmark, and recompute its metrics.
 
     Attributes
     ----------
     read : callable
-        From a line, the truth and the way to what was said; ValueError, with the reason, where
-        `harness` does not write it so.
+        From a line, the truth and the way to the answers; ValueError, with the reason, if `harness`
+        does not write such a line.
     again : callable
-        From the line, the truth and what was said to metrics by name, the primary one among them.
+        From the line, the truth and the answers to metrics by name, including the primary one.
     draws : callable, optional
-        From what was said to the draws of the headline, where that is not the primary metric,
-        whose draws are in the file.
+        From the answers to the draws of the headline metric, if that is not the primary metric
+        (whose draws are in the file).
     """
 
     read: Callable[[str, Any, Way], Any]
@@ -193,33 +193,33 @@ KEEPING = {
 
 
 def headline_draws(name: str, said: Any) -> Draws | None:
-    """Return the draws of a task's headline, of what was said in it; None where that is None."""
+    """Return the draws of a task's headline metric from its answers; None without answers."""
     return None if said is None else KEEPING[leaves()[name].benchmark.name].draws(said)
 
 
 def said_in(name: str, text: str, numbers: Mapping[str, float], fingerprint: Any) -> Any:
-    """Read what was said in a task, and see that it is what the metrics are of.
+    """Read the recorded answers of a task, and check its metrics against them.
 
     Parameters
     ----------
     name : str
         As lm-eval names it.
     text : str
-        What `harness` keeps of it in one line.
+        The line that `harness` keeps.
     numbers : mapping of str to float
-        The metrics that the file says; the primary one is NaN where answers were not finite.
+        The metrics in the file; the primary one is NaN if answers were not finite.
     fingerprint : optional
-        Of the truth that the questions were made from.
+        Fingerprint of the truth that the questions were made from.
 
     Returns
     -------
     object or None
-        As `Keeping.read` has it; None where it belongs to no prompts that are known here.
+        As from `Keeping.read`; None if its prompts are unknown here.
 
     Raises
     ------
     ValueError
-        As `Keeping.read`, and where a metric is another.
+        As for `Keeping.read`, or if a metric differs.
     Unusable
         If the truth of the task is damaged here.
     """
@@ -256,7 +256,7 @@ def _short(value: float) -> str:
 
 
 def _numbers(metric: str, text: Any, sample: str, most: float) -> np.ndarray:
-    """Read draws; at least two of a sample, none of an exact table, whose sample has no name."""
+    """Read draws: at least two for a sample, none for an exact table, whose sample has no name."""
     try:
         # A file that was decoded has arrays where its texts were numbers.
         draws = text if isinstance(text, np.ndarray) else np.array(text.split(), dtype=float)
@@ -271,7 +271,7 @@ def _numbers(metric: str, text: Any, sample: str, most: float) -> np.ndarray:
 
 
 def _number(metric: str, uncut: Any) -> float:
-    """Read a number before it is cut off at the ends of its scale."""
+    """Read a number before its cut-off at the ends of the scale."""
     number = isinstance(uncut, (int, float)) and not isinstance(uncut, bool)
     if not (number and abs(uncut) <= MOST):
         raise ValueError(f"{metric}, uncut, is {reprlib.repr(uncut)}, expected a number")
@@ -279,7 +279,7 @@ def _number(metric: str, uncut: Any) -> float:
 
 
 def _asking(metric: str, asking: Mapping[str, Any]) -> float:
-    """Read the error from the asking; NaN, which is written of one that is not known, stays."""
+    """Read the error from asking; NaN means unknown and stays."""
     error: Any = asking.get(metric)
     number = isinstance(error, (int, float)) and not isinstance(error, bool)
     if not (number and (0 <= error <= MOST or math.isnan(error))):
@@ -289,12 +289,12 @@ def _asking(metric: str, asking: Mapping[str, Any]) -> float:
 
 
 def counted(draws: Iterable[Draws], known: Mapping[str, int]) -> dict[str, int]:
-    """Return how many draws each sample has, those that are known already among them.
+    """Return the number of draws of each sample, including those already known.
 
     Raises
     ------
     ValueError
-        If those of one sample differ in number: they are of the same replicates.
+        If the numbers differ for one sample, whose replicates are the same.
     """
     numbers = dict(known)
     for sample, at in ((of_task.sample, of_task.at) for of_task in draws):
@@ -304,10 +304,10 @@ def counted(draws: Iterable[Draws], known: Mapping[str, int]) -> dict[str, int]:
 
 
 def in_conflict(samples: Iterable[str]) -> set[str]:
-    """Return the samples that are of one survey and vintage, but of different replicates.
+    """Return the samples of one survey and vintage that have different replicates.
 
-    Errors of their tasks cannot be put together: they are neither joint nor independent. A sample
-    is named by survey and vintage, a space, and the hash of its replicates.
+    Errors of their tasks cannot be combined: they are neither joint nor independent. The name of a
+    sample is survey and vintage, a space, and the hash of its replicates.
     """
     known = {sample for sample in samples if sample}
     whose = [sample.split(" ")[0] for sample in known]

@@ -1,4 +1,4 @@
-"""lm-eval's result files: who answered what, how it was asked, and what it scored."""
+"""Read lm-eval's result files: models, settings of asking, and scores."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Results(NamedTuple):
     entries : list of Entry
         In the order of their names.
     notes : list of str
-        What a reader must know: files left out, runs superseded, scores that do not exist.
+        Notes for the reader: files left out, runs superseded, missing scores.
     folders : tuple of Path
         What was read.
     unread : tuple of (Path, str)
@@ -72,7 +72,7 @@ class Results(NamedTuple):
 
 
 class _ReadRun(NamedTuple):
-    """A result file, with the scores of ours in it and what their tasks were made with."""
+    """A result file, with the scores of our tasks and the settings that made them."""
 
     path: Path
     file: ResultFile
@@ -97,7 +97,7 @@ def model_size(text: str) -> float:
 
 
 def _variant(metadata: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return what was asked of the prompts that is not so by default."""
+    """Return the non-default settings of the prompts."""
     return tuple(
         (key, str(metadata[key]))
         for key, usual in Variant()._asdict().items()
@@ -110,7 +110,7 @@ def _sha(text: str) -> str:
 
 
 def _protocol(asked: Asked, run: _ReadRun, installed: Mapping[str, Any]) -> Protocol:
-    """Return what keeps a score from being compared with others."""
+    """Return the settings in which a score must agree with others to be compared."""
     file, metadata, way, name = run.file, run.metadata[asked], WAYS[asked.way], in_way(*asked)
     shots, system = number_in(file.shots.get(name, 0)), file.system_instruction
     truth = installed.get(asked.task)
@@ -143,7 +143,7 @@ def _protocol(asked: Asked, run: _ReadRun, installed: Mapping[str, Any]) -> Prot
 
 
 def _read(path: Path) -> _ReadRun:
-    """Read a result file, its scores and those of other tasks; ValueError as of `read_file`."""
+    """Read a result file, its scores and those of other tasks; ValueError as in `read_file`."""
     file, notes, card = read_record(path) if is_record(path) else (read_file(path), [], None)
     notes = [*(f"{path}: {note}" for note in notes), *_unknown(path, file)]
     run = _ReadRun(path, file, {}, {}, {}, notes, card)
@@ -177,7 +177,7 @@ def _read(path: Path) -> _ReadRun:
 
 
 def _kind_of(name: str) -> tuple[str, str]:
-    """Say what a task is that is not known here, and of which survey of the user's own."""
+    """Return the kind of an unknown task, and the user's survey that it belongs to."""
     survey = _OF_OWN.match(name)
     if name.startswith(PREFIX):
         return "quantities", ""
@@ -189,7 +189,7 @@ def _kind_of(name: str) -> tuple[str, str]:
 
 
 def _unknown(path: Path, file: ResultFile) -> list[str]:
-    """Say which tasks of ours are not known here."""
+    """Say which of our tasks are unknown here."""
     ours = {in_way(group, leaf_.way) for leaf_ in leaves().values() for group in leaf_.entry.groups}
     ours |= unions().keys()
     kinds: dict[str, list[str]] = {"quantities": [], "fresh": [], "own": [], "other": []}
@@ -220,7 +220,7 @@ def _unknown(path: Path, file: ResultFile) -> list[str]:
 
 
 def _score(run: _ReadRun, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
-    """Read the scores of a task, and note what cannot be used; ValueError as of `read_file`."""
+    """Read the scores of a task, and note what cannot be used; ValueError as in `read_file`."""
     name, ours, joint = in_way(*asked), leaf(asked), run.file.epidemia or Joint()
     primary, metrics = ours.benchmark.primary, ours.metrics
     given = {
@@ -278,7 +278,7 @@ def _score(run: _ReadRun, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
 def _checked(
     asked: Asked, metrics: Mapping[str, Metric], metric: str, value: Any, without: bool
 ) -> float:
-    """Read a metric of a task with or without a score; ValueError where it cannot be that."""
+    """Read a metric of a task with or without a score; ValueError if its value is impossible."""
     known, number = metrics.get(metric), number_in(value)
     low, high = (known.low, known.high) if known else (-math.inf, math.inf)
     # Probabilities that sum to more than 1 are why there is no score.
@@ -294,7 +294,7 @@ def _checked(
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Yield the result files below a folder; links are followed, and each folder is read once."""
+    """Yield the result files below a folder; follow links, and read each folder once."""
     read: set[str] = set()
     for base, below, files in os.walk(folder, followlinks=True):
         if os.path.realpath(base) in read:
@@ -308,7 +308,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def result_files(folders: Iterable[Path]) -> list[Path]:
-    """Return the result files in folders, each once, whatever links lead to it."""
+    """Return the result files in folders, each once even if links repeat it."""
     files: dict[str, Path] = {}
     for folder in folders:
         # Unlike Path's, False where it may not be looked at.
@@ -334,20 +334,20 @@ def result_files(folders: Iterable[Path]) -> list[Path]:
 def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = None) -> Results:
     """Read the results of any number of runs.
 
-    There is one entry for each run: files whose settings are the same are of one, see `runs`.
+    Each run has one entry: files with the same settings belong to one run, see `runs`.
 
     Parameters
     ----------
     folders : iterable of Path
-        Result files, or folders that hold ``results_*.json``, or records of Every Eval Ever by the
-        names that 'epidemia share' gave them, at any depth.
+        Result files, or folders that hold, at any depth, ``results_*.json`` or records of Every
+        Eval Ever with the names that 'epidemia share' gave them.
     sizes : mapping of str to float, optional
-        Numbers of parameters by model, where the files do not tell or should not.
+        Numbers of parameters by model, in place of those in the files.
 
     Raises
     ------
     EpidemiaError
-        If there is no such file, or none has a task of ours.
+        If there is no such file, or none has one of our tasks.
     """
     runs, notes, unread, known_numbers = [], [], [], dict[str, int]()
     folders = tuple(folders)
@@ -426,12 +426,12 @@ def _in_conflict(entries: Sequence[Entry]) -> list[str]:
 
 
 def _primary(asked: Asked, score: TaskScore) -> float:
-    """Return the primary metric, which is among the others where it is not the headline."""
+    """Return the primary metric, which is listed with the others unless it is the headline."""
     return score.metrics.get(leaf(asked).benchmark.primary, score.value)
 
 
 def _without_errors(entry: Entry, older: Collection[Path], installed: Collection[str]) -> list[str]:
-    """Say of which tasks an entry's errors are not known, and take away those that do not fit.
+    """Say which errors of an entry are unknown, and remove draws that do not match.
 
     Parameters
     ----------
@@ -493,7 +493,7 @@ def _when(run: _ReadRun) -> tuple[float, str]:
 
 
 def entry_of(file: ResultFile) -> Entry:
-    """Return the model of a file and how it was run, whatever it was asked."""
+    """Return the model of a file and how it was run, without how it was asked."""
     config, template = file.config, file.chat_template
     weights, parameters = weights_of(config), number_in(config.model_num_parameters)
     settings = settings_of(config)
@@ -512,7 +512,7 @@ def entry_of(file: ResultFile) -> Entry:
 def _pieces(
     run: _ReadRun, installed: Mapping[str, Any], labels: Mapping[Other, str]
 ) -> Iterator[Piece]:
-    """Part a file into what was asked in one way each, and other tasks."""
+    """Split a file into one part per way of asking, and other tasks."""
     plain = replace(entry_of(run.file), card=run.card)
     entries: dict[tuple[Any, ...], Entry] = {}
     for asked, score in run.scores.items():
@@ -529,7 +529,7 @@ def _pieces(
 
 
 def _details(asked: Asked, run: _ReadRun) -> tuple[tuple[str, str], ...]:
-    """Return what written answers depend on and `Protocol` does not hold."""
+    """Return the settings that affect written answers and are not in `Protocol`."""
     way, config = WAYS[asked.way], run.file.config
     if not way.generated:
         return ()

@@ -1,4 +1,4 @@
-"""Which result files are of one run: a run is known by its settings, and each has a row."""
+"""Join result files into runs: a run is identified by its settings and has one row."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Identity = frozenset[tuple[str, Hashable]]
 
 
 class Piece(NamedTuple):
-    """What a result file holds of one run.
+    """The part of a result file that belongs to one run.
 
     Attributes
     ----------
     path : Path
     entry : Entry
-        With scores of ours, or with other tasks alone.
+        With our scores, or with other tasks alone.
     """
 
     path: Path
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 
 
 def _run_as(entry: Entry) -> Identity:
-    """Return the model and how it was run, whatever it was asked."""
+    """Return the model and how it was run, without how it was asked."""
     return frozenset([("weights", entry.weights), ("chat", entry.chat), *entry.settings])
 
 
@@ -41,11 +41,11 @@ def _asked_as(entry: Entry) -> Identity:
 
 
 def rows_of(pieces: Sequence[Piece]) -> tuple[list[Entry], list[str]]:
-    """Put together what is of one run: no two rows have the same settings, no row has two.
+    """Join the pieces of each run: rows have different settings, and each row has one setting.
 
-    Tasks that do not heed a setting, or a file that lacks it, join the only run that agrees in all
-    the others; where there are several, nobody knows which, and they are a row of their own. Of a
-    task that was asked twice with the same settings the newest result counts.
+    Tasks that a setting does not affect, and files that lack it, join the only run that agrees in
+    all other settings. If several runs agree, they get their own row. If a task was asked twice
+    with the same settings, the newest result counts.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ def rows_of(pieces: Sequence[Piece]) -> tuple[list[Entry], list[str]]:
     Returns
     -------
     rows : list of Entry
-        With names that tell them apart.
+        With distinct names.
     notes : list of str
-        What is left out, and what stands in a row of its own.
+        What is left out, and what has its own row.
     """
     rows: dict[Identity, Entry] = {}
     for _, entry in (piece for piece in pieces if piece.entry.scores):
@@ -123,11 +123,11 @@ def _said_older(row: Entry) -> str:
 def _with_others(
     rows: Sequence[Entry], pieces: Sequence[Piece], beside: Mapping[Path, Iterable[Entry]]
 ) -> tuple[list[Entry], list[tuple[Entry, str, list[Path]]]]:
-    """Give rows the other tasks of their models; return rows of what is of none, and repetitions.
+    """Add other tasks to the rows of their models; return rows for the rest, and repetitions.
 
-    What is in a file with tasks of ours is of their rows. What was run by itself is of those rows
-    whose model, chat template and dtype are the same, in whatever way they were asked ours, where
-    these rows do not differ in how the model was run, or of those run just so.
+    Other tasks in a file with our tasks belong to the rows of these. Tasks run separately belong to
+    the rows with the same model, chat template and dtype, whatever their way of asking, if these
+    rows agree in how the model was run; else to the rows run in exactly the same way.
     """
     alone: dict[Identity, Entry] = {}
     sources: dict[tuple[Entry, str], list[Path]] = defaultdict(list)
@@ -152,7 +152,7 @@ def _same_model(row: Entry, entry: Entry) -> bool:
 
 
 def _named(rows: Sequence[Entry]) -> None:
-    """Name models shortly, and their rows by the settings in which rows of one model differ."""
+    """Give models short names, and rows the settings in which rows of one model differ."""
     short = short_names({row.weights for row in rows})
     names: Counter[str] = Counter()
     for row in rows:

@@ -1,4 +1,4 @@
-"""lm-eval's sample files: what a model answered in every cell of a task."""
+"""Read lm-eval's sample files: a model's answers in every cell of a task."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class TaskAnswers(NamedTuple):
     Attributes
     ----------
     cells : list of int
-        Numbers of the cells that were answered completely, C' of them.
+        Numbers of the C' completely answered cells.
     q : ndarray, shape (C', K)
     by_position : ndarray, shape (K,), or None
-        Mean probability (share, of written letters) of each displayed position; None where answers
-        are not displayed in changing orders.
+        Mean probability of each displayed position (for written letters, share); None if the order
+        of answers does not change.
     l1 : float
         The distance as the task's metric computes it.
     by_order : ndarray, shape (C', M, K), or None
-        What was found under each of M orderings; None where all of them were asked.
+        The answers under each of M orderings; None if all orderings were asked.
     counts : ndarray of int, shape (C', K + 1), or None
-        Of answers that were drawn: how many said each level and, last, could not be read.
+        For drawn answers: the counts of each level and, last, of unreadable answers.
     """
 
     cells: list[int]
@@ -49,7 +49,7 @@ class TaskAnswers(NamedTuple):
 
 
 def sample_file(results: Path, asked: Asked) -> Path | None:
-    """Return the sample file of a task beside a result file; None where there is none."""
+    """Return the sample file of a task beside a result file; None if missing."""
     # results_2026-11-21T15-43-16.265965.json: samples carry the same stamp.
     stamp = results.stem.removeprefix("results")
     path = results.parent / f"samples_{in_way(*asked)}{stamp}.jsonl"
@@ -72,7 +72,7 @@ def answers_in(path: Path, asked: Asked) -> list[Any]:
     Parameters
     ----------
     path : Path
-        Of any size: lines are read one by one, and of each only what the scores need.
+        May be of any size: lines are read one by one, and only the parts that scores need.
     asked : Asked
 
     Raises
@@ -111,7 +111,7 @@ def answers_in(path: Path, asked: Asked) -> list[Any]:
 
 @contextmanager
 def said_before() -> Iterator[None]:
-    """Keep silent on what the metrics warned of during the run."""
+    """Suppress warnings that the metrics already gave during the run."""
     log = logging.getLogger("lm_eval_epidemia")
     level = log.level
     log.setLevel(logging.ERROR)
@@ -122,17 +122,17 @@ def said_before() -> Iterator[None]:
 
 
 def elicited(path: Path, asked: Asked) -> TaskAnswers | None:
-    """Return what a model answered in a task; parameters as of `answers_in`.
+    """Return a model's answers in a task; parameters as for `answers_in`.
 
     Returns
     -------
     TaskAnswers or None
-        None where no cell was answered completely, or answers are not finite.
+        None if no cell was answered completely, or answers are not finite.
 
     Raises
     ------
     EpidemiaError
-        As of `answers_in`, or if the questions were made from a truth that is not the installed
+        As for `answers_in`, or if the questions were made from a truth other than the installed
         one.
     """
     way, answers = WAYS[asked.way], answers_in(path, asked)
