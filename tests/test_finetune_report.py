@@ -425,7 +425,7 @@ def test_without_samples_cells_are_not_told_apart_and_l1_has_no_error(results, c
     assert found.cells == [] and all(math.isnan(one.l1.difference.error) for one in found.groups)
     assert not any(math.isnan(one.value.difference.error) for one in found.groups)
     said = capsys.readouterr().err
-    assert f"held-out cells of 2 tasks ({AGE}, {AGE}_likelihood) cannot be told" in said
+    assert f"held-out cells of 2 tasks ({AGE}, {AGE}_likelihood) cannot be separated" in said
     assert "--log_samples" in said
 
 

@@ -153,7 +153,10 @@ def test_who_does_not_retrieve_is_left_out_of_the_shortcut_test_and_named(report
     (entry,) = (e for e in report.runs if "kind=noisy" in e.model)
     share = entry.scores[Asked(RANDOM, "retrieval")].value
     assert 0.85 < share < 0.95
-    assert f"kind=noisy, noise=0.7) in epidemia_intervention (finds {share:.3f}" in shortcut.note
+    assert (
+        f"kind=noisy, noise=0.7) in epidemia_intervention (it retrieves {share:.3f}"
+        in shortcut.note
+    )
     # Who only retrieves is right wherever nothing changes, and nowhere else.
     rows = [row for row in shortcut.rows if "retrieval" in row[0]]
     assert len(rows) == 6

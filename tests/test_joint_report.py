@@ -517,7 +517,7 @@ def test_barely_informative_tasks_are_said_everywhere(tmp_path):
     assert VIEWS in tasks
     shown = run("anchors").stdout
     assert shown.count("(barely informative)") + shown.count("(uninformative)") == len(tasks)
-    assert f"{len(tasks)} of {len(store.available())} tasks barely informative" in shown
+    assert f"{len(tasks)} of {len(store.available())} tasks are barely informative" in shown
     assert "(barely informative)" in card(record("gss"))
     joint = {VIEWS: said("gss_2022 9c1e", [1, 2]), COCAINE: said(NSDUH, [1, 2])}
     write(tmp_path, {VIEWS: 10.0, COCAINE: 30.0}, joint)

@@ -62,7 +62,7 @@ def test_a_site_without_samples_shows_labels_and_runs_none(evil, tmp_path, visit
         assert tab.evaluate("window.hacked") is None
         assert tab.locator("a[href^=javascript]").count() == 0
     notes = visit(site, "index.html").locator("#notes")
-    assert "no samples of 1 task" in notes.text_content()
+    assert "no samples for 1 task" in notes.text_content()
     assert notes.locator("li").first.is_visible()  # few and short: open
     assert "There are no samples" in visit(site, "calibration.html").locator("main").inner_text()
     assert "No model's answers" in visit(site, "implied.html").locator("main").inner_text()

@@ -160,7 +160,7 @@ def test_the_leaderboard_has_lm_evals_number_and_error(report, runs):
     (board,) = output.leaderboards(report).values()
     assert "stated priors beat five real" in board.title and "± standard error" in board.title
     assert "lower is better" not in board.title
-    assert "judged here" in board.note
+    assert "scored here" in board.note
     rows = {kind_of(row[0]): row for row in board.rows}
     # Every quantity is won: that tells of no error.
     assert rows["truth"][2] == "1.000" and board.note.endswith(ALIKE_NOTE)

@@ -149,7 +149,7 @@ def test_the_bivariate_contrast_is_with_both_queries_as_printed_and_with_ab_alon
 
 def test_published_models_stand_beside_a_run_wherever_it_is_shown(runs, report):
     screen = " ".join(command("report", runs, "--published").split())
-    assert re.search(r"GPT-3.5 published [0-9.]+", screen) and "gets .682" in screen
+    assert re.search(r"GPT-3.5 published [0-9.]+", screen) and "scores .682" in screen
     assert "GPT-3.5" not in command("report", runs)
     full = " ".join(command("report", runs, "--published", "--effects", "--wide").split())
     assert "mixes those of its graph" in full and "GPT-4 (published) plain mediation, do(B)" in full

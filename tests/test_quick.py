@@ -206,7 +206,7 @@ def test_the_report_never_ranks_it_beside_full_runs(runs):
     assert "epidemia_quick" in quick_look and "predicted epidemia_low" in quick_look
     assert "epidemia_low" not in quick_look.replace("predicted epidemia_low", "")
     assert " rank " in full and " rank " not in quick_look
-    assert "neither rank nor compare" in quick_look and "neither rank" not in full
+    assert "without ranks and comparisons" in quick_look and "without ranks" not in full
 
 
 def test_nothing_is_claimed_of_a_pair_of_quick_looks(runs):

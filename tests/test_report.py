@@ -1075,7 +1075,7 @@ def test_samples_that_are_damaged_or_missing_are_named(sampled_run, tmp_path):
     report = leaderboard.make_report(read_results([copy]))
     samples, notes = read_samples(report)
     said = "\n".join(notes)
-    assert "line 22 is not a sample" in said and "no samples of 1 task" in said
+    assert "line 22 is not a sample" in said and "no samples for 1 task" in said
     assert f"the samples of {SALARY} give a distance" in said
     assert {asked.task for _, asked in samples} == {SALARY, COCAINE, EMPLOYER, AGE_SEX}
 

@@ -321,7 +321,7 @@ def test_what_was_asked_in_another_way_is_said_with_what_differs(tmp_path):
     shutil.rmtree(tmp_path / "other")
     way = {f"{COCAINE}_likelihood": a_row(30.0)}
     write(tmp_path / "way", way, model="x/way", metadata={"wording": "bare"})
-    assert "was asked no task that" in run(tmp_path).stdout
+    assert "were asked no common task" in run(tmp_path).stdout
 
 
 def test_respondents_have_no_rank_among_models_and_say_only_what_differs(tmp_path):
@@ -423,7 +423,7 @@ def test_scores_that_are_not_those_of_their_distances_are_marked(tmp_path):
     assert "edited: 95 of 100 on single conditions (1 of 63 tasks), which do not match" in said
     assert "edited 95.0 ‡ " in said and "‡: scores that do not match their distances" in said
     notes = run(tmp_path, "--section", "notes").stdout
-    assert "1 task are not those" in notes and f"({COCAINE}; in results_2026-01-01.json)" in notes
+    assert "1 task do not match" in notes and f"({COCAINE}; in results_2026-01-01.json)" in notes
     # In other orderings, and of the first prompts of a task, as well; nobody is better by them.
     seen = float(store.load(COCAINE).weights[:2].sum())
     edited = {COCAINE: {**a_row(95.0), "l1,none": 0.3}}
@@ -437,4 +437,4 @@ def test_scores_that_are_not_those_of_their_distances_are_marked(tmp_path):
     assert sum(" 95.0 ‡" in row for row in rows_of(said)) == 3 and "better" not in said
     assert run(tmp_path, "--full").stdout.count("95.0 ‡") >= 3
     done = CliRunner().invoke(app, ["compare", "balanced", "honest", str(tmp_path)])
-    assert "balanced (orderings=balanced): the scores of 1 task are not those" in done.stderr
+    assert "balanced (orderings=balanced): the scores of 1 task do not match" in done.stderr

@@ -333,7 +333,7 @@ def test_nothing_of_the_machine_is_shared(tmp_path):
     write(tmp_path / "a", rows, "/srv/mine", "4")
     report = report_of(tmp_path / "a")
     done = share(report, tmp_path / "more")
-    assert done.records == 2 and sum("in folders alone" in line for line in done.lines) == 2
+    assert done.records == 2 and sum("only in folders" in line for line in done.lines) == 2
 
 
 def test_records_that_are_not_ours_or_damaged_are_left_out(shared, tmp_path):

@@ -216,7 +216,7 @@ def test_samples_that_are_missing_or_damaged_cost_their_task_alone(answered, tmp
         file.unlink()
     said = epidemia("compare", "tiny", "lettered", results).stderr
     assert "were asked no task in the same way" in said
-    assert "even_large, even_small, sums_0 and 7 more: there are no samples" in said
+    assert "even_large, even_small, sums_0 and 7 more: samples of both are missing" in said
 
 
 # -- Over our tasks, of constructed files --------------------------------------------------------
@@ -301,7 +301,7 @@ def test_names_that_are_wrong_or_of_several_runs(ours, epidemia):
         "small-1B", "large", ours
     )
     assert "no model '7b' in these results; nearest: large-7B" in refused("small-1B", "7b", ours)
-    assert "are one model" in refused("small-1B", "org/small-1B", ours)
+    assert "are the same model" in refused("small-1B", "org/small-1B", ours)
     assert "folder that lm_eval wrote (--output_path): epidemia compare 'a b' c RE" in (
         refused("a b", "c")
     )
@@ -405,7 +405,7 @@ def test_who_does_not_answer_is_not_compared(ours, epidemia):
         written["results"].pop(task)
     path.write_text(json.dumps(written))
     error = epidemia("compare", "small-1B", "large-7B", ours).stderr
-    assert error.startswith("error: nothing of small-1B and large-7B can be compared\n")
+    assert error.startswith("error: small-1B and large-7B cannot be compared\n")
 
 
 def test_predictions_are_not_compared_and_what_to_run_is_said(tmp_path, epidemia):
@@ -481,7 +481,7 @@ def test_python_has_what_the_command_prints(ours, epidemia):
     assert [row["verdict"] for row in rows] == [*compared.table.verdict]
     assert [float(row["value"]) for row in rows] == [*compared.table.value]
     for where, message in (
-        ({"dtype": "bfloat16"}, "where={'dtype': 'bfloat16'} leaves no run of 'small-1B': of its"),
+        ({"dtype": "bfloat16"}, "where={'dtype': 'bfloat16'} leaves no run of 'small-1B'; its"),
         ({"precision": "none"}, "where={'precision': 'none'}: no run has this setting; expected"),
         ({"wording": "a b", "limit": "1"}, "where={'wording': 'a b', 'limit': '1'} leaves no run:"),
     ):

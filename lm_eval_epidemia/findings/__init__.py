@@ -1,5 +1,5 @@
-"""What follows from runs: means and ranks, paired comparisons, interventions, priors.
+"""Compute the findings of a report from runs: means, ranks, comparisons, interventions, priors.
 
-`leaderboard` puts a report's runs together, `means` averages tasks, `comparison` sets two runs or
-two ways of asking against each other, `ranks` follows from that, `data` has the rows of figures.
+`leaderboard` collects a report's runs, `means` averages tasks, `comparison` compares two runs or
+two ways of asking, `ranks` builds on that, `data` has the rows of figures.
 """

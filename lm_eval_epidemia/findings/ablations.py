@@ -1,4 +1,4 @@
-"""What a model's priors owe to how it was asked: runs that differ in one thing, paired."""
+"""The effect of settings on a model's priors: paired runs that differ in one setting."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ARGUMENTS = {"temperature": "temperature", "reasoning_effort": "reasoning effor
 
 
 class AskedRun(NamedTuple):
-    """A task, as it was asked of a model.
+    """A task in one run of a model.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class AskedRun(NamedTuple):
     task : str
         Without the way.
     settings : mapping of str to str
-        By the keys of `USUAL`, and whatever else keeps scores apart.
+        By the keys of `USUAL`, and any other setting that separates scores.
     known : JudgedTask
     published : bool
     """
@@ -50,23 +50,23 @@ class AskedRun(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Two runs that differ in one thing.
+    """Two runs that differ in one setting.
 
     Attributes
     ----------
     one, other : AskedRun
         The usual one first.
     differs : str
-        In what, a key of `AskedRun.settings`.
+        The setting, a key of `AskedRun.settings`.
     same : bool
-        Whether all that was stated is the same in both.
+        Whether all statements are equal in both.
     before, after, change, wins : Estimate
-        The error ratio of either, the second less the first, and the change of the share of wins
+        The error ratio of each, the second minus the first, and the change in the share of wins
         against the smallest samples; paired over the quantities that both were asked.
     unread : float, float
-        Shares of the replies of either that could not be read, and count as a flat prior.
+        Shares of unreadable replies in each, which count as a flat prior.
     where_read : Estimate
-        `change`, of the replies that could be read alone.
+        `change` over readable replies alone.
     """
 
     one: AskedRun
@@ -82,13 +82,13 @@ class Difference(NamedTuple):
 
     @property
     def says(self) -> str:
-        """What is different: "temperature: 0.5 -> 1.0"."""
+        """The difference in words: "temperature: 0.5 -> 1.0"."""
         ends = (run.settings.get(self.differs, "") or "none" for run in (self.one, self.other))
         return f"{self.differs}: {' -> '.join(ends)}"
 
 
 def runs_of(entries: Iterable[Entry]) -> list[AskedRun]:
-    """Return what was asked of the runs, with its settings."""
+    """Return the tasks of the runs, with their settings."""
     runs = []
     for entry in entries:
         for asked, score in sorted(entry.scores.items()):
@@ -99,7 +99,7 @@ def runs_of(entries: Iterable[Entry]) -> list[AskedRun]:
 
 
 def _settings(entry: Entry, way: str) -> dict[str, str]:
-    """Return how an entry was asked, and whatever else keeps its scores apart."""
+    """Return how an entry was asked, and any other setting that separates its scores."""
     protocol, variant = entry.protocol, dict(entry.protocol.variant)
     system = variant.pop("system_prompt", protocol.system_prompt[:8] or "base")
     drawn = {_ARGUMENTS.get(key, key): value for key, value in protocol.drawn}
@@ -124,7 +124,7 @@ def _usual_first(run: AskedRun) -> tuple[tuple[bool, str], ...]:
 
 
 def differences(runs: Sequence[AskedRun]) -> list[Difference]:
-    """Pair runs of a model and task that differ in one thing, each with the most usual one."""
+    """Pair runs of a model and task that differ in one setting, each with the most usual one."""
     pairs = []
     for key in dict.fromkeys(key for run in runs for key in run.settings):
         alike: dict[tuple[object, ...], list[AskedRun]] = {}
@@ -139,7 +139,7 @@ def differences(runs: Sequence[AskedRun]) -> list[Difference]:
 
 
 def _paired(usual: AskedRun, other: AskedRun, key: str) -> Difference | None:
-    """Subtract over the quantities that both were asked; None where there are fewer than two."""
+    """Subtract over the quantities that both were asked; None if there are fewer than two."""
     first, second = (
         np.array([quantity.name for quantity in run.known.truth.quantities])
         for run in (usual, other)
@@ -167,7 +167,7 @@ def _paired(usual: AskedRun, other: AskedRun, key: str) -> Difference | None:
 
 
 def _same(stated: Any, other: Any) -> bool:
-    """Tell whether written priors are all the same, where any could be read."""
+    """Return whether all readable written priors are equal."""
     return (
         isinstance(stated, Stated)
         and isinstance(other, Stated)
@@ -177,14 +177,16 @@ def _same(stated: Any, other: Any) -> bool:
 
 
 def _note(runs: Sequence[AskedRun], pairs: Sequence[Difference]) -> str:
-    """Say which settings were not heeded, and which runs are in no pair and why."""
+    """Say which settings had no effect, and which runs are in no pair and why."""
     note = ""
     if same := [
         f"{pair.one.model}, {pair.says}"
         for pair in pairs
         if pair.same and pair.differs != "protocol"
     ]:
-        note += f"All answers are the same, so the model probably ignored the setting: {few(same)}."
+        note += (
+            f" All answers are the same, so the model probably ignored the setting: {few(same)}."
+        )
     paired = [run for pair in pairs for run in (pair.one, pair.other)]
     alone = []
     for run in runs:
@@ -201,7 +203,7 @@ def _note(runs: Sequence[AskedRun], pairs: Sequence[Difference]) -> str:
         alone.append(f"{run.model} ({told})")
     if alone:
         note += (
-            "Without a row, because no other run differs in exactly one setting: "
+            " Without a row, because no other run differs in exactly one setting: "
             f"{few(list(dict.fromkeys(alone)))}."
         )
     return note
@@ -260,7 +262,7 @@ def finding(runs: Sequence[AskedRun]) -> Finding:
 
 
 def _task(pair: Difference) -> str:
-    """Name what both were asked; the way too, where both were asked in the same."""
+    """Name the task of both, and the way of asking if it is the same."""
     way = pair.one.settings["protocol"]
     if pair.differs == "protocol" or not WAYS[way].suffix:
         return pair.one.task

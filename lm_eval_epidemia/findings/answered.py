@@ -1,4 +1,4 @@
-"""What runs answered, cell by cell, from the samples beside their results."""
+"""Read the answers of runs, cell by cell, from the samples beside their results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _read(job: tuple[str, Asked, Any]) -> tuple[str, Asked, TaskAnswers | str | 
 
 
 def read_samples(report: Report, tasks: Iterable[Asked] | None = None) -> tuple[Samples, list[str]]:
-    """Read the samples of all runs, on every processor.
+    """Read the samples of all runs, in parallel.
 
     Parameters
     ----------
@@ -103,25 +103,25 @@ def read_samples(report: Report, tasks: Iterable[Asked] | None = None) -> tuple[
 def read(
     report: Report, wanted: Callable[[Asked], bool], use: str, drawn: bool = False
 ) -> tuple[Samples, list[str]]:
-    """Read the samples of tasks about surveys, and say of which runs they are of no use.
+    """Read the samples of survey tasks, and say for which runs they cannot be used.
 
     Parameters
     ----------
     report : Report
     wanted : callable
-        Tells which of these tasks are.
+        Selects tasks.
     use : str
-        What is done with the answers: "recalibrated".
+        The use of the answers: "recalibrated".
     drawn : bool
-        Whether answers that were drawn are of use. They differ from what they are drawn from, and
-        between cells, by chance.
+        Whether drawn answers can be used. They differ from their distribution, and between cells,
+        by chance.
 
     Returns
     -------
     samples : dict
-        In the order of the report's runs and, of each, of its tasks.
+        In the order of the report's runs and of their tasks.
     notes : list of str
-        What is left out: samples that are not there, cannot be read, or are of no use.
+        What is left out: samples that are missing, unreadable or not usable.
     """
     asked = {
         (entry.name, task): task
@@ -140,22 +140,22 @@ def read(
 
 
 def required(made: list[T], use: str, tasks: str, notes: Sequence[str]) -> list[T]:
-    """Return what was made of samples; where that is nothing, say what to run.
+    """Return what was made from samples; if there is nothing, say what to run.
 
     Parameters
     ----------
     made : list
     use : str
-        What it was to be made for: "recalibrate".
+        The purpose: "recalibrate".
     tasks : str
-        Which tasks can be used so.
+        The tasks that can be used.
     notes : sequence of str
         What was left out.
 
     Raises
     ------
     EpidemiaError
-        A line of what is needed, and the notes.
+        With a line on what is needed, and the notes.
     """
     if not made:
         needed = f"no answers to {use}: run lm_eval with --log_samples on {tasks}"
@@ -171,7 +171,7 @@ class Answered(NamedTuple):
     entry : Entry
     group : str
     tasks : dict of Asked to (Part, Elicited)
-        What was asked completely, and what was elicited there.
+        The completely asked cells, and the elicited answers.
     """
 
     entry: Entry
@@ -180,14 +180,14 @@ class Answered(NamedTuple):
 
 
 class Respondent(NamedTuple):
-    """Who answered the tasks of a group: a model, or somebody whose answers are known.
+    """Answers to the tasks of a group, by a model or a known respondent.
 
     Attributes
     ----------
     entry : Entry or None
-        None of somebody who is known.
+        None for a known respondent.
     who : str
-        Who that is.
+        The respondent's name.
     group : str
     tasks : dict of Asked to (Part, Elicited)
     """
@@ -204,7 +204,7 @@ class Respondent(NamedTuple):
         facts: Mapping[str, object] | None = None,
         long: bool = False,
     ) -> Row:
-        """Return a row of this respondent's, named by the group if not by another name."""
+        """Return a row for this respondent, named by the group unless `name` is given."""
         model: dict[str, Cell] = {} if self.entry else {"model": f"{self.who} (baseline)"}
         known: dict[str, object] = {} if self.entry else {"model": self.who, "reference": True}
         facts = {"tasks": len(self.tasks)} | known | {**(facts or {})}
@@ -213,7 +213,7 @@ class Respondent(NamedTuple):
 
 
 def by_group(report: Report, samples: Samples) -> list[Answered]:
-    """Put answers beside their truths, by model and group, in the report's order."""
+    """Join answers with their truths, by model and group, in the report's order."""
     groups: dict[tuple[str, str], Answered] = {}
     for entry in report.runs:
         for asked in sorted(entry.scores):
@@ -227,13 +227,13 @@ def by_group(report: Report, samples: Samples) -> list[Answered]:
 def read_groups(
     report: Report, fits: Callable[[Part], object], use: str, tasks: str
 ) -> tuple[list[Answered], list[str]]:
-    """Read the samples of tasks of some kind, beside their truths.
+    """Read the samples of some kind of tasks, with their truths.
 
     Parameters
     ----------
     report : Report
     fits : callable
-        Tells whether a task, or the part of it that was asked, is of that kind.
+        Tells whether a task, or its asked part, is of that kind.
     use, tasks : str
         See `required`; the verb of `use` is regular.
 
@@ -266,9 +266,9 @@ def read_groups(
 def with_known(
     groups: Sequence[Answered], known: Mapping[str, Callable[[Part], Array]]
 ) -> Iterator[Respondent]:
-    """Yield models, then who is known, asked all that some model of a group was.
+    """Yield models, then known respondents on every task that some model was asked.
 
-    Of a task that was asked in parts, the largest part.
+    If a task was asked in parts, take the largest part.
     """
     yield from (Respondent(group.entry, "", group.group, group.tasks) for group in groups)
     for name in dict.fromkeys(group.group for group in groups):
@@ -285,14 +285,14 @@ def with_known(
 def beside_truth(
     asked: Asked, answers: TaskAnswers, cells: Sequence[int] | None = None
 ) -> tuple[Part, Elicited]:
-    """Put what was answered, in some cells or in all, beside the truth of these.
+    """Join the answers in some or all cells with the truth of these cells.
 
     Parameters
     ----------
     asked : Asked
     answers : TaskAnswers
     cells : sequence of int, optional
-        In ascending order, of those that were answered; all by default.
+        Numbers of answered cells, in ascending order; all by default.
     """
     truth = WAYS[asked.way].load(asked.task)
     cells = answers.cells if cells is None else cells

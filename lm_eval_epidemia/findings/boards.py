@@ -1,4 +1,4 @@
-"""A benchmark on one screen: a row per model, reference respondents, who is shown better."""
+"""A benchmark on one screen: a row per model, reference respondents, and verdicts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BESIDE = [respondent(kind) for kind in (AVERAGES, UNIFORM)]
 
 
 class Verdict(NamedTuple):
-    """What is shown of a model's difference from the next run in a table."""
+    """The verdict on a model against the next run in a table."""
 
     row: ModelRow
     next: ModelRow
@@ -57,19 +57,19 @@ class Board(NamedTuple):
     ----------
     benchmark : Benchmark
     columns : list of str
-        Its groups that a model was asked.
+        The groups that some model was asked.
     finding : Finding
-        Settings stand in the column ``settings``; its note says what its marks mean.
+        Has a column ``settings``; its note explains the marks.
     rows : list of ModelRow
-        The models of its first rows, the best first.
+        The models in its first rows, the best first.
     respondents : list of ModelRow
-        Those of the rows below: reference respondents that were run.
+        The reference respondents in the rows below, if they were run.
     left_out : int
-        How many models have no row.
+        The number of models without a row.
     optional : tuple of str
-        Columns that a narrow table may lack, the first to go last.
+        Columns that a narrow table may omit; the last ones are omitted first.
     over : str
-        The groups in which neighbours are compared; empty where none are.
+        The groups in which neighbours are compared; empty if there are none.
     verdicts : list of Verdict
     """
 
@@ -133,7 +133,7 @@ def _table(
     respondents: Sequence[ModelRow],
     room: int,
 ) -> Finding:
-    """Return a row per model, respondents that were run, and references that were not."""
+    """Return a row per model, then respondents that were run, then references that were not."""
     everyone = [*rows, *respondents]
     counts = {c: max(row.cells[c].mean.tasks for row in rows if c in row.cells) for c in columns}
     references = {}
@@ -178,7 +178,7 @@ def _table(
 
 
 def share_of(tasks: int, column: str) -> str:
-    """Say how many of a group's tasks were asked, where these are not all that are here."""
+    """Say how many of a group's available tasks were asked, unless all were."""
     here = len(members(column))
     return f" ({tasks} of {plural(here, 'task')})" if tasks < here else ""
 
@@ -189,7 +189,7 @@ def _cells(
     counts: Mapping[str, int],
     averages: Mapping[str, ModelCell] | None,
 ) -> tuple[dict[str, Cell], list[str]]:
-    """Return what stands in a model's row, and the marks in it."""
+    """Return the texts of a model's row, and the marks in it."""
     cells, marks = dict[str, Cell](), list[str]()
     for column in columns:
         if column not in row.cells:
@@ -211,7 +211,7 @@ def _cells(
 
 
 def _versus(cell: ModelCell, averages: ModelCell | None) -> str:
-    """Say what knowing averages gets where it is not what its row says; nothing if it is."""
+    """Return the score for knowing averages, unless that respondent's row has it."""
     if math.isnan(cell.known):
         return "vs ?" if averages else ""
     same = averages and abs(averages.known - cell.known) <= ROUNDING
@@ -221,7 +221,7 @@ def _versus(cell: ModelCell, averages: ModelCell | None) -> str:
 def _with_verdicts(
     finding: Finding, rows: Sequence[ModelRow], over: str, verdicts: Sequence[Verdict]
 ) -> Finding:
-    """Add what pairing a run with the next shows, where that is no sentence."""
+    """Add the comparison of each run with the next, if no sentence states it."""
     against = {verdict.row.run.name: verdict.verdict for verdict in verdicts}
     lines = [
         line._replace(cells={**line.cells, "than next": against.get(row.run.name)})
@@ -235,7 +235,7 @@ def _with_verdicts(
 
 
 def _prior_reference(report: Report, columns: Sequence[str]) -> list[Row]:
-    """Return the row of who knows the population, for whom priors are not exact either."""
+    """Return the row of the respondent that knows the population; its priors are inexact too."""
     known = reference(report.entries)
     cells: dict[str, Cell] = {}
     for group, _, several in priors.asked_of(known):
@@ -245,7 +245,7 @@ def _prior_reference(report: Report, columns: Sequence[str]) -> list[Row]:
 
 
 def _common_chips(rows: Sequence[ModelRow]) -> list[str]:
-    """Return the settings that all runs have, where saying them in every row would be long."""
+    """Return the settings that all runs share, if repeating them in every row would be long."""
     each = [row.chips for row in rows]
     if len(each) < 2 or max(len(", ".join(settings)) for settings in each) <= 24:
         return []
@@ -255,7 +255,7 @@ def _common_chips(rows: Sequence[ModelRow]) -> list[str]:
 def _columns(
     benchmark: Benchmark, columns: Sequence[str], rows: Sequence[Row]
 ) -> tuple[list[Column], tuple[str, ...]]:
-    """Declare columns that a row has a cell of; return which may be left out, the last first."""
+    """Declare the columns with cells; return the optional ones, in reverse order of removal."""
     declared = [Column("model"), Column("settings")]
     names = list(columns)
     if benchmark.predicted:
@@ -279,9 +279,9 @@ def _verdicts(
     Returns
     -------
     over : str
-        The group, or groups with `AND` between them; empty where nobody is compared.
+        The group, or groups joined by `AND`; empty if nothing is compared.
     verdicts : list of Verdict
-        Of runs that answer, and whose scores follow from their distances.
+        For runs that answer, and whose scores match their distances.
     """
     compared = [row for row in rows if not row.run.reference and not row.silent]
     # Of scores that are not those of their distances nothing follows.

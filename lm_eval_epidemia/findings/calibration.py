@@ -1,4 +1,4 @@
-"""How sure models are of letters, in one line each."""
+"""One line per model on the calibration of its letters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS = (
 def summary(
     runs: Sequence[Entry], samples: Samples, calibrations: Mapping[str, Calibration]
 ) -> Finding:
-    """Return the weighted distance from calibration, and means over tasks asked by letters."""
+    """Return the weighted distance from calibration, and means over tasks asked by letter."""
     rows = [
         _row(entry, samples, calibrations[entry.name])
         for entry in runs

@@ -1,4 +1,4 @@
-"""Paired comparisons: two models over the tasks that both were asked, or two ways of one model."""
+"""Paired comparisons of two models, or two ways of asking one, over their common tasks."""
 
 from __future__ import annotations
 
@@ -37,27 +37,30 @@ AND = " + "
 
 
 class Across(NamedTuple):
-    """What a difference says of other outcomes.
+    """What a difference tells about other outcomes.
 
     Attributes
     ----------
     clusters : int
-        Outcomes (of a survey) among the tasks; of one set of quantities, these.
+        Outcomes (of a survey) among the tasks; for one set of quantities, the quantities.
     difference : float
-        Mean of the first's value less the second's.
+        Mean of the first's value minus the second's.
     error : float
-        Its standard error, from how the difference varies between outcomes. NaN with one outcome,
-        unless the task's own questions are a sample: then as it varies between these.
+        Its standard error, from the variation of the difference between outcomes. With one outcome
+        it is NaN, unless the task's own questions are a sample: then from the variation between
+        these.
     half_width : float
-        Half the length of its interval at `CONFIDENCE`; at most what the metric's scale allows.
+        Half the length of its interval at `CONFIDENCE`, at most as large as the metric's scale
+        allows.
     low, high : float
-        The interval, cut at what the scale allows; NaN below `FEWEST` outcomes.
+        The interval, cut off at the scale's limits; NaN below `FEWEST` outcomes.
     ratio, ratio_low, ratio_high : float
         Geometric mean over tasks of the first's `l1` over the second's, and its interval by a
-        moderated t; NaN where there are fewer than `FEWEST_ON_LOG` outcomes, or no prior.
+        moderated t; NaN below `FEWEST_ON_LOG` outcomes, or without a prior.
     elsewhere : int
-        1 or -1 where an interval says that the difference is above or below 0 in other outcomes
-        too, else 0. From `FEWEST` outcomes on that of the metric decides, below that of log `l1`.
+        1 or -1 if an interval shows that the difference is above or below 0 in other outcomes too,
+        else 0. With at least `FEWEST` outcomes the metric's interval decides, below that the one of
+        log `l1`.
     """
 
     clusters: int
@@ -79,26 +82,25 @@ class Comparison(NamedTuple):
     ----------
     one, other : str
     column : str
-        Of several groups all, with `AND` between them.
+        A group, or several joined by `AND`.
     tasks : int
         Tasks in common.
     higher_is_better : bool
         Of the metric compared.
     across : Across
-        What the difference says of other outcomes.
+        What the difference tells about other outcomes.
     corrected : float
-        The difference less what the surveys' sampling error adds to it on average: it moves two
-        respondents differently, of whom one errs upward and one downward. NaN where the replicates
-        of a task are not known.
+        The difference minus the mean effect of the surveys' sampling error, which shifts
+        respondents that overestimate and underestimate differently. NaN if a task's replicates are
+        unknown.
     here : float
-        Joint standard error of `corrected`, in these very tasks; NaN likewise.
+        Joint standard error of `corrected` in these very tasks; NaN likewise.
     population, population_here : float or None
-        Difference of the scores against the population before they are cut off at 100, as their
-        means are taken, and its joint standard error; NaN likewise. None of a benchmark that has no
-        such score.
+        Difference of the scores against the population before the cut-off at 100 (as in their
+        means), and its joint standard error; NaN likewise. None if the benchmark has no such score.
     wins, ties, losses : int
-        Tasks in which the first is shown better than the second, neither, or worse, by more than
-        twice the joint standard error. Where that is not known, a tie.
+        Tasks in which the first is better than the second, equal, or worse, by more than twice the
+        joint standard error; a tie if that is unknown.
     """
 
     one: str
@@ -117,12 +119,12 @@ class Comparison(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """What can be said of the first, at `CONFIDENCE`.
+        """The verdict on the first, at `CONFIDENCE`.
 
         ``not shown``: the difference, the corrected one, or that of the scores against the
-        population is within its joint error, or that is not known. ``better here`` or ``worse
-        here``: all exceed it on the same side, in these tasks. ``better`` or ``worse``: besides,
-        `across.elsewhere` is on this side, so other outcomes would be expected to show it too.
+        population is within its joint error, or that error is unknown. ``better here`` or ``worse
+        here``: all three exceed it on the same side, in these tasks. ``better`` or ``worse``:
+        `across.elsewhere` is also on this side, so other outcomes should show it too.
         """
         population = self.population, self.population_here
         side = Here(self.across.difference, self.corrected, self.here, *population).side(HERE)
@@ -132,14 +134,14 @@ class Comparison(NamedTuple):
         return which if self.across.elsewhere == side else f"{which} here"
 
     def flat(self) -> dict[str, Any]:
-        """Return everything by its name, `across` part by part and the verdict among it."""
+        """Return all fields by name, with those of `across` and the verdict."""
         parts = {**self._asdict(), **self.across._asdict(), "verdict": self.verdict}
         del parts["across"]
         return parts
 
 
 class Here(NamedTuple):
-    """What a difference is in some tasks; attributes as of `Comparison`."""
+    """A difference in these very tasks; attributes as in `Comparison`."""
 
     difference: float
     corrected: float
@@ -148,11 +150,11 @@ class Here(NamedTuple):
     population_error: float | None
 
     def side(self, errors: float) -> int:
-        """Return 1 or -1 where the difference is beyond so many standard errors, else 0.
+        """Return 1 or -1 if the difference exceeds this many standard errors, else 0.
 
-        With its bias and without, since the estimate of the bias has an error of its own, which in
-        small surveys is as large as the bias; and against the population, since what keeps two
-        equals apart may be D_perfect and the cut at 100 (benchmarks/verdicts.py).
+        It must do so with and without its bias, because the estimated bias has an error that in
+        small surveys is as large as the bias; and against the population, because D_perfect and the
+        cut-off at 100 may separate two equals (benchmarks/verdicts.py).
         """
         side = 1 if self.difference > 0 else -1
         shown = min(side * self.difference, side * self.corrected) > errors * self.error
@@ -170,23 +172,23 @@ def compare_entries(
 ) -> Comparison:
     """Compare two entries, task by task.
 
-    Tasks that ask for the same outcome of a survey, given different conditions, are alike and count
-    as one observation of how the two models differ: the standard error is CR2 over outcomes, with
-    Satterthwaite's degrees of freedom (`score.outcomes`). What holds in these very tasks is judged
-    by the joint replicates of their surveys instead (`score.joint`), as are wins and losses.
+    Tasks on the same outcome of a survey, with different conditions, are similar and count as one
+    observation of the difference: the standard error is CR2 over outcomes, with Satterthwaite's
+    degrees of freedom (`score.outcomes`). Verdicts on these very tasks, wins and losses use the
+    joint replicates of their surveys instead (`score.joint`).
 
-    Quantities are a sample of what could be asked, and draws have one number for each: where they
-    are of one set, the interval is over these instead, with one degree of freedom less.
+    Quantities are a sample of possible questions, and draws have one number for each: within one
+    set, the interval is over quantities instead, with one degree of freedom less.
 
     Parameters
     ----------
     entry, other : Entry
     column : str
-        A group, as lm-eval knows it, or several with `AND` between them.
+        A group, as lm-eval knows it, or several joined by `AND`.
     tasks : iterable of Asked, optional
-        Of those in the group that both were asked; all of these if not given.
+        Tasks in the group that both were asked; all by default.
     pool : Pool, optional
-        Runs by which log `l1` is judged; without them it is not.
+        Runs used to judge log `l1`; without them it is not judged.
     """
     common = _common(entry, other, column, tasks)
     pairs = [(entry.scores[asked], other.scores[asked]) for asked in common]
@@ -201,7 +203,7 @@ def across_outcomes(
     tasks: Iterable[Asked] | None = None,
     pool: Pool | None = None,
 ) -> Across:
-    """Compare two entries as to other outcomes only; parameters as of `compare_entries`."""
+    """Compare two entries for other outcomes only; parameters as for `compare_entries`."""
     common = _common(entry, other, column, tasks)
     pairs = [(entry.scores[asked], other.scores[asked]) for asked in common]
     log_l1 = None if pool is None else pool.difference(entry, other, common)
@@ -211,7 +213,7 @@ def across_outcomes(
 def compare_ways(
     entry: Entry, column: str, tasks: Sequence[str], way: str, other: str
 ) -> Comparison:
-    """Compare two ways in which a model was asked the same tasks, as two models are compared.
+    """Compare two ways of asking a model the same tasks, as for two models.
 
     Parameters
     ----------
@@ -229,7 +231,7 @@ def compare_ways(
 
 
 def benchmark_of(column: str) -> Benchmark:
-    """Return the benchmark of a group, or of several that are compared together."""
+    """Return the benchmark of a group, or of several compared together."""
     return groups()[column.split(AND)[0]]
 
 
@@ -245,7 +247,7 @@ def _across(
     pairs: Sequence[tuple[TaskScore, TaskScore]],
     log_l1: Clustered | None,
 ) -> Across:
-    """Say what two scores of each task say of other outcomes."""
+    """Compare two scores of each task, for other outcomes."""
     benchmark = benchmark_of(column)
     if not tasks:
         return Across(0, *(math.nan,) * 8, 0)
@@ -280,7 +282,7 @@ def _compared(
     pairs: Sequence[tuple[TaskScore, TaskScore]],
     across: Across,
 ) -> Comparison:
-    """Compare two scores of each task, in these very tasks."""
+    """Compare two scores of each task, for these very tasks."""
     benchmark = benchmark_of(column)
     populated = POPULATION in benchmark.metrics(benchmark.plain)
     higher = bool(benchmark.measure.higher_is_better)
@@ -318,7 +320,7 @@ def _compared(
 
 
 def _sides(d: Array, draws: Sequence[Draws | None], bounds: Array) -> Array:
-    """Return task by task what `Here.side` does, but for the population."""
+    """Return `Here.side` task by task, without the population."""
     # The difference less its bias.
     corrected = [
         x - (at.at.mean() - x) if at is not None and len(at.at) else x

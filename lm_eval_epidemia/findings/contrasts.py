@@ -1,4 +1,4 @@
-"""The effects worth looking at: of which task and condition, and what the others may do."""
+"""The effects of interest: task, condition, and the expected role of the other conditions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class Propensity(NamedTuple):
     Attributes
     ----------
     task : str
-        With X as its outcome and single years of age as its condition, which is all of Z.
+        Its outcome is X, and its only condition, which is Z, is age in single years.
     answers : mapping of str to tuple of str
-        By level of X, the answers that together are this level.
+        By level of X, the answers that make up this level.
     """
 
     task: str
@@ -22,7 +22,7 @@ class Propensity(NamedTuple):
 
 
 class Contrast(NamedTuple):
-    """An effect that is worth looking at.
+    """An effect of interest.
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class Contrast(NamedTuple):
     x : str
         The condition whose levels are compared; the task's others are Z.
     why : str
-        What Z is expected to do.
+        The expected role of Z.
     propensity : Propensity, optional
-        The task that asks for P(x | z), in words and levels of its own.
+        The task that asks for P(x | z), in its own words and levels.
     """
 
     task: str

@@ -1,4 +1,4 @@
-"""The rows behind every figure, from a report and the samples of its runs."""
+"""The rows of every figure, from a report and the samples of its runs."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ Rows = list[dict[str, Any]]
 
 
 def finite(value: float) -> float | None:
-    """Return a number as JSON has it: None where there is none."""
+    """Return a number for JSON: None for NaN."""
     return value if math.isfinite(value) else None
 
 
 def as_point(entry: Entry, mean: Number, benchmark: Benchmark) -> dict[str, Any]:
-    """Say a model's mean and 1.96 standard errors around it, as rows of figures have it."""
+    """Return a model's mean and 1.96 standard errors around it, for a row of a figure."""
     low, high = interval_of(mean, benchmark.measure)
     return {
         "model": entry.name,
@@ -71,13 +71,13 @@ def as_point(entry: Entry, mean: Number, benchmark: Benchmark) -> dict[str, Any]
 
 
 def _scale(benchmark: Benchmark) -> dict[str, Any]:
-    """Say what a value of a benchmark is, and between what it lies; None where it is unbounded."""
+    """Return the name and limits of a benchmark's value; None if it is unbounded."""
     ends = {"lowest": finite(benchmark.measure.low), "highest": finite(benchmark.measure.high)}
     return {"metric": benchmark.heading, **ends}
 
 
 def some(rows: Rows, otherwise: str) -> Rows:
-    """Return the rows of a figure; where there are none, say what to do."""
+    """Return the rows of a figure; if there are none, say what to do."""
     if not rows:
         raise EpidemiaError(otherwise)
     return rows
@@ -128,7 +128,7 @@ def survey_rows(report: Report, _task: str | None = None) -> Rows:
 
 
 def condition_rows(report: Report, _task: str | None = None) -> Rows:
-    """Rows of the figure `conditions`: over the groups of a way of asking together."""
+    """Rows of the figure `conditions`, over all groups of a way of asking."""
     parts: dict[tuple[str, str, str], list[Asked]] = defaultdict(list)
     everyone = {a for entry in report.runs for c in report.columns for a in tasks_in(entry, c)}
     respondents = references(report.runs)
@@ -150,7 +150,7 @@ def condition_rows(report: Report, _task: str | None = None) -> Rows:
 
 
 def version_rows(report: Report, _task: str | None = None) -> Rows:
-    """Rows of the figure `versions`: tasks that both were asked, and the mean over these."""
+    """Rows of the figure `versions`: common tasks, and the mean over them."""
     rows = []
     for column in report.columns:
         for base, instruct in report.pairs:
@@ -199,7 +199,7 @@ def closed_rows(report: Report, _task: str | None = None) -> Rows:
 
 
 def size_rows(report: Report, _task: str | None = None) -> Rows:
-    """Rows of the figure `size`; models whose size is not known are left out."""
+    """Rows of the figure `size`, without models of unknown size."""
     sizes = {entry.name: entry.parameters for entry in report.runs if entry.parameters}
     rows = [
         {**row, "parameters": sizes[row["model"]]}
@@ -262,15 +262,15 @@ def path_rows(report: Report, _task: str | None = None) -> Rows:
 
 
 class Calibration(NamedTuple):
-    """How elicited probabilities go with true ones, over cells and answers.
+    """Elicited against true probabilities, over cells and answers.
 
     Attributes
     ----------
     share : ndarray, shape (BINS, BINS)
-        Weight by elicited (first axis) and true probability; sums to 1. Every task weighs the same,
-        a cell its share of the population, its answers the same.
+        Weight by elicited (first axis) and true probability; sums to 1. Tasks have equal weight,
+        cells their share of the population, answers of a cell equal weight.
     q, p : ndarray, shape (BINS,)
-        Mean elicited and true probability where the elicited one is in the bin; NaN where none is.
+        Mean elicited and true probability in each bin of the elicited one; NaN for empty bins.
     """
 
     share: Array
@@ -279,7 +279,7 @@ class Calibration(NamedTuple):
 
 
 def calibrations(report: Report, samples: Samples) -> dict[str, Calibration]:
-    """Return the calibration of every run that has samples of tasks asked by letters."""
+    """Return the calibration of every run with samples of tasks asked by letter."""
     by_model = {}
     for entry in report.runs:
         tasks = [asked for asked in sorted(entry.scores) if asked.way == "letters"]
@@ -323,13 +323,13 @@ def rows_of_calibration(model: str, calibration: Calibration) -> Rows:
 
 
 def calibration_data(calibration: Calibration, letters: Rows) -> dict[str, Any]:
-    """Return what the site draws of a model, in few characters: bins, and three digits of a share.
+    """Return a model's bins for the site, in few characters, with three digits per share.
 
     Parameters
     ----------
     calibration : Calibration
     letters : list of dict
-        The model's own, of `rows_of_order_bias`.
+        The model's rows from `rows_of_order_bias`.
     """
     share = calibration.share
     return {
@@ -356,7 +356,7 @@ def calibration_rows(report: Report, task: str | None = None) -> Rows:
 
 
 def rows_of_order_bias(report: Report, samples: Samples) -> Rows:
-    """Average by entry and number of answers what a displayed position gets, times uniform."""
+    """Average the probability of each displayed position, relative to uniform, by entry and K."""
     rows = []
     for entry in report.runs:
         by_number: dict[int, list[Array]] = defaultdict(list)
@@ -389,12 +389,12 @@ def _samples(report: Report, tasks: Iterable[Asked] | None = None) -> Samples:
 
 
 def asked_as(task: str) -> Asked:
-    """Return a task of which distributions are known, from what lm-eval calls it.
+    """Return a task about a distribution, by its lm-eval name.
 
     Raises
     ------
     EpidemiaError
-        If there is none of this name, or answers to it are no distribution.
+        If there is no such task, or its answers are not a distribution.
     """
     if task not in leaves():
         raise EpidemiaError(f"no task {task!r} ({nearest(task, leaves())})")
@@ -405,14 +405,14 @@ def asked_as(task: str) -> Asked:
 
 
 def _of_letters(report: Report, task: str | None) -> Samples:
-    """Read samples of all tasks, or of one, which has to be asked by letters."""
+    """Read samples of all tasks, or of one, which must be asked by letter."""
     if task and asked_as(task).way != "letters":
         raise EpidemiaError(f"{task} is not asked by letters, so it has no such figure")
     return _samples(report, [asked_as(task)] if task else None)
 
 
 def of_task(report: Report, task: str) -> tuple[store.GroundTruth, dict[str, TaskAnswers]]:
-    """Return a task's truth and what the runs answered, the task named as lm-eval names it."""
+    """Return a task's truth and the answers of runs, by the task's lm-eval name."""
     asked = asked_as(task)
     samples = _samples(report, [asked])
     return store.load(asked.task), {name: answers for (name, _), answers in samples.items()}
@@ -446,7 +446,7 @@ def rows_of_distribution(
 
 
 def distribution_rows(report: Report, task: str | None = None) -> Rows:
-    """Rows of the figure `distribution`: of the cell with most people."""
+    """Rows of the figure `distribution`, for the cell with most people."""
     truth, models = of_task(report, task or "")
     return rows_of_distribution(truth, int(truth.weights.argmax()), models)
 
@@ -456,9 +456,9 @@ LISTED = 12
 
 
 def is_ranked(truth: store.GroundTruth) -> bool:
-    """Whether a curve over the conditions of a task is drawn from the lowest share up.
+    """Whether a curve over the conditions of a task is sorted by share.
 
-    That of many which stand in no order, such as countries.
+    It is if there are many conditions without an order, such as countries.
     """
     given = all_tasks()[truth.task].given
     many = len(given) == 1 and len(truth.given) > LISTED
@@ -489,7 +489,7 @@ def rows_of_curve(truth: store.GroundTruth, models: dict[str, TaskAnswers]) -> R
 
 
 def curve_rows(report: Report, task: str | None = None) -> Rows:
-    """Rows of the figure `curve`: of a task with one condition."""
+    """Rows of the figure `curve`, for a task with one condition."""
     truth, models = of_task(report, task or "")
     if len(all_tasks()[truth.task].given) != 1:
         raise EpidemiaError(f"{task} has several conditions: try the figure 'cells'")
@@ -497,7 +497,7 @@ def curve_rows(report: Report, task: str | None = None) -> Rows:
 
 
 def cell_rows(report: Report, task: str | None = None) -> Rows:
-    """Rows of the figure `cells`: of the run that stands first."""
+    """Rows of the figure `cells`, for the first run."""
     truth, models = of_task(report, task or "")
     answers = next(models[entry.name] for entry in report.runs if entry.name in models)
     given = [", ".join(Wording(truth).described(cell)) for cell in range(len(truth.given))]

@@ -1,4 +1,4 @@
-"""Two models over the documents of any lm-eval task that both answered, paired by document."""
+"""Compare two models over the documents of any common lm-eval task, paired by document."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEWEST_FREEDOM = 4
 
 
 class OverDocuments(NamedTuple):
-    """Two models in a metric of a task, or of a group of tasks.
+    """Two models on a metric of a task or of a group.
 
     Attributes
     ----------
@@ -31,16 +31,16 @@ class OverDocuments(NamedTuple):
     entry : Entry
         Of the first.
     task : str
-        Of lm-eval; its group, of several.
+        The lm-eval task, or the group of several.
     metric : Metric
     tasks : int
-        1 of a task; of a group, those in it.
+        The number of tasks: 1 for a task.
     rows : int
-        In how many rows of samples both have a value.
+        The number of sample rows with values of both.
     higher_is_better : bool or None
-        None where lm-eval does not say.
+        None if lm-eval does not say.
     clustered_by : str
-        The column whose values are the clusters; empty where documents are.
+        The column that defines the clusters; empty if documents are the clusters.
     in_group : bool
         Whether this is part of a group that is compared as a whole.
     paired : Paired
@@ -60,17 +60,17 @@ class OverDocuments(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of the difference, over documents of these tasks, as far as the scale goes; or NaN."""
+        """Interval of the difference over documents of these tasks, within the scale; or NaN."""
         return _interval(self.paired.of, self.paired.clusters, self.paired.most)
 
     @property
     def over_tasks(self) -> tuple[float, float]:
-        """Of the difference, over tasks; NaN below `FEWEST` of them."""
+        """Interval of the difference over tasks; NaN below `FEWEST` tasks."""
         return _interval(self.paired.over_tasks, self.tasks, self.paired.most)
 
     @property
     def too_few(self) -> str:
-        """Of what there are too few for an interval, in words; empty where there are enough."""
+        """Names what is too few for an interval; empty if there are enough."""
         if _enough(self.paired.of, self.paired.clusters):
             return ""
         by = f"clusters by {self.clustered_by}" if self.clustered_by else "documents"
@@ -78,7 +78,7 @@ class OverDocuments(NamedTuple):
 
     @property
     def tested(self) -> bool:
-        """Whether p says something: McNemar's does of any number, that of a t not of a few."""
+        """Whether p is valid: McNemar's for any number, that of a t-test not for few."""
         return self.paired.test == MCNEMAR or not self.too_few
 
     @property
@@ -87,7 +87,7 @@ class OverDocuments(NamedTuple):
 
     @property
     def counted(self) -> str:
-        """How much was compared: a document may have several rows of samples."""
+        """The amount compared: a document may have several rows of samples."""
         if self.rows_are_documents:
             return plural(self.rows, "document")
         clusters = self.paired.clusters
@@ -96,17 +96,17 @@ class OverDocuments(NamedTuple):
 
     @property
     def wins_and_losses(self) -> tuple[int, int]:
-        """Rows in which the first is better, and in which it is worse."""
+        """The number of rows in which the first is better, and worse."""
         wins, losses = self.paired.wins, self.paired.losses
         return (losses, wins) if self.higher_is_better is False else (wins, losses)
 
     @property
     def verdict(self) -> str:
-        """What can be said of the first, at `CONFIDENCE`.
+        """The verdict on the first, at `CONFIDENCE`.
 
-        ``better`` or ``worse`` in other documents of the task; of a group, in other tasks too, and
-        ``better here`` or ``worse here`` in other documents of its tasks alone. ``higher`` and
-        ``lower`` where nobody says which is better. Else ``not shown``.
+        ``better`` or ``worse`` in other documents of the task, and for a group in other tasks too;
+        ``better here`` or ``worse here`` in other documents of a group's tasks alone. ``higher``
+        and ``lower`` if lm-eval does not say which is better. Else ``not shown``.
         """
         if not self.tested or not self.paired.p < 1 - CONFIDENCE:
             return "not shown"
@@ -133,22 +133,22 @@ def _interval(of: Clustered, clusters: int, most: float) -> tuple[float, float]:
 def compare_documents(
     one: Mapping[str, Answered], other: Mapping[str, Answered], cluster: str | None = None
 ) -> tuple[list[OverDocuments], list[str]]:
-    """Compare two models over the tasks of others that both answered.
+    """Compare two models over other people's tasks that both answered.
 
     Parameters
     ----------
     one, other : mapping of str to Answered
-        By task, as of `two_models`.
+        By task, as in `two_models`.
     cluster : str, optional
-        A column of documents: rows that agree in it are one observation. Tasks whose documents lack
-        it are clustered by document.
+        A column of documents: rows with the same value are one observation. Tasks whose documents
+        lack it are clustered by document.
 
     Returns
     -------
     comparisons : list of OverDocuments
-        Groups, then tasks that are in none, then those that are.
+        Groups, then tasks outside groups, then tasks in groups.
     notes : list of str
-        Documents that only one has, and what is not compared.
+        Documents that only one model has, and what is not compared.
 
     Raises
     ------
@@ -212,7 +212,7 @@ def _groups(pairs: Mapping[str, Matched]) -> tuple[list[OverDocuments], set[str]
     -------
     comparisons : list of OverDocuments
     members : set of str
-        Tasks that are in one of them.
+        Tasks in these groups.
     notes : list of str
     """
     groups: dict[str, tuple[str, ...]] = {}
@@ -240,7 +240,7 @@ def _groups(pairs: Mapping[str, Matched]) -> tuple[list[OverDocuments], set[str]
 
 
 def _weights(group: str, pairs: Sequence[Matched], metrics: Iterable[Metric]) -> dict[Metric, bool]:
-    """Say of a group's metrics whether documents count alike, or tasks: what gives its numbers."""
+    """Return for each metric of a group whether its mean weights documents or tasks equally."""
     ways = {}
     for metric in metrics:
         fitting = {True, False}
@@ -274,7 +274,7 @@ _COLUMNS = (
 
 
 def finding(comparisons: Iterable[OverDocuments], title: str) -> Finding:
-    """Two models over documents; in tidy rows of the kind ``documents``, named as the second."""
+    """Two models over documents; tidy rows have the kind ``documents`` and the second's name."""
     note = (
         "The first model minus the second, paired by document, with standard error and interval "
         "over documents of the same tasks; 'over tasks' is the interval for similar tasks. p from "

@@ -1,4 +1,4 @@
-"""Every effect of an intervention, with its graph, its prompts and the answers to them."""
+"""Every effect of an intervention, with its graph, prompts and answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lm_eval_epidemia.results.entry import Entry
 
 
 def shown(runs: Sequence[Entry]) -> dict[str, Any]:
-    """Return what the site's page of interventions shows, but for the tables."""
+    """Return the contents of the site's page of interventions, without the tables."""
     answered = [
         (entry.name, way, asked)
         for entry in runs
@@ -94,7 +94,7 @@ def _effect(
 
 
 def _answers(run: AnsweredTask | None, graph: str, effect: Effect) -> dict[str, str | bool] | None:
-    """Say how often an effect's questions were answered yes before and after, and rightly."""
+    """Return how often an effect was answered yes before and after, and rightly."""
     pairs = [run.truth.pairs[number] for number in run.found.numbers] if run else []
     here = [
         place
@@ -115,7 +115,7 @@ def _answers(run: AnsweredTask | None, graph: str, effect: Effect) -> dict[str, 
 
 
 def _size(nodes: int, task: str) -> dict[str, Any]:
-    """Describe the graphs of a size by an example: do(X) inside every path, shapes in turn."""
+    """Describe the graphs of a size with an example: do(X) inside every path, shapes in turn."""
     truth = questions(task)
     scene = truth.scenes[nodes % len(generate.SHAPES)]
     pair = next(p for p in truth.pairs if p.scene is scene and p.kind == generate.INSIDE)

@@ -1,4 +1,4 @@
-"""Every task, and what each model answered in it, condition by condition."""
+"""Every task, with each model's answers, condition by condition."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Answerer(NamedTuple):
     Attributes
     ----------
     name : str
-        Of its model; of another run than the one that stands for the model, with its settings.
+        The model's name; with settings for a run other than the model's main one.
     run : Entry
     """
 
@@ -57,7 +57,7 @@ class Answerer(NamedTuple):
 
 
 def answerers(models: Sequence[Model]) -> list[Answerer]:
-    """Return every run of every model by a name of its own, as its model stands in the report."""
+    """Return every run of every model with a unique name, in the report's order."""
     named: dict[str, Entry] = {}
     for model in models:
         for place, run in enumerate(model.runs):
@@ -77,7 +77,7 @@ def shown(
     samples: Samples,
     write: Callable[[str, str, Any], None],
 ) -> dict[str, Any]:
-    """Return what the site's explorer shows.
+    """Return the contents of the site's explorer.
 
     Parameters
     ----------
@@ -86,14 +86,13 @@ def shown(
     samples : dict
         As of `answered.read_samples`.
     write : callable
-        Takes the data of each task that can be opened: the name of its file, its own, what is in
-        it.
+        Receives the data of each task that can be opened: file name, task name, contents.
 
     Returns
     -------
     dict
-        Tasks with their facets, each a filter: one that tasks get later, such as a place, is one
-        too.
+        Tasks with their facets; each facet is a filter, including facets added later, such as a
+        place.
     """
     tasks: list[dict[str, Any]] = []
     files = {}
@@ -154,7 +153,7 @@ def shown(
 
 
 def _said_known(asked: Asked, report: Report, known: Sequence[Entry]) -> str:
-    """Say what the respondent that knows averages only scores, for each cut that runs have."""
+    """Return the scores of the respondent that knows averages only, for each cut of the runs."""
     if not any(asked in entry.scores for entry in report.runs):
         whole = Entry("", scores={asked: TaskScore(0.0)})
         return number(known_over(whole, [asked])[0], 1)
@@ -163,7 +162,7 @@ def _said_known(asked: Asked, report: Report, known: Sequence[Entry]) -> str:
 
 
 def _anchors(entry: Entry, asked: Asked) -> dict[str, float] | None:
-    """Return the distances that a run stands beside, of the conditions that it was asked."""
+    """Return the anchors of a run, for the conditions that it was asked."""
     part, known = part_asked(entry, asked), asked_of(entry, asked)
     if part is None or known is None:
         return None
@@ -171,9 +170,9 @@ def _anchors(entry: Entry, asked: Asked) -> dict[str, float] | None:
 
 
 def _listed(report: Report) -> list[Asked]:
-    """Return what was asked, and each other declared task once, in its benchmark's plain way.
+    """Return the tasks asked, and each other declared task once, in its benchmark's plain way.
 
-    What is not about a distribution and was not asked has no conditions to explore.
+    Tasks that are not about a distribution and were not asked have no conditions to explore.
     """
     asked = {task for entry in report.entries for task in entry.scores}
     known = {task.task for task in asked}
@@ -188,7 +187,7 @@ def _listed(report: Report) -> list[Asked]:
 
 
 def _needs(survey: str) -> str:
-    """Return the files that the tasks of a survey are built from."""
+    """Return the files from which a survey's tasks are built."""
     if survey not in records():
         return ""
     return record(survey).vintages[record(survey).official].needed
@@ -197,13 +196,13 @@ def _needs(survey: str) -> str:
 def task_data(
     asked: Asked, runs: Sequence[Answerer], samples: Samples, mapped: bool = False
 ) -> dict[str, Any]:
-    """Return what is shown of a task: truth, questions, and every model's answers.
+    """Return the contents of a task's page: truth, questions, and every model's answers.
 
-    A map needs to know which condition is a country, and the codes of its levels; a site has maps
-    only where something was asked about countries.
+    A map needs the condition that is a country, and the codes of its levels; a site has maps only
+    if a task about countries was asked.
 
-    Probabilities are whole numbers: of the truth in 100,000ths, of answers in 1,000ths, which
-    is what is shown of them, as two digits of base 36. Of two answers that of the first is enough.
+    Probabilities are whole numbers: the truth in 100,000ths; answers in 1,000ths, as precise as the
+    page, in two digits of base 36. With two answers the first one suffices.
     """
     truth, entry = store.load(asked.task), leaf(asked).entry
     whole = Entry("", scores={asked: TaskScore(0.0)})
@@ -250,7 +249,7 @@ def task_data(
 
 
 def _on_map(truth: store.GroundTruth, labels: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Return which condition of a task is a country, and the codes of its labels; else nothing."""
+    """Return the condition of a task that is a country, and the codes of its labels, if any."""
     if (countries := countries_of(truth)) is None:
         return {}
     here = countries.condition
@@ -258,7 +257,7 @@ def _on_map(truth: store.GroundTruth, labels: Sequence[Sequence[str]]) -> dict[s
 
 
 def _packed(values: Any, unit: int) -> list[int]:
-    """Write probabilities as whole numbers, row after row; of two answers that of the first."""
+    """Write probabilities as whole numbers, row by row; with two answers only the first."""
     values = values[:, :1] if values.shape[1] == 2 else values
     packed: list[int] = np.rint(values * unit).astype(int).ravel().tolist()
     return packed
@@ -267,7 +266,7 @@ def _packed(values: Any, unit: int) -> list[int]:
 def _shared(
     questions: Sequence[str], truth: store.GroundTruth, labels: Sequence[Sequence[str]]
 ) -> dict[str, Any]:
-    """Return questions as what they share and the phrases in which they differ, where they do."""
+    """Return questions as their shared text and the phrases that differ."""
     ways = ways_of(truth)
     phrases = [
         [next(level.phrase for level in ways[name].levels if level.label == label) for label in own]
@@ -305,7 +304,7 @@ def _answered(
     own: TaskAnswers | None,
     everywhere: dict[str, float] | None,
 ) -> dict[str, Any]:
-    """Return what a model answered in a task, and what that came to."""
+    """Return a model's answers in a task, and their scores."""
     score, whole = part.scores[asked], len(store.load(asked.task).given)
     apart = ("l1", "seen", POPULATION)
     shown: dict[str, Any] = {

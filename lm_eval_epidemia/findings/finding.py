@@ -1,4 +1,4 @@
-"""A finding: a tidy table with declared columns, which `report` prints, writes and draws."""
+"""A finding is a tidy table with declared columns, which `report` prints, writes and draws."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ ALIKE_NOTE = " Without ± or interval: all samples agree, so the error is not kn
 
 
 class Number(NamedTuple):
-    """A number with what is known of its error.
+    """A number with its error, as far as known.
 
     Attributes
     ----------
     value : float
     error : float
-        Standard error; NaN where it is not known.
+        Standard error; NaN if unknown.
     tasks : int
-        How many tasks it is a mean over; 0 of what is no such mean.
+        Number of tasks in the mean; 0 if it is not a mean over tasks.
     low, high : float
-        Confidence interval; NaN where there is none.
+        Confidence interval; NaN without one.
     verdict : str
-        What can be said of it.
+        The conclusion about it.
     """
 
     value: float
@@ -49,36 +49,35 @@ Cell = str | int | float | Number | Estimate | None | tuple["Cell", ...]
 
 
 class Column(NamedTuple):
-    """What a column of a finding holds, and how it is written.
+    """The contents and format of a finding's column.
 
     Attributes
     ----------
     name : str
-        By which rows have its cells. ``model`` and ``group`` are those of the row.
+        Key of its cells in rows. ``model`` and ``group`` come from the row.
     metric : str or None
-        What its numbers are of, in tidy rows; ``{primary}``, or empty, is the primary metric of the
-        row's group. None: they are in no tidy row.
+        Metric of its numbers in tidy rows; ``{primary}``, or empty, is the primary metric of the
+        row's group. None: not in tidy rows.
     digits : int or None
-        Behind the point; None: as many as numbers of the row's group have.
+        Digits after the point; None: as for numbers of the row's group.
     signed : bool
-        Whether a number above 0 is written with its sign.
+        Whether positive numbers have a sign.
     form : str
-        What is written of a number, a key of `report.sections.FORMS`: ``error`` (the number and its
-        standard error), ``interval`` (and its interval), ``range`` (the interval alone),
-        ``counted`` (and over how many samples), ``plain`` (the number alone), ``worth`` (a number
-        of answers, in words).
+        Format of a number, a key of `report.sections.FORMS`: ``error`` (with its standard error),
+        ``interval`` (with its interval), ``range`` (the interval alone), ``counted`` (with the
+        number of samples), ``plain`` (the number alone), ``worth`` (a number of answers, in words).
     title : str
-        Heads it; its name if empty.
+        Heading; its name if empty.
     unit : str
-        Written behind a number.
+        Written after a number.
     least : float
-        An error must be above it to be written.
+        Errors up to this size are not written.
     no_minus_zero : bool
-        Whether what rounds to 0 is never written -0.0.
+        Whether numbers that round to 0 are never written as -0.0.
     nan : str
-        What is written where the number cannot be computed; ``{}`` stands for over how many tasks.
+        Text for a number that cannot be computed; ``{}`` stands for the number of tasks.
     named : bool
-        Whether tidy rows have its name behind that of the row: "mediation, do(B) / accuracy".
+        Whether tidy rows append its name to that of the row: "mediation, do(B) / accuracy".
     long : bool
         Whether it is shown only where there is room.
     """
@@ -105,19 +104,19 @@ class Row(NamedTuple):
     cells : mapping of str to Cell
         By the names of columns.
     entry : Entry or None
-        What it is about.
+        The run that it is about.
     group : str
         As lm-eval knows it.
     name : str
-        What it is called in tidy rows.
+        Its name in tidy rows.
     facts : mapping of str to object
-        What tidy rows say of all its numbers.
+        Fields of tidy rows for all its numbers.
     metrics : mapping of str to str
-        What numbers are of, by column, where the column does not say it.
+        Metrics of numbers, by column, if the column does not name them.
     long : bool
         Whether it is shown only where there is room.
     muted : bool
-        Whether its numbers say nothing, so that it is greyed.
+        Whether its numbers are meaningless, so that it is greyed.
     """
 
     cells: Mapping[str, Cell]
@@ -130,7 +129,7 @@ class Row(NamedTuple):
     muted: bool = False
 
     def cell(self, name: str) -> Cell:
-        """Return what stands in a column; None where nothing does."""
+        """Return the cell of a column; None if there is none."""
         if name == "model" and self.entry is not None:
             return self.cells.get(name, self.entry.name)
         return self.cells.get(name, self.group if name == "group" else None)
@@ -142,7 +141,7 @@ class Finding(NamedTuple):
     Attributes
     ----------
     kind : str
-        Of its tidy rows.
+        Kind of its tidy rows.
     title : str
     columns : sequence of Column
         In the order of tidy rows.
@@ -150,12 +149,12 @@ class Finding(NamedTuple):
     note : str
         How to read it.
     leading : int
-        How many of the columns shown say what a row is of.
+        Number of shown columns that identify a row.
     shown : sequence of str
-        The columns of the table for people, in order; all if empty. One that no row has a cell of
-        is left out, but for `model` and `group`.
+        The columns of the table for people, in order; all if empty. Columns without cells are left
+        out, except `model` and `group`.
     silent : str
-        What the note says besides where an error is not written, being `Column.least` or less.
+        Added to the note if an error is not written because it is at most `Column.least`.
     """
 
     kind: str
@@ -169,7 +168,7 @@ class Finding(NamedTuple):
 
 
 def in_groups(finding: Finding) -> Finding:
-    """Leave a table's groups out where all rows are of one."""
+    """Drop a table's column of groups if all rows have the same."""
     shown = finding.shown or [column.name for column in finding.columns]
     if len({row.group for row in finding.rows}) > 1 or "group" not in shown:
         return finding
@@ -184,14 +183,14 @@ def number(value: float, digits: int) -> str:
 
 
 def p_value(p: float, level: float = 0.05) -> str:
-    """Write a p-value with three digits, with more where these hide on which side of a level it is.
+    """Write a p-value with three digits, or more if these hide its side of a level.
 
     Parameters
     ----------
     p : float
-        Nothing is written of NaN.
+        NaN gives an empty text.
     level : float
-        What it is judged by.
+        The significance level.
     """
     if math.isnan(p):
         return ""
@@ -202,14 +201,14 @@ def p_value(p: float, level: float = 0.05) -> str:
 
 
 def known(cell: Number | float) -> Number | float | None:
-    """Return a number; None for NaN, which then is in no tidy row."""
+    """Return a number, or None for NaN, which has no tidy row."""
     return None if math.isnan(cell.value if isinstance(cell, Number) else cell) else cell
 
 
 def columns_of(
     rows: Iterable[Row], declared: Mapping[str, Column], other: Column
 ) -> tuple[Column, ...]:
-    """Return the columns that rows have cells of, as they come.
+    """Return the columns that have cells, in order of appearance.
 
     Parameters
     ----------
@@ -217,8 +216,8 @@ def columns_of(
     declared : mapping of str to Column
         By name.
     other : Column
-        As which those are declared that are not among them: parts that are known from the answers
-        only, such as graphs or surveys.
+        Declares the remaining columns: parts known only from the answers, such as graphs or
+        surveys.
     """
     names = dict.fromkeys(name for row in rows for name in row.cells)
     return tuple(declared.get(name, other._replace(name=name)) for name in names)

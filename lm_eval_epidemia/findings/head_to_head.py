@@ -40,7 +40,7 @@ _SHOWN = (
 
 
 def _row(pair: Comparison, entry: Entry, where: str = "", long: bool = False, **more: str) -> Row:
-    """Return a comparison, in tidy rows under the name of the second."""
+    """Return a comparison as a row; tidy rows have the name of the second."""
     across, tasks = pair.across, pair.tasks
     mean, error = across.difference, across.error
     difference = Number(mean, error, tasks, across.low, across.high, pair.verdict)
@@ -89,7 +89,7 @@ def _here(value: float | None, error: float | None) -> Number | None:
 
 
 def _too_few(pair: Comparison) -> str:
-    """Say how far the difference of other outcomes may be, where that is all that can be said."""
+    """State the possible size of the difference in other outcomes, if nothing more is known."""
     digits = benchmark_of(pair.column).digits
     reach = pair.across.half_width
     far = "" if math.isnan(reach) else f"± {reach:.{digits}f}: "
@@ -114,19 +114,19 @@ _MODELS_NOTE = (
 
 
 def models(report: Report, comparisons: Iterable[Comparison]) -> list[Finding]:
-    """Two models over the tasks of both, a table for each group.
+    """Two models over their common tasks, a table for each group.
 
     Parameters
     ----------
     report : Report
     comparisons : iterable of Comparison
-        Of two runs each, as of `leaderboard.comparisons`.
+        Each of two runs, as from `leaderboard.comparisons`.
     """
     return of_pairs(report.entries, comparisons)
 
 
 def of_pairs(entries: Iterable[Entry], comparisons: Iterable[Comparison]) -> list[Finding]:
-    """Two runs over the tasks of both, a table for each group; of these entries."""
+    """Two runs of these entries over their common tasks, a table for each group."""
     by_name, rows = {entry.name: entry for entry in entries}, dict[str, list[Row]]()
     for pair in comparisons:
         if pair.tasks:
@@ -152,7 +152,7 @@ def two_ways(asked_in: Iterable[Ways]) -> Finding:
 
 
 def two_wordings(entries: Iterable[Entry], comparisons: Iterable[Comparison]) -> Finding:
-    """One model asked in bare words and in the usual ones, over the tasks of both."""
+    """One model asked in bare and in usual wording, over the common tasks."""
     by_name = {entry.name: entry for entry in entries}
     return _finding(
         "wording",
@@ -171,9 +171,9 @@ def versions_compared(report: Report) -> Iterator[tuple[Entry, Comparison, Compa
     ------
     version : Entry
     all_of_them : Comparison
-        Over the tasks of both; there is one at least.
+        Over the common tasks, at least one.
     unknown : Comparison or None
-        Over those in which the plain model has 0; None where there are none.
+        Over the tasks on which the plain model scores 0; None if there are none.
     """
     pools = report.pools()
     for column in compared(report.columns):
@@ -192,7 +192,7 @@ def versions_compared(report: Report) -> Iterator[tuple[Entry, Comparison, Compa
 def versions(report: Report) -> Finding:
     """Instruct and retrieving versions against the plain model.
 
-    In tidy rows those tasks in which the plain model has 0 are of the kind ``version at 0``.
+    In tidy rows, the tasks on which the plain model scores 0 have the kind ``version at 0``.
     """
     rows = []
     for version, all_of_them, unknown in versions_compared(report):

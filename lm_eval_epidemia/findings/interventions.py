@@ -1,4 +1,4 @@
-"""What the report says of tasks about causal graphs, from what models said to their prompts."""
+"""Tables on causal graphs, from models' recorded answers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ MOVED = DIFFERENCE._replace(metric="log_odds_of_yes")
 
 
 class AnsweredTask(NamedTuple):
-    """What a model said in a task, against the truth.
+    """A model's answers in a task, with the truth.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class AnsweredTask(NamedTuple):
 
 
 def known(entry: Entry, task: str | None, way: str) -> AnsweredTask | None:
-    """Return what an entry said in a task; None where it was not asked, or that is not known."""
+    """Return an entry's answers in a task; None if it was not asked or they are unknown."""
     score = entry.scores.get(Asked(task or "", way))
     if score is None or score.said is None:
         return None
@@ -93,19 +93,19 @@ def known(entry: Entry, task: str | None, way: str) -> AnsweredTask | None:
 
 
 def labels(run: AnsweredTask, of: Callable[[DoPair], str]) -> NDArray[np.str_]:
-    """Say of each effect which part of a table it belongs to."""
+    """Return the part of a table to which each effect belongs."""
     return np.array([of(run.truth.pairs[number]) for number in run.found.numbers], dtype=str)
 
 
 def _over(run: AnsweredTask, chosen: Any = None, of: Any = None) -> Estimate:
-    """Average over chosen effects (all), whether both answers are right if nothing is given."""
+    """Average over chosen effects (default all); by default of both answers being right."""
     chosen = np.ones(len(run.found.numbers), dtype=bool) if chosen is None else chosen
     of = run.found.right if of is None else of
     return mean(run.truth, picked(run.found, chosen), of[chosen])
 
 
 def _asked(entry: Entry, ways: Iterable[str]) -> Iterator[tuple[str, str, dict[str, AnsweredTask]]]:
-    """Return by group and way what an entry said, by names or, of larger graphs, by size."""
+    """Return an entry's answers by group and way, then by names or, for larger graphs, by size."""
     for way in ways:
         for group, tasks in zip(
             INTERVENTION.groups, (SMALL, {str(n): task for n, task in LARGE.items()}), strict=True
@@ -177,12 +177,12 @@ def _retrieval(entry: Entry) -> Iterator[Row]:
 
 
 def _beside(way: str, other: str) -> str:
-    """Return another way, written where this one is."""
+    """Return another way of asking, in its written form if this one is written."""
     return other + ("_written" if WAYS[way].generated else "")
 
 
 def _retrieved(entry: Entry, way: str) -> float:
-    """Return the share of relations on random names that an entry finds; NaN if not asked."""
+    """Return the share of relations on random names that an entry retrieves; NaN if not asked."""
     run = known(entry, SMALL["random"], _beside(way, "retrieval"))
     return math.nan if run is None else float(run.found.right.mean())
 
@@ -203,7 +203,7 @@ def _shortcuts(entry: Entry) -> Iterator[Row]:
 
 
 def _without_shortcuts(runs: Sequence[Entry]) -> str:
-    """Say who was left out of the shortcut test, and why."""
+    """Say which models were left out of the shortcut test, and why."""
     left_out = []
     for entry in runs:
         for group, way, by_names in _asked(entry, EFFECTS):
@@ -421,7 +421,7 @@ _TABLES = (
 
 
 def _published(entry: Entry, kind: str) -> Iterator[Row]:
-    """Return the rows of a published model in a table, with the differences of what is printed."""
+    """Return the rows of a published model in a table, with differences of printed numbers."""
     differences = {f"{first} - {second}": (first, second) for first, second in SUBTRACTED}
     differences["difference"] = ("kappa = 1", "kappa = 0")
     for group, about, printed in published_interventions.cells(entry, kind):
@@ -446,7 +446,7 @@ def _over_all(table: Table, entries: Sequence[Entry]) -> Finding:
 
 
 def findings(entries: Sequence[Entry]) -> list[Finding]:
-    """Return the tables of what was asked, published models beside runs."""
+    """Return the tables of the tasks asked, with runs and published models."""
     tables = [_over_all(table, entries) for table in _TABLES]
     left_out = _without_shortcuts(entries)
     return [
@@ -457,7 +457,7 @@ def findings(entries: Sequence[Entry]) -> list[Finding]:
 
 
 def by_length(entry: Entry, way: str) -> dict[tuple[int, int], Estimate]:
-    """Average over larger graphs of all sizes by how long the path from U to V is.
+    """Average over larger graphs of all sizes, by length of the path from U to V.
 
     Returns
     -------

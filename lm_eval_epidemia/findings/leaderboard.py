@@ -1,4 +1,4 @@
-"""What a report is made of: its runs in order, their ranks, pairs and comparisons."""
+"""The contents of a report: its runs in order, their ranks, pairs and comparisons."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ TOLERANCE = 1e-6
 
 
 def columns(entries: Iterable[Entry]) -> list[str]:
-    """Return the groups with scores that somebody was asked, in their usual order.
+    """Return the groups with scores that some run was asked, in their usual order.
 
-    Unions are among them where somebody was asked all of their tasks.
+    They include unions if some run was asked all of their tasks.
     """
     entries = list(entries)
     asked = {leaf(task).group for entry in entries for task in entry.scores}
@@ -51,12 +51,12 @@ def columns(entries: Iterable[Entry]) -> list[str]:
 
 
 def compared(columns: Iterable[str]) -> list[str]:
-    """Return the groups in which models are compared: not those of predictions."""
+    """Return the groups in which models are compared, without those of predictions."""
     return [column for column in columns if not groups()[column].predicted]
 
 
 def by_benchmark(columns: Iterable[str]) -> dict[Benchmark, list[str]]:
-    """Part groups by the benchmark they are of: their values are of different metrics."""
+    """Split groups by benchmark, since benchmarks have different metrics."""
     parts: dict[Benchmark, list[str]] = {}
     for column in columns:
         parts.setdefault(groups()[column], []).append(column)
@@ -73,7 +73,7 @@ def _in_closed_subset(asked: Asked) -> bool:
 
 
 class Report(NamedTuple):
-    """Runs, reference rows, and what was found about them.
+    """Runs, reference rows, and their ranks and comparisons.
 
     Attributes
     ----------
@@ -84,24 +84,25 @@ class Report(NamedTuple):
     standings : dict of str to dict of str to Standing
         By group and entry.
     anchors : dict of str to Anchors
-        Of every available task that was asked.
+        Anchors of every available task that was asked.
     another : dict of str to float
-        Their D_perfect over other surveys of the population, where that is known.
+        Their D_perfect over other surveys of the population, if known.
     noise : dict of str to float
         Their mean distance from other samples of the survey.
     pairs : list of (Entry, Entry)
         Base models and their instruct versions.
     notes : list of str
     closed : list of Asked
-        Tasks of the closed subset that a run was asked in one of `CLOSED_WAYS`, each in both.
+        Tasks of the closed subset that a run was asked in one of `CLOSED_WAYS`, listed in both
+        ways.
     closed_published : list of Entry
         Published scores of these.
     tuned : tuple of TunedRun
-        Runs of tuned models, each with that of its base where there is one.
+        Runs of tuned models, each with its base's run, if there is one.
     unread : tuple of (Path, str)
         Files that could not be read, each with the reason.
     changed : dict of str to list of Asked
-        By entry, tasks whose scores are not those of their distances.
+        By entry, tasks whose scores do not match their distances.
     """
 
     entries: list[Entry]
@@ -129,16 +130,16 @@ class Report(NamedTuple):
         return [task for task, anchors in self.anchors.items() if anchors.barely]
 
     def is_changed(self, run: Entry, column: str) -> bool:
-        """Whether a run has scores in a group that are not those of their distances."""
+        """Whether a run has scores in a group that do not match their distances."""
         wrong = {asked for part in run.parts or (run,) for asked in self.changed.get(part.name, ())}
         return not wrong.isdisjoint(tasks_in(run, column))
 
     def alike(self) -> list[list[Entry]]:
-        """Runs that can be compared with each other: one list per protocol."""
+        """Comparable runs: one list per protocol."""
         return _alike(self.runs)
 
     def pools(self) -> dict[Protocol, Pool]:
-        """Runs by which log `l1` is judged, by protocol."""
+        """Runs used to judge log `l1`, by protocol."""
         return {runs[0].protocol: Pool(runs, self.noise) for runs in self.alike()}
 
 
@@ -148,7 +149,7 @@ def _alike(entries: Sequence[Entry]) -> list[list[Entry]]:
 
 
 def informative(results: Results) -> Results:
-    """Leave out the barely informative tasks, and say how many these are.
+    """Leave out barely informative tasks, and count them in a note.
 
     Raises
     ------
@@ -175,7 +176,7 @@ def informative(results: Results) -> Results:
 def make_report(
     results: Results, with_published: bool = False, pairs: Pairs | None = None
 ) -> Report:
-    """Put entries in order and compare them.
+    """Sort entries and compare them.
 
     Parameters
     ----------
@@ -244,12 +245,12 @@ def make_report(
 
 
 def closed_subset(report: Report) -> list[tuple[Entry, str, Number]]:
-    """Average over the closed subset whoever was asked it: written beside log-probabilities.
+    """Average each entry over the closed subset, written answers and log-probabilities.
 
     Returns
     -------
     list of (Entry, str, Number)
-        Who, in which way, and the mean over the tasks asked in it; the best first.
+        The entry, the way of asking, and the mean over the tasks asked so; the best first.
     """
     means = []
     for entry in [*report.runs, *report.closed_published]:
@@ -261,15 +262,15 @@ def closed_subset(report: Report) -> list[tuple[Entry, str, Number]]:
 
 
 def changed_in(entries: Iterable[Entry], whole: Mapping[str, Anchors]) -> dict[str, list[Asked]]:
-    """Return the tasks of entries whose scores are not those of their distances, by entry.
+    """Return by entry the tasks whose scores do not match their distances.
 
-    Those of another truth, or of cells that are not known (``--samples``), cannot be checked.
+    Tasks with another truth, or with unknown cells (``--samples``), cannot be checked.
 
     Parameters
     ----------
     entries : iterable of Entry
     whole : mapping of str to Anchors
-        Of whole tasks; those of a part are worked out.
+        Anchors of whole tasks; those of parts are computed.
     """
     changed = {}
     for entry in entries:
@@ -292,7 +293,7 @@ def _is_changed(entry: Entry, asked: Asked, whole: Mapping[str, Anchors]) -> boo
 
 
 def said_changed(entries: Iterable[Entry], changed: Mapping[str, Sequence[Asked]]) -> list[str]:
-    """Say of entries which of their scores are not those of their distances, and in which files."""
+    """Say which scores of entries do not match their distances, and in which files."""
     notes = []
     for entry in entries:
         if wrong := changed.get(entry.name, ()):
@@ -306,7 +307,7 @@ def said_changed(entries: Iterable[Entry], changed: Mapping[str, Sequence[Asked]
 
 
 def _many(entries: Sequence[Entry]) -> list[str]:
-    """Say where not every two runs are compared."""
+    """Say in which groups not all pairs of runs are compared."""
     most = max((len(alike) for alike in _alike(entries)), default=0)
     if most <= MOST_PAIRS_OF:
         return []
@@ -326,16 +327,16 @@ TOGETHER = ("epidemia_low", "epidemia_high")
 
 
 def comparisons(report: Report, most: int = MOST_PAIRS_OF) -> list[Comparison]:
-    """Compare runs that were asked in the same way, the better mean first.
+    """Compare runs asked in the same way, the better mean first.
 
-    In every group but those of predictions, and over all outcomes of those in `TOGETHER` where both
-    runs were asked these.
+    This covers every group except predictions, and the groups in `TOGETHER` combined if both runs
+    were asked them.
 
     Parameters
     ----------
     report : Report
     most : int
-        Of more runs only neighbours are compared, of so many every two.
+        Up to this many runs, all pairs are compared; beyond it only neighbours.
     """
     pairs: list[Comparison] = []
     pools = report.pools()
@@ -352,7 +353,7 @@ def comparisons(report: Report, most: int = MOST_PAIRS_OF) -> list[Comparison]:
 
 
 def together(listed: Sequence[str]) -> list[str]:
-    """Name the groups that are compared together, way by way, where all of them were asked."""
+    """Return the groups that are compared together, way by way, if all of them were asked."""
     ways = ([in_way(group, way) for group in TOGETHER] for way in OBSERVATION.ways)
     return [AND.join(parts) for parts in ways if set(parts) <= set(listed)]
 

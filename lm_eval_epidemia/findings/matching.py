@@ -1,4 +1,4 @@
-"""The rows of a task that two models both answered, matched by document; or why they cannot be."""
+"""Match the rows of a task that two models answered, by document, or say why that fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUNDED = 1e-6
 
 
 class Matched(NamedTuple):
-    """Rows of a task that both models have, and what is left out.
+    """Common rows of a task, and what is left out.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Unlike(Exception):
 
 
 def matched(one: Answered, other: Answered, cluster: str | None) -> Matched:
-    """Match the rows of a task; `Unlike` where they were asked otherwise."""
+    """Match the rows of a task; raise `Unlike` if they were asked differently."""
     names = one.entry.model, other.entry.model
     for what, first, second in (
         ("number of few-shot examples", one.shots, other.shots),
@@ -81,7 +81,7 @@ def _only_in(rows: Rows, others: Rows) -> dict[str, None]:
 
 
 def _check_asked(one: Answered, other: Answered, both: Sequence[tuple[Row, Row]]) -> None:
-    """`Unlike` where documents of both were put into other prompts, or have other right answers."""
+    """Raise `Unlike` if common documents have different prompts or right answers."""
     # Each model has its own chat template, which is part of the model; nobody can look behind it.
     if one.template == other.template and (changed := sum(a.prompt != b.prompt for a, b in both)):
         raise Unlike(
@@ -95,7 +95,7 @@ def _check_asked(one: Answered, other: Answered, both: Sequence[tuple[Row, Row]]
 
 
 def _is_mean(told: float, values: Mapping[Key, float]) -> bool:
-    """Whether a task's number is the mean over its documents: only such means can be paired."""
+    """Whether a task's score is the mean over its documents: only such means can be paired."""
     return bool(values) and is_close(math.fsum(values.values()) / len(values), told)
 
 
@@ -104,12 +104,12 @@ def is_close(mean: float, told: float) -> bool:
 
 
 def _cluster(key: Key, row: Row) -> tuple[str, str]:
-    """Documents that are the same are one observation, whatever their number or task."""
+    """Equal documents are one observation, whatever their number or task."""
     return ("document", key.doc_hash) if row.column is None else ("column", row.column)
 
 
 def left_out(pairs: Sequence[Matched]) -> list[str]:
-    """Say which documents and metrics of tasks that are compared are not."""
+    """Name the documents and metrics of compared tasks that are left out."""
     notes = []
     for side in (0, 1):
         tasks = {pair.one.task: list(pair.alone[side]) for pair in pairs if pair.alone[side]}

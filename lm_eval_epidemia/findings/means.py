@@ -23,9 +23,10 @@ SCALES = (*NORMALISATIONS, "another survey", "population")
 
 
 def mean(values: Sequence[float], draws: Sequence[Draws | None]) -> Number:
-    """Average numbers of tasks, each task counting once; NaN over no task.
+    """Average numbers of tasks with equal weight; NaN without tasks.
 
-    The error is joint, of these tasks, not of others like them; NaN where that of one is not known.
+    The error is joint for these tasks, and does not cover other tasks like them; NaN if one task's
+    error is unknown.
     """
     if not values:
         return Number(math.nan)
@@ -33,9 +34,10 @@ def mean(values: Sequence[float], draws: Sequence[Draws | None]) -> Number:
 
 
 def tasks_in(entry: Entry, column: str) -> list[Asked]:
-    """Return the tasks of a group that an entry has a score in that is a number.
+    """Return the tasks of a group in which an entry has a numeric score.
 
-    Of a union none, unless the entry was asked all of it: a part is another mixture of its groups.
+    A union has none unless the entry was asked all of it, because a part mixes its groups
+    differently.
     """
     known, members = leaves(), unions().get(column, frozenset())
     named = {asked: in_way(*asked) for asked in entry.scores}
@@ -50,7 +52,7 @@ def tasks_in(entry: Entry, column: str) -> list[Asked]:
 
 
 def shared_tasks(entries: Iterable[Entry], column: str) -> list[Asked]:
-    """Return the tasks of a group that all entries have a score in."""
+    """Return the tasks of a group in which all entries have a score."""
     return sorted(set.intersection(*(set(tasks_in(entry, column)) for entry in entries)))
 
 
@@ -66,16 +68,16 @@ def group_mean(entry: Entry, column: str) -> Number:
 
 
 def interval_of(number: Number, measure: Metric) -> tuple[float, float]:
-    """Return 1.96 standard errors around a number, within its scale; itself without an error."""
+    """Return 1.96 standard errors around a number, within its scale; without an error, itself."""
     reach = 0.0 if math.isnan(number.error) else REACH * number.error
     return max(number.value - reach, measure.low), min(number.value + reach, measure.high)
 
 
 def population_mean(entry: Entry, tasks: Sequence[Asked]) -> Number:
-    """Average an entry's scores against the population; NaN where a task has none.
+    """Average an entry's scores against the population; NaN if a task has none.
 
-    Mean and interval, of 95 %, are cut off at 0 and 100, tasks are not: who knows the population
-    is above 100 in some as it is below in others. NaN where there is no error.
+    The mean and its 95 % interval are cut off at 0 and 100, but tasks are not: a respondent that
+    knows the population is above 100 in some and below in others. NaN without an error.
     """
     scores = [entry.scores[asked] for asked in tasks]
     number = mean([s.population_uncut for s in scores], [s.population for s in scores])
@@ -84,7 +86,7 @@ def population_mean(entry: Entry, tasks: Sequence[Asked]) -> Number:
 
 
 def choice_mass(entry: Entry, tasks: Iterable[Asked]) -> float:
-    """Average `choice_mass` over the tasks that have it; NaN where none has."""
+    """Average `choice_mass` over the tasks that have it; NaN if none has."""
     return _known_mean(entry, tasks, "choice_mass")
 
 
@@ -95,7 +97,7 @@ def _known_mean(entry: Entry, tasks: Iterable[Asked], metric: str) -> float:
 
 
 def too_low(entry: Entry, column: str) -> dict[str, float]:
-    """Return by which metrics a model does not answer a group's questions, and their means.
+    """Return the metrics that show a model not answering a group's questions, with their means.
 
     ``choice_mass``, or ``answered``, the share of replies that could be read.
     """
@@ -105,7 +107,7 @@ def too_low(entry: Entry, column: str) -> dict[str, float]:
 
 
 def answers(entry: Entry, column: str) -> bool:
-    """Whether a model answers a group's questions: else its score says nothing of what it knows."""
+    """Whether a model answers a group's questions; else its score does not show its knowledge."""
     return not too_low(entry, column)
 
 
@@ -116,7 +118,7 @@ def is_silent(entry: Entry, columns: Iterable[str]) -> bool:
 
 
 def facets(entries: Iterable[Entry], column: str) -> list[str]:
-    """Return by what the tasks of a group that somebody was asked can be cut, in order."""
+    """Return the facets that can slice a group's asked tasks, in order."""
     tasks = [asked for entry in entries for asked in tasks_in(entry, column)]
     return list(dict.fromkeys(kind for asked in tasks for kind in leaf(asked).entry.facets))
 
@@ -146,16 +148,16 @@ def normalised_means(
     entry : Entry
     column : str
     anchors : mapping
-        Of every available task.
+        For every available task.
     another : mapping of str to float
-        D_perfect over other surveys of the population, of every task where it is known.
+        D_perfect over other surveys of the population, for every task with a known value.
 
     Returns
     -------
     dict of str to Number
-        By scale, those of `SCALES` that are known. Those of a distance are not where the anchors
-        are not of the questions asked (another truth, a part of the cells) or the file has no
-        distance. Errors are known of the score, and against the population.
+        By scale, those of `SCALES` that are known. Scales of distances are unknown if the anchors
+        do not belong to the questions asked (another truth, a part of the cells) or the file has no
+        distance. The score and the score against the population have errors.
     """
     tasks = tasks_in(entry, column)
     if entry.reference or not tasks:
@@ -176,7 +178,7 @@ def normalised_means(
 
 
 def _scaled(how: str, distance: float, anchors: Anchors, another: float) -> float:
-    """Put a distance on a scale; NaN where the scale's D_perfect is not known."""
+    """Put a distance on a scale; NaN if the scale's D_perfect is unknown."""
     if how != "another survey":
         return normalise(distance, anchors, how)
     other = anchors._replace(perfect=another)
@@ -184,7 +186,7 @@ def _scaled(how: str, distance: float, anchors: Anchors, another: float) -> floa
 
 
 def worth(entry: Entry, column: str) -> float:
-    """Return what to sort entries by, the best first: whoever was not asked comes last."""
+    """Return the sort key of entries: the best first, those not asked last."""
     value = group_mean(entry, column).value
     if math.isnan(value):
         return math.inf

@@ -37,7 +37,7 @@ COMPARED = ("White", "Hispanic")
 
 
 class Confounding(NamedTuple):
-    """Two groups compared as they are, and again with the same mix of a third variable.
+    """Compare two groups as they are, and with the same mix of a third variable.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Confounding(NamedTuple):
     overall : ndarray, shape (2,)
         P(first answer | X).
     alike : ndarray, shape (2,)
-        The same if both groups had the mix of Z of everybody: the sum over z of P(z) P(y | x, z).
+        The same if both groups had the population's mix of Z: the sum over z of P(z) P(y | x, z).
     """
 
     levels: list[str]
@@ -68,7 +68,7 @@ def confounding(truth: store.GroundTruth, compared: tuple[str, str] = COMPARED) 
     truth : GroundTruth
         With two conditions.
     compared : (str, str)
-        Levels of the second, which occur with every level of the first that either occurs with.
+        Two levels of the second condition that occur with the same levels of the first.
     """
     places = {labels: cell for cell, labels in enumerate(truth.given)}
     conditions = dict.fromkeys(z for z, _ in truth.given)
@@ -116,7 +116,7 @@ def _percent(p: float) -> str:
 
 
 def _two(truth: store.GroundTruth, runs: dict[str, TaskAnswers]) -> dict[str, TaskAnswers]:
-    """Return who answered best and worst: two runs, or two respondents that we make up."""
+    """Return the best and the worst answers: of two runs, or of two made-up respondents."""
     if len(runs) < 2:
         nothing = scoring.uniform(truth.p)
         answers = {
@@ -136,16 +136,16 @@ def _two(truth: store.GroundTruth, runs: dict[str, TaskAnswers]) -> dict[str, Ta
 
 
 def shown(report: Report, samples: Samples, names: Mapping[str, str] = NO_NAMES) -> dict[str, Any]:
-    """Return what the site's page on the method shows.
+    """Return the contents of the site's page on the method.
 
     Parameters
     ----------
     report : Report
-        The model that stands highest, and was asked the example in every cell, is shown in it.
+        The page shows its best model that was asked every cell of the example.
     samples : dict
         As of `answered.read_samples`.
     names : mapping of str to str
-        What models are called on pages, by their names.
+        Names of models on pages, by model.
     """
     truth = store.load(EXAMPLE)
     anchors = Anchors.of(truth)

@@ -1,7 +1,7 @@
-"""One row per model, best first: the means of a benchmark's groups, and what to read them with.
+"""One row per model, best first: the means of a benchmark's groups, with context.
 
-A row is a run of a model: of each model the run that answered most, then the others. Runs that were
-asked alike, in prompts and task version, stand together: only these are ranked.
+A row is a run of a model: for each model the run with most answers, then the others. Runs with the
+same prompts and task version are grouped, and ranked only within their group.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ TRAINED = "trained on it"
 
 
 class Doubt(NamedTuple):
-    """Why a mean may not be what it says.
+    """Why a mean may be wrong.
 
     Attributes
     ----------
     results : int
-        Result files with the same settings: one, and those that give another mean.
+        Number of result files with the same settings: one, plus those with a different mean.
     differ : float
-        By how much the older ones' means differ from it at most.
+        Largest difference between the older means and this one.
     changed : bool
-        Whether it has scores that are not those of their distances.
+        Whether scores do not match their distances.
     """
 
     results: int = 1
@@ -68,12 +68,12 @@ class Doubt(NamedTuple):
 
     @property
     def marks(self) -> list[str]:
-        """What stands behind the mean."""
+        """The mark after the mean."""
         return ["*"] * bool(self.differ) + ["‡"] * self.changed
 
 
 class Cell(NamedTuple):
-    """What a run came to in a group.
+    """The result of a run in a group.
 
     Attributes
     ----------
@@ -81,8 +81,8 @@ class Cell(NamedTuple):
     low, high : float
         Its mean ± 1.96 standard errors, within the scale.
     known, guessed : float
-        What the respondents that know averages only, and that guess, come to, asked the same; NaN
-        where that is not known.
+        Scores of the respondents that know averages only and that guess, on the same questions; NaN
+        if unknown.
     rank : str
     doubt : Doubt
     """
@@ -104,14 +104,14 @@ class ModelRow(NamedTuple):
     model : Model
     run : Entry
     place : int
-        0: the run that stands for its model.
+        0: the model's main run.
     chips : tuple of str
     cells : dict of str to Cell
         By group.
     choice_mass : float
-        Mean over the tasks of the groups in `TOGETHER`, else over all; NaN where it is not known.
+        Mean over the tasks of the groups in `TOGETHER`, else over all; NaN if unknown.
     others : dict of str to float
-        Other tasks of lm-eval, beside scores or where nothing else was asked.
+        Other tasks of lm-eval, with or without scores of ours.
     """
 
     model: Model
@@ -129,7 +129,7 @@ class ModelRow(NamedTuple):
 
 
 def doubts(rows: Iterable[ModelRow], digits: int) -> list[str]:
-    """Say what the marks behind means are."""
+    """Explain the marks after means."""
     several = [cell.doubt for row in rows for cell in row.cells.values() if cell.doubt.marks]
     says = []
     if differ := max((doubt.differ for doubt in several), default=0.0):
@@ -144,14 +144,15 @@ def doubts(rows: Iterable[ModelRow], digits: int) -> list[str]:
 
 
 def parts_of(run: Entry) -> tuple[Entry, ...]:
-    """Return the entries of a report that a run is put together from."""
+    """Return the entries of a report that make up a run."""
     return run.parts or (run,)
 
 
 def plain_names(report: Report) -> dict[str, str]:
-    """Return what the rows of a report are called on its pages, by their names.
+    """Return the names of a report's rows on its pages, by entry name.
 
-    A reference respondent by what it knows; settings only where a model has several rows.
+    Reference respondents are named by their knowledge; settings appear only if a model has several
+    rows.
     """
     names: dict[str, str] = {}
     for model in models_of(report.entries):
@@ -183,9 +184,9 @@ def _cell(report: Report, run: Entry, group: str, known: Sequence[dict[Asked, fl
 
 
 def doubt_of(report: Report, run: Entry, group: str) -> Doubt:
-    """Return why the mean of a run in a group may not be what it says.
+    """Return why the mean of a run in a group may be wrong.
 
-    Each older file's scores are put in the place of the newest.
+    This recomputes the mean with each older file's scores in place of the newest.
     """
     tasks = tasks_in(run, group)
     by: dict[Path, float] = defaultdict(float)
@@ -225,7 +226,7 @@ def row_of(
 
 
 def cards_of(report: Report, run: Entry) -> list[TunedRun]:
-    """Return the parts of a run whose model has a card of its training, with these cards."""
+    """Return the parts of a run whose model has a training card, with the cards."""
     return [
         tuned
         for tuned in report.tuned
@@ -234,14 +235,14 @@ def cards_of(report: Report, run: Entry) -> list[TunedRun]:
 
 
 def trained_on(report: Report, run: Entry, tasks: Iterable[Asked]) -> list[Asked]:
-    """Return those of some tasks that a tuned model was trained on, as its card says."""
+    """Return the tasks that a tuned model was trained on, according to its card."""
     cards = [tuned.card for tuned in cards_of(report, run) if tuned.card]
     seen = {task for card in cards for task in card.dataset.tasks}
     return [asked for asked in tasks if asked.task in seen]
 
 
 def asked_share(run: Entry, columns: Iterable[str]) -> float:
-    """Count the tasks of groups that a run was asked, each by the share that it was asked."""
+    """Count the tasks of groups that a run was asked, weighted by the share asked."""
     return math.fsum(run.scores[asked].seen for c in columns for asked in tasks_in(run, c))
 
 
@@ -250,9 +251,9 @@ def runs_in_order(
 ) -> list[tuple[Model, list[Entry]]]:
     """Return the models that were asked groups, the best first, each with its runs.
 
-    The run that was asked most comes first, and its model stands by it. Models that were asked
-    alike stand together, first those of which one was asked most; who was asked fewer tasks than
-    these stands below them. Published scores come after runs, who does not answer last.
+    A model's place is that of its run with most tasks, which comes first. Models asked in the same
+    way are together, starting with the way in which most was asked; models asked fewer tasks are
+    below. Published scores come after runs, models that do not answer last.
     """
     asked = []
     for model in models:
@@ -285,19 +286,19 @@ def runs_in_order(
 
 
 def asked_as(run: Entry, columns: Sequence[str]) -> frozenset[Any]:
-    """Return how a run was asked the first of its groups: in which prompts and task version."""
+    """Return the prompts and task version in which a run was asked the first of its groups."""
     first = next(tasks for column in columns if (tasks := tasks_in(run, column)))
     return frozenset(run.part(asked).protocol for asked in first)
 
 
 def model_rows(report: Report, columns: Sequence[str]) -> list[ModelRow]:
-    """Return the rows of a benchmark, see `runs_in_order`, and below them reference respondents.
+    """Return the rows of a benchmark, see `runs_in_order`, followed by reference respondents.
 
     Parameters
     ----------
     report : Report
     columns : sequence of str
-        Its groups, that which counts first in front.
+        Its groups, the most important first.
     """
     rows = [
         row_of(report, model, run, columns, place)
@@ -311,9 +312,9 @@ def model_rows(report: Report, columns: Sequence[str]) -> list[ModelRow]:
 
 
 def reference_rows(rows: Iterable[ModelRow], kind: str) -> list[ModelRow]:
-    """Return a reference respondent's row for every cut that runs have, the broadest first.
+    """Return a reference respondent's row for every cut of the runs, the broadest first.
 
-    It is what the respondent gets on the prompts of that run, so cut, which was asked most.
+    It has the respondent's scores on the prompts of the run with most tasks in that cut.
     """
     cuts: dict[tuple[str, ...], dict[str, Cell]] = {}
     for row in sorted(rows, key=lambda row: -asked_share(row.run, row.cells)):
@@ -330,7 +331,7 @@ def reference_rows(rows: Iterable[ModelRow], kind: str) -> list[ModelRow]:
 
 
 def without_run(references: Iterable[ModelRow], rows: Iterable[ModelRow]) -> list[ModelRow]:
-    """Leave out what references were run for, and came to the same: that has its row already."""
+    """Leave out references that were also run with the same scores, which already have a row."""
     ran = [
         (row.model.name, column, cell.mean.value)
         for row in rows

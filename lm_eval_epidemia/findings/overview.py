@@ -1,4 +1,4 @@
-"""What the report says first: leaderboards, other scales, slices, and other tasks beside ours."""
+"""The first tables of the report: leaderboards, other scales, slices, other tasks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from lm_eval_epidemia.score.joint import joint_error
 
 
 def of_group(column: str, name: str = "") -> Column:
-    """Declare a column with means of a group; the truth of a survey may be exact."""
+    """Declare a column with means of a group; survey truths may be exact."""
     benchmark = groups()[column]
     least = -1.0 if benchmark is OBSERVATION else ALIKE
     return Column(name or column, digits=benchmark.digits, least=least)
@@ -57,7 +57,7 @@ def size(parameters: float | None) -> str:
 
 
 def ranks(standing: Standing) -> str:
-    """Write the ranks that are possible: ``2 of 5``, ``2-4 of 5``, empty where there is none."""
+    """Write the possible ranks: ``2 of 5``, ``2-4 of 5``, or nothing."""
     if standing.best is None:
         return ""
     best = f"{standing.best}" + ("" if standing.best == standing.worst else f"-{standing.worst}")
@@ -65,7 +65,7 @@ def ranks(standing: Standing) -> str:
 
 
 def leaderboards(report: Report) -> dict[Benchmark, Finding]:
-    """Return the table that ranks models, of each benchmark that somebody was asked."""
+    """Return the table that ranks models, for each benchmark asked."""
     parts = by_benchmark(report.columns)
     return {benchmark: _leaderboard(report, benchmark, parts[benchmark]) for benchmark in parts}
 
@@ -112,7 +112,7 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
         "model is ranked if it shares at least half of the tasks of the model asked most."
     )
     if benchmark.predicted:
-        note = "These are predictions: they neither rank nor compare models."
+        note = "These are predictions, without ranks and comparisons."
     if partial:
         note += (
             " (n tasks): a mean over another number of tasks; do not compare it with the other "
@@ -121,12 +121,12 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
     if changed:
         note += f" {CHANGED}"
     if any(entry.reference for entry in entries):
-        note += f"(published): {mark_of(benchmark)}; over the tasks asked here."
+        note += f" (published): {mark_of(benchmark)}; over the tasks asked here."
     asked = {task for entry in report.runs for task in entry.scores}
     here = {task.task for task in asked if leaf(task).group in columns}
     if barely := [task for task in report.barely if task in here]:
         note += (
-            f"{plural(len(barely), 'task')} {'is' if len(barely) == 1 else 'are'} barely "
+            f" {plural(len(barely), 'task')} {'is' if len(barely) == 1 else 'are'} barely "
             f"informative ({few(barely)}); --informative leaves them out."
         )
     title = benchmark.heading + (" (± standard error)" if benchmark.has_error else "")
@@ -141,7 +141,7 @@ def _leaderboard(report: Report, benchmark: Benchmark, columns: Sequence[str]) -
 
 
 def predictions(entry: Entry | None) -> dict[str, Number]:
-    """Return the scores that quick looks of a run predict, by the group."""
+    """Return the scores predicted by a run's quick looks, by group."""
     asked = [a for a in (entry.scores if entry else ()) if leaf(a).benchmark.predicted]
     return {
         f"predicted {leaf(a).entry.declared.group}": mean_over(entry, [a])
@@ -151,7 +151,7 @@ def predictions(entry: Entry | None) -> dict[str, Number]:
 
 
 def most_tasks(report: Report, column: str) -> int:
-    """Return how many tasks of a group those were asked who were asked most."""
+    """Return the largest number of a group's tasks that any entry was asked."""
     return max((place.mean.tasks for place in report.standings[column].values()), default=0)
 
 
@@ -192,7 +192,7 @@ def population(report: Report) -> Finding:
 
 
 def known_population(report: Report) -> dict[str, Number]:
-    """Return what who knows the population gets, in every group that has it."""
+    """Return the scores of the respondent that knows the population, by group."""
     return {c: population_known_over(population_tasks(report, c)) for c in report.columns}
 
 
@@ -207,7 +207,7 @@ def _is_known(cell: Cell) -> bool:
 
 
 def _of_before(report: Report) -> str:
-    """Name the runs whose score against the population is by the formula of before."""
+    """Name the runs whose score against the population uses the earlier formula."""
     before = [
         entry.name
         for entry in report.runs
@@ -220,15 +220,15 @@ def _of_before(report: Report) -> str:
     if not before:
         return ""
     return (
-        "Computed with the formula before task version 3, which is too low near 100: "
+        " Computed with the formula before task version 3, which is too low near 100: "
         f"{few(before)}."
     )
 
 
 def population_tasks(report: Report, column: str) -> set[str]:
-    """Return the tasks of a group that a run has a score against the population in, by letters.
+    """Return the letter tasks of a group in which a run has a score against the population.
 
-    Written answers are rounded and drawn ones are few: who knows the population gets less.
+    Written answers are rounded and drawn ones are few, so even this respondent would score lower.
     """
     return {
         asked.task
@@ -275,7 +275,7 @@ def sliced(report: Report) -> Iterator[Finding]:
 
 
 def closed(report: Report) -> Finding:
-    """The closed subset: models that only write beside those whose log-probabilities are known."""
+    """The closed subset: models that only write, and models with known log-probabilities."""
     rows = [
         Row({"asked in": way, "score": mean, "tasks": mean.tasks}, entry)
         for entry, way, mean in closed_subset(report)
@@ -316,7 +316,7 @@ def scales(report: Report) -> Iterator[Finding]:
 
 
 def by_size(report: Report) -> Finding:
-    """Means by the number of parameters, where models differ in it."""
+    """Means by the number of parameters, if models differ in it."""
     known = sorted(
         (entry for entry in report.runs if entry.parameters),
         key=lambda entry: entry.parameters or 0,
@@ -354,12 +354,12 @@ def beside(report: Report) -> Finding:
 
 
 def as_lm_eval(value: float) -> str:
-    """Write a number with the digits of lm-eval's own table; a huge perplexity shortly."""
+    """Write a number with the digits of lm-eval's own table; shorten huge perplexities."""
     return f"{value:.4f}" if abs(value) < 1e6 else f"{value:.4g}"
 
 
 def correlations(report: Report) -> Finding:
-    """How ranks in other tasks go with ours."""
+    """Correlation of ranks in other tasks with ours."""
     others, rows = _others(report), []
     for column in report.columns if others else ():
         ranked = whole(report, column)
@@ -386,7 +386,7 @@ _AT_A_TIME = 1000
 
 
 def numbers(report: Report) -> Iterator[Finding]:
-    """Every mean and every score, for programs, part by part; a row's kind is one of its facts."""
+    """Yield every mean and score for programs, part by part; rows have their kind as a fact."""
     rows = _numbers(report)
     while part := list(islice(rows, _AT_A_TIME)):
         yield Finding("", "", (Column("value", ""),), part)

@@ -1,7 +1,8 @@
-"""How many Americans a model beats at six shares of the population that they guessed in 2000.
+"""Compare models with Americans who guessed six shares of the population in 2000.
 
-``guesses_2000.csv`` has, for each question, how many people of the General Social Survey gave each
-whole percentage (unweighted; NORC, public-use data). From the samples of ``epidemia_people``.
+``guesses_2000.csv`` counts, for each question, the people in the General Social Survey who gave
+each whole percentage (unweighted; NORC, public-use data). Answers come from the samples of
+``epidemia_people``.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ AMERICANS = "the average American of 2000"
 
 @cache
 def guesses() -> dict[str, tuple[Array, Array]]:
-    """Return by outcome the percentages that people guessed, and how many people each."""
+    """Return by outcome the guessed percentages, and the number of people for each."""
     text = (files(__package__) / "guesses_2000.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))
     of = {}
@@ -55,7 +56,7 @@ def guesses() -> dict[str, tuple[Array, Array]]:
 
 
 def off(outcome: str, truth: float, answer: Array | float) -> Array:
-    """Return how far answers are from the truth, or from another figure that is as right.
+    """Return the distance of answers from the truth, or from another equally right figure.
 
     Parameters
     ----------
@@ -69,7 +70,7 @@ def off(outcome: str, truth: float, answer: Array | float) -> Array:
 
 
 def beaten(outcome: str, truth: float, answer: float) -> float:
-    """Return the share of people whose guess was further off, in per cent; as far counts half."""
+    """Return the per cent of people whose guess was further off; equal distances count half."""
     guess, people = guesses()[outcome]
     theirs, own = off(outcome, truth, guess), float(off(outcome, truth, answer))
     further = people[theirs > own + 1e-9].sum() + people[np.abs(theirs - own) <= 1e-9].sum() / 2
@@ -77,7 +78,7 @@ def beaten(outcome: str, truth: float, answer: float) -> float:
 
 
 def mean_guess(outcome: str) -> float:
-    """Return what people guessed on average, in per cent."""
+    """Return people's mean guess, in per cent."""
     guess, people = guesses()[outcome]
     return float(np.average(guess, weights=people))
 
@@ -137,7 +138,7 @@ NOTE = (
 
 
 def findings(groups: Sequence[Answered]) -> list[Finding]:
-    """Return the table: a row of means, then the six questions, of each model and of people."""
+    """Return the table: for each model and for people, a row of means and the six questions."""
     columns = (
         *map(Column, ("model", "group", "question")),
         Column("truth", "truth", 1, unit=" %"),

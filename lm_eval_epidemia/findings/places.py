@@ -1,6 +1,6 @@
-"""How evenly models know places, such as countries: each counted alike, by region, by income.
+"""How evenly models know places, such as countries: with equal weights, by region, by income.
 
-From the samples, beside respondents that are known and asked the same.
+Computed from the samples, with known respondents asked the same questions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KINDS = {"region": "regions", "income": "thirds of countries by income"}
 
 
 class _Task(NamedTuple):
-    """A task about places, and what was answered there."""
+    """A task about places, with its answers."""
 
     part: Part
     places: Places
@@ -125,7 +125,7 @@ _SHOWN = ("model", "group", "tasks", "score", "alike", "rounding", *KINDS)
 
 
 def findings(groups: Sequence[Answered]) -> list[Finding]:
-    """Return the table of models and, longer, that of regions."""
+    """Return the table of models and the longer one of regions."""
     rows, regions = [], []
     for who in with_known(groups, KNOWN):
         tasks = _tasks(who)

@@ -1,4 +1,4 @@
-"""What runs that were asked alike say of how differences vary between outcomes: log `l1`."""
+"""How differences in log `l1` vary between outcomes, estimated from runs asked in the same way."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ LEAST_PAIRS = 10
 
 
 def noise_of(truth: GroundTruth) -> float:
-    """Return D0, the mean distance from a truth of other samples of its survey, in (0, 2]."""
+    """Return D0, the mean distance between a truth and other samples of its survey, in (0, 2]."""
     if truth.distances and (mean := float(truth.distances[truth.scheme].mean())) > 0:
         return mean
     return PRINTED * len(truth.levels)
 
 
 class _Pairs:
-    """All pairs of the models that were asked some tasks, and how much two of them differ.
+    """All pairs of models asked the same tasks, and how much each two differ.
 
-    What the prior of two models is fitted to, the pairs that contain neither, is known from sums
-    over all pairs less those over theirs.
+    The prior of two models is fitted to the pairs that contain neither: sums over all pairs minus
+    sums over the pairs with either.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class _Pairs:
         self._sum()
 
     def _sum(self) -> None:
-        """Sum up numbers of pairs, of their logarithms and of squares of these, by model."""
+        """Sum the counts of pairs, their logarithms and the squares of these, by model."""
         if not self._least > 0:
             return
         logs = np.log(np.maximum(self.known, self._least))
@@ -109,7 +109,7 @@ class _Pairs:
             return self._center + mean, (squares - pairs * mean**2) / (pairs - 1)
 
     def prior(self, entry: Entry, other: Entry) -> Prior | None:
-        """Fit the prior of two entries; None of too few pairs, or where half do not differ."""
+        """Fit the prior of two entries; None with too few pairs, or if half do not differ."""
         if not len(self.known):
             return None
         one, two = (int(self.model[self.rows[row.name]]) for row in (entry, other))
@@ -125,9 +125,9 @@ class _Pairs:
         return prior_of(self.known[~theirs], self.layout.freedom)
 
     def priors(self) -> tuple[Array, Array]:
-        """Fit the priors of every two models: freedom and variance, NaN where `prior` has none.
+        """Fit the priors of all pairs of models: freedom and variance, NaN where `prior` is None.
 
-        The smallest variances count for as much as among all pairs (`outcomes.SMALLEST`).
+        The smallest variances are raised as among all pairs (`outcomes.SMALLEST`).
 
         Returns
         -------
@@ -147,7 +147,7 @@ class Pool:
     entries : iterable of Entry
         Of one protocol.
     noise : mapping of str to float
-        D0 by task, as of `noise_of`. Tasks without one have no log `l1`.
+        D0 by task, as from `noise_of`. Tasks without one have no log `l1`.
     """
 
     def __init__(self, entries: Iterable[Entry], noise: Mapping[str, float]) -> None:
@@ -156,7 +156,7 @@ class Pool:
         self._known: dict[tuple[Asked, ...], _Pairs] = {}
 
     def _log_l1(self, entry: Entry, tasks: Sequence[Asked]) -> Array | None:
-        """Log `l1`, floored; None where that of a task is not known."""
+        """Log `l1`, floored; None if a task's is unknown."""
         if not all(asked in entry.scores and asked.task in self._noise for asked in tasks):
             return None
         l1 = np.array([entry.scores[asked].l1 for asked in tasks])
@@ -164,7 +164,7 @@ class Pool:
         return None if np.isnan(l1).any() else np.log(np.maximum(l1, floors))
 
     def pairs(self, tasks: tuple[Asked, ...]) -> _Pairs:
-        """Return all pairs of the runs whose log `l1` is known in these tasks."""
+        """Return all pairs of the runs with known log `l1` in these tasks."""
         if tasks not in self._known:
             both = [(entry, self._log_l1(entry, tasks)) for entry in self._entries]
             here = [(entry, logs) for entry, logs in both if logs is not None]
@@ -175,15 +175,15 @@ class Pool:
     def difference(self, entry: Entry, other: Entry, tasks: Sequence[Asked]) -> Clustered | None:
         """Mean difference of log `l1` with its moderated error over outcomes.
 
-        The variance is shrunk towards that of the pairs of models in the pool that contain neither
-        of the two (`outcomes.moderated`); rows of one model are no pair. M models make M (M - 1) /
-        2 pairs, but what they say is worth M - 1 independent ones: degrees of freedom are at most M
-        times those of a pair.
+        The variance is shrunk towards that of the pool's pairs of models that contain neither of
+        the two (`outcomes.moderated`); rows of one model are not pairs. M models make M (M - 1) / 2
+        pairs, worth only M - 1 independent ones: degrees of freedom are at most M times those of a
+        pair.
 
         Returns
         -------
         Clustered or None
-            None where an `l1` is not known, the tasks are on one outcome, or there are fewer than
+            None if an `l1` is unknown, if all tasks are on one outcome, or with fewer than
             `LEAST_PAIRS` such pairs.
         """
         pairs = self.pairs(tuple(tasks))
@@ -201,12 +201,12 @@ class Pool:
     def bounds(
         self, entries: Sequence[Entry], tasks: Sequence[Asked], confidence: float
     ) -> tuple[Array, Array]:
-        """Judge every two entries as `difference` does.
+        """Judge all pairs of entries as `difference` does.
 
         Returns
         -------
         difference, reach : ndarray, shape (N, N)
-            Mean difference of log `l1`, and half its interval; NaN where `difference` is None.
+            Mean difference of log `l1`, and half its interval; NaN if `difference` is None.
         """
         pairs = self.pairs(tuple(tasks))
         shape = len(entries), len(entries)

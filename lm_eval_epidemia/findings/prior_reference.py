@@ -1,4 +1,4 @@
-"""Beside stated priors: who knows the population, and the samples that nobody can beat."""
+"""References for stated priors: knowing the population, and samples that cannot be beaten."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _known(task: str, _fingerprint: str) -> TaskScore:
 
 
 def reference(entries: Iterable[Entry]) -> Entry:
-    """Return who knows the population, asked plainly for every set that somebody was asked."""
+    """Return the respondent that knows the population, in the plain way for every set asked."""
     tasks = {
         asked.task
         for entry in entries
@@ -39,12 +39,12 @@ def reference(entries: Iterable[Entry]) -> Entry:
 
 
 def left_out(known: Entry) -> str:
-    """Say which samples are left out of wins, as nobody can beat them; empty where none are.
+    """Say which samples are left out of wins because nothing can beat them, if any.
 
     Parameters
     ----------
     known : Entry
-        As `reference` has it.
+        As from `reference`.
     """
     parts = []
     for asked, score in known.scores.items():
@@ -55,4 +55,4 @@ def left_out(known: Entry) -> str:
                 parts.append(f"{name} of {asked.task} (N = {sizes})")
     if not parts:
         return ""
-    return f"Left out, because the error of N answers is about 0: {'; '.join(parts)}."
+    return f" Left out, because the error of N answers is about 0: {'; '.join(parts)}."

@@ -73,7 +73,7 @@ def quartile_rows(report: Report | None, _task: str | None = None) -> Rows:
 
 
 def uncertainty_rows(report: Report | None, _task: str | None = None) -> Rows:
-    """Rows of the figure `uncertainty`, within `DRAWN`: what is exactly right has no logarithm."""
+    """Rows of the figure `uncertainty`, within `DRAWN`, because an error of 0 has no logarithm."""
     rows = [
         {
             "model": f"{entry.name}{group.removeprefix(PRIOR.groups[0]).replace('_', ' ')}",

@@ -1,4 +1,4 @@
-"""What the report says of stated priors: errors, wins, calibration, and how sure models are."""
+"""Tables on stated priors: errors, wins, calibration, and how sure models are."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Measure = Callable[[JudgedTask, NDArray[np.bool_]], Estimate]
 
 
 def asked_of(entry: Entry) -> Iterator[tuple[str, str, list[JudgedTask]]]:
-    """Return by group and way what an entry said, task by task; what is not known is left out."""
+    """Return an entry's known priors by group and way, task by task."""
     for way in PRIOR.ways:
         for group in PRIOR.groups:
             several = [
@@ -62,7 +62,7 @@ def asked_of(entry: Entry) -> Iterator[tuple[str, str, list[JudgedTask]]]:
 
 
 def over(part: Part, measure: Measure) -> Estimate:
-    """Average a number over tasks, each counting once; quantities are the samples of its error."""
+    """Average a number over tasks with equal weight; its error is over quantities."""
     return average([measure(known, chosen) for known, chosen in part if chosen.any()])
 
 
@@ -71,7 +71,7 @@ def _all(several: Iterable[JudgedTask]) -> Part:
 
 
 def _of(name: str, dropped: bool = False) -> Measure:
-    """Average a number that each quantity has; with what was not read dropped if so wished."""
+    """Average a number over quantities, with or without unreadable replies."""
 
     def measure(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
         return mean(known, chosen, getattr(known.dropped if dropped else known.judged, name))
@@ -80,7 +80,7 @@ def _of(name: str, dropped: bool = False) -> Measure:
 
 
 def _won(place: int, name: str = "wins") -> Measure:
-    """Say how often samples of a size are beaten, of those that can be: see `beatable`."""
+    """Return how often samples of a size are beaten, among those that can be: see `beatable`."""
 
     def measure(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
         return mean(
@@ -91,13 +91,13 @@ def _won(place: int, name: str = "wins") -> Measure:
 
 
 def rates(part: Part, after: bool = False) -> list[Estimate]:
-    """Return how often the prior (or the posterior) wins against samples of each of `SIZES`."""
+    """Return how often the prior (or posterior) wins against samples of each of `SIZES`."""
     name = "posterior_wins" if after else "wins"
     return [over(part, _won(place, name)) for place in range(len(SIZES))]
 
 
 def _parts(several: Sequence[JudgedTask]) -> Iterator[tuple[str, str, Part]]:
-    """Cut quantities by difficulty, by what they are, and by survey: how, its label, the part."""
+    """Slice quantities by difficulty, topic and survey; return facet, label and part."""
     labels: dict[str, Callable[[JudgedTask], list[str]]] = {
         "difficulty": lambda known: [q.difficulty for q in known.truth.quantities],
         "family": lambda known: [KINDS[q.family] for q in known.truth.quantities],
@@ -143,7 +143,7 @@ COLUMNS = [column for column, _ in _MEASURES]
 
 
 def _said(part: Part, *names: str) -> dict[str, Estimate]:
-    """Return some of `_MEASURES` by name, in the order that is wished for."""
+    """Return some of `_MEASURES` by name, in the given order."""
     measures = {column.name: measure for column, measure in _MEASURES}
     return {name: over(part, measures[name]) for name in names}
 
@@ -195,7 +195,7 @@ def _calibration(entry: Entry) -> Iterator[Row]:
 
 
 def _but_ranks(entry: Entry, names: Iterable[str]) -> list[str]:
-    """Leave out what ranks errors: of who knows the population these are means of many draws."""
+    """Leave out ranks of errors, which for knowing the population average many draws."""
     return [name for name in names if name != "Spearman" or entry.name != KNOWS_POPULATION]
 
 
@@ -235,7 +235,7 @@ def _every_part(entry: Entry) -> Iterator[Row]:
 
 
 def _families(entry: Entry) -> Iterator[Row]:
-    """The families that were chosen, where that was left open; of what could be read."""
+    """The families that models chose, among readable replies, if the choice was open."""
     for group, way, several in asked_of(entry):
         if way != "direct_choice":
             continue
@@ -339,7 +339,7 @@ _TABLES = (
 
 
 def findings(entries: Sequence[Entry]) -> list[Finding]:
-    """Return the tables of what was asked, with a row of who knows the population."""
+    """Return the tables of the tasks asked, with a row for knowing the population."""
     known = reference(entries)
     filled = [table.over([*entries, known]) for table in _TABLES]
     return [

@@ -1,9 +1,9 @@
 """The memorisation probe: published tasks beside fresh ones, vintages before and after a cutoff.
 
-What was printed can be learnt by heart. A model that knows published slices of a survey better than
-comparable ones that nobody has printed, or vintages from before its training ended better than
-later ones of the same question, has read the numbers rather than understood the world. That is
-what is compared; `benchmarks.observation.probe` has the statistics.
+A model can memorise printed numbers. If it knows published slices of a survey better than
+comparable unprinted ones, or vintages from before the end of its training better than later ones,
+it has read the numbers rather than understood the world. This module compares both;
+`benchmarks.observation.probe` has the statistics.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ class Probed(NamedTuple):
     survey : str
         With its vintage: "gss 2022"; or `ALL`.
     asked : int
-        Published tasks that could be matched, or tasks with a vintage on either side.
+        Matched published tasks, or tasks with a vintage on both sides.
     apart : int
-        Published tasks left out, since too little of their scale is beyond sampling error: no fresh
-        task is so.
+        Published tasks left out because too little of their scale is beyond sampling error, unlike
+        in any fresh task.
     elsewhere : int
-        Pairs whose numbers of conditions differ.
+        Pairs with different numbers of conditions.
     contrast : PairDifference
-        Published less fresh, or before less after; without numbers, but for the counts, where it
-        would rest on fewer than `LEAST` different fresh tasks.
+        Published minus fresh, or before minus after; only counts if there are fewer than `LEAST`
+        different fresh tasks.
     cutoff : str
-        Empty of fresh slices.
+        Empty for fresh slices.
     """
 
     entry: Entry
@@ -95,12 +95,12 @@ class Probed(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """Everything that is said of memorisation.
+    """All comparisons on memorisation.
 
     Attributes
     ----------
     slices : list of Probed
-        By run, way and survey, then over all surveys where there are several.
+        By run, way and survey, then over all surveys if there are several.
     vintages : list of Probed
     notes : list of str
     """
@@ -120,9 +120,9 @@ def _is_fresh(asked: Asked) -> bool:
 
 
 def fresh_slices(report: Report) -> list[Probed]:
-    """Compare every run's published tasks with the fresh ones that are like them.
+    """Compare every run's published tasks with similar fresh ones.
 
-    Tasks are of the truths installed here, asked whole, and have a score.
+    Only tasks with the truths installed here, asked completely, and with a score.
     """
     probed = []
     for entry in report.runs:
@@ -151,7 +151,7 @@ def fresh_slices(report: Report) -> list[Probed]:
 
 
 def _where(asked: Asked) -> str:
-    """Name the survey of a task, and the vintage of its truth."""
+    """Return the survey of a task with the vintage of its truth."""
     truth = store.load(asked.task)
     return f"{truth.survey} {truth.vintage}"
 
@@ -159,7 +159,7 @@ def _where(asked: Asked) -> str:
 def _contrast(
     firsts: Sequence[TaskScore], seconds: Sequence[TaskScore], places: Sequence[int]
 ) -> PairDifference:
-    """Compare scores with those at some places of others."""
+    """Compare scores with the scores at given places of others."""
     (first, of_first), (second, of_second) = (
         zip(*map(_known, side), strict=True) if side else ((), ()) for side in (firsts, seconds)
     )
@@ -210,7 +210,7 @@ class Cutoff(NamedTuple):
         return f"{self.year}-{self.month:02d}"
 
     def is_before(self, year: int) -> bool:
-        """Tell whether what was collected in a year can have been read: it had ended by then."""
+        """Return whether data of a year can have been read: the year had ended by then."""
         return (year, 12) <= (self.year, self.month)
 
 
@@ -220,7 +220,7 @@ def cutoffs_of(given: Iterable[tuple[str, str]], report: Report) -> list[Cutoff]
     Raises
     ------
     EpidemiaError
-        If one is no date, or of a model that is not among the results.
+        If one is not a date, or its model is not among the results.
     """
     models, cutoffs = {entry.model for entry in report.runs}, dict[str, Cutoff]()
     twice = []
@@ -238,7 +238,7 @@ def cutoffs_of(given: Iterable[tuple[str, str]], report: Report) -> list[Cutoff]
 
 
 class _Dated(NamedTuple):
-    """A score with the vintage of its truth, in the order in which these were collected."""
+    """A score with the vintage of its truth, sorted by time of collection."""
 
     year: int
     vintage: str
@@ -247,10 +247,10 @@ class _Dated(NamedTuple):
 
 
 def vintages(report: Report, cutoffs: Sequence[Cutoff]) -> tuple[list[Probed], list[str]]:
-    """Compare what a model scores on vintages from before a cutoff with later ones.
+    """Compare a model's scores on vintages from before and after a cutoff.
 
-    Matched on task: survey, outcome, conditions, and the way of asking. Of several vintages on one
-    side that nearest to the cutoff counts.
+    Tasks match on survey, outcome, conditions and way of asking. Among several vintages on one
+    side, the one nearest to the cutoff counts.
 
     Returns
     -------
@@ -295,12 +295,12 @@ def _dated(entry: Entry) -> Iterator[tuple[str, _Dated]]:
 
 
 def _around(alike: Sequence[Entry], cutoff: Cutoff) -> Iterator[Probed]:
-    """Compare by way and survey, and over all surveys where there are several.
+    """Compare by way and survey, and over all surveys if there are several.
 
     Parameters
     ----------
     alike : sequence of Entry
-        Runs that differ in nothing but the truth and its vintage.
+        Runs that differ only in the truth and its vintage.
     cutoff : Cutoff
     """
     by_task: dict[Any, list[_Dated]] = {}
@@ -334,7 +334,7 @@ def _around(alike: Sequence[Entry], cutoff: Cutoff) -> Iterator[Probed]:
 
 
 def probed(report: Report, cutoffs: Sequence[Cutoff] = ()) -> Probe:
-    """Make all comparisons that the results allow, and say what they do not."""
+    """Make all comparisons that the results allow, and note those that they do not."""
     slices = fresh_slices(report)
     by_vintage, notes = vintages(report, cutoffs)
     asked = {task for entry in report.runs for task in entry.scores if _is_fresh(task)}
@@ -363,7 +363,7 @@ def probed(report: Report, cutoffs: Sequence[Cutoff] = ()) -> Probe:
 
 
 def _refusals(slices: Iterable[Probed]) -> list[str]:
-    """Say what was not compared, for want of how much, and how to mend it."""
+    """Say what was not compared, how many tasks are missing, and what to run."""
     counts: dict[tuple[str, int, int], list[str]] = {}
     for each in slices:
         if each.refused:
@@ -458,8 +458,8 @@ _NUMBERS = ("difference", "interval", "sampling", "verdict")
 def findings(probed: Probe) -> list[Finding]:
     """Return the tables.
 
-    In tidy rows ``group`` is that of the fresh tasks in the way of asking, ``name`` the survey,
-    ``part`` the cutoff.
+    In tidy rows ``group`` is the group of the fresh tasks in the way of asking, ``name`` the
+    survey, ``part`` the cutoff.
     """
     slices = Finding(
         "probe",

@@ -1,4 +1,4 @@
-"""One model: its scores by group and survey, task by task, and what it answers where it errs."""
+"""One model: its scores by group, survey and task, and its answers in the tasks it knows least."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ SHOWN = 4
 
 
 class Curve(NamedTuple):
-    """Truth and answer in the conditions of a task, of one of its answers.
+    """Truth and model over the conditions of a task, for one answer.
 
     Attributes
     ----------
     labels : sequence of str
-        Of the conditions, in order.
+        Labels of the conditions, in order.
     truth, low, high : sequence of float
-        Probability of the answer, with its interval of 95 %.
+        Probability of the answer, with its 95 % interval.
     answer : sequence of (int, float)
-        Place of a condition, and what the model gives the answer there.
+        Place of a condition, and the model's probability of the answer there.
     mean : float
-        How common the answer is over all conditions.
+        Share of the answer over all conditions.
     says : str
-        Which answer it is.
+        The answer.
     """
 
     labels: Sequence[str]
@@ -53,7 +53,7 @@ class Curve(NamedTuple):
 
 
 class ScoredTask(NamedTuple):
-    """A task that a model was asked, as it is shown on the model's page.
+    """A task that a model was asked, as shown on the model's page.
 
     Attributes
     ----------
@@ -61,9 +61,9 @@ class ScoredTask(NamedTuple):
     name, title, survey, group : str
     score : Number
     known : float
-        What who knows averages only scores, asked the same; NaN where that is not known.
+        Score for knowing averages only on the same questions; NaN if unknown.
     texts : dict of str to str
-        Further numbers, written.
+        Further numbers as texts.
     curve : Curve or None
     """
 
@@ -86,7 +86,7 @@ class ScoredTask(NamedTuple):
 
 
 def truth_curve(truth: store.GroundTruth, level: int = 0) -> Curve:
-    """Return the truth alone over the conditions of a task, of one of its answers."""
+    """Return the truth alone over the conditions of a task, for one answer."""
     low, high = interval(truth.p, truth.n_eff)
     return Curve(
         [", ".join(given) for given in truth.given],
@@ -100,7 +100,7 @@ def truth_curve(truth: store.GroundTruth, level: int = 0) -> Curve:
 
 
 def curve_of(asked: Asked, own: TaskAnswers) -> Curve:
-    """Return truth and answer over the conditions of a task: of the answer that misses most."""
+    """Return truth and model over a task's conditions, for the answer with the largest error."""
     truth = store.load(asked.task)
     gap = np.abs(truth.p[own.cells] - own.q)
     level = int((truth.weights[own.cells] @ gap).argmax()) if len(truth.levels) > 2 else 0
@@ -136,11 +136,11 @@ def tasks_of(report: Report, run: Entry) -> list[ScoredTask]:
 def ends(
     report: Report, run: Entry, tasks: Sequence[ScoredTask], samples: Samples
 ) -> tuple[list[ScoredTask], list[ScoredTask]]:
-    """Return the tasks that a run does worst and best in, with their curves where it has samples.
+    """Return a run's worst and best tasks, with their curves if it has samples.
 
-    Best is by the lower end of the interval, so that it is not noise. Of equally low scores, that
-    is worse whose distance is farther above the one of knowing averages only. Tasks asked by
-    letters come first: others only where there are none.
+    The best tasks have the highest lower ends of their intervals, to exclude noise. Among equally
+    low scores, the worst has the distance farthest above that of knowing averages only. Tasks asked
+    by letter come first; others appear only without them.
     """
     answers = {
         asked: own
@@ -171,29 +171,29 @@ def ends(
 
 
 def _lower(task: ScoredTask) -> tuple[float, float]:
-    """Return the lower end of a score's interval, and the score where there is no error."""
+    """Return the lower end of a score's interval; the score itself without an error."""
     error = 0.0 if math.isnan(task.score.error) else task.score.error
     return task.score.value - REACH * error, task.score.value
 
 
 def _above(run: Entry, asked: Asked) -> float:
-    """Return how much farther from the truth a run is than who knows averages only."""
+    """Return how much farther from the truth a run is than knowing averages only."""
     known = asked_of(run, asked)
     return run.scores[asked].l1 - (known.l1 if known else 0.0)
 
 
 def by_survey(run: Entry, columns: Sequence[str]) -> dict[str, dict[str, Number]]:
-    """Return the means of a run by group and survey, of the groups that have several."""
+    """Return the means of a run by group and survey, for groups with several surveys."""
     return {column: means for column in columns if len(means := slices(run, column, "survey")) > 1}
 
 
 def positions(rows: Sequence[dict[str, Any]], run: Entry) -> list[tuple[str, list[str]]]:
-    """Return what each displayed position gets, times an even share, by the number of answers.
+    """Return the probability of each displayed position relative to an even share, by K.
 
     Parameters
     ----------
     rows : sequence of dict
-        Of `data.rows_of_order_bias`.
+        From `data.rows_of_order_bias`.
     run : Entry
     """
     names = {part.name for part in parts_of(run)}

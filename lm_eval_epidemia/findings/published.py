@@ -1,7 +1,7 @@
-"""Published scores of seven models, to stand beside runs: other wording, other vintages.
+"""Published scores of seven models, for comparison with runs: other wording, other vintages.
 
 ``published_scores.csv`` has a row per published task (group and number) and a column per model and
-way of asking; a blank is a score that was published as not a number.
+way of asking; a blank is a score published as NaN.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MARKS = {
 
 
 def mark_of(benchmark: Benchmark) -> str:
-    """Say what the published numbers of a benchmark are."""
+    """Describe the published numbers of a benchmark."""
     return _MARKS.get(benchmark.name, "reference implementation; other wording and vintages")
 
 
@@ -35,12 +35,13 @@ def published(tasks: Iterable[Asked]) -> list[Entry]:
     Parameters
     ----------
     tasks : iterable of Asked
-        Others are left out, so that means are of the same tasks as those of the runs.
+        Others are left out, so that means cover the same tasks as those of the runs.
 
     Returns
     -------
     list of Entry
-        Marked as references. No standard errors of these were published, but of priors the answers.
+        Marked as references. They have no published standard errors, except priors, whose answers
+        were published.
     """
     wanted = set(tasks)
     numbers = {

@@ -1,8 +1,8 @@
-"""The published models on causal graphs: what the study's tables print, to stand beside runs.
+"""The published models on causal graphs: numbers from the study's tables, to compare with runs.
 
-``published_interventions.csv`` has a row per printed number: in which table, how and who was asked,
-where names come from, the graph and the variable that is intervened on, over which effects the mean
-is, accuracy and standard error. A blank is what a table does not tell apart, or print.
+``published_interventions.csv`` has a row per printed number: table, way of asking, model, source of
+names, graph, intervened variable, effects in the mean, accuracy and standard error. A blank is a
+value that the table does not separate or print.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Printed(NamedTuple):
 
 @lru_cache(maxsize=1)
 def printed() -> tuple[Printed, ...]:
-    """Return every number that the study prints."""
+    """Return every printed number of the study."""
     text = (files(__package__) / "published_interventions.csv").read_text(encoding="utf-8")
     numbers = []
     for row in csv.DictReader(text.splitlines()):
@@ -77,7 +77,7 @@ def printed() -> tuple[Printed, ...]:
 
 
 def _asked_as(asked: Asked) -> tuple[str, str]:
-    """Return how the study calls a way of asking and where names come from; empty if it has not."""
+    """Return the study's names for a way of asking and a source of names; empty if it has none."""
     way = asked.way.removesuffix("_written")
     task = TASKS.get(asked.task)
     names = task.names if task and task.nodes is None else ""
@@ -85,7 +85,7 @@ def _asked_as(asked: Asked) -> tuple[str, str]:
 
 
 def _weight(row: Printed) -> int:
-    """Return over how many effects, or relations, of a sample a printed number is."""
+    """Return the number of effects, or relations, per sample in a printed mean."""
     if row.way == "knowledge":
         return 1
     if row.way == "retrieval":
@@ -94,7 +94,7 @@ def _weight(row: Printed) -> int:
 
 
 def weighted(rows: Sequence[Printed]) -> Number:
-    """Average printed numbers, each by the effects that it is over; the error is not known."""
+    """Average printed numbers, weighted by their effects; the error is unknown."""
     total = sum(map(_weight, rows))
     return Number(math.fsum(_weight(row) * row.number.value for row in rows) / total)
 
@@ -105,8 +105,8 @@ def entries(tasks: Iterable[Asked]) -> list[Entry]:
     Parameters
     ----------
     tasks : iterable of Asked
-        Others are left out. The study's models wrote their answers: they stand beside answers of
-        either kind.
+        Others are left out. The study's models wrote their answers, and are compared with both
+        kinds of answers.
 
     Returns
     -------
@@ -124,14 +124,14 @@ def entries(tasks: Iterable[Asked]) -> list[Entry]:
 
 
 def cells(entry: Entry, kind: str) -> Iterator[tuple[str, str, dict[str, Number]]]:
-    """Yield what a table of the report shows of a published model.
+    """Yield the cells of a published model in a table of the report.
 
     Parameters
     ----------
     entry : Entry
         One of `entries`.
     kind : str
-        Of the table, as in `TABLES`; of others nothing is yielded.
+        The table, as in `TABLES`; nothing is yielded for others.
 
     Yields
     ------

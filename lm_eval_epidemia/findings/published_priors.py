@@ -1,7 +1,7 @@
-"""The published models' priors: their answers, judged here, and what the authors print of them.
+"""The published models' priors: their answers, scored here, and the authors' printed numbers.
 
-``published_priors.csv`` has a row per figure: what the authors print, and what their released
-results say of the sets that do not ship. Source: alanarenda/openestimate (MIT License).
+``published_priors.csv`` has a row per figure: the authors' printed number, and that of their
+released results for sets that do not ship. Source: alanarenda/openestimate (MIT License).
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class Claim(NamedTuple):
         A key of `TASKS`.
     model : str
     printed : str
-        What the authors print; empty where they print nothing.
+        The authors' printed number; empty without one.
     released : str
-        What their released results come to, of sets that do not ship; empty where that takes draws
-        which may not be redistributed, and of NHANES, which is computed here.
+        The number from their released results, for sets that do not ship; empty if that needs draws
+        which may not be redistributed, and for NHANES, which is computed here.
     """
 
     measure: str
@@ -78,7 +78,7 @@ def claims() -> tuple[Claim, ...]:
 
 
 class _JudgedRun(NamedTuple):
-    """A published run: of which experiment, how it was asked, and what was said."""
+    """A published run: its experiment, settings and answers."""
 
     experiment: str
     model: str
@@ -102,7 +102,7 @@ def _judged(_fingerprint: str) -> tuple[_JudgedRun, ...]:
 
 
 def _settings(run: answers.PublishedRun) -> dict[str, str]:
-    """Return settings as `ablations` has them."""
+    """Return settings in the form of `ablations`."""
     is_temperature = run.temperature_or_effort[0].isdigit()
     return {
         "protocol": run.protocol.replace("-", "_"),
@@ -117,13 +117,13 @@ def _all() -> tuple[_JudgedRun, ...]:
 
 
 def entries(tasks: Iterable[Asked]) -> list[Entry]:
-    """Return the published models as they answered the given tasks, judged here.
+    """Return the published models' answers to the given tasks, scored here.
 
     Parameters
     ----------
     tasks : iterable of Asked
-        Others are left out. Of `answers.PUBLISHED` there are answers in three ways; of the two
-        sets that users import there are shares of wins, without errors.
+        Others are left out. `answers.PUBLISHED` has answers in three ways; the two sets that users
+        import have shares of wins, without errors.
 
     Returns
     -------
@@ -170,7 +170,7 @@ def runs(shown: Sequence[Entry]) -> list[AskedRun]:
 
 
 def _first_quarter(judged: Judged) -> float:
-    """Return the share of truths in the lowest quarter of the prior; 0.25 where calibrated."""
+    """Return the share of truths in the lowest quarter of the prior; 0.25 if calibrated."""
     return float(mean_of(mean_of(in_quarters(judged.position), axis=1)[:, 0]))
 
 
@@ -180,7 +180,7 @@ def _worth(known: JudgedTask) -> str:
 
 
 def _share(field: str, place: int) -> Callable[[JudgedTask], float]:
-    """Compute how often samples of a size are beaten, by a field of `Judged`."""
+    """Return a function for how often samples of a size are beaten, by a field of `Judged`."""
     return lambda known: float(mean_of(getattr(known.dropped, field)[:, place]))
 
 
@@ -201,7 +201,7 @@ def _written(value: float | str) -> str:
 
 
 def finding(shown: Sequence[Entry]) -> Finding:
-    """Return the table of published claims, what released answers give, and what runs give."""
+    """Return the table of published numbers, with those of the released answers and of runs."""
     listed = claims() if _are_shown(shown, TASKS.values()) else ()
     compared = (
         {run.model: run.known for run in _all() if run.experiment == _COMPARED} if listed else {}

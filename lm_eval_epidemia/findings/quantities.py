@@ -1,4 +1,4 @@
-"""Every quantity: what models stated of it, the truth, and what real answers say."""
+"""Every quantity: models' statements, the truth, and real answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHOWN = (0.05, 0.5, 0.95)
 
 
 class _StatedSet(NamedTuple):
-    """What one model said of a set in one way: places by the names of quantities."""
+    """One model's answers to a set in one way: places by the names of quantities."""
 
     name: str
     reference: bool
@@ -40,13 +40,13 @@ class _StatedSet(NamedTuple):
 
 
 def shown(report: Report, write: Callable[[str, str, Any], None]) -> dict[str, Any]:
-    """Return what the site's page of quantities shows.
+    """Return the contents of the site's page of quantities.
 
     Parameters
     ----------
     report : Report
     write : callable
-        Takes the data of each set: the name of its file, that of the set, and what is in it.
+        Receives the data of each set: file name, set name, contents.
     """
     rows, files, models = [], {}, dict[str, None]()
     for task in PRIOR.available():
@@ -94,7 +94,7 @@ def _said(report: Report, task: str) -> list[_StatedSet]:
 
 
 def _ranges(known: JudgedTask) -> Array:
-    """Return `SHOWN` of every prior, shape (Q, R, 3); NaN where nothing could be read."""
+    """Return `SHOWN` of every prior, shape (Q, R, 3); NaN for unreadable replies."""
     if isinstance(known.stated, Stated):
         family, a, b = (each[..., None] for each in known.stated)
         return families.ppf(family, a, b, np.array(SHOWN))
@@ -116,14 +116,14 @@ _OF_A_MEAN = re.compile(
 
 
 def title(quantity: Quantity) -> str:
-    """Name a quantity by what it is and what is known: "The mean weight (in kg); who are ..."."""
+    """Name a quantity with its conditions: "The mean weight (in kg); who are ..."."""
     what = _OF_A_MEAN.sub(r"\1", _OF_A_SHARE.sub("", quantity.wording))
     known = [each.phrase for each in quantity.conditions if each.phrase not in what]
     return "; ".join([what[:1].upper() + what[1:], *known])
 
 
 def _digits(quantity: Quantity) -> int:
-    """After the point, so that a standard error has two that count."""
+    """Digits after the point that give a standard error two significant digits."""
     return max(0, 1 - math.floor(math.log10(quantity.se))) if quantity.se > 0 else 3
 
 
@@ -157,7 +157,7 @@ def _set(truth: Quantities, stated: list[_StatedSet]) -> dict[str, Any]:
 def _one(
     truth: Quantities, place: int, stated: list[_StatedSet], drawn: Array, baseline_error: Array
 ) -> dict[str, Any]:
-    """Return what is shown of a quantity: texts, and the rows of the figure `stated`."""
+    """Return the texts of a quantity, and the rows of the figure `stated`."""
     quantity, digits = truth.quantities[place], _digits(truth.quantities[place])
     ends = dict(zip(("low", "high"), quantity.interval, strict=True))
     rows = [{"who": "truth", "kind": "truth", "place": 0.5, "middle": quantity.mean, **ends}]
@@ -204,7 +204,7 @@ def _rows(who: str, kind: str, ranges: Array) -> list[dict[str, Any]]:
 
 
 def _cells(known: JudgedTask, at: int, digits: int) -> list[str]:
-    """Say what was stated of a quantity, and what it is worth."""
+    """Return the statements about a quantity, with their worth."""
     judged, stated = known.judged, known.stated
     if isinstance(stated, Stated):
         priors = [

@@ -1,4 +1,4 @@
-"""Who stands where in a group, and which ranks comparisons leave open."""
+"""Ranks in a group, as ranges that paired comparisons cannot narrow further."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from lm_eval_epidemia.results.protocol import Protocol
 
 
 class Standing(NamedTuple):
-    """Where an entry stands in a column.
+    """The rank of an entry in a column.
 
     Attributes
     ----------
     mean : Number
     complete : bool
-        Whether it was asked all the tasks that ranks are over.
+        Whether it was asked all tasks of the ranking.
     best, worst : int or None
-        Ranks that cannot be excluded: 1 + how many are shown better, and how many entries less
-        those shown worse. None where it is not ranked, or nobody is whom it could be compared with.
+        The possible ranks: 1 + the number of entries shown better, and the number of entries minus
+        those shown worse. None if it is not ranked, or has nothing to be compared with.
     shared : int
-        How many tasks the ranks of its protocol are over; 0 where nobody is ranked.
+        Number of tasks in its protocol's ranking; 0 if nothing is ranked.
     among : int
-        How many entries these ranks are of: those of its protocol that were asked these tasks.
+        Number of ranked entries: those of its protocol that were asked these tasks.
     """
 
     mean: Number
@@ -45,16 +45,16 @@ class Standing(NamedTuple):
 
 
 def ranked_tasks(entries: Iterable[Entry], column: str) -> frozenset[Asked]:
-    """Return the tasks that a ranking is over: those that the entries to be ranked share.
+    """Return the tasks of a ranking: those that the ranked entries share.
 
-    From whoever was asked most tasks down, entries are taken in as long as at least half of the
-    broadest one's tasks are left that all of them were asked. So nobody drops out because another
-    was asked one task more, and a run of a single task does not make that the ranking of all.
+    Entries are added, most tasks first, as long as they all share at least half of the first one's
+    tasks. So no entry drops out because another was asked one more task, and a run of a single task
+    does not reduce the ranking to that task.
 
     Parameters
     ----------
     entries : iterable of Entry
-        Of one protocol; at least one. Those that were asked all the tasks returned can be ranked.
+        Of one protocol; at least one. Entries asked all returned tasks can be ranked.
     column : str
     """
     asked = Counter(frozenset(tasks_in(entry, column)) for entry in entries)
@@ -70,16 +70,16 @@ def ranked_tasks(entries: Iterable[Entry], column: str) -> frozenset[Asked]:
 def standings(
     entries: Sequence[Entry], column: str, noise: Mapping[str, float] | None = None
 ) -> dict[str, Standing]:
-    """Rank entries in a group, with the ranks that their comparisons leave open.
+    """Rank entries in a group, as ranges that their comparisons cannot narrow further.
 
     Parameters
     ----------
     entries : sequence of Entry
-        Only those of one protocol are compared with each other; references are not ranked, nor
-        are respondents among models, and nobody is by a prediction.
+        Only entries of one protocol are compared. References, respondents among models, and
+        predictions are not ranked.
     column : str
     noise : mapping of str to float, optional
-        As of `Pool`.
+        As for `Pool`.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def correlation(entries: Iterable[Entry], column: str, other: str) -> tuple[floa
     Parameters
     ----------
     entries : iterable of Entry
-        Those of one protocol; means are over the tasks that all of them share.
+        Of one protocol; means are over the tasks that all of them share.
     column : str
     other : str
         A key of `Entry.others`.
@@ -126,7 +126,7 @@ def correlation(entries: Iterable[Entry], column: str, other: str) -> tuple[floa
     Returns
     -------
     coefficient : float
-        Spearman's, in [-1, 1]; NaN for fewer than three models or where all are alike.
+        Spearman's, in [-1, 1]; NaN for fewer than three models or if all are equal.
     models : int
     """
     both = [e for e in entries if other in e.others and tasks_in(e, column)]

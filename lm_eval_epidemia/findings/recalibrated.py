@@ -1,8 +1,8 @@
-"""What a model knows of who answers what, apart from how common each answer is.
+"""How well a model knows who answers what, apart from how common each answer is.
 
 Its answers in samples are recalibrated to the survey's P(Y) and scored again
-(`benchmarks.observation.recalibrated`). What the respondent that knows averages only
-scores on the same cells stands beside: only what is above it is knowledge of how Y depends on X.
+(`benchmarks.observation.recalibrated`). The score for knowing averages only on the same cells is
+the comparison: only the excess shows knowledge of how Y depends on X.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lm_eval_epidemia.score.joint import Draws, difference
 
 
 class _TaskKnowledge(NamedTuple):
-    """A task as one model answered it: three scores, their gain, and three distances."""
+    """One model's answers to a task: three scores, their gain, and three distances."""
 
     score: TaskScore
     recalibrated: TaskScore
@@ -44,7 +44,7 @@ class _TaskKnowledge(NamedTuple):
 
 
 class Knowledge(NamedTuple):
-    """What a model knows in a group, over the tasks whose samples are here.
+    """A model's knowledge in a group, over the tasks with samples.
 
     Attributes
     ----------
@@ -52,8 +52,8 @@ class Knowledge(NamedTuple):
     group : str
     tasks : int
     score, recalibrated, alone, gain : Number
-        As answered; with the survey's P(Y); of the respondent that knows averages only; and by how
-        much the second exceeds the third. 0 to 100, the gain -100 to 100.
+        As answered; with the survey's P(Y); for knowing averages only; and the second minus the
+        third. 0 to 100, the gain -100 to 100.
     total, marginal, conditional : float
         Mean distances, see `benchmarks.observation.recalibrated.Parts`.
     """
@@ -87,7 +87,7 @@ def _task(part: Part, answers: Elicited) -> _TaskKnowledge:
     alone_at = None if at is None else distance(weights, at, marginal(weights, at)[..., None, :])
 
     def asking(of: Callable[[Array], Array] = lambda q: q) -> float:
-        """Error of the score of answers, or of what is made of them, from sampled orderings."""
+        """Error of a score of answers, original or recalibrated, from sampled orderings."""
         if answers.by_order is None:
             return 0.0
         return scoring.ordering_error(
@@ -109,9 +109,9 @@ def _task(part: Part, answers: Elicited) -> _TaskKnowledge:
 
 
 def read(report: Report) -> tuple[list[Knowledge], list[str]]:
-    """Read the samples of all runs and recalibrate what was answered.
+    """Read the samples of all runs and recalibrate the answers.
 
-    Tasks without conditions have nothing but P(Y), and are left out.
+    Tasks without conditions contain only P(Y), and are left out.
 
     Returns
     -------
@@ -123,7 +123,7 @@ def read(report: Report) -> tuple[list[Knowledge], list[str]]:
     Raises
     ------
     EpidemiaError
-        If there are no samples of a task about surveys.
+        If there are no samples of survey tasks.
     """
     samples, notes = answered.read(
         report,
@@ -173,7 +173,7 @@ _COLUMNS = (
 
 
 def finding(known: Sequence[Knowledge]) -> Finding:
-    """Return the table of what models know."""
+    """Return the table."""
     title = "Who answers what, apart from how common answers are"
     rows = [Row(k._asdict(), k.entry, k.group, k.group, {"tasks": k.tasks}) for k in known]
     return Finding("recalibrated", title, _COLUMNS, rows, NOTE, 2)

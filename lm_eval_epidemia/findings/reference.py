@@ -1,6 +1,6 @@
-"""Respondents that runs are held against: who knows averages only, and who knows the population.
+"""Reference respondents for runs: one knows averages only, one knows the population.
 
-The first is asked what a run was asked, in the same way.
+The first is asked the same questions as a run, in the same way.
 """
 
 from __future__ import annotations
@@ -75,17 +75,17 @@ def _known(asked: Asked, fingerprint: str, cells: int, answers: int, kind: str) 
 
 
 def _answers(entry: Entry, asked: Asked) -> int | None:
-    """Return how many answers of each cell were drawn: 0 in other ways, None where not known."""
+    """Return the number of answers drawn per cell: 0 in other ways, None if unknown."""
     if "n_samples" not in WAYS[asked.way].columns:
         return 0
     return NUMBERS.get(dict(entry.details).get("n_samples", str(Variant().n_samples)))
 
 
 def _cells(task: str, seen: float) -> int:
-    """Return how many cells of a task were asked; 0 where that is not known.
+    """Return the number of cells of a task that were asked; 0 if unknown.
 
-    Prompts are asked in the order of the cells, so that ``--limit`` leaves the first ones: those
-    whose shares sum to what was seen. Other cells (``--samples``) sum to something else.
+    Prompts are asked in the order of the cells, so ``--limit`` keeps the first ones, whose shares
+    sum to the recorded share. Other cells (``--samples``) have another sum.
     """
     weights = store.load(task).weights
     if seen >= 1:
@@ -98,8 +98,8 @@ def _cells(task: str, seen: float) -> int:
 def part_asked(entry: Entry, asked: Asked) -> Part | None:
     """Return the part of a task that a run was asked.
 
-    None where that is not known: the task is not about a survey, or its truth is not the installed
-    one, or not the first cells were asked (``--samples``), or none completely.
+    None if unknown: the task is not about a survey, its truth is not the installed one, other than
+    the first cells were asked (``--samples``), or no cell was asked completely.
     """
     here = leaf(asked).benchmark is OBSERVATION and store.is_available(asked.task)
     score, entry = entry.scores[asked], entry.part(asked)
@@ -110,10 +110,10 @@ def part_asked(entry: Entry, asked: Asked) -> Part | None:
 
 
 def asked_of(entry: Entry, asked: Asked, kind: str = AVERAGES) -> TaskScore | None:
-    """Return what a respondent comes to that is asked as a run was; None where not known.
+    """Return the result of a respondent asked in the same way as a run; None if unknown.
 
-    Where answers are drawn, it is the mean over draws of as many. Of another task version, whose
-    prompts or answers are not those of today, it is not known.
+    For drawn answers it is the mean over draws of the same size. For other task versions, with
+    other prompts or answers, it is unknown.
     """
     part, answers = part_asked(entry, asked), _answers(entry, asked)
     if part is None or answers is None or entry.part(asked).protocol.task_version:
@@ -122,14 +122,14 @@ def asked_of(entry: Entry, asked: Asked, kind: str = AVERAGES) -> TaskScore | No
 
 
 def known_scores(run: Entry, runs: Iterable[Entry], kind: str = AVERAGES) -> dict[Asked, float]:
-    """Return what a respondent scores in the tasks of a run, asked the same, where that is known.
+    """Return the known scores of a respondent in the tasks of a run, asked in the same way.
 
     Parameters
     ----------
     run : Entry
     runs : iterable of Entry
-        Of the same results. Where the run was asked another task version or scored by another
-        truth, the respondent's score is what it came to here, if it was run and asked the same.
+        From the same results. If the run used another task version or truth, the respondent's score
+        comes from its own run in these results, asked in the same way.
     kind : str
         `AVERAGES` or `UNIFORM`.
     """
@@ -146,9 +146,9 @@ def known_scores(run: Entry, runs: Iterable[Entry], kind: str = AVERAGES) -> dic
 
 
 def known_over(entry: Entry, tasks: Sequence[Asked]) -> tuple[float, float]:
-    """Return what who knows averages only comes to over tasks of a run: mean score and distance.
+    """Return mean score and distance for knowing averages only, over tasks of a run.
 
-    NaN where one is not known.
+    NaN if one is unknown.
     """
     scores = [asked_of(entry, asked) for asked in tasks]
     known = [score for score in scores if score is not None]
@@ -162,9 +162,9 @@ def known_over(entry: Entry, tasks: Sequence[Asked]) -> tuple[float, float]:
 
 @lru_cache(maxsize=4096)
 def _population_known(task: str, fingerprint: str) -> Array | None:
-    """Score who knows the population in other surveys of it; (B,), uncut, None without replicates.
+    """Score knowing the population in other surveys of it; (B,), uncut, or None.
 
-    Such a one differs from a survey as its own replicates do.
+    The difference between population and survey is that of the survey's replicates.
     """
     part = part_of(store.load(task))
     draws = Measured(part, Elicited(part.p)).score_population_draws
@@ -174,9 +174,9 @@ def _population_known(task: str, fingerprint: str) -> Array | None:
 
 
 def population_known_over(tasks: Iterable[str]) -> Number:
-    """Score who knows the population, over whole tasks; NaN where one has no replicates.
+    """Score knowing the population, over whole tasks; NaN if one has no replicates.
 
-    The mean over the surveys that replicates are, with the ends that 95 % of them lie between.
+    Returns the mean over replicate surveys, with the ends of their 95 % range.
     """
     known = [_population_known(task, store.load(task).fingerprint) for task in sorted(tasks)]
     scores = [at for at in known if at is not None]
@@ -190,12 +190,11 @@ def population_known_over(tasks: Iterable[str]) -> Number:
 
 
 def references(entries: Iterable[Entry]) -> list[Entry]:
-    """Return the respondent once for every cut: over the tasks of all runs that have it.
+    """Return the respondent for every cut, over the tasks of all runs with that cut.
 
-    Whole tasks are one cut, each ``--limit`` (in each way of putting the questions) is one, each
-    number of drawn answers is one, and so are published scores, where these are of other tasks than
-    whole runs. A task that runs of one cut were asked in different cells is left out: see
-    `not_known`.
+    Cuts are: whole tasks; each ``--limit`` (in each way of asking); each number of drawn answers;
+    and published scores, if their tasks differ from those of whole runs. A task is left out if runs
+    of one cut were asked different cells: see `not_known`.
     """
     by_cut: dict[tuple[str, Protocol, int], dict[Asked, TaskScore | None]] = {}
     for entry in entries:
@@ -228,13 +227,13 @@ def references(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def cut_of(reference: Entry) -> str:
-    """Say which of the cuts of `references` one is of; empty for whole tasks."""
+    """Return the cut of a row of `references`; empty for whole tasks."""
     settings = [f"{key}={value}" for key, value in reference.shown]
     return "; ".join(filter(None, [*settings, str(reference.protocol)]))
 
 
 def not_known(entries: Iterable[Entry]) -> list[str]:
-    """Say of which tasks of runs it is not known what the respondent would come to."""
+    """Say for which tasks of runs the respondent's score is unknown."""
     notes = []
     for entry in entries:
         tasks = [

@@ -1,4 +1,4 @@
-"""What models wrote, and what was read from it: the first look when a model scores 0."""
+"""Models' replies, and the answers read from them: the first thing to check if a model scores 0."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Reply(NamedTuple):
     prompt, reply : str
         As in the sample file, cut to `LONGEST`.
     value : str
-        What was read from it, in words; empty where nothing could be.
+        The answer read from it, in words; empty if unreadable.
     """
 
     task: str
@@ -42,14 +42,14 @@ class Reply(NamedTuple):
 
 
 class Replies(NamedTuple):
-    """What a run wrote.
+    """The replies of a run.
 
     Attributes
     ----------
     number, unread : int
-        How many replies it gave, and how many of them could not be read.
+        Number of replies, and of unreadable ones.
     shown : list of Reply
-        Some of them, those that could not be read first.
+        Some of them, unreadable ones first.
     """
 
     number: int
@@ -67,7 +67,7 @@ def _cut(text: str) -> str:
 
 
 def in_words(answer: Any, doc: dict[str, Any]) -> str:
-    """Say what was read from a reply; nothing where nothing could be."""
+    """Return the answer read from a reply, in words; empty if unreadable."""
     if not answer.is_read:
         return ""
     value, choices = answer.value, [str(choice) for choice in doc.get("choices", ())]
@@ -106,7 +106,7 @@ def _read(path: Path, asked: Asked) -> Iterator[Reply]:
 
 
 def replies_of(parts: Sequence[Entry]) -> Replies | None:
-    """Read what a run wrote; None where it wrote nothing, or its samples are not there.
+    """Read the replies of a run; None without replies or samples.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def replies_of(parts: Sequence[Entry]) -> Replies | None:
 
 
 def as_data(replies: Replies) -> dict[str, Any]:
-    """Return replies as the page of them has them."""
+    """Return replies in the form of their page."""
     return {
         "number": replies.number,
         "unread": replies.unread,

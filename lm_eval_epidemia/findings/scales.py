@@ -1,4 +1,4 @@
-"""How far answers are from the truth on other scales than the score, from the same samples.
+"""Distances between answers and truth on scales other than the score, from the same samples.
 
 Task by task, and the mean over the tasks of a group (`benchmarks.observation.apart`).
 """
@@ -30,7 +30,7 @@ CHANCE, FEWEST_CELLS = 0.05, 4
 
 
 def read(report: Report, task: Asked | None = None) -> tuple[list[Answered], list[str]]:
-    """Read the samples of all runs, or of one task, and put them beside the truths.
+    """Read the samples of all runs, or of one task, and join them with the truths.
 
     Returns
     -------
@@ -41,7 +41,7 @@ def read(report: Report, task: Asked | None = None) -> tuple[list[Answered], lis
     Raises
     ------
     EpidemiaError
-        If no probabilities of answers about a survey are there.
+        If there are no probabilities of answers to survey tasks.
     """
     samples, notes = answered.read(
         report, lambda asked: task in (None, asked), "compared with the truth on other scales"
@@ -118,7 +118,7 @@ _COLUMNS = (
 
 
 def finding(groups: Sequence[Answered]) -> Finding:
-    """Return the table of other scales: of groups, and in its long form of every task."""
+    """Return the table of other scales, by group and, in its long form, by task."""
     rows = [row for group in groups for row in _rows(group)]
     title = "Other scales, from the same samples"
     return Finding("other scales", title, _COLUMNS, rows, NOTE, 2)

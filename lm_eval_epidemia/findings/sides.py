@@ -1,4 +1,4 @@
-"""One of two models that are compared: found by its name, with all that it was asked."""
+"""One of two compared models: found by its name, with everything that it was asked."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Side(NamedTuple):
     Attributes
     ----------
     name : str
-        Whole; of a run with its settings.
+        Full name; with settings for a run.
     run : Entry or None
-        Over our tasks; None where it was not asked any.
+        Run over our tasks; None if it was not asked any.
     answered : dict of str to Answered
-        Tasks of others with samples.
+        Other people's tasks, with samples.
     bare : set of str
-        Tasks of others without.
+        Other people's tasks, without samples.
     note : str
-        Which other runs the model has, where its name is that of one; else empty.
+        Names the model's other runs, if `name` is that of one; else empty.
     """
 
     name: str
@@ -53,13 +53,13 @@ class Side(NamedTuple):
 
     @property
     def settings(self) -> dict[str, str]:
-        """How the model was run; of several tasks as that of ours, or the first."""
+        """How the model was run: in the run of our tasks, else in the first."""
         entries = [self.run] if self.run else [run.entry for run in self.answered.values()]
         return _settings(entries[0]) if entries else {}
 
 
 def runs_named(name: str, runs: Sequence[Entry], answered: Sequence[Answered]) -> list[Entry]:
-    """Return what a name is of: one run, or all that a model was asked; nothing if of none."""
+    """Return the entries with this name: one run, or all of a model's; empty if there are none."""
     if of_run := [run for run in runs if name == run.name != run.model]:
         return of_run[:1]
     entries = [*runs, *(of.entry for of in answered)]
@@ -82,7 +82,7 @@ def find_side(
 ) -> Side:
     """Find a model, or one of its runs, by its name.
 
-    The name of a run is that run, also where the model is called so and has other runs of the same
+    The name of a run means that run, even if its model has the same name and other runs of the same
     tasks.
 
     Parameters
@@ -92,12 +92,12 @@ def find_side(
         All runs over our tasks.
     answered : sequence of Answered
     beside : sequence of Entry
-        What the name of the other model is of: only settings that leave it are offered.
+        Entries of the other model: only settings that keep it are offered.
 
     Raises
     ------
     OptionError
-        If a name is of no model, or of one with several runs.
+        If a name matches no model, or a model with several runs.
     """
     named = runs_named(name, runs, answered)
     if not named:
@@ -124,10 +124,9 @@ def find_side(
 
 
 def _of_run(run: Entry, answered: Sequence[Answered]) -> list[Answered]:
-    """Return the tasks of others that belong to a run.
+    """Return other people's tasks that belong to a run.
 
-    Of a task that was asked in several files these are the run's own, then those with its
-    ``--limit``.
+    If several files have a task, the run's own comes first, then those with its ``--limit``.
     """
     files = {score.source for score in run.scores.values()}
     by_task: dict[str, list[Answered]] = defaultdict(list)
@@ -143,14 +142,14 @@ def _of_run(run: Entry, answered: Sequence[Answered]) -> list[Answered]:
 
 
 def _hint(name: str, known: Iterable[str]) -> str:
-    """Name the models whose names hold a wrong one, "gpt4o" too; else the nearest."""
+    """Return the models whose names contain an unknown one, even as "gpt4o"; else the nearest."""
     wrong = "".join(words_of(name))
     holding = sorted(of for of in known if wrong and wrong in "".join(words_of(of)))
     return f"nearest: {few(holding)}" if holding else nearest(name, known)
 
 
 def _merged(runs: Sequence[Entry]) -> Entry | None:
-    """Return runs of different tasks as one; None of none."""
+    """Merge runs of different tasks; None if there are none."""
     if len(runs) < 2:
         return next(iter(runs), None)
     scores = {asked: score for run in runs for asked, score in run.scores.items()}
@@ -165,7 +164,7 @@ def _run_as(entry: Entry) -> tuple[object, ...]:
 def _by_task(
     model: str, answered: Sequence[Answered], beside: Sequence[Entry]
 ) -> tuple[dict[str, Answered], set[str]]:
-    """Return the run of each task, of those with the same settings the newest; and bare tasks."""
+    """Return the run of each task (the newest among equal settings), and tasks without samples."""
     by_task: dict[str, dict[tuple[str, ...], Answered]] = defaultdict(dict)
     for run in (run for run in answered if run.has_samples):  # the oldest comes first
         by_task[run.task][(run.version, *map("=".join, _settings(run.entry).items()))] = run
@@ -184,9 +183,9 @@ def _settings(entry: Entry) -> dict[str, str]:
 def _several(
     model: str, task: str, entries: Sequence[Entry], beside: Sequence[Entry]
 ) -> list[str | Option]:
-    """Say in what the runs of a model differ, and what chooses each: its name, or its settings.
+    """Say how the runs of a model differ, and how to choose each: by name, or by settings.
 
-    Settings are offered only where they leave the other model too.
+    Settings are offered only if they keep the other model too.
     """
     settings = [_settings(entry) for entry in entries]
     keys = dict.fromkeys(key for of in settings for key in of)

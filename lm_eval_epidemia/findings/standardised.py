@@ -1,10 +1,10 @@
-"""What the answers of a survey, and of a model, imply for a condition when Z is the same for all.
+"""Effects of a condition with the same Z for everybody, implied by surveys and models' answers.
 
 Crude and standardised effects (see `benchmarks.observation.standardised`) of tasks with several
-conditions, of which one
-is X and the others are Z. Nothing is asked for it: a model's P~(y | x, z) comes from its samples.
-P(z) and P(x, z) are the survey's, for survey and model alike, and have no error here: what differs
-is what is believed of Y. An effect is a difference of P(first answer), in points.
+conditions, of which one is X and the others are Z. It needs no further questions: a model's P~(y |
+x, z) comes from its samples. P(z) and P(x, z) come from the survey, for survey and model, and have
+no error here: only the beliefs about Y differ. An effect is a difference of P(first answer), in
+points.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ COUNTS, TREES = "counts", "trees"
 
 
 class Implied(NamedTuple):
-    """What is implied for one contrast.
+    """The implied effects of one contrast.
 
     Attributes
     ----------
     task : Asked
     says : str
-        Which effect it is, over which Z.
+        The effect, and its Z.
     why : str
     share : float
-        Of the population, that Z covers.
+        The share of the population that Z covers.
     by : str
-        What P(y | x, z) of the survey is: `COUNTS` of the records, or `TREES`, which draw cells
-        towards each other, and effects towards 0.
+        Source of the survey's P(y | x, z): `COUNTS` of the records, or `TREES`, which pull cells
+        together, and effects towards 0.
     survey, own : mapping of str to Number
-        ``crude``, ``standardised`` and, where P(x | z) is known, ``weighted``: of the survey, and
-        of the model's answers. Differences of P(first answer), in points. Of the survey, P(x | z)
-        is that of the other survey.
+        ``crude``, ``standardised`` and, if P(x | z) is known, ``weighted``, for the survey and for
+        the model's answers. Differences of P(first answer), in points. For the survey, P(x | z)
+        comes from the other survey.
     entry : Entry or None
         None for the survey alone.
     """
@@ -76,7 +76,7 @@ _Effect = Callable[[Array, Array], Array]
 
 
 def _effects(laid: Strata, mixed: Mixture | None) -> dict[str, _Effect]:
-    """Return what is asked of strata, by name."""
+    """Return the effects that strata give, by name."""
 
     def difference(by_level: Array) -> Array:
         return np.asarray(100 * (by_level[..., 1] - by_level[..., 0]))
@@ -97,7 +97,7 @@ _NONE: Array = np.ones(1)
 def _of_survey(
     truth: store.GroundTruth, laid: Strata, mixed: Mixture | None = None
 ) -> dict[str, Number]:
-    """Return a survey's effects with the error of its joint replicates, and of the other's."""
+    """Return a survey's effects, with errors from its joint replicates and the other survey's."""
 
     p, at = truth.p[laid.cells, 0], truth.replicates
     e = _NONE if mixed is None else mixed.of(mixed.truth.p)
@@ -122,7 +122,7 @@ def _of_model(
     other: TaskAnswers | None = None,
     mixed: Mixture | None = None,
 ) -> dict[str, Number]:
-    """Return the effects of a model's answers with the error of their asking."""
+    """Return the effects of a model's answers, with the error of asking."""
     places = np.searchsorted(answers.cells, laid.cells)
 
     def number(name: str, effect: _Effect) -> Number:
@@ -147,7 +147,7 @@ def _available() -> Iterable[tuple[Contrast, store.GroundTruth]]:
 
 
 def _says(truth: store.GroundTruth, x: str, laid: Strata, mixed: Mixture | None) -> str:
-    """Say an effect: "education: 16 years against 12 years, over age"."""
+    """Describe an effect: "education: 16 years against 12 years, over age"."""
     first, second = laid.compared
     over = ", ".join(name for name in declared_task(truth.task).given if name != x)
     if mixed is not None:
@@ -163,7 +163,7 @@ def _implied(
     answers: TaskAnswers | None = None,
     other: TaskAnswers | None = None,
 ) -> Iterator[Implied]:
-    """Return what is implied over all Z and, where P(x | z) is known, over the Z of both tasks."""
+    """Return the effects over all Z and, if P(x | z) is known, over the Z of both tasks."""
     x, asks = contrast.x, contrast.propensity
     cells = answers and answers.cells
     counts = store.counts_of(truth)
@@ -180,7 +180,7 @@ def _implied(
 
 
 def of_surveys() -> list[Implied]:
-    """Return what the surveys alone imply, for every contrast whose truth is here."""
+    """Return the effects implied by surveys alone, for every contrast with a truth here."""
     return [
         effect
         for contrast, truth in _available()
@@ -189,14 +189,14 @@ def of_surveys() -> list[Implied]:
 
 
 def implied(report: Report, samples: Samples) -> list[Implied]:
-    """Return what the answers of every run imply, for every contrast that it was asked.
+    """Return the effects implied by every run's answers, for every contrast that it was asked.
 
     Parameters
     ----------
     report : Report
     samples : dict
-        As of `answered.read_samples`. Where a model was also asked for P(x | z), in the same way,
-        its effects come once more, over the Z that both tasks cover, with weights.
+        As from `answered.read_samples`. If a model was also asked for P(x | z) in the same way, its
+        weighted effects are added, over the Z that both tasks cover.
     """
     effects: list[Implied] = []
     for contrast, truth in _available():
@@ -210,7 +210,7 @@ def implied(report: Report, samples: Samples) -> list[Implied]:
 
 
 def read(report: Report) -> tuple[list[Implied], list[str]]:
-    """Read the samples that are needed, and no others.
+    """Read only the samples that are needed.
 
     Returns
     -------
@@ -221,7 +221,7 @@ def read(report: Report) -> tuple[list[Implied], list[str]]:
     Raises
     ------
     EpidemiaError
-        If no run was asked such a task with its samples kept.
+        If no run was asked such a task with --log_samples.
     """
     tasks = {c.task for c in CONTRASTS} | {c.propensity.task for c in CONTRASTS if c.propensity}
     samples, notes = answered.read(
@@ -264,9 +264,9 @@ _COLUMNS = tuple(
 
 
 def finding(effects: Sequence[Implied]) -> Finding:
-    """Return the effects of models; of surveys alone, with the reason for each instead.
+    """Return the effects of models; for surveys alone, each with its reason.
 
-    In tidy rows the verdict is the effect, and ``people`` are in per cent.
+    In tidy rows the verdict describes the effect, and ``people`` is in per cent.
     """
     texts = ("model", "task", "effect") if any(each.entry for each in effects) else _OF_SURVEYS
     people = Column("people", "people", 1, unit=" %")

@@ -1,6 +1,6 @@
-"""A task laid out for a comparison: its cells by two levels of X, the same Z in both.
+"""The cells of a task arranged for a comparison: two levels of X, with the same Z in both.
 
-And P(x | z), made of the answers to a task that asks for it.
+Also P(x | z), from the answers to a task that asks for it.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
 
 class Strata(NamedTuple):
-    """The cells of a task by two levels of X and by Z, where both levels occur.
+    """The cells of a task by two levels of X and by Z, for those Z with both levels.
 
     Attributes
     ----------
     compared : (str, str)
         The commonest level of X and the next; the effect is that of the second against the first.
     levels : list of tuple of str, length S
-        Of Z, in the order of the cells.
+        Levels of Z, in the order of the cells.
     cells : ndarray of int, shape (2, S)
     joint : ndarray, shape (2, S)
         P(x, z).
     everybody : ndarray, shape (S,)
-        P(z), of all people, whatever X they have.
+        P(z) among all people, whatever their X.
     share : float
-        Of the population, that these levels of Z are: 1 where positivity holds throughout.
+        Share of the population in these levels of Z: 1 if positivity holds everywhere.
     """
 
     compared: tuple[str, str]
@@ -51,23 +51,23 @@ def strata(
     answered: Iterable[int] | None = None,
     within: Callable[[tuple[str, ...]], bool] = lambda z: True,
 ) -> Strata | None:
-    """Lay a task out for a comparison.
+    """Arrange the cells of a task for a comparison.
 
     Parameters
     ----------
     truth : GroundTruth
     x : str
-        One of the task's conditions. The two levels that most people have are compared: a rule, so
-        that none is picked for its effect, and the one that leaves most people to compare.
+        One of the task's conditions. Its two most common levels are compared. This rule selects no
+        level by its effect, and keeps most people in the comparison.
     answered : iterable of int, optional
         Cells; all by default.
     within : callable, optional
-        Tells which levels of Z are wanted.
+        Selects levels of Z.
 
     Returns
     -------
     Strata or None
-        None where no such level of Z occurs with both.
+        None if no such level of Z occurs with both.
     """
     place = declared_task(truth.task).given.index(x)
     of_x: dict[str, float] = {}
@@ -102,16 +102,16 @@ def strata(
 
 
 class Mixture(NamedTuple):
-    """How P(x | z) is made of the answers to the task that asks for it.
+    """How to compute P(x | z) from the answers to the task that asks for it.
 
     Attributes
     ----------
     truth : GroundTruth
-        Of that task.
+        The truth of that task.
     ages : ndarray, shape (S, C)
         Weights of its cells in each stratum; rows sum to 1.
     answers : ndarray, shape (K, 2)
-        1 where an answer is of the level of X.
+        1 where an answer belongs to the level of X.
     """
 
     truth: store.GroundTruth
@@ -124,7 +124,7 @@ class Mixture(NamedTuple):
 
 
 def _years(label: str) -> list[str]:
-    """Return the single years of an age group, as labels; none of an open one."""
+    """Return the single years of an age group, as labels; empty for an open one."""
     ages = re.fullmatch(r"(\d+)(?:-(\d+))?", label)
     years = range(int(ages[1]), int(ages[2] or ages[1]) + 1) if ages else ()
     return [str(year) for year in years]
@@ -137,21 +137,21 @@ def mixture(
     answered: Iterable[int] | None = None,
     other_answered: Iterable[int] | None = None,
 ) -> tuple[Strata, Mixture] | None:
-    """Lay a task out where P(x | z) is known: in ages all of whose years were asked for it.
+    """Arrange a task for ages with known P(x | z): those whose every year was asked for it.
 
     Parameters
     ----------
     asks : Propensity
     truth : GroundTruth
-        Of the task that asks for Y.
+        Truth of the task that asks for Y.
     x : str
     answered, other_answered : iterable of int, optional
-        Cells of that task, and of the one that asks for P(x | z); all by default.
+        Answered cells of that task, and of the one that asks for P(x | z); all by default.
 
     Returns
     -------
     (Strata, Mixture) or None
-        None where there are no such ages, or a level that is compared is no answer there.
+        None if there are no such ages, or a compared level is not an answer there.
     """
     other = store.load(asks.task)
     cells = range(len(other.given)) if other_answered is None else other_answered

@@ -1,4 +1,4 @@
-"""The report on one screen: who is best, a row per model, who is shown better, what comes next."""
+"""The report on one screen: the best model, a row per model, verdicts, and next commands."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LONGEST = 44
 
 
 class Summary(NamedTuple):
-    """What one screen shows: sentences, tables, and lines below them."""
+    """The contents of one screen: sentences, tables, and lines below them."""
 
     sentences: list[str]
     boards: list[Board]
@@ -43,7 +43,7 @@ class Summary(NamedTuple):
 
 @held()
 def summary(report: Report, results: Sequence[Path] = ()) -> Summary:
-    """Return a report on one screen; commands in it name the folders of its results."""
+    """Return a report on one screen; its commands name the folders of its results."""
     parts = by_benchmark(report.columns)
     models = models_of(report.entries)
     rows = MOST_ROWS if len(parts) == 1 else max(3, 8 // max(1, len(parts)))
@@ -58,7 +58,7 @@ def summary(report: Report, results: Sequence[Path] = ()) -> Summary:
 
 
 def sentences_of(board: Board, many: bool) -> list[str]:
-    """Say what the best model comes to, or each of a few; and of these who is shown better."""
+    """State the scores of the best model, or of each of a few, with verdicts between these."""
     ours = [row for row in board.rows if not row.run.reference] or board.rows
     short = len(ours) + board.left_out <= MOST_SENTENCES and not many
     sentences = [_sentence(row, board) for row in (ours if short else ours[:1])]
@@ -68,7 +68,7 @@ def sentences_of(board: Board, many: bool) -> list[str]:
 
 
 def _verdict(verdict: Verdict) -> str:
-    """Say who is shown better, or why two are not compared."""
+    """Say which of two is better, or why they are not compared."""
     row, other = verdict.row, verdict.next
     says = f"{row.model.name} {_VERDICTS[verdict.verdict]} {other.model.name}"
     if verdict.verdict != "not compared":
@@ -80,7 +80,7 @@ def _verdict(verdict: Verdict) -> str:
 
 
 def _asked_as(row: ModelRow, other: ModelRow) -> str:
-    """Name the settings of the prompts of a run that are not another's."""
+    """Name the prompt settings of a run that differ from another's."""
     settings = chips(Entry("", protocol=row.run.protocol))
     return ", ".join(chip for chip in settings if chip not in other.chips)
 
@@ -122,12 +122,12 @@ def _sentence(row: ModelRow, board: Board) -> str:
 
 
 def _rounded(score: float) -> str:
-    """Write a score for a sentence, as the table has it."""
+    """Write a score for a sentence, as in the table."""
     return f"{score:.1f}".removesuffix(".0")
 
 
 def _cut(row: ModelRow) -> str:
-    """Say of which prompts a score is, where these are not all."""
+    """Say which prompts a score covers, unless it covers all."""
     for chip in row.chips:
         limit = chip.removeprefix("limit ")
         if limit != chip and limit.isdigit():
@@ -138,7 +138,7 @@ def _cut(row: ModelRow) -> str:
 
 
 def _plural(column: str) -> str:
-    """Return what a group asks, as many."""
+    """Return the plural name of a group's questions."""
     return plain_name(column).replace("single condition", "single conditions")
 
 
@@ -154,7 +154,7 @@ _VERDICTS = {
 
 
 def _missing(report: Report, models: Sequence[Model]) -> list[str]:
-    """Name the files that could not be read, and the models that have no score."""
+    """Name unreadable files, and models without a score."""
     parts = []
     if report.unread:
         files = [
@@ -177,7 +177,7 @@ def _missing(report: Report, models: Sequence[Model]) -> list[str]:
 
 
 def _counts(report: Report, models: Sequence[Model], boards: Sequence[Board]) -> list[str]:
-    """Count what is not shown: models, runs of those that are, notes."""
+    """Count what is not shown: models, further runs of shown models, notes."""
     counts = []
     if left_out := sum(board.left_out for board in boards):
         counts.append(f"{plural(left_out, 'more model')}: --full")
@@ -209,7 +209,7 @@ def _counts(report: Report, models: Sequence[Model], boards: Sequence[Board]) ->
 
 
 def _beside_bases(report: Report) -> set[Weights]:
-    """Return the tuned models that were asked what their bases were asked, in the same way."""
+    """Return the tuned models that were asked the same tasks as their bases, in the same way."""
     return {
         run.entry.weights
         for run in report.tuned
@@ -219,7 +219,7 @@ def _beside_bases(report: Report) -> set[Weights]:
 
 
 def _next(boards: Sequence[Board], results: Sequence[Path]) -> str:
-    """Say what to look at next."""
+    """Suggest the next commands."""
     if not boards:
         return "Next: --section notes"
     rows = [row for board in boards for row in board.rows]

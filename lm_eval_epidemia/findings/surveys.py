@@ -1,4 +1,4 @@
-"""Every survey: whom it asks what, how many tasks it has, and which have a truth."""
+"""Every survey: its people and questions, and its tasks with and without a truth."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KINDS: tuple[Declared, ...] = ("low", "high", "extra")
 
 
 def shown() -> list[dict[str, Any]]:
-    """Say of every survey what it asks whom, and how many tasks it has and of which state."""
+    """Return for every survey its people, questions, and number of tasks by state."""
     places, rows = store.available(), []
     for name, survey in records().items():
         here = [places[task.name] for task in survey.all_tasks if task.name in places]

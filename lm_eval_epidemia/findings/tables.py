@@ -1,4 +1,4 @@
-"""Tables of what models were asked: declared once, filled by any runs."""
+"""Tables of tasks asked, declared once and filled from any runs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from lm_eval_epidemia.results.entry import Entry
 
 
 class Table(NamedTuple):
-    """A table: what it is called, what fills it, what it says of itself.
+    """The declaration of a table: title, rows and note.
 
     Attributes
     ----------
     kind, title : str
-        As of a `Finding`.
+        As in a `Finding`.
     rows : callable
-        From an entry to what stands of it in the table, as of `row_of`.
+        From an entry to its rows in the table, as from `row_of`.
     note : str
     other : Column
-        As which parts are declared that are not among `columns`.
+        Declares parts that are not among `columns`.
     columns : sequence of Column
     about : str
-        Heads the column of what rows are about, where there is one.
+        Heading of the column with the rows' subject, if there is one.
     """
 
     kind: str
@@ -57,7 +57,7 @@ def row_of(
     metrics: Mapping[str, str] = {},
     long: bool = False,
 ) -> Row:
-    """Return a row on a group, whose name is shown without what it begins with (`base`)."""
+    """Return a row for a group, whose name is shown without the prefix `base`."""
     asked = group.removeprefix(base).strip("_").replace("_", " ") or "plain"
     leading = {"group": asked, **({"about": about} if about else {})}
     return Row({**leading, **cells}, entry, group, about, metrics=metrics, long=long)

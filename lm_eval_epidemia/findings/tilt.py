@@ -1,7 +1,7 @@
-"""What kind of wrong: the calibration lines of models, and of respondents that are known.
+"""Kinds of error: the calibration lines of models and of known respondents.
 
-Log-odds of the answers on those of the truth, over all cells and levels, with the truth's sampling
-error taken off (`score.calibration_line`).
+The line of the answers' log-odds on those of the truth, over all cells and levels, corrected for
+the truth's sampling error (`score.calibration_line`).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _COLUMNS = (
 
 
 def finding(groups: Sequence[Answered], of_tasks: bool = True) -> Finding:
-    """Return the table of lines: of groups, and in its long form of every task, if wished for."""
+    """Return the table of lines, by group and, in its long form, by task."""
     rows: list[Row] = []
     for group in groups:
         rows += [_row(group), *(_of_tasks(group) if of_tasks else ())]
@@ -95,9 +95,9 @@ def finding(groups: Sequence[Answered], of_tasks: bool = True) -> Finding:
 
 
 def figure_rows(groups: Sequence[Answered]) -> Rows:
-    """Rows of the figure `tilt`: models, and in each group the respondents that are known.
+    """Rows of the figure `tilt`: models, and in each group the known respondents.
 
-    These are asked all that some model was asked in the group.
+    These answer every task that some model of the group was asked.
     """
     rows: Rows = []
     for name in dict.fromkeys(group.group for group in groups):
@@ -129,7 +129,7 @@ def _point(line: Tilt) -> dict[str, float | None]:
 
 
 def rows(report: Report, task: str | None = None) -> Rows:
-    """Rows of the figure `tilt`, from the samples of a report's runs: of groups, or of one task."""
+    """Rows of the figure `tilt`, from the samples of a report's runs, for groups or one task."""
     groups, notes = read(report, asked_as(task) if task else None)
     for note in notes:
         print(f"note: {note}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Which runs are of tuned models, and from which of the others each was tuned."""
+"""Find the runs of tuned models, and the runs of their bases."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class TunedRun(NamedTuple):
     ----------
     entry : Entry
     base : Entry or None
-        The run of what it was tuned from, asked in the same way; None where there is none.
+        The run of its base, asked in the same way; None without one.
     card : Tuned or None
-        What it says of itself; None of an adapter without a card.
+        Its card; None for an adapter without a card.
     folder : Path or None
-        Where the card was found, and the losses are; None of a card in a record.
+        The folder of the card and the losses; None for a card in a record.
     """
 
     entry: Entry
@@ -35,18 +35,18 @@ class TunedRun(NamedTuple):
 
 
 def pair_in(text: str, models: Collection[str]) -> tuple[str, str]:
-    """Read two models from ``PLAIN=RETRIEVING``; a name may hold a = itself.
+    """Read two models from ``PLAIN=RETRIEVING``; a name may contain a = itself.
 
     Parameters
     ----------
     text : str
     models : collection of str
-        The names that there are.
+        The known names.
 
     Raises
     ------
     EpidemiaError
-        If there is no = between two names, or not one place alone to part it into two models.
+        If no = separates two known names, or several do.
     """
     split = [(text[:at], text[at + 1 :]) for at, sign in enumerate(text) if sign == "="]
     possible = [names for names in split if all(names)]
@@ -77,28 +77,27 @@ class _Found(NamedTuple):
 def tuned_runs(
     runs: Sequence[Entry], folders: Sequence[Path], given: Sequence[tuple[str, str]] = ()
 ) -> tuple[list[TunedRun], list[str]]:
-    """Find the tuned models among runs, and what each was tuned from.
+    """Find the tuned models among runs, and the base of each.
 
-    A run is of a tuned model where its record holds a card, where the folder of its adapter or
-    weights has one, or where one lies beside its result file or above it, in the folders that were
-    read; and where it has an adapter. It was tuned from what its card names or, without a card,
-    from the same weights without the adapter.
+    A run belongs to a tuned model if it has an adapter, or if there is a card in its record, in the
+    folder of its adapter or weights, or beside or above its result file (within the folders read).
+    Its base is the one on its card or, without a card, the same weights without the adapter.
 
     Parameters
     ----------
     runs : sequence of Entry
     folders : sequence of Path
-        That were read for results.
+        The folders read for results.
     given : sequence of (str, str), optional
-        Base and tuned model, by name, where nothing else tells. Other pairs of models may be among
-        them: they are of no tuned model, and left alone.
+        Base and tuned model, by name, if nothing else identifies them. Pairs without a tuned model
+        are ignored.
 
     Returns
     -------
     tuned_ : list of TunedRun
         In the order of the runs.
     notes : list of str
-        Cards that cannot be read, and bases that are not among the runs.
+        Unreadable cards, and bases that are not among the runs.
     """
     notes: dict[str, None] = {}
     cards = {entry.name: _card_of(entry, runs, folders, notes) for entry in runs}
@@ -116,7 +115,7 @@ def tuned_runs(
 def _card_of(
     entry: Entry, runs: Sequence[Entry], folders: Sequence[Path], notes: dict[str, None]
 ) -> _Found | None:
-    """Return the card of an entry; None where it is no tuned model, or says nothing of itself."""
+    """Return the card of an entry; None if it is not a tuned model or has no card."""
     if entry.card is not None:
         return _Found(entry.card, None)
     own = Path(entry.weights.adapter or entry.weights.model)
@@ -153,7 +152,7 @@ def _has_card(folder: Path) -> bool:
 
 
 def _read(folder: Path, notes: dict[str, None]) -> _Found | None:
-    """Read the card in a folder; where it cannot be read, a note says so."""
+    """Read the card in a folder; add a note if it is unreadable."""
     if not _has_card(folder):
         return None
     try:
@@ -168,7 +167,7 @@ def _read(folder: Path, notes: dict[str, None]) -> _Found | None:
 
 
 def _above(entry: Entry, folders: Sequence[Path]) -> list[Path]:
-    """Return the folders of an entry's results, the nearest first, up to those that were read."""
+    """Return the folders of an entry's results, the nearest first, up to the folders read."""
     places: dict[Path, None] = {}
     for source in dict.fromkeys(score.source for score in entry.scores.values()):
         here = source.parent
@@ -184,7 +183,7 @@ def _above(entry: Entry, folders: Sequence[Path]) -> list[Path]:
 
 
 def _is_nearer(entry: Entry, place: Path, folders: Sequence[Path]) -> bool:
-    """Whether an entry has a card of its own, so that the one in a folder above is not its."""
+    """Whether an entry has its own card, so that one in a folder above is not its card."""
     if entry.card is not None:
         return True
     own = [Path(entry.weights.adapter or entry.weights.model), *_above(entry, folders)]
@@ -193,16 +192,16 @@ def _is_nearer(entry: Entry, place: Path, folders: Sequence[Path]) -> bool:
 
 
 def _can_be(entry: Entry, card: Tuned) -> bool:
-    """Whether a card beside results can be of an entry: not of its own base."""
+    """Whether a card beside results can belong to an entry: not if the entry is its base."""
     if entry.weights.adapter:
         return card.how == "lora"
     return _alike(entry.weights.model, card.base) == OTHER
 
 
 def _alike(first: str, other: str) -> int:
-    """Say how two names of weights are the same: 0 written so, 1 the same folder, 2 the last part.
+    """Rate how two names of weights agree: 0 as text, 1 as folder, 2 in the last part.
 
-    `OTHER` where they are not.
+    `OTHER` if they do not.
     """
     if first.rstrip("/") == other.rstrip("/"):
         return 0
@@ -218,7 +217,7 @@ def _base_of(
     given: str | None,
     notes: dict[str, None],
 ) -> Entry | None:
-    """Return the run of what an entry was tuned from, asked as it was."""
+    """Return the run of an entry's base, asked in the same way."""
     weights = entry.weights
     plain = [r for r in runs if r is not entry and r.weights != weights and not r.weights.adapter]
     names = [given] if given else []
@@ -276,7 +275,7 @@ def _asked_as(entry: Entry) -> tuple[object, bool]:
 
 
 def _nearest(names: Sequence[str], runs: Sequence[Entry]) -> list[Entry]:
-    """Return the runs of the weights that one of the names means, taken as exactly as possible."""
+    """Return the runs whose weights match one of the names most exactly."""
     ranks = [
         min((_alike(run.weights.model, name) for name in names), default=OTHER) for run in runs
     ]

@@ -1,13 +1,13 @@
-"""Before and after fine-tuning: what changed, where it was trained on and where it was not.
+"""Before and after fine-tuning: changes in trained and untrained tasks and cells.
 
-A number of a task is compared with the same number of the base, asked in the same way. Errors of
-differences are joint: of the score from the draws in the result files, of a distance from the
-samples of both runs and the survey's replicates.
+A task's number is compared with that of the base, asked in the same way. Errors of differences are
+joint: for the score from the draws in the result files, for a distance from the samples of both
+runs and the survey's replicates.
 
-Of cells that were left out of training, and of the others, distance and score are those of these
-cells alone, their shares rescaled to sum to 1, as where a ``--limit`` cuts a task (`part_of`): zero
-moves to the better of the answers that know nothing of these cells, and D_perfect is that of
-surveys drawn cell by cell, since the distances that are stored are of whole tasks.
+For held-out cells, and for the others, distance and score are computed from these cells alone, with
+shares rescaled to sum to 1, as if a ``--limit`` cut the task (`part_of`). Zero becomes the better
+of the answers without knowledge of these cells. D_perfect is that of surveys drawn cell by cell,
+because the stored distances cover whole tasks.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class Moved(NamedTuple):
     ----------
     before, after : float
     draws : sequence of Draws or None
-        Of the difference, task by task; None where they are not known.
+        Draws of the difference, task by task; None if unknown.
     alone : float
-        That of the respondent that knows P(Y) of the whole task and not how it depends on X; NaN
-        where there is none.
+        The number of the respondent that knows P(Y) of the whole task but not how it depends on X;
+        NaN without one.
     """
 
     before: float
@@ -84,25 +84,25 @@ def _average(values: Sequence[float]) -> float:
 
 
 class Change(NamedTuple):
-    """What fine-tuning changed, in a task or on average over tasks.
+    """The change by fine-tuning, in a task or on average over tasks.
 
     Attributes
     ----------
     run : TunedRun
-        Whose base is known.
+        A run with a known base.
     group : str
     part : str
-        Of the tasks in the group, or of the cells in a task.
+        The part of the group's tasks, or of a task's cells.
     tasks : tuple of Asked
     value : Moved
-        The primary metric; of cells, the score on the scale of these.
+        The primary metric; for cells, the score on their own scale.
     l1 : Moved
     share : float
-        Of the population, the mean over tasks: 1 but of cells.
+        Share of the population, averaged over tasks: 1 except for cells.
     compared : Comparison or None
-        Wins, losses and the verdict; None of cells, and of a prediction.
+        Wins, losses and the verdict; None for cells and predictions.
     seeds : tuple of Change
-        Those of which it is the mean, see `over_seeds`; empty of one training.
+        The changes that it averages, see `over_seeds`; empty for one training.
     """
 
     run: TunedRun
@@ -117,22 +117,22 @@ class Change(NamedTuple):
 
     @property
     def value_over_seeds(self) -> float:
-        """Standard error of the mean over seeds of the value, from how they differ; else NaN."""
+        """Standard error of the value's mean over seeds, from their differences; else NaN."""
         return _error_over([seed.value.after for seed in self.seeds])
 
     @property
     def l1_over_seeds(self) -> float:
-        """That of `l1`."""
+        """The same for `l1`."""
         return _error_over([seed.l1.after for seed in self.seeds])
 
     @property
     def verdict(self) -> str:
-        """What can be said of the tuned one; empty of what is not compared.
+        """The verdict on the tuned model; empty if not compared.
 
-        Of a mean over seeds: `SILENT` where the tuned one does not answer; ``better here`` or
-        ``worse here`` where the difference is beyond Student's t of both errors in quadrature, that
-        over seeds and the survey's, and `l1` does not contradict it; else ``not shown``. The
-        degrees of freedom are Satterthwaite's, those of the survey's error being without end.
+        For a mean over seeds: `SILENT` if the tuned model does not answer; ``better here`` or
+        ``worse here`` if the difference exceeds Student's t of both errors (over seeds and of the
+        survey) in quadrature and `l1` does not contradict it; else ``not shown``. Degrees of
+        freedom are Satterthwaite's, infinite for the survey's error.
         """
         if not self.seeds:
             return self.compared.verdict if self.compared else ""
@@ -161,16 +161,16 @@ def _error_over(values: Sequence[float]) -> float:
 
 
 def over_seeds(changes: Iterable[Change]) -> list[Change]:
-    """Put changes of trainings that differ in their seeds alone into their mean.
+    """Average the changes of trainings that differ only in their seeds.
 
     Seeds are the training's (order of rows, an adapter's first weights) and the dataset's (which
-    people, which sentences, which rows are validation). The mean stands in the place of the first.
+    people, which sentences, which rows are validation). The mean replaces the first.
     """
     return [one for several in _set_ups(changes) for one in _mean_of_seeds(several)]
 
 
 def trained_again(changes: Iterable[Change]) -> list[str]:
-    """Name the runs of trainings that have the set-up and the seeds of another."""
+    """Name the runs of trainings with the same set-up and seeds as another."""
     again = [several for several in _set_ups(changes) if _seeds(several) < len(several)]
     return sorted({change.run.entry.name for several in again for change in several})
 
@@ -183,7 +183,7 @@ def _set_ups(changes: Iterable[Change]) -> list[list[Change]]:
 
 
 def _seeds(several: Iterable[Change]) -> int:
-    """Count the seeds of trainings with a card; one without is a set-up of its own."""
+    """Count the seeds of trainings with a card; one without a card is its own set-up."""
     cards = [change.run.card for change in several]
     return len({(c.dataset.seed, c.settings.get("seed")) if c else () for c in cards})
 
@@ -197,7 +197,7 @@ def _mean_of_seeds(several: Sequence[Change]) -> Sequence[Change]:
 
 
 def _but_for_seeds(change: Change) -> Hashable:
-    """Say what was trained and asked how, without seeds and what follows from them."""
+    """Return the set-up of training and asking, without seeds and their consequences."""
     entry, card = change.run.entry, change.run.card
     if card is None:
         return id(change)
@@ -215,7 +215,7 @@ def _but_for_own(settings: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], 
 
 
 def _over(changes: Sequence[Change], parts: Iterable[str]) -> Iterator[Change]:
-    """Average over tasks, or over some cells of each, by part; of `ALL` over whatever part."""
+    """Average over tasks, or over some cells of each, by part; for `ALL` over every part."""
     for part in parts:
         if not (several := [change for change in changes if part in (ALL, change.part)]):
             continue
@@ -234,17 +234,17 @@ def _over(changes: Sequence[Change], parts: Iterable[str]) -> Iterator[Change]:
 
 
 class Study(NamedTuple):
-    """Everything that is said of fine-tuning.
+    """All comparisons on fine-tuning.
 
     Attributes
     ----------
     groups : list of Change
-        By run and group: all tasks, then those trained on, held out, and others, where it is not
-        all of one part.
+        By run and group: all tasks, then those trained on, held out, and others, unless all are in
+        one part.
     tasks : list of Change
         Task by task.
     cells : list of Change
-        By run and group, of tasks that were trained on in part: cells trained on, and held out.
+        By run and group, for partly trained tasks: cells trained on, and held out.
     task_cells : list of Change
         The same task by task.
     """
@@ -256,7 +256,7 @@ class Study(NamedTuple):
 
 
 def part_of_task(card: Tuned | None, asked: Asked) -> str:
-    """Say whether a task was trained on; empty where nobody knows."""
+    """Return whether a task was trained on; empty if unknown."""
     if card is None:
         return ""
     if asked.task in card.dataset.tasks:
@@ -265,9 +265,9 @@ def part_of_task(card: Tuned | None, asked: Asked) -> str:
 
 
 def read(report: Report) -> Study:
-    """Read the samples of tuned models and their bases, where both have them, and compare.
+    """Read the samples of tuned models and their bases, if both have them, and compare.
 
-    What cannot be read, and cells that cannot be told apart, are said on stderr.
+    Unreadable samples, and cells that cannot be separated, are reported on stderr.
     """
     pairs = [(run.entry, run.base) for run in report.tuned if run.base]
     involved = {entry.name: entry for pair in pairs for entry in pair}
@@ -290,7 +290,7 @@ def study(report: Report, samples: Samples) -> Study:
     ----------
     report : Report
     samples : dict
-        As of `answered.read_samples`; what they lack has no error of l1, and no cells.
+        As from `answered.read_samples`; tasks without samples have no error of l1 and no cells.
     """
     changed = Study([], [], [], [])
     for run in report.tuned:
@@ -335,19 +335,19 @@ def _of_task(samples: Samples, run: TunedRun, column: str, asked: Asked) -> Chan
 def _answers(
     samples: Samples, run: TunedRun, asked: Asked
 ) -> tuple[TaskAnswers, TaskAnswers] | None:
-    """Return what was answered before and after; None where samples do not tell both."""
+    """Return the answers before and after; None unless samples have both."""
     assert run.base is not None
     before, after = (samples.get((entry.name, asked)) for entry in (run.base, run.entry))
     return None if before is None or after is None else (before, after)
 
 
 def _measured(asked: Asked, answers: TaskAnswers, cells: Sequence[int]) -> Measured:
-    """Measure what was elicited in some cells, in ascending order, against the truth of these."""
+    """Compare the answers in some cells, in ascending order, with their truth."""
     return Measured(*beside_truth(asked, answers, cells))
 
 
 def _l1_draws(measured: Measured) -> Draws | None:
-    """Return the distance at each replicate of the survey, with the error of its asking."""
+    """Return the distance at each replicate of the survey, with the error of asking."""
     if measured.l1_at is None:
         return None
     part, answers = measured.part, measured.elicited
@@ -360,9 +360,9 @@ def _l1_draws(measured: Measured) -> Draws | None:
 
 
 def _held_out(run: TunedRun, asked: Asked, cells: Iterable[int]) -> tuple[list[int], list[int]]:
-    """Part cells into those that were trained on and those left out; nothing where it is not known.
+    """Split cells into trained and held-out ones; empty if unknown.
 
-    The numbers are those of the truth that the dataset was made from.
+    Cell numbers refer to the truth that the dataset was made from.
     """
     parts: tuple[list[int], list[int]] = [], []
     card = run.card and run.card.dataset
@@ -376,7 +376,7 @@ def _held_out(run: TunedRun, asked: Asked, cells: Iterable[int]) -> tuple[list[i
 
 
 def _of_cells(samples: Samples, run: TunedRun, column: str, asked: Asked) -> Iterator[Change]:
-    """Compare the parts of a task of which both runs have cells that were trained on and others."""
+    """Compare trained and other cells of a task, if both runs have them."""
     if (answers := _answers(samples, run, asked)) is None:
         return
     seen, left_out = _held_out(run, asked, sorted({*answers[0].cells} & {*answers[1].cells}))
@@ -395,7 +395,7 @@ def _of_cells(samples: Samples, run: TunedRun, column: str, asked: Asked) -> Ite
 
 
 def lacking(report: Report, samples: Samples) -> list[str]:
-    """Say of which tasks cells that were left out of training cannot be told from the others."""
+    """Say in which tasks held-out cells cannot be separated from the others."""
     notes = []
     for run in report.tuned:
         if run.base is None or run.card is None:

@@ -1,4 +1,4 @@
-"""The rows behind the figures of fine-tuning, and the table of the learning curve."""
+"""The rows of the figures on fine-tuning, and the table of the learning curve."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def read_losses(folder: Path) -> Rows:
     Parameters
     ----------
     folder : Path
-        Of an adapter, of tuned weights, or where its files were copied.
+        The folder of an adapter, of tuned weights, or of copies of their files.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def read_losses(folder: Path) -> Rows:
     Raises
     ------
     EpidemiaError
-        If there are none, or they are not what training writes.
+        If there are none, or they are not as training writes them.
     """
     path = folder / LOSSES
     try:
@@ -105,7 +105,7 @@ def rows_of_losses(model: str, card: Tuned, folder: Path) -> Rows:
 
 
 def loss_rows(report: Report, _task: str | None = None) -> Rows:
-    """Rows of the figure `losses`: of every tuned model whose folder is here, once."""
+    """Rows of the figure `losses`, once for every tuned model whose folder is here."""
     folders: dict[Path, tuple[str, Tuned]] = {}
     for run in report.tuned:
         if run.card and run.folder:
@@ -121,7 +121,7 @@ def loss_rows(report: Report, _task: str | None = None) -> Rows:
 
 
 def _curves(report: Report) -> Iterator[list[TunedRun]]:
-    """Yield the runs tuned on answers, base by base, only where their numbers of rows differ."""
+    """Yield the runs tuned on answers, base by base, if their numbers of rows differ."""
     by_base: dict[str, list[TunedRun]] = {}
     for run in report.tuned:
         card = run.card
@@ -133,14 +133,14 @@ def _curves(report: Report) -> Iterator[list[TunedRun]]:
 
 
 def _who(run: TunedRun) -> str:
-    """Say what a run was trained on and how: "answers, lora"; what knew less is another line."""
+    """Describe the training of a run: "answers, lora"; less informed runs are another line."""
     assert run.card is not None
     left_out = ", part held out" if run.card.dataset.held_out else ""
     return f"{run.card.dataset.kind}, {run.card.how}{left_out}"
 
 
 def _told_apart(runs: Sequence[TunedRun]) -> list[str]:
-    """Say what each run was trained on and, of those alike in that, which settings differ."""
+    """Describe the training of each run, with the settings that distinguish similar ones."""
     said = []
     for run in runs:
         alike = [other for other in runs if _who(other) == _who(run)]

@@ -1,4 +1,4 @@
-"""Tables of before and after fine-tuning: by group, by task, by cells, and what was trained."""
+"""Tables before and after fine-tuning: by group, task and cells, and the trainings."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ TRAINED_WAYS = {"answers": "letters", "distributions": "letters"}
 
 
 def as_trained(card: Tuned | None, way: str) -> str:
-    """Say whether training asked as this way does; empty of texts, which ask nothing."""
+    """Return whether training used this way of asking; empty for texts, which ask nothing."""
     if card is None or card.dataset.kind not in TRAINED_WAYS:
         return ""
     return "yes" if TRAINED_WAYS[card.dataset.kind] == way else "no"
 
 
 def data_of(card: Tuned | None) -> str:
-    """Say what was trained on, and how: "answers, 864 rows, lora"."""
+    """Describe the training: "answers, 864 rows, lora"."""
     if card is None:
         return ""
     rows = card.dataset.rows
@@ -78,7 +78,7 @@ _LAST = ("tuned from", "trained on", "asked as trained")
 
 
 def _columns(part: str) -> tuple[Column, ...]:
-    """Declare the columns; `part` heads that of what a change is of."""
+    """Declare the columns; `part` is the heading of a change's subject."""
     texts = (
         "model",
         "tuned from",
@@ -149,7 +149,7 @@ def _finding(
     shown: Sequence[str] = (),
     note: str = "",
 ) -> Finding:
-    """Return changes as a table; by task where its kind says so."""
+    """Return changes as a table, by task if its kind says so."""
     rows = [
         _row(change, in_way(*change.tasks[0]) if "task" in kind else change.group)
         for change in changes
@@ -159,11 +159,11 @@ def _finding(
 
 
 def findings(study: Study) -> list[Finding]:
-    """Return every number, for programs: of groups, of tasks, and of cells of either.
+    """Return every number for programs: groups, tasks, and cells of either.
 
-    In tidy rows ``model`` is the tuned one, ``name`` the group or task, ``base`` the base,
-    ``part`` which tasks or cells it is of, ``data`` what was trained on. Means over seeds are of
-    kinds of their own, beside every seed.
+    In tidy rows ``model`` is the tuned one, ``name`` the group or task, ``base`` the base, ``part``
+    the tasks or cells, ``data`` the training data. Means over seeds have their own kinds, in
+    addition to every seed.
     """
     kinds = ("tuning", "tuning task", "tuning cells", "tuning task cells")
     means = [
@@ -174,7 +174,7 @@ def findings(study: Study) -> list[Finding]:
 
 
 def tables(study: Study, long: bool) -> list[Finding]:
-    """Return the tables: by group and, where some were held out, by cells; `long` by task."""
+    """Return the tables: by group and, if some were held out, by cells; `long` adds tasks."""
     shown = ("group", "part", *_SHOWN, "tasks", "win / tie / loss", *_LAST)
     means = over_seeds(study.groups)
     known_means = {id(change) for change in means}
@@ -197,12 +197,12 @@ def tables(study: Study, long: bool) -> list[Finding]:
 
 
 def tested(means: Iterable[Change]) -> list[str]:
-    """Say of trainings over several seeds what was tested, and what came of it.
+    """Describe trainings over several seeds, with their outcomes.
 
     Parameters
     ----------
     means : iterable of Change
-        Means over seeds; others are passed over.
+        Means over seeds; others are skipped.
 
     Returns
     -------
@@ -247,7 +247,7 @@ _SAID = {"epochs": "epochs", "learning rate": "lr"}
 
 
 def _from_to(numbers: Iterable[int]) -> str:
-    """Write a number, or the least and the greatest of several."""
+    """Write a number, or the smallest and largest of several."""
     least, *_, greatest = sorted(numbers) * 2
     return f"{least:,}" if least == greatest else f"{least:,} to {greatest:,}"
 
@@ -265,13 +265,13 @@ def _outcome(change: Change) -> str:
 
 
 def _place(change: Change) -> tuple[Any, ...]:
-    """Put the cells of a task after it."""
+    """Return a task followed by its cells."""
     entry, group = change.run.entry, list(groups()).index(change.group)
     return entry.protocol, entry.name, group, change.tasks, change.compared is None
 
 
 def _trained(study: Study) -> Finding:
-    """Say what models with a card were trained on, each once."""
+    """Describe the training of each model with a card, once."""
     rows = []
     for run in {change.run.entry.model: change.run for change in study.groups}.values():
         if (card := run.card) is None:

@@ -1,4 +1,4 @@
-"""Two models compared: over our tasks, and over the documents of any other that both answered."""
+"""Compare two models over our tasks, and over the documents of any other common task."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ from lm_eval_epidemia.results.results import Results, read_results
 
 
 class TwoModels(NamedTuple):
-    """What two models have in common, compared.
+    """The comparison of two models over everything in common.
 
     Attributes
     ----------
     one, other : Side
     comparisons : list of Comparison
-        Over our tasks, the groups that are compared together first.
+        Over our tasks, combined groups first.
     asked_as : dict of str to str
-        How the tasks of each group were asked; empty where all is as by default.
+        How the tasks of each group were asked; empty for defaults.
     documents : list of OverDocuments
-        Over the tasks of others.
+        Over other people's tasks.
     notes : list of str
         What is not compared, and why.
     """
@@ -61,7 +61,7 @@ class TwoModels(NamedTuple):
 
     @property
     def called(self) -> tuple[str, str]:
-        """What the two are called in sentences: by their settings only if nothing else differs."""
+        """Names of the two in sentences, with settings only if nothing else differs."""
         (one, mine), (other, theirs) = map(_taken_apart, (self.one.name, self.other.name))
         if one != other:
             return one, other
@@ -74,7 +74,7 @@ class TwoModels(NamedTuple):
     def unlike(self) -> dict[str, tuple[str, str]]:
         """Settings in which the two were run differently, with both values.
 
-        Of versions and truths nothing is said: tasks that differ in them are not compared.
+        Versions and truths are not among them: tasks that differ in these are not compared.
         """
         one, other = self.one.settings, self.other.settings
         keys = [key for key in {**one, **other} if key not in ("task_version", "truth")]
@@ -96,25 +96,25 @@ def compare_models(
     cluster: str | None = None,
     only_informative: bool = False,
 ) -> TwoModels:
-    """Compare two models over everything that both were asked alike.
+    """Compare two models over everything that both were asked in the same way.
 
     Parameters
     ----------
     one, other : str
-        As a report of these folders names models or their runs, or as they were named to lm-eval.
+        Names of models or their runs, as in a report of these folders or as given to lm-eval.
     folders : iterable of Path
-        As of `read_results`.
+        As for `read_results`.
     where : mapping of str to str, optional
-        Settings of runs, as of `models.chosen`.
+        Settings of runs, as for `models.chosen`.
     cluster : str, optional
-        As of `compare_documents`.
+        As for `compare_documents`.
     only_informative : bool
-        Whether the barely informative tasks are left out.
+        Whether to leave out barely informative tasks.
 
     Raises
     ------
     EpidemiaError
-        If a name is of no model, or of one with several runs; if nothing can be compared.
+        If a name matches no model, or a model with several runs; if nothing can be compared.
     """
     folders = tuple(folders)
     answered = answered_in(folders)
@@ -168,7 +168,7 @@ def compare_models(
 
 
 def _predictions(one: Side, other: Side) -> str:
-    """Say of the predictions that two have how to compare what is predicted; empty without any."""
+    """Say how to compare what both models' predictions predict; empty without predictions."""
     shared = set(one.run.scores if one.run else ()) & set(other.run.scores if other.run else ())
     predicting = [asked for asked in shared if leaf(asked).benchmark.predicted]
     if not predicting:
@@ -198,7 +198,7 @@ def _runs(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def _apart(one: Side, other: Side) -> tuple[Side, Side]:
-    """Take out of two runs of a model the tasks of others that are in neither alone."""
+    """Remove other people's tasks that two runs of a model share."""
     both = {task for task, of in one.answered.items() if other.answered.get(task) is of}
     first, second = (
         side._replace(answered={task: of for task, of in side.answered.items() if task not in both})
@@ -208,15 +208,15 @@ def _apart(one: Side, other: Side) -> tuple[Side, Side]:
 
 
 def _without_runs(name: str, runs: Sequence[Entry], where: Mapping[str, str]) -> OptionError:
-    """Say that conditions leave no run of a model, and what its runs have."""
+    """Say that conditions leave no run of a model, and list the settings of its runs."""
     has = [f"{key} is {few(sorted({fields(run).get(key, NONE) for run in runs}))}" for key in where]
     return OptionError(
-        Option("where", where), f"leaves no run of {name!r}; its runs have: {'; '.join(has)}"
+        Option("where", where), f" leaves no run of {name!r}; its runs have: {'; '.join(has)}"
     )
 
 
 def _ours(folders: Sequence[Path], answered: Sequence[Answered]) -> Results:
-    """Read what was asked of ours; nothing where only others were."""
+    """Read results of our tasks; empty if only others were asked."""
     try:
         return read_results(folders)
     except EpidemiaError as error:
@@ -227,7 +227,7 @@ def _ours(folders: Sequence[Path], answered: Sequence[Answered]) -> Results:
 
 
 def _not_shared(one: Side, other: Side) -> list[str]:
-    """Say which tasks only one of two was asked, and which cannot be compared without samples."""
+    """Name the tasks that only one was asked, and those that need samples to be compared."""
     notes = []
     for side, alone in ((one, one.asked - other.asked), (other, other.asked - one.asked)):
         if alone:
@@ -246,7 +246,7 @@ def _not_shared(one: Side, other: Side) -> list[str]:
 def _over_ours(
     one: Entry | None, other: Entry | None, runs: Sequence[Entry]
 ) -> tuple[list[Comparison], dict[str, str], list[str]]:
-    """Compare two runs in every group, over the tasks that both were asked alike."""
+    """Compare two runs in every group, over the tasks that both were asked in the same way."""
     if one is None or other is None:
         return [], {}, []
     others = [run for run in runs if run.weights not in (one.weights, other.weights)]
@@ -293,7 +293,7 @@ def _over_ours(
 
 
 def _silent(one: Entry, other: Entry, group: str) -> list[str]:
-    """Say which of two models do not answer a group: their scores say nothing of what they know."""
+    """Say which of two models do not answer a group, so that their scores mean nothing."""
     return [
         f"{group}: not compared, as {run.name} does not answer ({metric} {mean:.2g}, below "
         f"{LOW_MASS})"

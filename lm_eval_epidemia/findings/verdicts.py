@@ -1,4 +1,4 @@
-"""Which of many runs are shown better than which: every pair at once, by arrays."""
+"""Verdicts on all pairs of many runs at once, with arrays."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _BLOCK = 64
 def verdicts(
     entries: Sequence[Entry], column: str, tasks: Sequence[Asked], pool: Pool
 ) -> NDArray[np.int8]:
-    """Compare every two entries as `compare_entries` does.
+    """Compare all pairs of entries as `compare_entries` does.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def verdicts(
     Returns
     -------
     ndarray, shape (N, N)
-        1 where the verdict on the first of the two is "better", -1 where it is "worse", else 0.
+        1 if the verdict on the first of the two is "better", -1 if "worse", else 0.
     """
     number = len(set(outcomes(tasks)))
     if len(entries) < 2:
@@ -75,9 +75,9 @@ def verdicts(
 def _decided(
     entries: Sequence[Entry], column: str, tasks: Sequence[Asked], pool: Pool | None
 ) -> tuple[NDArray[np.int8], list[tuple[int, int]]]:
-    """Return `verdicts` where no bound is close, and the pairs where one is.
+    """Return `verdicts` for pairs without a close bound, and the pairs with one.
 
-    With a pool log `l1` says what holds for other outcomes, else the metric itself.
+    With a pool, log `l1` decides about other outcomes, else the metric itself.
     """
     benchmark = benchmark_of(column)
     scores = [[entry.scores[asked] for asked in tasks] for entry in entries]
@@ -125,19 +125,19 @@ def _decided(
 
 
 class _Joint(NamedTuple):
-    """What joint replicates say of the mean of every entry.
+    """The means of all entries at joint replicates.
 
     Attributes
     ----------
     spread : ndarray, shape (N, R)
-        Its draws off their mean, sample by sample, over the root of their degrees of freedom: the
+        Its draws minus their mean, sample by sample, over the root of their degrees of freedom: the
         sum of squares of a difference is its variance.
     asking : ndarray, shape (N,)
-        Variance of the mean from the asking alone.
+        Variance of the mean from asking alone.
     kind : ndarray of int, shape (N,)
-        Alike where the replicates of all tasks are the same; below 0 where some are not known.
+        Equal for entries with the same replicates in all tasks; below 0 if some are unknown.
     at : ndarray, shape (N, T)
-        Mean of the draws; NaN of an exact table.
+        Mean of the draws; NaN for an exact table.
     """
 
     spread: Array
@@ -146,11 +146,11 @@ class _Joint(NamedTuple):
     at: Array
 
     def bias(self, values: Array) -> Array:
-        """Return by how much sampling error moves the means of values, of shape (N, T)."""
+        """Return the shift by sampling error in the means of values, shape (N, T)."""
         return np.asarray(np.nan_to_num(self.at - values).sum(axis=1) / values.shape[1])
 
     def errors(self, block: slice) -> Array:
-        """Return the standard error of each difference of some from all; NaN if not known."""
+        """Return the standard error of each difference of some from all; NaN if unknown."""
         spread, mine = self.spread, self.spread[block]
         squares = np.add.outer((mine**2).sum(axis=1), (spread**2).sum(axis=1))
         variance = np.maximum(squares - 2 * mine @ spread.T, 0)
@@ -160,7 +160,7 @@ class _Joint(NamedTuple):
 
 
 def _joint(draws: Sequence[Sequence[Draws | None]], unbiased: bool = False) -> _Joint:
-    """Put together the draws of every entry, task by task; their spread is of the unbiased ones."""
+    """Combine the draws of every entry, task by task; the spread uses unbiased draws."""
     kinds: dict[tuple[tuple[str, int], ...], int] = {}
     rows = []
     for row in draws:

@@ -1,4 +1,4 @@
-"""Pairs of versions of a model: by their names, or as they were given."""
+"""Pairs of versions of a model, found by name or given."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def _listed(given: Pairs | None) -> list[tuple[str, str]]:
 
 
 def pairs_of_names(given: Pairs | None, entries: Iterable[Entry]) -> list[tuple[str, str]]:
-    """Return the pairs that were given, in order, when all their models are there.
+    """Return the given pairs in order, if all their models exist.
 
     Raises
     ------
     EpidemiaError
-        If a pair names a model that is not there, or one model twice.
+        If a pair names an unknown model, or one model twice.
     """
     pairs, models = _listed(given), {entry.model for entry in entries}
     if unknown := {name for pair in pairs for name in pair} - models:
@@ -52,7 +52,7 @@ def pairs_of_versions(
     entries : sequence of Entry
         Of one protocol.
     given : mapping of str to str or sequence of (str, str), optional
-        Instruct versions by the name of their base model, for names that do not say.
+        Instruct versions by base model, for names that do not show it.
     """
     stems: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
     tuned = []
@@ -75,7 +75,7 @@ def pairs_of_versions(
 def compare_nothing(
     given: Iterable[tuple[str, str]], paired: Iterable[tuple[Entry, Entry]], groups: Sequence[str]
 ) -> list[str]:
-    """Say which of the pairs that were given have no task in common."""
+    """Say which given pairs have no common task."""
     compared = {
         (first.model, other.model)
         for first, other in paired

@@ -1,4 +1,4 @@
-"""One model asked in several ways or wordings: its scores side by side, and how they differ."""
+"""One model asked in several ways or wordings: scores side by side, and their differences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lm_eval_epidemia.results.results import Results
 
 
 class SideBySide(NamedTuple):
-    """A model's mean scores over the tasks that it was asked in all of its ways.
+    """A model's mean scores over the tasks asked in all of its ways.
 
     Attributes
     ----------
@@ -36,13 +36,13 @@ class SideBySide(NamedTuple):
 
 
 class Ways(NamedTuple):
-    """The tasks of a group that a model has a score in, in each of the ways it was asked them.
+    """The tasks of a group with a score of a model, for each way of asking.
 
     Attributes
     ----------
     entry : Entry
     group : str
-        As named in the plain way.
+        Its name in the plain way.
     ways : dict of str to set of str
         In the order of `WAYS`; tasks without suffix.
     """
@@ -53,12 +53,12 @@ class Ways(NamedTuple):
 
     @property
     def tasks(self) -> list[str]:
-        """Those with a score in all ways."""
+        """The tasks with a score in all ways."""
         return sorted(set.intersection(*self.ways.values()))
 
     @property
     def differences(self) -> list[Comparison]:
-        """Two ways at a time, those that are on one scale, over the tasks of both."""
+        """All pairs of ways on the same scale, over the tasks of both."""
         alike = [way for way in self.ways if WAYS[way].distribution is not None]
         return [
             compare_ways(self.entry, in_way(self.group, way), sorted(tasks), way, other)
@@ -68,7 +68,7 @@ class Ways(NamedTuple):
 
 
 def asked_in_ways(entries: Iterable[Entry]) -> list[Ways]:
-    """Find what each model was asked, by group; a task without a score (NaN) was not."""
+    """Find the tasks asked of each model, by group; tasks without a score (NaN) do not count."""
     asked_in: list[Ways] = []
     for entry in entries:
         by_group: dict[str, dict[str, set[str]]] = {}
@@ -82,7 +82,7 @@ def asked_in_ways(entries: Iterable[Entry]) -> list[Ways]:
 
 
 def _named(entry: Entry) -> str:
-    """Name a model with everything that was said about its prompts."""
+    """Name a model with all settings of its prompts."""
     protocol = str(replace(entry.protocol, variant=entry.variant))
     shown = [f"{key}={value}" for key, value in entry.shown if key not in dict(entry.variant)]
     return with_settings(
@@ -96,14 +96,13 @@ def side_by_side(results: Results) -> list[SideBySide]:
     Parameters
     ----------
     results : Results
-        As `read_results` returns them.
+        As from `read_results`.
 
     Returns
     -------
     list of SideBySide
-        One per model and group. Only tasks that the model was asked in all of its ways count, so
-        that the means are of the same questions; a task without a score (NaN) is left out too.
-        Where no task is left there is no row, see `without_tasks`.
+        One per model and group. Only tasks with a score in all of the model's ways count, so that
+        the means cover the same questions. Without such tasks there is no row, see `without_tasks`.
     """
     rows = []
     for asked in asked_in_ways(results.entries):
@@ -117,7 +116,7 @@ def side_by_side(results: Results) -> list[SideBySide]:
 
 
 def without_tasks(results: Results) -> list[str]:
-    """Say of which models and groups `side_by_side` has no row, and what to run."""
+    """Name the models and groups without a row in `side_by_side`, and what to run."""
     return [
         (
             f"{_named(asked.entry)}: no task of {asked.group} has a score in all its ways "

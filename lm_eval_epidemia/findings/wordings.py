@@ -1,4 +1,4 @@
-"""One model asked the same in several wordings: what they differ by, beside the survey's error."""
+"""One model asked the same questions in several wordings, with the survey's error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _wording(entry: Entry) -> str:
 
 
 def asked_in_several(entries: Iterable[Entry]) -> list[dict[str, list[Entry]]]:
-    """Return the runs of each model that differ in their wording alone, by wording."""
+    """Return the runs of each model that differ only in wording, by wording."""
     alike: dict[Any, dict[str, list[Entry]]] = {}
     for entry in entries:
         rest = tuple(pair for pair in entry.protocol.variant if pair[0] != "wording")
@@ -51,9 +51,9 @@ def asked_in_several(entries: Iterable[Entry]) -> list[dict[str, list[Entry]]]:
 
 
 def asked_in_wordings(entries: Iterable[Entry]) -> list[Comparison]:
-    """Compare what a model scores in other words with what it does in the usual ones.
+    """Compare a model's scores in other wordings with those in the usual one.
 
-    By group, over the tasks that it was asked in both.
+    By group, over the tasks asked in both.
     """
     return [
         comparison
@@ -66,11 +66,10 @@ def asked_in_wordings(entries: Iterable[Entry]) -> list[Comparison]:
 
 
 def permutation_p(scores: Array, clusters: Iterable[Any]) -> float:
-    """Test whether wordings differ in their means, by permuting them.
+    """Test whether the means of wordings differ, by permutation.
 
-    If they did not, the scores of a task could as well have been those of other wordings. Tasks of
-    one cluster, being wrong together, are permuted together. The statistic is the variance of the
-    means.
+    If they do not, the scores of a task are exchangeable between wordings. Tasks of one cluster
+    share errors, and are permuted together. The statistic is the variance of the means.
 
     Parameters
     ----------
@@ -96,7 +95,7 @@ def permutation_p(scores: Array, clusters: Iterable[Any]) -> float:
 
 
 class Spread(NamedTuple):
-    """What wordings of one model differ by, in a group, over the tasks of all.
+    """Differences between the wordings of one model, in a group, over common tasks.
 
     Attributes
     ----------
@@ -105,10 +104,10 @@ class Spread(NamedTuple):
     between : float
         Standard deviation of the means.
     flips : Number
-        Per cent of the tasks in which the model is better than who knows averages only in some
-        wordings, and not in others; over the tasks where that respondent's score is known.
+        Per cent of the tasks in which the model beats knowing averages only in some wordings but
+        not in others, among tasks where that score is known.
     p : float
-        See `permutation_p`; NaN of so few outcomes that none can be as small as `LEAST_P`.
+        See `permutation_p`; NaN if there are too few outcomes for a value as small as `LEAST_P`.
     """
 
     means: dict[str, Number]
@@ -118,7 +117,7 @@ class Spread(NamedTuple):
 
 
 def spread(runs: Mapping[str, Entry], tasks: list[Asked], known: Mapping[Asked, float]) -> Spread:
-    """Compare wordings over tasks that all have a score in."""
+    """Compare wordings over tasks with a score in all of them."""
     scores = np.array([[run.scores[asked].value for asked in tasks] for run in runs.values()])
     means = {wording: mean_over(run, tasks) for wording, run in runs.items()}
     better = np.array(
@@ -152,7 +151,7 @@ def read(report: Report) -> tuple[list[Finding], list[str]]:
     Raises
     ------
     EpidemiaError
-        If no model was asked the same tasks in two.
+        If no model was asked the same tasks in two wordings.
     """
     rows: list[Row] = []
     for of_model in asked_in_several(report.runs):

@@ -1,4 +1,4 @@
-"""What groups, scales and columns are called, in a terminal and on pages alike."""
+"""Names of groups, scales and columns, for the terminal and for pages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CHOICE_MASS = (
 
 
 def plain_name(group: str) -> str:
-    """Say what a group is: "single condition", "single condition, likelihood"."""
+    """Describe a group: "single condition", "single condition, likelihood"."""
     for name, says in PLAIN.items():
         if group.startswith(name):
             way = group.removeprefix(name).strip("_").replace("_", " ")
@@ -48,18 +48,18 @@ def plain_name(group: str) -> str:
 
 
 def with_example(group: str) -> str:
-    """Say what a group is, with what its questions say of people, where that is listed."""
+    """Describe a group, with an example of its conditions if one is listed."""
     example = EXAMPLES.get(group)
     return plain_name(group) + (f" ({example})" if example else "")
 
 
 def scale(benchmark: Benchmark) -> str:
-    """Say what a benchmark's numbers are, and what their errors are of."""
+    """Describe a benchmark's numbers, and the source of their errors."""
     error = f" ± standard error ({error_of(benchmark)})" * benchmark.has_error
     direction = benchmark.heading.removeprefix(benchmark.says)
     return _SCALES.get(benchmark.name, benchmark.says) + error + direction
 
 
 def error_of(benchmark: Benchmark) -> str:
-    """Say what the errors of a benchmark's numbers are of."""
+    """Return the source of the errors of a benchmark's numbers."""
     return f"of {ERRORS[benchmark.name]}" if benchmark.name in ERRORS else "over tasks"

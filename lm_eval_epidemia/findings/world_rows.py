@@ -1,4 +1,4 @@
-"""The rows behind the figures of countries, years and people, from the samples of runs."""
+"""The rows of the figures on countries, years and people, from the samples of runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Countries(NamedTuple):
 
 
 def countries_of(truth: store.GroundTruth) -> Countries | None:
-    """Return the condition of a task that is a country: each of its levels has a code as a name."""
+    """Return the condition of a task that is a country, recognised by the codes of its levels."""
     ways = ways_of(truth)
     for place, name in enumerate(all_tasks()[truth.task].given):
         codes = {
@@ -80,14 +80,14 @@ def _on_map(countries: Countries, who: str, country: str, p: float) -> dict[str,
 
 
 def _means(labels: Sequence[Any], weights: Array, values: Array) -> dict[Any, float]:
-    """Average values over what has the same label, by weight."""
+    """Average values with the same label, by weight."""
     names, at = np.unique(np.asarray(labels), return_inverse=True)
     means = np.bincount(at, weights * values) / np.bincount(at, weights)
     return dict(zip(names.tolist(), means.tolist(), strict=True))
 
 
 def of_regions(groups: Sequence[Answered], tables: Sequence[Finding]) -> Rows:
-    """Return the rows of the figure `regions`, from what `places` read and found."""
+    """Return the rows of the figure `regions`, from the findings of `places`."""
     kinds = {
         larger: kind
         for group in groups
@@ -122,10 +122,11 @@ def region_rows(report: Report, _task: str | None = None) -> Rows:
 
 
 def of_years(groups: Sequence[Answered], task: str | None = None) -> Rows:
-    """Return the rows of the figure `years`: of one task all answers, else of each that moved most.
+    """Return the rows of the figure `years`: all answers of one task, else each task's largest
+    change.
 
-    Of an outcome that was asked by several conditions, the task with the fewest. Whatever else is a
-    condition is averaged over.
+    For an outcome with several tasks, the one with the fewest conditions is used. Other conditions
+    are averaged.
     """
     asked = {a: part for group in groups for a, (part, _) in group.tasks.items()}
     fewest: dict[Any, Asked] = {}
@@ -155,7 +156,7 @@ def of_years(groups: Sequence[Answered], task: str | None = None) -> Rows:
 
 
 def _by_year(part: Part, values: Array) -> dict[int, list[float]]:
-    """Average over what else is a condition, by weight."""
+    """Average over the other conditions, by weight."""
     known = years_of(part)
     assert known is not None
     columns = [_means(known.of.tolist(), part.weights, column) for column in values.T]
@@ -163,7 +164,7 @@ def _by_year(part: Part, values: Array) -> dict[int, list[float]]:
 
 
 def _intervals(part: Part) -> dict[int, tuple[list[float], list[float]]]:
-    """Return the intervals of a truth that is by year alone, by year."""
+    """Return the intervals of a truth whose only condition is the year, by year."""
     if len(all_tasks()[part.truth.task].given) > 1:
         return {}
     low, high = interval(part.truth.p, part.truth.n_eff)
@@ -178,7 +179,7 @@ def year_rows(report: Report, task: str | None = None) -> Rows:
 
 
 def of_people(tables: Sequence[Finding]) -> Rows:
-    """Return the rows of the figure `people`, from `people.findings`: people stand first."""
+    """Return the rows of the figure `people`, from `people.findings`, with people first."""
     rows: Rows = []
     lines = [row for table in tables for row in table.rows if "truth" in row.cells]
     lines.sort(key=lambda row: row.entry is not None)

@@ -1,6 +1,6 @@
-"""The year a model lives in: of which years its answers are true, asked without one.
+"""The year a model lives in: the years that its answers fit, to questions without a year.
 
-From the samples of `epidemia_years_undated`, beside respondents that are known.
+From the samples of `epidemia_years_undated`, with known respondents.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SHOWN = ("model", "lives in", "nearest", "misfit")
 
 
 class Told(NamedTuple):
-    """What a model answered.
+    """A model's answers.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ def read(report: Report) -> tuple[list[Told], list[str]]:
     Raises
     ------
     EpidemiaError
-        If no run was asked such questions, with samples.
+        If no run with samples was asked such questions.
     """
     told, notes = [], []
     for entry in report.runs:
@@ -89,13 +89,13 @@ def _answer(entry: Entry, asked: Asked) -> Array | None:
 
 
 def lived_by(answers: dict[str, Array]) -> Lived:
-    """Tell in which years answers are true, by task."""
+    """Return the years that answers fit, from answers by task."""
     course = course_of([undated.load(task).series for task in answers])
     return lived(course, np.concatenate([log_ratios(q) for q in answers.values()]))
 
 
 def _everybody(told: Sequence[Told]) -> Iterator[tuple[Entry | None, str, Lived]]:
-    """Yield models, then who is known, asked all that some model was asked."""
+    """Yield models, then known respondents on every task that some model was asked."""
     for entry, answers in told:
         yield entry, "", lived_by(answers)
     asked = sorted({task for each in told for task in each.answers})
@@ -113,7 +113,7 @@ NOTE = (
 
 
 def findings(told: Sequence[Told]) -> list[Finding]:
-    """Return the table of models and, longer, that of single years."""
+    """Return the table of models and the longer one of single years."""
     rows, by_year = [], []
     for entry, who, result in _everybody(told):
         named: dict[str, Cell] = {} if entry else {"model": f"{who} (baseline)"}

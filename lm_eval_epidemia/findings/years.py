@@ -1,6 +1,6 @@
-"""Whether models know change: scores over the years, whether answers follow, error by year.
+"""Whether models know change: scores over the years, slopes of answers, error by year.
 
-From the samples, beside respondents that are known and asked the same.
+From the samples, with known respondents asked the same questions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lm_eval_epidemia.findings.leaderboard import Report
 
 
 class _Task(NamedTuple):
-    """A task over several years, and what was answered there."""
+    """A task over several years, with its answers."""
 
     part: Part
     years: Years
@@ -52,7 +52,7 @@ def read(report: Report) -> tuple[list[Answered], list[str]]:
 
 
 def _agreement(tasks: Sequence[_Task]) -> float:
-    """Average Spearman's correlation over the years, of every series and answer of every task."""
+    """Average Spearman's correlation over the years, for every series and answer of every task."""
     from scipy.stats import spearmanr
 
     of_tasks = []
@@ -78,7 +78,7 @@ def _cells(tasks: Sequence[_Task]) -> dict[str, Cell]:
 
 
 def _by_year(tasks: Sequence[_Task]) -> Iterator[tuple[int, int, float]]:
-    """Yield years, how many tasks have each, and how far off answers are: mean over these."""
+    """Yield years, the number of tasks with each, and the mean error of answers over these."""
     off: dict[int, list[float]] = {}
     for task in tasks:
         for year, value in off_by_year(*task).items():
@@ -106,7 +106,7 @@ _COLUMNS = (
 
 
 def findings(groups: Sequence[Answered]) -> list[Finding]:
-    """Return the table of models and, longer, that of single years."""
+    """Return the table of models and the longer one of single years."""
     rows, by_year = [], []
     for who in with_known(groups, KNOWN):
         tasks = _tasks(who)

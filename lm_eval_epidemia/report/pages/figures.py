@@ -149,7 +149,7 @@ def first(rows: list[dict[str, Any]], says: str) -> tuple[list[dict[str, Any]], 
     left = set(list(models)[DRAWN:])
     if left:
         says += (
-            f"Only the first {DRAWN} of {len(models)} models are shown; epidemia plot draws all."
+            f" Only the first {DRAWN} of {len(models)} models are shown; epidemia plot draws all."
         )
     return [row for row in rows if row.get("model") not in left], says
 
@@ -161,7 +161,7 @@ def _moved(rows: list[dict[str, Any]], says: str) -> tuple[list[dict[str, Any]],
         ends.setdefault(row["panel"], set()).update((row["before"], row["after"]))
     still = [panel for panel, values in ends.items() if len(values) == 1]
     if still and len(still) < len(ends):
-        says += f"Not drawn, because all tasks are still at {min(ends[still[0]]):g}: {few(still)}."
+        says += f" Not drawn, because all tasks are still at {min(ends[still[0]]):g}: {few(still)}."
         rows = [row for row in rows if row["panel"] not in still]
     return rows, says
 
