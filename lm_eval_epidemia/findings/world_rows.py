@@ -122,8 +122,7 @@ def region_rows(report: Report, _task: str | None = None) -> Rows:
 
 
 def of_years(groups: Sequence[Answered], task: str | None = None) -> Rows:
-    """Return the rows of the figure `years`: all answers of one task, else each task's largest
-    change.
+    """Return the rows of the figure `years`: all answers of one task, or each largest change.
 
     For an outcome with several tasks, the one with the fewest conditions is used. Other conditions
     are averaged.

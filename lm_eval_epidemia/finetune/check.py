@@ -1,10 +1,10 @@
-"""Does a note tag its facts, each once, and does each tag say its fact?
+"""Check that a note tags each of its facts once, and that each tag states its fact.
 
-Facts are numbered, and the writer puts the words that tell one into a tag: ``a [3: Hispanic]
-[2: woman] who has [8, 9: never used cocaine or heroin]``. A tag is read by the record's phrases and
-other words for them (`words`); outside of the tags nothing may tell, deny or doubt a fact. What
-cannot be made out counts as a fault: a sound note that is dropped costs a note, a wrong one that
-is kept teaches what is not so.
+Facts are numbered, and the writer puts the words that state one into a tag: ``a [3: Hispanic] [2:
+woman] who has [8, 9: never used cocaine or heroin]``. A tag is read with the record's phrases and
+other words for them (`words`); outside the tags nothing may state, deny or doubt a fact. Anything
+unclear counts as a fault: dropping a sound note costs one note, but keeping a wrong one teaches
+something false.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _TAG = re.compile(r"\[\s*(\d{1,2}(?:\s*(?:,|and|&)\s*\d{1,2})*)\s*:\s*([^][]*[^]
 
 
 class Fault(NamedTuple):
-    """What is wrong with a note.
+    """A fault of a note.
 
     Attributes
     ----------
     reason : str
-        In a few words, as counted in the dataset's card: "omitted".
+        In a few words, as counted on the dataset's card: "omitted".
     advice : str
-        For who writes it again.
+        Advice to the writer.
     """
 
     reason: str
@@ -48,7 +48,7 @@ class Fault(NamedTuple):
 
 
 def tagged(number: int, text: str) -> str:
-    """Put the words that tell a fact into its tag."""
+    """Put the words that state a fact into its tag."""
     return f"[{number}: {text}]"
 
 
@@ -58,19 +58,19 @@ def bare(text: str) -> str:
 
 
 def without_facts(text: str, sign: str) -> str:
-    """Return a note with a sign in place of each tag."""
+    """Return a note with a sign instead of each tag."""
     return _TAG.sub(sign, text)
 
 
 def story(reply: str) -> tuple[str, list[Fault]]:
-    """Take the story out of what a model wrote.
+    """Extract the story from a model's reply.
 
     Returns
     -------
     str
-        Between the tags, as one paragraph; empty where there is not exactly one story.
+        The text between the tags, as one paragraph; empty unless there is exactly one story.
     list of Fault
-        Of the reply as a whole.
+        Faults of the reply as a whole.
     """
     stories = _STORY.findall(reply)
     if len(stories) > 1:
@@ -102,9 +102,9 @@ class Checker:
     Parameters
     ----------
     variables : mapping of str to Variable
-        All that a note of the dataset may state, as they were recorded.
+        All variables that a note of the dataset may state, as recorded.
     year : str
-        What "that year" in a phrase is.
+        The year that "that year" in a phrase means.
     """
 
     def __init__(self, variables: Mapping[str, Variable], year: str = "") -> None:
@@ -112,14 +112,14 @@ class Checker:
         self._phrases = {phrase for reader in self._readers.values() for phrase in reader.exact}
 
     def faults(self, text: str, stated: Mapping[str, int]) -> list[Fault]:
-        """Return what is wrong with a note; nothing if it is sound.
+        """Return the faults of a note; none if it is sound.
 
         Parameters
         ----------
         text : str
             One paragraph, with tags.
         stated : mapping of str to int
-            Level numbers of the facts, by variable; the first one's tag has the number 1.
+            Level numbers of the facts, by variable; the first one has tag number 1.
         """
         plain, names = bare(text), list(stated)
         faults = []
@@ -172,7 +172,7 @@ class Checker:
                 yield Fault("contradicted", f"it has words that go against {fact}")
 
     def _without(self, text: str, number: int) -> str:
-        """Take out the tags of a fact, and those that hold no more than a phrase of the record."""
+        """Remove the tags of a fact, and those that contain only a phrase of the record."""
 
         def kept(tag: re.Match[str]) -> str:
             own = str(number) in re.findall(r"\d+", tag[1])

@@ -1,4 +1,4 @@
-"""A dataset on disk: rows in two splits, written as a whole or not at all."""
+"""A dataset on disk: rows in two splits, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def divided(
 ) -> datasets.DatasetDict:
     """Divide rows at random into ``train`` and ``validation`` (10 %).
 
-    Validation is of other rows of the same making: other people's notes, other draws of an answer.
-    It tells when a model begins to know its rows by heart, and nothing about what is held out: of
-    that no row is in either split. Rows that belong together (notes about one person, or a text
-    that was drawn twice) are in one of the splits only.
+    Validation rows are other rows of the same kind: other people's notes, other draws of an answer.
+    They show when a model begins to memorise its rows, but nothing about held-out cells, which have
+    no row in either split. Rows that belong together (notes about one person, or a text drawn
+    twice) are in the same split.
 
-    Rows of ``distributions`` are not divided: both splits have them all. Nothing in them is drawn,
-    so there is nothing to know by heart that is not the truth, and a prompt kept back would be a
-    condition that the control does not teach.
+    Rows of ``distributions`` are not divided: both splits have all of them. Nothing in them is
+    random, so a model can only memorise the truth, and a withheld prompt would be a condition that
+    this control does not teach.
 
     Parameters
     ----------
@@ -46,12 +46,12 @@ def divided(
         Columns, of equal length.
     rng : Generator
     together : sequence, optional
-        Of each row, what others have that belong to it; its text if not given.
+        A key for each row, shared by rows that belong together; default: its text.
 
     Raises
     ------
     EpidemiaError
-        If so few of them differ that none can be kept for validation.
+        If too few of them differ to keep any for validation.
     """
     import datasets
 
@@ -80,7 +80,7 @@ def divided(
 
 
 def _kept_back(order: Sequence[int], together: Sequence[Any]) -> set[int]:
-    """Choose a tenth of the rows, in this order, with all that belong together or none."""
+    """Choose a tenth of the rows, in this order, keeping rows that belong together."""
     copies: dict[Any, list[int]] = {}
     for k in order:
         copies.setdefault(together[k], []).append(k)
@@ -103,7 +103,7 @@ def check_out(out: Path) -> None:
     Raises
     ------
     EpidemiaError
-        Naming what is there.
+        Naming the files there.
     """
     if not out.exists():
         return
@@ -119,12 +119,12 @@ def check_out(out: Path) -> None:
 def save(out: Path, splits: datasets.DatasetDict, card: DatasetCard) -> Path:
     """Write a dataset and its card; return its folder, absolute.
 
-    It is put together beside the folder and moved: a folder with half a dataset is never there.
+    It is written beside the folder and moved, so a folder never holds half a dataset.
 
     Raises
     ------
     EpidemiaError
-        As `check_out`, or if the disk does not take it.
+        As for `check_out`, or if the disk is full or fails.
     """
     out = out.resolve()
     check_out(out)

@@ -1,4 +1,4 @@
-"""From a survey's file to sampled people and the facts that stand in their notes."""
+"""Sample people from a survey's file, with the facts for their notes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from lm_eval_epidemia.surveys.variable import Variable
 
 @dataclass(frozen=True)
 class Facts:
-    """Which variables notes state.
+    """The variables that notes state.
 
     Attributes
     ----------
     conditions, outcomes : tuple of str
     implied : dict of str to str
-        Conditions that follow from a stated one of the same column: age groups from age.
+        Conditions that follow from a stated one of the same column, such as age groups from age.
     """
 
     conditions: tuple[str, ...]
@@ -37,7 +37,7 @@ class Facts:
         return (*self.conditions, *self.outcomes)
 
     def states(self, task: Task) -> bool:
-        """Tell whether notes say something about a task: its outcome beside its conditions."""
+        """Return whether notes tell about a task: its outcome with its conditions."""
         known = {*self.conditions, *self.implied}
         return task.outcome in self.outcomes and known >= set(task.given)
 
@@ -49,16 +49,16 @@ class People:
     Attributes
     ----------
     variables : dict of str to Variable
-        Those of the facts, as they were recorded.
+        Variables of the facts, as recorded.
     levels : dict of str to ndarray of int16, shape (n,)
-        Level of each person, `MISSING` where it is unknown or not to be stated.
+        Level of each person, `MISSING` if unknown or not to be stated.
     """
 
     variables: dict[str, Variable]
     levels: dict[str, NDArray[np.int16]]
 
     def repeated(self, times: int) -> People:
-        """Return each person so many times, one after the other."""
+        """Repeat each person this many times, one after the other."""
         levels = {name: np.repeat(level, times) for name, level in self.levels.items()}
         return People(self.variables, levels)
 
@@ -75,10 +75,10 @@ class People:
 
 
 def tasks_of(data: Microdata, tasks: Iterable[Task]) -> list[Task]:
-    """Choose the tasks whose variables notes state if nothing else is asked for.
+    """Choose the tasks whose variables notes state by default.
 
-    The published ones with two answers; where the file lacks the outcome of one of them, those of
-    the survey's extra tasks too, which ask what it does have.
+    These are the published tasks with two answers; if the file lacks the outcome of one, also the
+    survey's extra tasks, for the outcomes that it has.
     """
     published = [task for task in data.record.declared if task.kind in ("low", "high")]
     lacks = [task for task in published if task.outcome not in data.variables]
@@ -93,16 +93,15 @@ def tasks_of(data: Microdata, tasks: Iterable[Task]) -> list[Task]:
 
 
 def facts_of(data: Microdata, tasks: Iterable[Task]) -> Facts:
-    """Return the facts that notes about some tasks state, of those that a file has.
+    """Return the facts in a file that notes about some tasks state.
 
-    Conditions first, then outcomes, each in the order of the survey's record. What is a condition
-    of one task and the outcome of another is a condition. Of conditions read from one column the
-    finest is stated.
+    Conditions come first, then outcomes, each in the order of the survey's record. A variable that
+    is both is a condition. Of several conditions read from one column, the finest is stated.
 
     Raises
     ------
     EpidemiaError
-        If the file has no condition or no outcome of them.
+        If the file has none of their conditions or none of their outcomes.
     """
     tasks = list(tasks)
     order = list(data.record.variables)
@@ -133,28 +132,27 @@ def sample(
     rng: np.random.Generator,
     unsaid: Mapping[str, Iterable[str]] | None = None,
 ) -> People:
-    """Draw people by survey weight, with replacement, so that shares are those of the survey.
+    """Draw people by survey weight, with replacement, so that shares match the survey's.
 
-    Somebody's unknown facts are not stated; people of whom no condition or no outcome is known, and
-    those outside the universe, are not drawn. An outcome is stated of those whom a task asks.
+    Unknown facts are not stated. People without a known condition or a known outcome, and those
+    outside the universe, are not drawn. An outcome is stated only for people whom a task asks.
 
     Parameters
     ----------
     data : Microdata
     facts : Facts
     tasks : iterable of Task
-        What the notes are about.
+        The tasks that notes are about.
     n : int
     rng : Generator
     unsaid : mapping of str to iterable of str, optional
-        By condition, the labels of levels that are held out: of people who have one the condition
-        is not stated. They are drawn like all others, so that what notes say of other conditions
-        stays true.
+        By condition, the labels of held-out levels: notes do not state the condition for people
+        with one. Such people are drawn like others, so that notes stay true about other conditions.
 
     Raises
     ------
     EpidemiaError
-        If nobody is left to draw.
+        If no one is left to draw.
     """
     tasks = [task for task in tasks if facts.states(task)]
     asked = _within(data, data.record.universe)
@@ -182,19 +180,19 @@ def sample(
 
 
 def _asked(data: Microdata, tasks: list[Task]) -> NDArray[np.bool_]:
-    """Tell who is in the universe of one of some tasks."""
+    """Return which people are in the universe of at least one task."""
     insides = [_within(data, task.universe) for task in tasks]
     return np.any([np.zeros(len(data), dtype=bool), *insides], axis=0)
 
 
 def _within(data: Microdata, universes: Iterable[Any]) -> NDArray[np.bool_]:
-    """Tell who is in all of some universes."""
+    """Return which people are in all universes."""
     inside = [data.within(universe) for universe in universes]
     return np.all([np.ones(len(data), dtype=bool), *inside], axis=0)
 
 
 def _weight(data: Microdata, tasks: list[Task]) -> Array:
-    """Return the weights of records for P(Y | X), which must be the same for all tasks."""
+    """Return the weights of records for P(Y | X), which must be equal for all tasks."""
     adjustments = data.record.vintages[data.vintage].adjustments
     if not adjustments:
         return data.weight
@@ -210,10 +208,10 @@ def _weight(data: Microdata, tasks: list[Task]) -> Array:
 
 
 def shuffled(people: People, facts: Facts, rng: np.random.Generator) -> People:
-    """Give each person the outcomes of another, all of them together.
+    """Give each person all outcomes of another person.
 
-    What outcomes have to do with each other stays, what they have to do with conditions is lost:
-    P(Y | X) of the notes is P(Y).
+    Relations between outcomes stay, relations with conditions are lost: P(Y | X) of the notes is
+    P(Y).
     """
     order = rng.permutation(len(people))
     moved = {name: people.levels[name][order] for name in facts.outcomes}

@@ -1,4 +1,4 @@
-"""What is left out of training, so that what was seen is told from what was not."""
+"""Hold tasks and cells out of training, to separate seen from unseen."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _EXPECTED = "expected cells=SHARE, conditions=NAME,... or tasks=NAME,..."
 
 
 class HoldOut(NamedTuple):
-    """What is left out, as it was asked for.
+    """A request to hold out cells, conditions or tasks.
 
     Attributes
     ----------
     cells : float
         Share of the cells of each task, in [0, 1); 0 for none.
     conditions : tuple of str
-        Variables: tasks that have one among their conditions are left out as a whole.
+        Variables: tasks with one of these conditions are held out completely.
     tasks : tuple of str
         Names of tasks.
     """
@@ -39,12 +39,12 @@ class HoldOut(NamedTuple):
     def parse(cls, given: Sequence[str]) -> HoldOut:
         """Read ``cells=0.25``, ``conditions=race`` and ``tasks=A,B``.
 
-        Several are united; of one key given twice, the names are, and shares are refused.
+        Several texts are combined: names of a repeated key are joined, repeated shares are refused.
 
         Raises
         ------
         EpidemiaError
-            If one has another form.
+            If a text has another form.
         """
         cells, names = 0.0, {"conditions": list[str](), "tasks": list[str]()}
         for text in given:
@@ -79,29 +79,29 @@ def _share(text: str, value: str) -> float:
 def hold_out_of(
     asked: HoldOut, truths: Mapping[str, GroundTruth], seed: int
 ) -> dict[str, list[int]]:
-    """Return the numbers of the cells that are left out, by task.
+    """Return the numbers of the held-out cells, by task.
 
-    A share of cells is drawn once for all tasks of the same conditions, so that a group of people
-    that is held out is new to the model with every outcome. Tasks of other conditions draw their
-    own: who is held out by age and sex may have been seen by age.
+    A share of cells is drawn once for all tasks with the same conditions, so that a held-out group
+    of people is new to the model for every outcome. Tasks with other conditions draw separately:
+    people held out by age and sex may be seen by age.
 
     Parameters
     ----------
     asked : HoldOut
     truths : mapping of str to GroundTruth
-        Of the tasks that the dataset would be about, by name.
+        Truths of the tasks that the dataset would be about, by name.
     seed : int
 
     Returns
     -------
     dict of str to list of int
-        Sorted; tasks without a cell that is left out are not there.
+        Sorted; only tasks with held-out cells.
 
     Raises
     ------
     EpidemiaError
-        If a name is none of these tasks or their conditions, or no cell of a task that is not
-        named, or nothing at all, is left to train on.
+        If a name is not one of these tasks or their conditions, or if no cell is left to train on,
+        in total or in a task that is not named.
     """
     given = {name: declared_task(name).given for name in truths}
     conditions = {condition for names in given.values() for condition in names}
@@ -139,22 +139,23 @@ def hold_out_of(
 def hold_out_of_people(
     asked: HoldOut, truths: Mapping[str, GroundTruth], seed: int
 ) -> tuple[dict[str, list[int]], dict[str, list[str]]]:
-    """As `hold_out_of`, for texts that state all conditions of a person side by side.
+    """As `hold_out_of`, for texts that state all conditions of a person together.
 
-    Cells are those of the tasks with one condition. Of people who are in one, the condition is not
-    stated; so cells of several conditions that have it are held out as well.
+    Cells come from the tasks with one condition. For people in a held-out cell the condition is not
+    stated, which also holds out all cells of several conditions that contain it.
 
     Returns
     -------
     dict of str to list of int
         Numbers of cells, by task.
     dict of str to list of str
-        Labels that are not stated, by condition.
+        Labels not stated, by condition.
 
     Raises
     ------
     EpidemiaError
-        As `hold_out_of`; or if a share of cells is asked for and no task has one condition.
+        As for `hold_out_of`, or if a share of cells is requested and no task has exactly one
+        condition.
     """
     held_out = hold_out_of(asked._replace(cells=0.0), truths, seed)
     if not asked.cells:
@@ -201,7 +202,7 @@ def _drawn(
 
 
 def in_training(truths: Mapping[str, GroundTruth], held_out: Mapping[str, list[int]]) -> list[str]:
-    """Name the tasks that have a cell to train on."""
+    """Return the tasks with a cell to train on."""
     return [
         name for name, truth in truths.items() if len(held_out.get(name, ())) < len(truth.given)
     ]

@@ -1,4 +1,4 @@
-"""From a survey to a dataset to tune a model on."""
+"""Make datasets for fine-tuning from a survey."""
 
 from __future__ import annotations
 

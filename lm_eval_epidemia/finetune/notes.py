@@ -34,22 +34,22 @@ _WRITE_AGAIN = "\nAn earlier attempt was not accepted: {faults}."
 
 
 class Writer(Protocol):
-    """A model that writes: from requests and the number of the attempt to as many replies."""
+    """A model that writes: maps requests and the attempt's number to replies."""
 
     def __call__(self, requests: Sequence[str], attempt: int) -> list[str]: ...
 
 
 class Notes(NamedTuple):
-    """What was kept, and how much was not.
+    """The kept notes, and counts of the others.
 
     Attributes
     ----------
     text : list of str
     number : list of int
-        Which of the notes to be written each is.
+        Index of each among the requested notes.
     counts : dict of str to int
-        Notes written again; notes dropped, in all and by what was wrong with the last attempt;
-        forms of sentences among those kept.
+        Notes rewritten; notes dropped, in total and by fault of the last attempt; forms of
+        sentences among kept notes.
     """
 
     text: list[str]
@@ -63,20 +63,20 @@ Attempt = Callable[[Sequence[int], Mapping[int, list[Fault]], int], list[tuple[s
 
 
 def written(people: People, checker: Checker, attempt: Attempt) -> Notes:
-    """Have a note written about each person, and keep those that say their facts.
+    """Have a note written about each person, and keep those that state their facts.
 
     Parameters
     ----------
     people : People
     checker : Checker
-        Of all variables that notes might say something of, held-out ones too.
+        For all variables that notes might mention, including held-out ones.
     attempt : Attempt
-        Writes.
+        Writes the notes.
 
     Raises
     ------
     EpidemiaError
-        If none is kept, with what was wrong.
+        If none is kept, with the faults.
     """
     kept: dict[int, str] = {}
     faults: dict[int, list[Fault]] = {}
@@ -108,7 +108,7 @@ def written(people: People, checker: Checker, attempt: Attempt) -> Notes:
 
 
 def by_template(people: People, record: Record, vintage: str, rng: np.random.Generator) -> Attempt:
-    """Write notes with sentences made of the record's phrases."""
+    """Write notes in sentences made from the record's phrases."""
     about = subjects(record, vintage, people.variables)
     survey, year = named(record, vintage), record.vintages[vintage].said
 
@@ -119,7 +119,7 @@ def by_template(people: People, record: Record, vintage: str, rng: np.random.Gen
 
 
 def by_model(people: People, record: Record, vintage: str, writer: Writer) -> Attempt:
-    """Have notes written by a model; a second request names what was wrong with the first note."""
+    """Have notes written by a model; a second request names the faults of the first note."""
     about = subjects(record, vintage, people.variables)
     year = record.vintages[vintage].said
 

@@ -1,4 +1,4 @@
-"""The benchmark's own prompts, with answers drawn from P(Y | X) or with it."""
+"""The benchmark's own prompts, with answers drawn from P(Y | X), or with P(Y | X) itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lm_eval_epidemia.estimate.store import GroundTruth
 
 
 class Prompts(NamedTuple):
-    """The prompts of a task that may be trained on: each cell left in, in each ordering.
+    """The prompts of a task for training: every cell not held out, in every ordering.
 
     Attributes
     ----------
@@ -25,7 +25,7 @@ class Prompts(NamedTuple):
     p : ndarray, shape (R, K)
         P(Y | X) by displayed position; rows sum to 1.
     weight : ndarray, shape (R,)
-        P(X) of the cell among those left in, over the orderings; sums to 1.
+        P(X) of the cell among the cells kept, divided over orderings; sums to 1.
     """
 
     prompt: list[str]
@@ -35,7 +35,7 @@ class Prompts(NamedTuple):
 
 
 def prompts_of(truth: GroundTruth, held_out: list[int]) -> Prompts:
-    """Return the prompts of a task, as they are evaluated, without the cells that are held out."""
+    """Return the prompts of a task as evaluated, without held-out cells."""
     # In the task files lm-eval puts the space; here the letter follows the prompt as it is.
     rows = split(truth.task, variant=Variant(leading_space=True))
     rows = rows.select([k for k, cell in enumerate(rows["cell"]) if cell not in held_out])
@@ -49,7 +49,7 @@ def prompts_of(truth: GroundTruth, held_out: list[int]) -> Prompts:
 def answers(by_task: Mapping[str, Prompts], n: int, rng: np.random.Generator) -> dict[str, Any]:
     """Answer prompts as people of the cells would.
 
-    A task is drawn, each as often as any other; a cell by its weight; an ordering; a letter from
+    Each draw takes a task (all equally likely), a cell by weight, an ordering, and a letter from
     P(Y | X).
 
     Parameters
@@ -77,7 +77,7 @@ def answers(by_task: Mapping[str, Prompts], n: int, rng: np.random.Generator) ->
 
 
 def _place(sums: Array, u: float) -> int:
-    """Return the first place whose cumulated probability exceeds u of the whole."""
+    """Return the first position whose cumulative probability exceeds u of the total."""
     return int(np.searchsorted(sums, u * sums[-1], side="right").clip(max=len(sums) - 1))
 
 
@@ -90,7 +90,7 @@ def distributions(
     ----------
     by_task : mapping of str to Prompts
     n : int, optional
-        How many, drawn without replacement; every prompt once if not given.
+        Number of prompts, drawn without replacement; default: every prompt once.
     rng : Generator
 
     Returns
@@ -101,7 +101,7 @@ def distributions(
     Raises
     ------
     EpidemiaError
-        If there are not so many.
+        If there are fewer prompts.
     """
     every = [
         (prompt, choices, p.tolist())

@@ -42,16 +42,16 @@ def statements(
     n: int,
     rng: np.random.Generator,
 ) -> list[str]:
-    """Say shares in sentences.
+    """Write shares as sentences.
 
-    A task is drawn, each as often as any other; a cell by its weight; an answer, each as often as
-    any other; and a wording. A share may be said several times, in the same words or others.
+    Each draw takes a task and an answer (all equally likely), a cell by weight, and a wording. A
+    share may occur several times, in the same or other words.
 
     Parameters
     ----------
     truths : mapping of str to GroundTruth
     held_out : mapping of str to list of int
-        Cells that nothing is said of.
+        Cells to leave out.
     n : int
     rng : Generator
 
@@ -95,17 +95,17 @@ def _sentence(truth: GroundTruth, cell: int, level: int, rng: np.random.Generato
 
 
 def share(p: float) -> str:
-    """Say a probability as a percentage: whole ones in the middle, tenths near the ends."""
+    """Write a probability as a percentage: whole in the middle, with tenths near the ends."""
     return f"{100 * p:.0f}%" if 0.1 <= p <= 0.9 else f"{100 * p:.1f}%"
 
 
 def _counted(p: float) -> str:
-    """Say a probability as a count: "59 in 100", "23 in 1,000"."""
+    """Write a probability as a count: "59 in 100", "23 in 1,000"."""
     return f"{100 * p:.0f} in 100" if 0.1 <= p <= 0.9 else f"{1000 * p:.0f} in 1,000"
 
 
 def _plural(phrase: str) -> str:
-    """Put a predicate into the plural: "is male", "are male"; empty where that takes grammar."""
+    """Put a predicate into the plural: "is male", "are male"; empty if that needs more grammar."""
     verb, _, rest = phrase.partition(" ")
     if verb not in _PLURALS:
         return ""

@@ -1,4 +1,4 @@
-"""Notes without a model: the record's phrases, put together in changing ways."""
+"""Notes without a model: the record's phrases, combined in changing ways."""
 
 from __future__ import annotations
 
@@ -99,9 +99,9 @@ _CONTRAST = ("{who} {a} but {b}", "although {who} {a}, {who} {b}", "while {who} 
 
 
 def subjects(record: Record, vintage: str, variables: Mapping[str, Variable]) -> dict[str, str]:
-    """Return of whom or what each variable is: "the reference person", "the household".
+    """Return the subject of each variable: "the reference person", "the household".
 
-    Empty where it is the person, who is called in many ways.
+    Empty for the person, who has many names.
     """
     subject = subject_of(record, vintage)
     by_name = {}
@@ -122,7 +122,7 @@ def note(
     year: str,
     rng: np.random.Generator,
 ) -> str:
-    """Put the facts of a person into a paragraph: each once, in any order, one to four a sentence.
+    """Write a person's facts as a paragraph: each once, in random order, one to four per sentence.
 
     Each is in a tag, see `check.tagged`.
 
@@ -134,7 +134,7 @@ def note(
     about : mapping of str to str
         See `subjects`.
     survey : str
-        Its name: "the National Survey on Drug Use and Health (NSDUH), 2022".
+        Its name, such as "the National Survey on Drug Use and Health (NSDUH), 2022".
     year : str
     rng : Generator
     """
@@ -167,7 +167,7 @@ def note(
 
 
 def forms(text: str) -> set[str]:
-    """Return the forms of the sentences that tell facts: without these, and how people are called.
+    """Return the forms of sentences with facts, without the facts and the names of people.
 
     Parameters
     ----------
@@ -185,6 +185,6 @@ def forms(text: str) -> set[str]:
 
 
 def _contrast(phrases: Sequence[str]) -> bool:
-    """Tell whether one of two phrases says no, the other yes, of something done."""
+    """Return whether one of two phrases denies and the other affirms something done."""
     denied = [bool(re.search(" (?:never|not|no) ", phrase)) for phrase in phrases]
     return denied[0] != denied[1] and all(phrase.startswith("has ") for phrase in phrases)

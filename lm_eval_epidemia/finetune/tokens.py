@@ -1,4 +1,4 @@
-"""Rows of a dataset of the study as tokens, and these as batches."""
+"""Turn the rows of a fine-tuning dataset into tokens, and these into batches."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def encoded(kind: str, rows: Any, tokenizer: Any, longest: int) -> Any:
     rows : datasets.Dataset
     tokenizer : PreTrainedTokenizerBase
     longest : int
-        Tokens that the model takes; a longer row is an error, never cut.
+        Tokens that the model takes; a longer row is an error and is never cut.
 
     Returns
     -------
     datasets.Dataset
-        ``input_ids`` and ``labels``. A text ends with the token of its end, and all of it counts.
-        Of a prompt, ``labels`` are the last tokens of the choices that may follow it, ``p`` what
-        they are to have; an answer that was drawn has one. Where a choice begins with tokens that
-        all share (a space of its own), these stand at the end of ``input_ids``.
+        ``input_ids`` and ``labels``. A text ends with the end-of-text token, and all its tokens
+        count. For a prompt, ``labels`` are the last tokens of the choices that may follow it, and
+        ``p`` their target probabilities; a drawn answer has one label. If all choices begin with
+        the same tokens (such as a separate space), these are at the end of ``input_ids``.
 
     Raises
     ------
     EpidemiaError
-        If a row is too long, has an answer that its prompt does not offer or shares that are none,
-        or choices do not differ in their last token alone.
+        If a row is too long, has an answer that its prompt does not offer, or invalid shares, or if
+        choices differ in more than their last token.
     """
     import datasets
 
@@ -61,7 +61,7 @@ def encoded(kind: str, rows: Any, tokenizer: Any, longest: int) -> Any:
 
 
 def _check_asked(row: Mapping[str, Any], choices: list[str], p: list[float]) -> None:
-    """Refuse a row that was changed into what no prompt of ours has."""
+    """Refuse a row that was changed into something that none of our prompts has."""
     shown = str(row)[:200]
     if strange := [choice for choice in choices if f"\n{choice.strip()}. " not in row["prompt"]]:
         raise EpidemiaError(
@@ -76,7 +76,7 @@ def _check_asked(row: Mapping[str, Any], choices: list[str], p: list[float]) -> 
 
 
 def _choices(prompt: str, choices: list[str], tokenizer: Any) -> tuple[list[int], list[int]]:
-    """Return the tokens before the last of each choice, and these, as lm-eval would split them."""
+    """Return the tokens before each choice's last one, and the last ones, split as in lm-eval."""
     before = tokenizer(prompt)["input_ids"]
     after = [tokenizer(prompt + choice)["input_ids"][len(before) :] for choice in choices]
     if not all(after) or len({tuple(tokens[:-1]) for tokens in after}) > 1:
@@ -88,7 +88,7 @@ def _choices(prompt: str, choices: list[str], tokenizer: Any) -> tuple[list[int]
 
 
 def padded(pad: int) -> Any:
-    """Return a function that puts rows into a batch, padded on the right."""
+    """Return a function that combines rows into a batch, padded on the right."""
 
     def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
         import torch

@@ -1,8 +1,8 @@
-"""Training on a dataset of the study: TRL's trainer, every epoch, the best checkpoint at the end.
+"""Train on a fine-tuning dataset with TRL's trainer, and keep the best checkpoint.
 
-The loop, the optimiser, checkpoints and several GPUs are TRL's (``accelerate launch -m
-lm_eval_epidemia.cli finetune train ...``); what is here is the loss on soft labels, and what is
-left in the folder; `tokens` makes tokens of rows.
+TRL provides the loop, the optimiser, checkpoints and several GPUs (``accelerate launch -m
+lm_eval_epidemia.cli finetune train ...``). This module adds the loss on soft labels and the files
+in the folder; `tokens` turns rows into tokens.
 """
 
 from __future__ import annotations
@@ -61,26 +61,26 @@ DTYPES = ("auto", "float32", "bfloat16")
 
 @dataclass(frozen=True)
 class Settings:
-    """How a model is trained; the defaults are the published study's where it states them.
+    """Training settings; the defaults are the published study's if it states them.
 
     Attributes
     ----------
     epochs : float
     lr : float
-        Of AdamW (0.9, 0.999), falling to 0 linearly.
+        Learning rate of AdamW (0.9, 0.999), falling linearly to 0.
     batch_size : int
         Rows per step and device.
     seed : int
-        Of the order of rows and of a LoRA adapter's weights.
+        Seed of the order of rows and of a LoRA adapter's initial weights.
     r : int or None
-        Rank of a LoRA adapter on all linear layers but the head; None trains all weights.
+        Rank of a LoRA adapter on all linear layers except the head; None trains all weights.
     alpha : int or None
-        Its scale; twice the rank if not given.
+        Its scale; default: twice the rank.
     stop_early : bool
         Stop after three evaluations without a lower loss.
     dtype : str
-        Of the products of matrices, ``float32`` or ``bfloat16`` (autocast: weights, their steps and
-        the loss stay in 32 bits); ``auto`` is bfloat16 on a GPU that has it, else float32.
+        Precision of matrix products, ``float32`` or ``bfloat16`` (autocast: weights, updates and
+        the loss stay in 32 bits); ``auto`` is bfloat16 on a GPU that supports it, else float32.
     """
 
     epochs: float = 6
@@ -109,23 +109,23 @@ class Settings:
 
 
 def train(model: str, data: Path, out: Path, settings: Settings) -> Tuned:
-    """Train a model on a dataset; keep what had the lowest loss on the validation split.
+    """Train a model on a dataset; keep the checkpoint with the lowest validation loss.
 
     Parameters
     ----------
     model : str
         Name or folder of a causal language model.
     data : Path
-        As `epidemia finetune notes` writes it.
+        A folder from `epidemia finetune notes`.
     out : Path
-        Gets the adapter, or weights and tokenizer, with a card and the losses. A training that was
-        interrupted there goes on from its last checkpoint.
+        Gets the adapter, or weights and tokenizer, with a card and the losses. An interrupted
+        training there continues from its last checkpoint.
     settings : Settings
 
     Returns
     -------
     Tuned
-        The card that was written.
+        The written card.
 
     Raises
     ------
@@ -155,7 +155,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextmanager
 def _going_on(out: Path) -> Iterator[None]:
-    """Say of a training that was stopped, or could not be written, how it goes on."""
+    """If a training stops or cannot be written, say how to continue it."""
     from safetensors import SafetensorError
 
     try:
@@ -181,7 +181,7 @@ def _going_on(out: Path) -> Iterator[None]:
 
 
 def _rows(data: Path) -> tuple[DatasetCard, Any]:
-    """Read a dataset and see that it is what its card says."""
+    """Read a dataset and check it against its card."""
     from datasets import load_from_disk
 
     from lm_eval_epidemia.estimate import store
@@ -221,7 +221,7 @@ def _rows(data: Path) -> tuple[DatasetCard, Any]:
 def _begun(
     model: str, data: Path, out: Path, card: DatasetCard, settings: Settings, last: str | None
 ) -> dict[str, Any]:
-    """Describe this training; refuse a folder that another one began, or that is finished."""
+    """Describe this training; refuse a folder of another or a finished training."""
     rows = {str(path.relative_to(data)): sha256_of(path) for path in sorted(data.rglob("*.arrow"))}
     described = {
         "base": model,
@@ -256,7 +256,7 @@ def _begun(
 
 
 def _loaded(model: str, settings: Settings) -> tuple[Any, Any]:
-    """Load tokenizer and weights, in 32 bits; with an adapter where one is trained."""
+    """Load tokenizer and weights, in 32 bits, with the adapter if one is trained."""
     import torch
     import transformers
 
@@ -305,9 +305,9 @@ def _trainer(
     class ChoiceTrainer(SFTTrainer):
         """Forward KL from P(Y | X) to the model's distribution of the token after the prompt.
 
-        Of an answer that was drawn, its negative log-likelihood. Probability on other tokens than
-        the choices is lost, so that it is learned to answer with these. The head computes the last
-        position only.
+        For a drawn answer, its negative log-likelihood. Probability on tokens other than the
+        choices counts as loss, so the model learns to answer with the choices. The head computes
+        only the last position.
         """
 
         def compute_loss(
@@ -334,7 +334,7 @@ def _trainer(
             return (loss, outputs) if return_outputs else loss
 
     class TextTrainer(SFTTrainer):
-        """Of a text, the negative log-likelihood of all of its tokens.
+        """For a text, the negative log-likelihood of all its tokens.
 
         TRL computes it tile by tile, in kernels for GPUs. On a CPU the model's own loss is faster:
         15 s of processor time in place of 23 for 16 texts of 140 tokens (SmolLM2-135M, LoRA).
@@ -397,13 +397,13 @@ def _trainer(
 
 
 def _last_checkpoint(out: Path) -> str | None:
-    """Return the last checkpoint that was written to its end, None without one."""
+    """Return the last complete checkpoint, or None."""
     by_step = {int(path.name[11:]): path for path in (out / CHECKPOINTS).glob("checkpoint-*[0-9]")}
     return next((str(path) for _, path in sorted(by_step.items())[::-1] if _is_whole(path)), None)
 
 
 def _is_whole(checkpoint: Path) -> bool:
-    """Whether a checkpoint was not cut off by a full disk or a machine that went down."""
+    """Whether a checkpoint is complete, not cut off by a full disk or a crash."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -425,7 +425,7 @@ def _is_whole(checkpoint: Path) -> bool:
 def _keep(
     trainer: Any, tokenizer: Any, model: str, card: DatasetCard, out: Path, settings: Settings
 ) -> Tuned:
-    """Write the best checkpoint's weights, the losses and, last, the card; drop the checkpoints."""
+    """Write the best checkpoint's weights, the losses and, last, the card; delete checkpoints."""
     losses = _losses(trainer.state.log_history)
     # The loss before the first step belongs to the base, of which there is no checkpoint.
     tried = [(row.step, row.loss) for row in losses if row.split == "validation" and row.step]
@@ -474,7 +474,7 @@ class Loss(NamedTuple):
 
 
 def _losses(history: Iterable[Mapping[str, Any]]) -> list[Loss]:
-    """Read what the trainer wrote; where it went on from a checkpoint, it measured that again."""
+    """Read the trainer's log, without repeated measurements after continuing from a checkpoint."""
     losses: dict[tuple[int, str], Loss] = {}
     for entry in history:
         for key, split in (("loss", "train"), ("eval_loss", "validation")):

@@ -1,4 +1,4 @@
-"""Other words for what a record's phrases say: numbers, ages, sex, substances, degrees."""
+"""Other words for a record's phrases: numbers, ages, sex, substances, degrees."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ NUMBER = re.compile(r"(?<![\d,.$])\d{1,3}(?![\d,])")
 
 
 def normal(text: str) -> str:
-    """Write a text in small letters, plain quotes and figures for numbers from ten on."""
+    """Normalise a text: small letters, plain quotes, figures for numbers from ten on."""
     text = " ".join(text.translate(_PLAIN).casefold().split())
     return _IN_WORDS.sub(lambda match: str(_NUMBERS[match[0].replace("-", " ")]), text)
 
 
 def dated(phrase: str, year: str) -> str:
-    """Say of "that year" which one it is."""
+    """Replace "that year" by the year."""
     return phrase.replace("that year", year) if year else phrase
 
 
@@ -85,7 +85,7 @@ _AFTERTHOUGHT = 4
 
 
 def doubts(text: str) -> bool:
-    """Tell whether what stands outside of the tags, each of which is "~", denies or doubts them."""
+    """Return whether the text around the tags, each written "~", denies or doubts them."""
     before = False
     for sentence in _SENTENCE.split(text):
         has_tag = "~" in sentence
@@ -100,7 +100,7 @@ def doubts(text: str) -> bool:
 
 
 class Reader:
-    """Reads what a text says of a variable: by the phrases of its levels, and by nothing else.
+    """Reads a variable in a text by the phrases of its levels, and nothing else.
 
     Parameters
     ----------
@@ -111,9 +111,9 @@ class Reader:
     Attributes
     ----------
     phrases : list of str
-        Of each level, as the record has it.
+        Phrase of each level in the record.
     exact : dict of str to int
-        Levels by their phrases as a normal text has them, the longest first.
+        Levels by their phrases in normalised text, the longest first.
     """
 
     def __init__(self, variable: Variable, year: str) -> None:
@@ -123,19 +123,19 @@ class Reader:
         self.exact = dict(sorted(numbered, key=lambda phrase: -len(phrase[0])))
 
     def level(self, text: str, alone: bool) -> int | None:
-        """Return the level that the words of a tag tell.
+        """Return the level that the words of a tag state.
 
         Parameters
         ----------
         text : str
-            Normal.
+            Normalised text.
         alone : bool
-            Whether the tag is of this fact only.
+            Whether the tag is for this fact only.
 
         Returns
         -------
         int or None
-            -1 where it is none of the levels; None where it cannot be made out.
+            -1 if it is none of the levels; None if unclear.
         """
         doubtful = _UNCLEAR.search(text) or _OF_OTHERS.search(text)
         if text in self.exact:
@@ -148,15 +148,15 @@ class Reader:
         return levels.pop() if len(levels) == 1 else None
 
     def _levels(self, text: str, alone: bool = False) -> set[int]:
-        """Return the levels that other words than a phrase tell."""
+        """Return the levels that words other than a phrase state."""
         return set()
 
     def mentioned(self, text: str) -> bool:
-        """Tell whether a normal text says anything of the variable."""
+        """Return whether a normalised text mentions the variable."""
         return any(_whole(phrase).search(text) for phrase in self.exact)
 
     def agrees(self, text: str, level: int) -> bool:
-        """Tell whether the small words of a normal text go with a level: "she" and "his"."""
+        """Return whether the pronouns of a normalised text fit a level: "she" and "his"."""
         return True
 
 
@@ -179,7 +179,7 @@ _BELOW = re.compile(r"\b(?:under|younger|less|below)\b")
 
 
 def _span(text: str) -> tuple[int, int] | None:
-    """Return the youngest and oldest age that a normal text means; None without one."""
+    """Return the youngest and oldest age in a normalised text; None without one."""
     numbers = [int(number) for number in re.findall(r"\b\d{1,3}(?![\ds])", text)]
     if not numbers and (decade := _DECADE.search(text)):
         first = _DECADES[decade[2]] if decade[2] else int(decade[3])
@@ -227,7 +227,7 @@ _KIN = re.compile(
 
 
 class Sexes(Reader):
-    """Reads a person's sex: told by any word for it, told again by an adjective only."""
+    """Reads a person's sex: stated by any word for it, repeated only by an adjective."""
 
     def _levels(self, text: str, alone: bool = False) -> set[int]:
         male = [level.label.casefold() for level in self.variable.levels].index("male")
@@ -274,7 +274,7 @@ _ALSO = {
 
 
 def _negative_level(variable: Variable) -> int | None:
-    """Return which of two levels is the "no"; None if the variable is no question of yes or no."""
+    """Return which of two levels is the "no"; None if the variable is not a yes/no question."""
     if len(variable.levels) != 2:
         return None
     labels = [level.label.casefold() for level in variable.levels]
@@ -285,15 +285,15 @@ def _negative_level(variable: Variable) -> int | None:
 
 
 def _stems(phrase: str) -> set[str]:
-    """Return the words of a phrase that say what it is about, without endings."""
+    """Return the subject words of a phrase, without endings."""
     tokens = set(re.findall(r"[a-z]+", normal(phrase))) - _STOP
     return {re.sub(r"(?:ed|ing|ic|s)$", "", token) if len(token) > 4 else token for token in tokens}
 
 
 def _topics(variables: Mapping[str, Variable]) -> dict[str, re.Pattern[str]]:
-    """Return by which words variables are known: those in both phrases and in no other's.
+    """Return the words that identify variables: those in both phrases and in no other's.
 
-    A variable without such words is read by its whole phrases only.
+    A variable without such words is read only by its whole phrases.
     """
     both = {
         name: set.intersection(*(_stems(level.phrase) for level in variable.levels))
@@ -313,7 +313,7 @@ def _topics(variables: Mapping[str, Variable]) -> dict[str, re.Pattern[str]]:
 
 
 class YesNo(Reader):
-    """Reads whether something is so, by the words for it and those that deny."""
+    """Reads a yes or no, by the words for it and words of denial."""
 
     def __init__(self, variable: Variable, year: str, topic: re.Pattern[str] | None) -> None:
         super().__init__(variable, year)
@@ -368,7 +368,7 @@ _NEAR_NEGATION = re.compile(
 
 
 class Levels(Reader):
-    """Reads which of several things is so, by its phrase, its label, and other words for it."""
+    """Reads one of several levels, by phrase, label, and other words for it."""
 
     def __init__(self, variable: Variable, year: str) -> None:
         super().__init__(variable, year)
@@ -413,7 +413,7 @@ class Levels(Reader):
 
 
 def readers(variables: Mapping[str, Variable], year: str) -> dict[str, Reader]:
-    """Return what reads each variable of a survey, by its name."""
+    """Return the reader of each variable of a survey, by name."""
     topics = _topics({n: v for n, v in variables.items() if _negative_level(v) is not None})
     by_name: dict[str, Reader] = {}
     for name, variable in variables.items():

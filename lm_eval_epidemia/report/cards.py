@@ -1,4 +1,4 @@
-"""Data cards: one page per survey, from its record and the registry of what ships."""
+"""Data cards: one page per survey, from its record and the registry of shipped truths."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _words(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Escape what Markdown would take for more than text: records may come from any file."""
+    """Escape Markdown syntax, because records may come from any file."""
     return re.sub(r"([\\`*|\[\]]|<(?=[/!?a-zA-Z]))", r"\\\1", _words(text))
 
 
@@ -44,7 +44,7 @@ def _code(text: str) -> str:
 
 
 def _columns(record: Record, column: str, vintages: Sequence[str] = ()) -> str:
-    """Say what a column is called in some vintages, or in all."""
+    """Return the name of a column in some or all vintages."""
     chosen = [record.vintages[name] for name in vintages or record.vintages]
     return " or ".join(dict.fromkeys(_code(vintage.column(column)) for vintage in chosen))
 
@@ -54,7 +54,7 @@ def _is_address(text: str | None) -> bool:
 
 
 def _asked(universe: Sequence[Universe]) -> str:
-    """Say a restriction: ``AGEP 18-79 and ESR 1, 2, 4, 5``."""
+    """Describe a restriction: ``AGEP 18-79 and ESR 1, 2, 4, 5``."""
     parts = []
     for item in universe:
         codes = [f"{low:g}" if low == high else f"{low:g}-{high:g}" for low, high in item.codes]
@@ -196,8 +196,8 @@ def card(record: Record) -> str:
     Returns
     -------
     str
-        Markdown: source, design, vintages, what was dropped and adjusted, variables, tasks with
-        their anchors; only about the truth that ships.
+        Markdown: source, design, vintages, drops and adjustments, variables, tasks with their
+        anchors; only for shipped truths.
     """
     base, shipped = paths.shipped_groundtruth(), dict[str, dict[str, Any]]()
     for truth in (

@@ -44,12 +44,12 @@ class Panel(NamedTuple):
     Attributes
     ----------
     title : str
-        What it is of; empty where the figure has one picture.
+        Title of the panel; empty if the figure has one picture.
     svg : str
     width : int
-        In pixels, as it was drawn.
+        In pixels, as drawn.
     note : str
-        What the figure says of its panels together.
+        The figure's note on all panels.
     """
 
     title: str
@@ -64,9 +64,9 @@ def drawings(chart: alt.TopLevelMixin, says: str) -> list[Panel]:
     Parameters
     ----------
     chart : altair.Chart
-        Its facets and what is concatenated become pictures of their own.
+        Its facets and concatenated parts become separate pictures.
     says : str
-        What the figure shows; with the panel's title it is the picture's text alternative.
+        Content of the figure; with the panel's title, the picture's text alternative.
     """
     panels = []
     for title, note, specification in _parts(chart.to_dict()):
@@ -81,7 +81,7 @@ def drawings(chart: alt.TopLevelMixin, says: str) -> list[Panel]:
 
 
 def _parts(whole: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Take a specification apart: the title, the note and the specification of each panel."""
+    """Split a specification into title, note and specification of each panel."""
     for key in ("vconcat", "hconcat"):
         if key in whole:
             shared: dict[str, Any] = {
@@ -109,7 +109,7 @@ def _parts(whole: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def _rows_of(whole: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows that a specification is of."""
+    """Return the rows of a specification."""
     given = whole["data"]
     rows: list[dict[str, Any]] = (
         given["values"] if "values" in given else whole["datasets"][given["name"]]

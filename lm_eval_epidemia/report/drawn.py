@@ -19,9 +19,9 @@ Point = tuple[float, float]
 
 
 def _places(graph: Graph) -> dict[str, Point]:
-    """Put causes left of their effects: a column per length of the longest path that leads there.
+    """Put causes left of their effects: a column per length of the longest path to a node.
 
-    Nodes of a column stand around one height, so that a chain is a line.
+    Nodes of a column are centred on one height, so that a chain is a line.
     """
     columns = graph.generations()
     tallest = max(map(len, columns))
@@ -51,7 +51,7 @@ def _curve(start: Point, end: Point, depth: float) -> list[Point]:
 
 
 def _clear(start: Point, end: Point, others: Sequence[Point]) -> list[Point]:
-    """Return the straightest arc that keeps clear of the other nodes, or else the clearest."""
+    """Return the straightest arc that avoids the other nodes, else the one farthest from them."""
     arcs = [_curve(start, end, depth * RADIUS) for depth in BENDS]
     room = [
         min((math.dist(p, o) for p in arc[1:] for o in others), default=math.inf) for arc in arcs
@@ -80,7 +80,7 @@ def _edge(start: Point, end: Point, bend: Point, kind: str) -> str:
 
 
 def drawing(graph: Graph, intervened: str | None = None, query: Sequence[str] = ()) -> str:
-    """Draw a graph, or what an intervention leaves of it.
+    """Draw a graph, before or after an intervention.
 
     Parameters
     ----------
@@ -89,12 +89,12 @@ def drawing(graph: Graph, intervened: str | None = None, query: Sequence[str] = 
     intervened : str, optional
         X of do(X): drawn as a square; the edges into it are dashed.
     query : sequence of str
-        U and V, which are drawn strong.
+        U and V, drawn bold.
 
     Returns
     -------
     str
-        An ``<svg>`` element that says in words what it shows.
+        An ``<svg>`` element with a description in words.
     """
     places = _places(graph)
     after = set(graph.edges if intervened is None else graph.after(intervened).edges)

@@ -1,6 +1,6 @@
-"""The catalogue of figures: what each shows and the rows behind it, and how one is saved.
+"""The catalogue of figures, with the contents and rows of each, and saving of figures.
 
-Drawing takes the extra ``report``; to list them does not.
+Drawing needs the extra ``report``; listing does not.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Figure(NamedTuple):
     Attributes
     ----------
     says : str
-        What it shows.
+        Its content.
     rows : callable
-        From a report (or None) and a task's name (or None) to its rows; raises where there are
-        none.
+        From a report (or None) and a task's name (or None) to its rows; raises an error if there
+        are none.
     needs_results, needs_task : bool
     takes_task : bool
-        Whether it can be of one task; of all if none is named.
+        Whether it can show one task; without a name it shows all.
     """
 
     says: str
@@ -120,17 +120,17 @@ def save(
     name : str
         A key of `FIGURES`.
     report : callable
-        Returns the `Report`; called only for a figure that shows one.
+        Returns the `Report`; called only for figures that need one.
     out : Path, optional
-        Its ending says the format: .svg, .png (at 300 dots per inch), .pdf, .json (Vega-Lite);
-        ``NAME.svg`` if not given.
+        Its ending selects the format: .svg, .png (at 300 dots per inch), .pdf, .json (Vega-Lite);
+        default ``NAME.svg``.
     task : str, optional
-        For figures of one task, and for those that can be of one.
+        For figures that show, or can show, one task.
 
     Returns
     -------
     Path
-        Where it is.
+        The written file.
 
     Raises
     ------
@@ -168,7 +168,7 @@ def save(
 
 
 def save_losses(folder: Path) -> Path:
-    """Draw the losses of a training into its folder, as the figure `losses` of its results.
+    """Draw the losses of a training into its folder, like the figure `losses`.
 
     Parameters
     ----------
@@ -207,5 +207,5 @@ def _draw(name: str, rows: list[dict[str, Any]], out: Path) -> None:
 
 
 def in_short(error: Exception) -> str:
-    """Say in a line what went wrong where figures are drawn."""
+    """Describe an error in drawing in one line."""
     return f"{type(error).__name__}: {shorten(str(error), 200)}"

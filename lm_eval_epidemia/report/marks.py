@@ -1,7 +1,7 @@
-"""What the pages draw without a script: scores on a line, and truth beside answers. SVG and HTML.
+"""Drawings of pages without a script: scores on a line, truth and answers. SVG and HTML.
 
 Positions along a line are in percent of its width, so that text keeps its size on a phone; colours
-are those of the page, light or dark. Each drawing says in words what it shows.
+are those of the page, light or dark. Each drawing has a description in words.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Mark(NamedTuple):
     ----------
     who : str or Markup
     value, low, high : float
-        With the ends of its interval.
+        The score, with the ends of its interval.
     known : float or None
-        What the respondent that knows averages only comes to, asked the same.
+        Score of the respondent that knows averages only, on the same questions.
     text : str
-        The score as it is written.
+        The score as text.
     published : bool
     apart : bool
-        Whether it is no model's: set apart from the marks above.
+        Whether it does not belong to a model, and is separated from the marks above.
     """
 
     who: str
@@ -51,7 +51,7 @@ class Mark(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A value to be read beside marks, with what it stands for."""
+    """A reference value across marks, with its label."""
 
     at: float
     says: str
@@ -65,13 +65,13 @@ def strip(
     Parameters
     ----------
     marks : sequence of Mark
-        In the order in which they are drawn, from the top.
+        In drawing order, from the top.
     lines : sequence of Line
-        Dashed, through all of them; each says above the marks what it is.
+        Dashed lines through all marks, labelled above them.
     low, high : float
         The ends of the scale.
     digits : int
-        Of numbers, behind the point.
+        Digits of numbers, after the point.
     """
 
     def at(value: float) -> str:
@@ -140,10 +140,10 @@ def _nice(highest: float) -> float:
 
 
 def curve(shown: Curve) -> Markup:
-    """Draw truth and answer over the conditions: lines that say at their ends what they are.
+    """Draw truth and answer over the conditions, as lines labelled at their ends.
 
-    With many conditions these are put in the order of the truth, and points stand for answers; of
-    very many some are drawn.
+    Many conditions are sorted by the truth, with points for answers; of very many, only some are
+    drawn.
     """
     whole = len(shown.labels)
     many = whole > 24
@@ -211,7 +211,7 @@ def curve(shown: Curve) -> Markup:
 
 
 def _apart(ends: list[tuple[str, float, str]]) -> list[tuple[str, float, str]]:
-    """Move labels at the ends of lines so that none stands on another."""
+    """Move labels at the ends of lines so that none overlap."""
     placed: list[tuple[str, float, str]] = []
     for kind, at, says in sorted(ends, key=lambda end: end[1]):
         above = placed[-1][1] + 12 if placed else ABOVE - 4

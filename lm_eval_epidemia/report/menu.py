@@ -1,4 +1,4 @@
-"""The pages of the site, as its menu names them."""
+"""The pages of the site, and their names in the menu."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REPLIES = ("replies.html", "Replies")
 
 
 class Menu(NamedTuple):
-    """The pages of a site, each a file and its name: those that show results, and the others."""
+    """The pages of a site, as file and name: pages with results, and the others."""
 
     pages: list[tuple[str, str]]
     empty: list[tuple[str, str]]
@@ -50,7 +50,7 @@ def menu_of(
     tuned, written, implied : bool
         Whether there are tuned models with their bases, written replies and implied effects.
     more : sequence of (str, str)
-        Pages that only such results have: before the page of figures.
+        Pages that only some results have, placed before the page of figures.
     """
     pages = list(PAGES)
     at = [name for name, _ in PAGES].index("figures.html")

@@ -39,12 +39,12 @@ def sections(report: Report, effects: bool = False) -> list[Section]:
 
 
 def leaderboards(report: Report) -> dict[Benchmark, Section]:
-    """Return the table that ranks models, of each benchmark that somebody was asked."""
+    """Return the table that ranks models, for each benchmark asked."""
     return {of: printed(finding) for of, finding in overview.leaderboards(report).items()}
 
 
 def printed_of(findings: Iterable[Finding], long: bool) -> list[Section]:
-    """Return findings as tables for people; one that is all long is left out if not wished for."""
+    """Return findings as tables for people; tables of long rows alone only if requested."""
     return [
         printed(finding, long)
         for finding in findings
@@ -53,19 +53,19 @@ def printed_of(findings: Iterable[Finding], long: bool) -> list[Section]:
 
 
 def of_priors(report: Report, long: bool) -> list[Section]:
-    """Return the tables of stated priors: what they are worth, and what the asking changes."""
+    """Return the tables of stated priors: their worth, and the effect of settings."""
     more = (ablations.finding(_runs(report)), published_priors.finding(report.entries))
     findings = [*priors.findings(report.entries), *(finding for finding in more if finding.rows)]
     return printed_of(findings, long)
 
 
 def _runs(report: Report) -> list[ablations.AskedRun]:
-    """Return what may differ in how a model was asked."""
+    """Return the tables on differences in how a model was asked."""
     return [*ablations.runs_of(report.runs), *published_priors.runs(report.entries)]
 
 
 def details(report: Report) -> list[Section]:
-    """Return the tables that follow the leaderboards, but for those of one benchmark alone."""
+    """Return the tables after the leaderboards, except those of one benchmark alone."""
     findings = [
         overview.population(report),
         overview.beside(report),
@@ -90,30 +90,28 @@ def as_rows(report: Report, compared: Sequence[Comparison] | None = None) -> lis
     ----------
     report : Report
     compared : sequence of Comparison, optional
-        As of `comparisons`, where these are known.
+        As from `comparisons`, if known.
 
     Returns
     -------
     list of dict
-        ``kind`` (group, survey, domain, dimension, subset, closed, ways, wording, version,
-        version at 0, scale, reference, task, other, pair, correlation, ablation, and those of
-        `interventions.findings` and `priors.findings`), ``model``, ``protocol``,
-        ``chat_template``, ``parameters``, ``reference``, ``group``, ``name`` (the slice, task,
-        scale, second model or other task; what is found about, and its part), ``metric`` (what the
-        value is of), ``value``, ``stderr``,
-        ``tasks``, ``rank_best``, ``rank_worst``, ``verdict``, ``rank_tasks`` (how many tasks the
-        rank is over), ``low``, ``high`` (interval of 95 % of a pair's difference, of the scale
-        ``population``, and of findings), and of paired comparisons ``corrected``,
-        ``corrected_stderr``, ``wins``, ``ties`` and ``losses``, see `Comparison`; NaN or empty
-        where that does not apply.
-        `standardised`, `recalibrated`, `scales`, `tilt`, `tuning` and `probe` in `findings` have
-        more of them.
+        ``kind`` (group, survey, domain, dimension, subset, closed, ways, wording, version, version
+        at 0, scale, reference, task, other, pair, correlation, ablation, and those of
+        `interventions.findings` and `priors.findings`), ``model``, ``protocol``, ``chat_template``,
+        ``parameters``, ``reference``, ``group``, ``name`` (the slice, task, scale, second model or
+        other task; or a finding's subject and part), ``metric`` (of the value), ``value``,
+        ``stderr``, ``tasks``, ``rank_best``, ``rank_worst``, ``verdict``, ``rank_tasks`` (how many
+        tasks the rank covers), ``low``, ``high`` (95 % interval of a pair's difference, of the
+        scale ``population``, and of findings), and for paired comparisons ``corrected``,
+        ``corrected_stderr``, ``wins``, ``ties`` and ``losses``, see `Comparison`; NaN or empty if
+        it does not apply. `standardised`, `recalibrated`, `scales`, `tilt`, `tuning` and `probe` in
+        `findings` have more of them.
     """
     return list(_rows(report, compared))
 
 
 def _rows(report: Report, compared: Sequence[Comparison] | None) -> Iterator[dict[str, Any]]:
-    """Yield the rows of `as_rows`, of which many models have a million."""
+    """Yield the rows of `as_rows`; many models have a million."""
     findings = chain(
         overview.numbers(report),
         interventions.findings(report.entries),

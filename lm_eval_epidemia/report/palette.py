@@ -1,6 +1,6 @@
-"""What the figures share: colours, encodings, layers, and how they keep scales apart.
+"""Shared parts of figures: colours, encodings, layers, and separation of scales.
 
-The functions that draw return what Altair makes of layers and facets, whose types it does not tell.
+Drawing functions return Altair's layers and facets, which have no exported types.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ class Panel(NamedTuple):
     ----------
     data : altair.Data
     says : str
-        What the values are.
+        Meaning of the values.
     ends : list of float
-        From where to where the axis goes.
+        Ends of the axis.
     models : list of str
         In order.
     """
@@ -93,12 +93,12 @@ class Panel(NamedTuple):
 
     @property
     def scale(self) -> alt.Scale:
-        """Of the values."""
+        """Axis of the values."""
         return alt.Scale(domain=self.ends)
 
     @property
     def with_errors(self) -> str:
-        """Title of an axis whose marks have lines around them."""
+        """Title of an axis for marks with intervals."""
         return f"{self.says} (± 1.96 standard errors)"
 
     @property
@@ -108,35 +108,35 @@ class Panel(NamedTuple):
 
     @property
     def colour(self) -> alt.Color:
-        """A colour per model, the same in every panel; lines say at their ends whose they are."""
+        """A colour per model, the same in every panel; lines have names at their ends."""
         return colour_of(self.models)
 
     def of_models(self) -> Panel:
-        """Leave out who knows averages only, unless alone: the green mark beside the others."""
+        """Leave out knowing averages only (a green mark beside others), unless alone."""
         rows = [row for row in self.rows if kind_of(row["model"]) != "mean"] or self.rows
         models = list(dict.fromkeys(row["model"] for row in rows))
         return self._replace(data=alt.Data(values=rows), models=models)
 
     def says_of(self, *notes: str) -> str | None:
-        """Join what is to be said of marks, and of hollow ones if any score is published."""
+        """Join the notes on marks, with one on hollow marks if any score is published."""
         hollow = any(row.get("kind") == "published" for row in self.rows)
         return "; ".join([*notes, *["hollow: published"] * hollow]) or None
 
 
 def respondent_colour(name: str) -> str | None:
-    """Return the colour of a reference respondent; None of a model."""
+    """Return the colour of a reference respondent; None for a model."""
     return _RESPONDENTS.get(kind_of(name) or "")
 
 
 def is_called(who: str, field: str = "model") -> str:
-    """Return Vega's test for a name: that of somebody, alone or with settings in brackets."""
+    """Return Vega's test for a name, alone or followed by settings in brackets."""
     return f"(datum.{field} == '{who}' || indexof(datum.{field}, '{who} (') == 0)"
 
 
 def colour_of(
     models: Sequence[str], shades: Sequence[str] = COLOURS, legend: alt.Legend | None = None
 ) -> alt.Color:
-    """Give each model a colour, which no reference respondent has; these have their own."""
+    """Give each model a colour different from those of reference respondents."""
     free = cycle(shade for shade in shades if shade not in _RESPONDENTS.values())
     colours = [respondent_colour(name) or next(free) for name in models]
     scale = alt.Scale(domain=models, range=colours)
@@ -144,7 +144,7 @@ def colour_of(
 
 
 def own_colour(otherwise: alt.Color, field: str = "model") -> alt.Color:
-    """Give reference respondents their own colours where a chart gets its rows by name."""
+    """Give reference respondents their own colours in a chart with named data."""
     own: list[Any] = [
         {"test": is_called(RESPONDENTS[kind], field), "value": shade}
         for kind, shade in _RESPONDENTS.items()
@@ -154,10 +154,9 @@ def own_colour(otherwise: alt.Color, field: str = "model") -> alt.Color:
 
 
 def by_metric(draw: Callable[[Panel], Any]) -> Callable[[Any], Any]:
-    """Draw one below the other what is on different scales.
+    """Draw metrics on different scales below one another.
 
-    The figure takes rows with metric (what the values are), lowest and highest (None: unbounded),
-    as an inline ``altair.Data``.
+    Its rows have metric, lowest and highest (None: unbounded), as an inline ``altair.Data``.
     """
 
     @wraps(draw)
@@ -180,7 +179,7 @@ def by_metric(draw: Callable[[Panel], Any]) -> Callable[[Any], Any]:
 
 
 def knows_marginal(base: alt.Chart, **look: Any) -> Any:
-    """Draw a green mark where the respondent stands that knows P(Y) alone, but in its own row."""
+    """Draw a green mark at the score of the respondent that knows P(Y) alone, except in its row."""
     known = base.transform_filter(f"isValid(datum.mean) && !{is_called(RESPONDENTS['mean'])}")
     return known.mark_tick(color=GREEN, thickness=2, **look).encode(x="mean:Q")
 
@@ -193,19 +192,19 @@ def with_ends(
     value: str = "score",
     ends: Sequence[float] = (),
 ) -> alt.Data:
-    """Return rows, the last of every line with its name, and where that is written: `apart`.
+    """Add to the last row of every line its name and the name's place (see `apart`).
 
     Parameters
     ----------
     rows : sequence of dict
     x : str
-        The field along which lines go.
+        The field along which lines run.
     *facets : str
-        The fields that charts are parted by.
+        The fields that separate charts.
     name, value : str
-        The fields that say whose a line is, and that it shows.
+        The fields with a line's name and its values.
     ends : sequence of float
-        From where to where the axis goes; if not given, as far as a facet's values do.
+        Ends of the axis; by default those of a facet's values.
     """
     copies = [dict(row) for row in rows]
     panels: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -228,7 +227,7 @@ def with_ends(
 
 
 def apart(values: Sequence[float], low: float, high: float) -> list[float]:
-    """Move rising values so far from one another, within a scale, that names can stand there."""
+    """Spread rising values within a scale, to make room for names."""
     gap = (high - low) / max(18, len(values))
     places: list[float] = []
     for value in values:
@@ -241,20 +240,20 @@ def apart(values: Sequence[float], low: float, high: float) -> list[float]:
 
 
 def names_at_ends(base: alt.Chart, colour: Any, **place: Any) -> Any:
-    """Write the names that `with_ends` has put to the ends of lines."""
+    """Write the names that `with_ends` added at the ends of lines."""
     chosen = base.transform_filter("isValid(datum.end)")
     text = chosen.mark_text(align="left", dx=8, fontSize=11, limit=220)
     return text.encode(y=alt.Y("end_at:Q"), text="end:N", color=colour, **place)
 
 
 def lines(base: alt.Chart, y: alt.Y, tooltip: list[Any], **place: Any) -> tuple[Any, Any]:
-    """Draw scores as intervals, and as a line through all of one colour."""
+    """Draw scores as intervals, with a line through those of one colour."""
     intervals = base.mark_rule(opacity=0.6).encode(y="low:Q", y2="high:Q", **place)
     return intervals, base.mark_line(point=True).encode(y=y, tooltip=tooltip, **place)
 
 
 def diagonal(low: float = 0, high: float = 1) -> alt.Chart:
-    """Draw where both axes say the same."""
+    """Draw the line of equality."""
     ends = alt.Data(values=[{"a": low, "b": low}, {"a": high, "b": high}])
     return alt.Chart(ends).mark_line(**DASHED).encode(x="a:Q", y="b:Q")
 
@@ -268,7 +267,7 @@ def facets(chart: Any, field: str, title: str | None, limit: int = 0, columns: i
     field : str
     title : str or None
     limit : int
-        How many pixels the names of the values may take, if not as many as usual.
+        Pixels for the names of the values, if not the usual number.
     columns : int
     """
     header: dict[str, Any] = {"header": alt.Header(labelLimit=limit)} if limit else {}

@@ -1,4 +1,4 @@
-"""A summary as lines of a screen: a sentence, tables that fit, and what to look at next."""
+"""A summary as lines of a screen: a sentence, tables that fit, and next commands."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ LONGEST_HEAD = 14
 
 
 class Line(NamedTuple):
-    """A line of text, and whether it is greyed."""
+    """A line of text, and whether it is grey."""
 
     text: str
     muted: bool = False
 
 
 def lines(summary: Summary, width: int | None = WIDTH) -> list[Line]:
-    """Return what a screen shows: of the ways to lay it out, the first that fits.
+    """Return the first layout that fits on a screen.
 
-    Long settings are folded while there are lines for it, then cut; tables for which there is no
-    room are named; a text takes four lines, two, or one.
+    Long settings are folded while there are lines for it, then cut. Tables without room are named.
+    A text takes four lines, two, or one.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def lines(summary: Summary, width: int | None = WIDTH) -> list[Line]:
 def _laid_out(
     summary: Summary, width: int | None, number: int, folds: bool, most: int
 ) -> list[Line]:
-    """Lay out so many tables; of a text, no more lines than `most`."""
+    """Lay out this many tables, with at most `most` lines per text."""
     shown = [line for text in summary.sentences for line in _wrapped(text, width, most)]
     for board in summary.boards[:number]:
         shown += [*[Line("")] * bool(shown), *_board(board, width, folds, most)]
@@ -124,7 +124,7 @@ def _table(section: Section, width: int | None, folds: bool) -> list[Line]:
 
 
 def _widths(section: Section) -> dict[str, int]:
-    """Return how wide each column has to be."""
+    """Return the width that each column needs."""
     columns = zip(section.columns, _heads(section), zip(*section.rows, strict=True), strict=True)
     return {
         title: max(cell_len(line) for cell in (*head, *cells) for line in cell.split("\n"))
@@ -133,12 +133,12 @@ def _widths(section: Section) -> dict[str, int]:
 
 
 def _taken(widths: dict[str, int]) -> int:
-    """Return how wide a table of such columns is."""
+    """Return the width of a table with these columns."""
     return INDENT + sum(widths.values()) + GAP * (len(widths) - 1)
 
 
 def _head(title: str) -> list[str]:
-    """Part a long head in two, where its name or its words do."""
+    """Split a long heading in two, between words or parts of a name."""
     if len(title) <= LONGEST_HEAD:
         return [title]
     breaks = [at for at, letter in enumerate(title) if letter in "_ " and at > 2]
@@ -149,7 +149,7 @@ def _head(title: str) -> list[str]:
 
 
 def _heads(section: Section) -> list[list[str]]:
-    """Return heads in as many lines each; what is short stands right above its numbers."""
+    """Return headings with equal numbers of lines; short ones end right above their numbers."""
     heads = [_head(title) for title in section.columns]
     depth = max(map(len, heads))
     return [[""] * (depth - len(head)) + head for head in heads]
@@ -162,7 +162,7 @@ def _fitting(board: Board, width: int | None, folds: bool) -> tuple[Section, lis
     -------
     section : Section
     missing : list of str
-        Columns that are left out.
+        Columns left out.
     """
     finding, missing = board.finding, list[str]()
     optional = [name for name in board.optional if name in [c.name for c in finding.columns]]
@@ -184,7 +184,7 @@ def _fitting(board: Board, width: int | None, folds: bool) -> tuple[Section, lis
 
 
 def _folded(section: Section) -> Section:
-    """Set what stands behind a number below it."""
+    """Put text after a number on the line below."""
     rows = [
         [
             cell if title in TEXTS else cell.replace(" (", "\n(")
@@ -196,7 +196,7 @@ def _folded(section: Section) -> Section:
 
 
 def _room(section: Section, width: int) -> int:
-    """Return how many columns are left for names, beside settings as narrow as they may be."""
+    """Return the columns of the screen left for names, with settings as narrow as possible."""
     widths = {**_widths(section), "model": 0}
     if "settings" in widths:
         widths["settings"] = min(widths["settings"], SETTINGS)
@@ -204,7 +204,7 @@ def _room(section: Section, width: int) -> int:
 
 
 def cut_names(names: Sequence[str], width: int) -> list[str]:
-    """Cut long names so that they can still be told apart: what they share goes first."""
+    """Shorten long names but keep them distinct: shared parts go first."""
     names = [name if cell_len(name) <= width else without_kind(name) for name in names]
     cut = []
     for name in names:
@@ -217,13 +217,13 @@ def cut_names(names: Sequence[str], width: int) -> list[str]:
 
 
 def _alike(name: str, other: str) -> int:
-    """Count the letters with which both begin."""
+    """Count the letters at which both start alike."""
     pairs = zip(name, other, strict=False)
     return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
 def _cut_name(name: str, start: int, width: int) -> str:
-    """Cut a name, inside where what tells it apart is not in its first half."""
+    """Shorten a name, in the middle if its second half distinguishes it."""
     if cell_len(name) <= width:
         return name
     if start <= width // 2:

@@ -1,4 +1,4 @@
-"""How any finding is written: as a table for people, as tidy rows and JSON for programs."""
+"""Write any finding: as a table for people, as tidy rows and JSON for programs."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Section(NamedTuple):
     note : str
         How to read it.
     named : int
-        How many columns say what a row is of.
+        Number of columns that identify a row.
     kind : str
-        By which it can be asked for: ``--section KIND``.
+        Its name in ``--section KIND``.
     muted : tuple of int
-        Rows that are greyed, by their number.
+        Numbers of grey rows.
     """
 
     title: str
@@ -53,9 +53,9 @@ def with_error(number: _Number, spec: str, least: float = -1.0) -> str:
     ----------
     number : Number or Estimate
     spec : str
-        How the number is written: ``.1f``, or ``+.1f`` where a sign is always written.
+        Format: ``.1f``, or ``+.1f`` with a sign.
     least : float
-        An error must be above it to be written; one that is not known (NaN) never is.
+        Errors up to this size, and unknown ones (NaN), are not written.
     """
     if math.isnan(number.value):
         return ""
@@ -93,12 +93,12 @@ FORMS: dict[str, Callable[[_Number, str, float], str]] = {
 
 
 def _parts(cell: Cell) -> Sequence[Cell]:
-    """Return what is written side by side."""
+    """Join texts for one cell."""
     return cell if isinstance(cell, tuple) and not isinstance(cell, _Number) else (cell,)
 
 
 def written(cell: Cell, column: Column, group: str = "") -> str:
-    """Write what stands in a column, in a row of a group."""
+    """Write the cell of a column, for a row of a group."""
     if cell is None or isinstance(cell, str):
         return cell or ""
     if isinstance(cell, int):
@@ -116,7 +116,7 @@ def written(cell: Cell, column: Column, group: str = "") -> str:
 
 
 def printed(finding: Finding, long: bool = False) -> Section:
-    """Return a finding as a table for people, with its long rows and columns where wished for."""
+    """Return a finding as a table for people, with long rows and columns if requested."""
     rows = [row for row in finding.rows if long or not row.long]
     declared = {column.name: column for column in finding.columns}
     columns = [
@@ -226,7 +226,7 @@ def _of_entry(entry: Entry | None) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it, at any depth: a number that is not finite is null."""
+    """Return a value for JSON, at any depth; numbers that are not finite become null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -235,5 +235,5 @@ def plain(value: Any) -> Any:
 
 
 def as_script(value: Any) -> str:
-    """Write a value as the scripts of the site read it."""
+    """Write a value for the scripts of the site."""
     return json.dumps(plain(value), allow_nan=False, separators=(",", ":"))

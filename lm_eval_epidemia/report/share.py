@@ -1,4 +1,4 @@
-"""Runs in the open: files for the Hub's leaderboards, and records of Every Eval Ever."""
+"""Share runs: files for the Hub's leaderboards, and records of Every Eval Ever."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ MARKER = ".epidemia-shared"
 
 
 class Shared(NamedTuple):
-    """What was written.
+    """The written files.
 
     Attributes
     ----------
     records, results : int
-        How many records, and how many files for the Hub.
+        Number of records, and of files for the Hub.
     lines : list of str
         What was left out, and why.
     """
@@ -61,7 +61,7 @@ class Shared(NamedTuple):
 
 
 def check(out: Path, dataset: str | None = None) -> None:
-    """Refuse a folder or an id before any result is read; parameters and errors as of `share`."""
+    """Check folder and id before any result is read; parameters and errors as for `share`."""
     if dataset is not None:
         check_hub_id("--dataset", dataset)
     folders.check_rewritable(out, MARKER)
@@ -74,17 +74,17 @@ def share(report: Report, out: Path, dataset: str | None = None) -> Shared:
     ----------
     report : Report
     out : Path
-        A new folder, or one that was written before. It gets
+        A new folder, or one written before. It gets
         ``data/lm-eval-epidemia/DEVELOPER/MODEL/UUID.json``, the layout of the data store of Every
         Eval Ever, and ``MODEL/.eval_results/*.yaml``, a file per run, for the model's own
         repository.
     dataset : str, optional
-        The id on the Hub of the exported questions; without it, nothing is written for the Hub.
+        The Hub id of the exported questions; without it, nothing is written for the Hub.
 
     Raises
     ------
     EpidemiaError
-        If no run can be shared, `dataset` is no id, or `out` cannot be written.
+        If no run can be shared, `dataset` is not an id, or `out` cannot be written.
     """
     check(out, dataset)
     texts: dict[Path, str] = {}
@@ -145,12 +145,12 @@ def share(report: Report, out: Path, dataset: str | None = None) -> Shared:
 
 
 def _public_as(run: Entry) -> str:
-    """Return how a run is told from others where paths and keys are left out."""
+    """Return the identity of a run without paths and keys."""
     return f"{eee.public_name(run.weights)} {eee.public_settings(run)}"
 
 
 def _unfit(run: Entry, doubts: Mapping[str, Doubt], ambiguous: bool) -> str:
-    """Say why a run is not shared; nothing where it is."""
+    """Say why a run is not shared; empty if it is."""
     if not doubts:
         return "it has no score in an epidemia task"
     backend = dict(run.settings).get("backend", "")
@@ -186,7 +186,7 @@ def _scored(run: Entry, means: Mapping[str, Number]) -> dict[str | Asked, eee.Sc
 
 
 def _lost(run: Entry, tuned: TunedRun | None) -> str:
-    """Say what of a tuned model's training is not shared, or not sure."""
+    """Say which parts of a tuned model's training are not shared or uncertain."""
     if tuned is None:
         return ""
     is_written = tuned.folder is not None and (tuned.folder / LOSSES).is_file()
@@ -200,7 +200,7 @@ def _lost(run: Entry, tuned: TunedRun | None) -> str:
 
 
 def _said(report: Report, run: Entry, column: str, mean: Number, doubt: Doubt) -> str:
-    """Say what must be known of a mean: its error, how it was asked, and doubts."""
+    """Write the notes on a mean: its error, settings of asking, and doubts."""
     digits, method = groups()[column].digits, eee.method_of(groups()[column])
     tasks = tasks_in(run, column)
     words = [
@@ -228,7 +228,7 @@ def _is_exported(run: Entry, column: str) -> bool:
 
 
 def _entry(run: Entry, column: str, mean: Number, notes: str, dataset: str) -> dict[str, Any]:
-    """Return an entry as ``huggingface_hub.EvalResultEntry`` has it, which older versions lack."""
+    """Return an entry like ``huggingface_hub.EvalResultEntry``, which older versions lack."""
     entry: dict[str, Any] = {
         "dataset": {"id": dataset, "task_id": column},
         "value": round(mean.value, groups()[column].digits + 1),

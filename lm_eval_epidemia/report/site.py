@@ -1,6 +1,6 @@
 """The static site: pages and data that open from the file system, without a server or a network.
 
-Each page has a file in `pages`, which says what is on it, and a template in `web`.
+Each page has a file in `pages` for its contents, and a template in `web`.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ def build_site(report: Report, out: Path, cutoffs: Sequence[probe.Cutoff] = ()) 
     ----------
     report : Report
     cutoffs : sequence of Cutoff
-        When the training of models ended, for the probe of vintages.
+        Ends of the models' training, for the probe of vintages.
     out : Path
-        A folder that does not exist, is empty, or holds a site: its files are replaced when the new
-        ones are whole, and what is not ours is kept; see `folders.rewritten`.
+        A folder that does not exist, is empty, or holds a site. Its files are replaced once the new
+        ones are complete, and other files are kept; see `folders.rewritten`.
 
     Returns
     -------
@@ -130,7 +130,7 @@ def _environment(report: Report, menu: Menu) -> jinja2.Environment:
 
 
 def _made_from(report: Report) -> str:
-    """Count files, runs and models, as the first page does."""
+    """Count files, runs and models, as on the first page."""
     models = models_of(report.runs)
     runs = [run for model in models for run in model.runs]
     files = {score.source for run in runs for score in run.scores.values()}
@@ -242,7 +242,7 @@ def _write(
 
 
 def _names(report: Report) -> dict[str, str]:
-    """Return what models, groups, tasks and respondents are called on pages, by their names."""
+    """Return the names of models, groups, tasks and respondents on pages, by internal name."""
     return {
         **{name: about.entry.title for name, about in leaves().items()},
         **{group: plain_name(group) for group in groups()},
@@ -255,7 +255,7 @@ def _specifications(*names: str) -> dict[str, Any]:
 
 
 def _rendered(markdown: str) -> str:
-    """Render a data card, without the note on how its file is made."""
+    """Render a data card, without the note about its generation."""
     text = re.sub(r"<!--.*?-->", "", markdown)
     text = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
     return text.replace("<table>", '<div class="wide"><table>').replace(
@@ -265,7 +265,7 @@ def _rendered(markdown: str) -> str:
 
 @lru_cache(maxsize=1)
 def _vega() -> str:
-    """Bundle the library of the charts: seconds, and the same for every site."""
+    """Bundle the chart library, which takes seconds and is the same for every site."""
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
 
 
@@ -276,14 +276,14 @@ def _own(folder: Path, names: Sequence[str]) -> None:
 
 
 def _map(folder: Path) -> None:
-    """Write what draws maps, and the shapes."""
+    """Write the script of maps, and the shapes."""
     _own(folder, OF_MAPS)
     shapes = f"window.epidemia.world = {as_script(charts.world.shapes())};"
     (folder / "world.js").write_text(shapes, encoding="utf-8")
 
 
 def _assets(folder: Path) -> None:
-    """Write what all pages share: our own sheets and scripts, and two libraries."""
+    """Write the files that all pages share: our sheets and scripts, and two libraries."""
     folder.mkdir()
     _own(folder, OWN)
     (folder / "vega.js").write_text(_vega(), encoding="utf-8")

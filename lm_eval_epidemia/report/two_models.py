@@ -37,7 +37,7 @@ def findings(compared: TwoModels) -> list[Finding]:
 
 
 def as_rows(compared: TwoModels) -> list[dict[str, Any]]:
-    """Return the comparisons as rows of one tidy table, as those of a report."""
+    """Return the comparisons as rows of one tidy table, like those of a report."""
     return [row for finding in findings(compared) for row in tidy(finding)]
 
 
@@ -47,10 +47,10 @@ def as_sections(compared: TwoModels) -> list[Section]:
 
 
 def in_words(compared: TwoModels) -> list[str]:
-    """Return the comparisons in sentences, a screen of lines at most.
+    """Return the comparisons in sentences, at most one screen.
 
-    The groups that are compared together come first, tasks of others last; what does not fit, and
-    the tasks of a group of others, are counted.
+    Combined groups come first, other people's tasks last. What does not fit, and the tasks of other
+    people's groups, are counted.
     """
     one, other = compared.called
     lines = [f"{compared.one.name} against {compared.other.name}"]
@@ -90,7 +90,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _range(low: float, high: float, digits: int, side: int = 1) -> str:
-    """Write an interval; with a side of -1 that of the difference the other way round."""
+    """Write an interval; with a side of -1, for the reversed difference."""
     ends = sorted((side * low, side * high))
     # On which side of 0 an end is decides the verdict.
     while digits < 9 and any(end and not float(f"{end:.{digits}f}") for end in ends):
@@ -106,7 +106,7 @@ _SAYS = {
 
 
 def _of_group(of: Comparison, asked_as: str, one: str, other: str) -> str:
-    """Say who is better in a group of ours, and by how much."""
+    """Say which is better in one of our groups, and by how much."""
     benchmark, across = benchmark_of(of.column), of.across
     digits, side = benchmark.digits, 1 if across.difference > 0 else -1
     unit = "points" if benchmark.measure.high == 100 else f"in {benchmark.leading}"
@@ -136,7 +136,7 @@ def _of_group(of: Comparison, asked_as: str, one: str, other: str) -> str:
 
 
 def _of_documents(of: OverDocuments, one: str, other: str) -> str:
-    """Say who is better in a task or group of others, and by how much."""
+    """Say which is better in other people's task or group, and by how much."""
     result = of.paired
     side = 1 if result.of.mean > 0 or of.verdict == "not shown" else -1
     values = f"{result.first:.3f} against {result.second:.3f}"

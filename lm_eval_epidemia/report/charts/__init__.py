@@ -1,7 +1,7 @@
-"""The figures as Vega-Lite, which takes the extra ``report``; `figures` lists and saves them.
+"""The figures in Vega-Lite (needs the extra ``report``); `figures` lists and saves them.
 
-Each function takes the data, inline or by name, and returns a chart; it says which fields the rows
-need. Colours are Okabe and Ito's, which people who see colours differently can tell apart.
+Each function takes the data, inline or by name, and returns a chart; its docstring lists the fields
+of the rows. Colours are Okabe and Ito's, which colour-blind people can distinguish.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _ON_SITE = {STATED: stated, **ON_MAP}
 
 
 def svg(text: str) -> str:
-    """Draw a specification, without what no eye sees: words on marks, defaults, tiny fractions."""
+    """Draw a specification, without invisible parts: words on marks, defaults, tiny fractions."""
     drawn = vl_convert.vegalite_to_svg(text)
     unseen = r' (role|aria-[a-z]+|pointer-events)="[^"]*"| (opacity|stroke-width)="1"'
     drawn = re.sub(rf'{unseen}|<path class="foreground" d=""[^>]*/>', "", drawn)
@@ -104,7 +104,7 @@ WRITTEN: dict[str, Callable[[str], bytes]] = {
 
 @lru_cache
 def specification(name: str) -> dict[str, Any]:
-    """Return a figure's Vega-Lite specification, its rows to be given as the dataset ``rows``."""
+    """Return a figure's Vega-Lite specification, which takes its rows as the dataset ``rows``."""
     draw = _ON_SITE.get(name) or CHARTS[name]
     chart: dict[str, Any] = draw(alt.NamedData(name=ROWS)).to_dict()
     # Colours of text and axes are the page's.

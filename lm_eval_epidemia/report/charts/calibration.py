@@ -1,4 +1,4 @@
-"""Figures of how answers go with the truth, and with the place where they are shown."""
+"""Figures of answers against the truth, and against their displayed position."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def calibration(data: Any) -> Any:
 
 
 def order_bias(data: Any) -> Any:
-    """Rows: model, answers (how many were shown), position (letter), times (1: as often as any)."""
+    """Rows: model, answers (number shown), position (letter), times (relative to uniform)."""
     # The site hands its rows on by name, and one model at a time: its name is not written.
     rows = data.to_dict().get("values", ())
     ends = (0, max((row["times"] for row in rows), default=1))

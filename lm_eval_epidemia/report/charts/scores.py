@@ -55,13 +55,13 @@ def _dots(
 
 
 def _by_group(channel: Any, panel: Panel, *notes: str) -> Any:
-    """Part by group, in order, and say what the marks are."""
+    """Split by group, in order, and explain the marks."""
     by_column = alt.EncodingSortField("column", op="min")
     return channel("group:N", title=panel.says_of(*_known(panel), *notes), sort=by_column)
 
 
 def _known(panel: Panel) -> list[str]:
-    """Say what a green mark is, where there is one."""
+    """Explain the green mark, if there is one."""
     return [_KNOWN] if any(row["mean"] is not None for row in panel.rows) else []
 
 
@@ -80,7 +80,7 @@ def leaderboard(panel: Panel) -> Any:
 
 @by_metric
 def surveys(panel: Panel) -> Any:
-    """Rows: as of `leaderboard`, and survey: a row of the chart, with every model in it."""
+    """Rows: as for `leaderboard`, and survey: a row of the chart, with every model in it."""
     panel = panel.of_models()
     parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in panel.rows:

@@ -1,4 +1,4 @@
-"""Figures of single tasks: what is true, and what models answer."""
+"""Figures of single tasks: the truth, and models' answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lm_eval_epidemia.report.palette import (
 
 
 def _who(channel: Any, title: str | None, colours: list[str] | None = None) -> Any:
-    """Tell respondents apart, in the order of the rows; colours and shapes share one legend."""
+    """Distinguish respondents, in the order of the rows; colours and shapes share one legend."""
     scale = {"scale": alt.Scale(range=colours)} if colours else {}
     legend = alt.Legend(labelLimit=300, titleLimit=300, orient="bottom", direction="vertical")
     return channel("who:N", title=title, sort=None, legend=legend, **scale)

@@ -1,4 +1,4 @@
-"""The figures of fine-tuning; as in `scores`, each says which fields its rows need."""
+"""The figures of fine-tuning; as in `scores`, each docstring lists the fields of its rows."""
 
 from __future__ import annotations
 

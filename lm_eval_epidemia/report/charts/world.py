@@ -48,7 +48,7 @@ def shapes() -> list[dict[str, Any]]:
 
 
 def _map(answers: alt.Chart, colour: alt.Color) -> Any:
-    """Draw countries by what `colour` shows of them; the others are outlines."""
+    """Draw countries in the colours of `colour`; the others are outlines."""
     world = alt.NamedData(SHAPES)
     outlines = alt.Chart(world).mark_geoshape(fill=None, stroke=GREY, strokeWidth=0.3)
     here = answers.transform_lookup(
@@ -95,7 +95,7 @@ def errors(data: Any) -> Any:
 def countries(data: Any) -> Any:
     """Rows: who ("truth" or a model), code, country, answer, p, and of models error (p less truth).
 
-    Maps of the truth and of the models' answers on one scale, and below them of the errors.
+    Maps of the truth and of the models' answers on one scale, and below them maps of the errors.
     """
     rows = data.to_dict()["values"]
     told = [row for row in rows if row.get("error") is not None]

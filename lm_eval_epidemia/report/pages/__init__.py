@@ -1,1 +1,1 @@
-"""What each page of the site shows: a file per page, values for the template of its name."""
+"""The contents of the site's pages: a file per page, with values for the template of its name."""

@@ -81,20 +81,20 @@ class _PageRow(NamedTuple):
 
 
 def published(report: Report) -> set[str]:
-    """Return the names of rows that are published."""
+    """Return the names of published rows."""
     return {entry.name for entry in report.entries if entry.reference}
 
 
 def rows_of(
     section: Section, published: Collection[str] = (), names: Mapping[str, str] = NO_NAMES
 ) -> dict[str, Any]:
-    """Return a table as pages have it: rows say whether they are published.
+    """Return a table for pages, whose rows are marked if published.
 
     Parameters
     ----------
     section : Section
     published : collection of str
-        Rows that are.
+        Names of published rows.
     names : mapping of str to str
         What models, groups and tasks are called on pages, by their names.
     """
@@ -110,13 +110,13 @@ def rows_of(
 
 
 def shown(report: Report, chosen: Mapping[str, str], names: Mapping[str, str]) -> dict[str, Any]:
-    """Draw the figures that there are rows for, and say why the others are not.
+    """Draw the figures with rows, and say why the others are not drawn.
 
     Parameters
     ----------
     report : Report
     chosen : mapping of str to str
-        What is said of each.
+        The caption of each.
     names : mapping of str to str
         What models are called on pages, by their names.
     """
@@ -142,7 +142,7 @@ def _named(row: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def first(rows: list[dict[str, Any]], says: str) -> tuple[list[dict[str, Any]], str]:
-    """Leave out models after the first `DRAWN`, which were asked most and score best."""
+    """Keep only the first `DRAWN` models, which were asked most and score best."""
     models = dict.fromkeys(
         row["model"] for row in rows if "model" in row and row.get("kind", "run") == "run"
     )
@@ -155,7 +155,7 @@ def first(rows: list[dict[str, Any]], says: str) -> tuple[list[dict[str, Any]], 
 
 
 def _moved(rows: list[dict[str, Any]], says: str) -> tuple[list[dict[str, Any]], str]:
-    """Leave out the panels in which every task is at the same end before and after."""
+    """Leave out panels whose tasks all stay at the same end of the scale."""
     ends: dict[str, set[float]] = {}
     for row in rows:
         ends.setdefault(row["panel"], set()).update((row["before"], row["after"]))
@@ -167,14 +167,14 @@ def _moved(rows: list[dict[str, Any]], says: str) -> tuple[list[dict[str, Any]],
 
 
 def drawn(name: str, says: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Draw a figure; one that cannot be drawn costs itself alone, and both page and stderr say so.
+    """Draw a figure; if that fails, leave it out, and say so on the page and on stderr.
 
     Parameters
     ----------
     name : str
         A key of `charts.CHARTS`.
     says : str
-        What is below it.
+        Its caption.
     rows : list of dict
     """
     title = figures.FIGURES[name].says
@@ -191,13 +191,13 @@ def drawn(name: str, says: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def priors(report: Report, names: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the page of priors shows."""
+    """Return the contents of the page of priors."""
     sections = [rows_of(table, published(report), names) for table in of_priors(report, True)]
     return {**shown(report, OF_PRIORS, names), "sections": sections}
 
 
 def tuned(report: Report, samples: Samples, names: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the page of fine-tuning shows."""
+    """Return the contents of the page of fine-tuning."""
     study = tuning.study(report, samples)
     findings = [*tuning_tables.tables(study, long=True), *tuning_rows.learning_table(report)]
     return {
@@ -216,7 +216,7 @@ def calibrated(
     names: Mapping[str, str],
     write: Callable[[str, str, Any], None],
 ) -> dict[str, Any]:
-    """Return what the page of calibration shows.
+    """Return the contents of the page of calibration.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def calibrated(
     names : mapping of str to str
         What models are called on pages, by their names.
     write : callable
-        Takes the data of each model: the name of its file, its own, what is in it.
+        Receives the data of each model: file name, model name, contents.
     """
     by_model = data.calibrations(report, samples)
     summary = printed(calibration.summary(report.runs, samples, by_model))

@@ -1,4 +1,4 @@
-"""The page on Pearl's hierarchy: a drawn example of each layer, and what the runs show of it."""
+"""The page on Pearl's hierarchy: a drawn example of each layer, and the scores of runs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def tutoring() -> dict[str, float]:
 
 
 def shown(report: Report) -> dict[str, Any]:
-    """Return what the page shows."""
+    """Return the contents of the page."""
     said = sentences(report)
     truth = store.load(EXAMPLE)
     return {

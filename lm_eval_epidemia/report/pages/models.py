@@ -1,4 +1,4 @@
-"""A page per model: what it scores where, what it answers where it errs, how it reads letters."""
+"""A page per model: its scores, its answers in its worst and best tasks, its use of letters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lm_eval_epidemia.results.models import Model, chips, is_averages
 
 
 def files_of(models: Sequence[Model]) -> dict[str, str]:
-    """Return the page of every model, by the model's name: names of files are short and plain."""
+    """Return the page of every model, by the model's name; file names are short and plain."""
     files: dict[str, str] = {}
     for model in models:
         plain = re.sub(r"[^A-Za-z0-9.]+", "-", model.name).strip("-.")[:60] or "model"
@@ -41,7 +41,7 @@ def shown(
     positions: Sequence[dict[str, Any]],
     can_open: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return what the page of a model shows.
+    """Return the contents of a model's page.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Pages that a site has only where something was asked: countries, years, people, wordings."""
+"""Pages that a site has only if their tasks were asked: countries, years, people, wordings."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class Page(NamedTuple):
     Attributes
     ----------
     file, name : str
-        As the menu has it.
+        File, and name in the menu.
     title, intro : str
     is_of : callable
-        Whether a task is of use.
+        Whether the page uses a task.
     read, findings : callable
-        From a report to what is made of its samples, with notes; from that to tables.
+        From a report to the results from its samples, with notes; from these to tables.
     figure : str
-        A key of `figures.FIGURES`; empty where there is none.
+        A key of `figures.FIGURES`; empty without a figure.
     rows : callable
-        From what was read and found to the rows of the figure.
+        From the results and tables to the rows of the figure.
     caption : str
     """
 
@@ -122,7 +122,7 @@ PAGES = (
 
 
 class Shown(NamedTuple):
-    """What a page shows: its tables, with the rows of its figure."""
+    """The contents of a page: its tables, and the rows of its figure."""
 
     page: Page
     tables: Sequence[Finding]
@@ -130,7 +130,7 @@ class Shown(NamedTuple):
 
 
 def found(report: Report) -> list[Shown]:
-    """Return the pages that there is something to show on."""
+    """Return the pages that have contents."""
     pages = []
     for page in PAGES:
         part = _part(report, page.is_of)
@@ -146,7 +146,7 @@ def found(report: Report) -> list[Shown]:
 
 
 def _part(report: Report, is_of: Callable[[Asked], bool]) -> Report:
-    """Leave out tasks that are of no use, and runs without others."""
+    """Leave out tasks that the page does not use, and runs without any that it uses."""
     entries = []
     for entry in report.runs:
         if scores := {asked: score for asked, score in entry.scores.items() if is_of(asked)}:
@@ -155,7 +155,7 @@ def _part(report: Report, is_of: Callable[[Asked], bool]) -> Report:
 
 
 def shown(of: Shown, names: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a page shows.
+    """Return the values of a page's template.
 
     Parameters
     ----------

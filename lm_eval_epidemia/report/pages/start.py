@@ -92,7 +92,7 @@ def shown(
     files: Mapping[str, str],
     names: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return what the first page shows.
+    """Return the contents of the first page.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def shown(
 
 
 def sentences(report: Report) -> dict[str, str]:
-    """Return what the report says first in a terminal, by the benchmark's name."""
+    """Return the report's first sentences in a terminal, by benchmark."""
     boards = summary(report).boards
     return {
         board.benchmark.name: " ".join(sentences_of(board, len(boards) > 1)) for board in boards
@@ -204,7 +204,7 @@ def _board(
 
 
 def _said_of_people(columns: Sequence[str]) -> list[str]:
-    """Say of groups what their questions say of the people, with an example."""
+    """Describe the conditions of groups, with an example."""
     here = [group for group in EXAMPLES if any(column.startswith(group) for column in columns)]
     listed = ", ".join(map(with_example, here))
     return [f"{listed[:1].upper()}{listed[1:]}: what a question tells about the people."] * bool(
@@ -213,25 +213,25 @@ def _said_of_people(columns: Sequence[str]) -> list[str]:
 
 
 def _kind(row: ModelRow) -> str:
-    """Say what a row is of, where it is no model that answers."""
+    """Return the kind of a row that is not a model which answers."""
     if row.run.reference:
         return "baseline" if row.run.model == KNOWS_MARGINAL else "reference"
     return "baseline" if is_averages(row.run) else "silent" * row.silent
 
 
 def _rank(cell: Cell) -> str:
-    """Return a rank; of a run that may have every place, none."""
+    """Return a rank; empty for a run that could have any rank."""
     places, _, of = cell.rank.partition(" of ")
     return "" if places == f"1-{of}" else cell.rank
 
 
 def _titled(report: Report, column: str) -> str:
-    """Name a group, with how many of its tasks those were asked who were asked most."""
+    """Name a group, with the largest number of its tasks that any run was asked."""
     return plain_name(column) + share_of(overview.most_tasks(report, column), column)
 
 
 def _part(report: Report, row: ModelRow, column: str) -> str:
-    """Say over how many tasks a mean is, where that is not how many most were asked."""
+    """Return the number of tasks in a mean, if it differs from the largest number asked."""
     if column not in row.cells:
         return ""
     tasks, most = row.cells[column].mean.tasks, overview.most_tasks(report, column)
@@ -239,7 +239,7 @@ def _part(report: Report, row: ModelRow, column: str) -> str:
 
 
 def _stands(row: ModelRow, rows: Sequence[ModelRow]) -> bool:
-    """Whether a row is shown from the start: who knows averages only, where it was cut like one."""
+    """Whether a row is shown at first: a model's, or knowing averages only with the same cut."""
     if row.run.model != KNOWS_MARGINAL:
         return row.place == 0
     return any(
@@ -252,14 +252,14 @@ def _stands(row: ModelRow, rows: Sequence[ModelRow]) -> bool:
 
 
 def _kinds(columns: Collection[str]) -> str:
-    """Name groups by what sets them apart: "likelihood"."""
+    """Name groups by their distinction: "likelihood"."""
     return " and ".join(dict.fromkeys(plain_name(c).rpartition(", ")[2] for c in sorted(columns)))
 
 
 def _elsewhere(
     rows: Sequence[ModelRow], shown: Sequence[ModelRow], folded: Sequence[str]
 ) -> list[str]:
-    """Say which scores only runs have that are not shown from the start."""
+    """Say which scores only hidden runs have."""
     having = [row for row in rows if row.place and any(column in row.cells for column in folded)]
     if not having:
         return []
@@ -274,7 +274,7 @@ def _elsewhere(
 
 
 def _caption(benchmark: Benchmark, drawn: Sequence[tuple[str, ModelRow]]) -> str:
-    """Say what is in a figure; ± in the table is explained here too, once."""
+    """Write the caption of a figure, which also explains ± in the table."""
     known = any(not math.isnan(row.cells[column].known) for column, row in drawn)
     hollow = any(row.run.reference for _, row in drawn)
     parts = [
@@ -285,7 +285,7 @@ def _caption(benchmark: Benchmark, drawn: Sequence[tuple[str, ModelRow]]) -> str
 
 
 def _drawn(column: str, rows: Sequence[ModelRow]) -> list[ModelRow]:
-    """Return the rows that a figure shows, as they stand in the table: who answers."""
+    """Return the rows of a figure, in the order of the table: those that answer."""
     return [
         row
         for row in rows
@@ -334,7 +334,7 @@ def _panel(
 
 
 def linked(name: str, files: Mapping[str, str]) -> str | Markup:
-    """Return a model's name, as a link to its page where it has one."""
+    """Return a model's name, as a link to its page if it has one."""
     if name not in files:
         return name
     return Markup('<a href="{}">{}</a>').format(files[name], name)

@@ -40,16 +40,16 @@ def export(out: Path, push_to_hub: str | None = None, stated: bool = False) -> P
     Parameters
     ----------
     out : Path
-        A new folder, or one that was exported before: its files are replaced when the new ones
-        are whole, and what is not ours is kept; see `folders.rewritten`. It gets ``README.md`` (the
-        card), ``eval.yaml``, ``croissant.json``, of every group the questions in
-        ``data/<group>/test/<task>.parquet`` and what is true in ``data/<group>/truth.parquet``, and
+        A new folder, or an earlier export: its files are replaced once the new ones are complete,
+        and other files are kept; see `folders.rewritten`. It gets ``README.md`` (the card),
+        ``eval.yaml``, ``croissant.json``, the questions of every group in
+        ``data/<group>/test/<task>.parquet`` and its truths in ``data/<group>/truth.parquet``, and
         ``task_yamls/`` for ``lm_eval --include_path``, which read the questions from the repository
         instead of the package.
     push_to_hub : str, optional
-        Upload what was written to this dataset repository too; the task files then name it.
+        Also upload to this dataset repository; the task files then name it.
     stated : bool
-        Write only what is answered in writing: for harnesses without log-probabilities.
+        Export only tasks with written answers, for harnesses without log-probabilities.
 
     Returns
     -------
@@ -59,8 +59,8 @@ def export(out: Path, push_to_hub: str | None = None, stated: bool = False) -> P
     Raises
     ------
     EpidemiaError
-        If `out` holds files of others or what another command wrote, or cannot be written, if
-        `push_to_hub` is no id of the Hub, or if the upload fails.
+        If `out` holds other files or another command's output, or cannot be written; if
+        `push_to_hub` is not a Hub id; or if the upload fails.
     """
     out = out.resolve()
     if push_to_hub:
@@ -74,7 +74,7 @@ def export(out: Path, push_to_hub: str | None = None, stated: bool = False) -> P
 
 
 def _upload(folder: Path, files: Iterable[Path], repository: str) -> None:
-    """Upload these files of a folder, which may hold others of the user's."""
+    """Upload these files of a folder, which may also hold the user's files."""
     from huggingface_hub import CommitOperationAdd, HfApi
 
     added = [CommitOperationAdd(file.as_posix(), folder / file) for file in files]
@@ -92,7 +92,7 @@ def _upload(folder: Path, files: Iterable[Path], repository: str) -> None:
 
 
 def check_hub_id(option: str, repository: str) -> None:
-    """Refuse what is no id of a repository on the Hub, before any work."""
+    """Refuse anything but a Hub repository id, before any work."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
@@ -116,7 +116,7 @@ class _Asked(NamedTuple):
 
 
 def _fill(folder: Path, out: Path, repository: str | None, stated: bool) -> None:
-    """Write into a folder what will lie at `out`, as its task files say without a repository."""
+    """Write the export into a folder that will become `out`, the path in its task files."""
 
     def chosen(way: Way) -> bool:
         return way.exported and (way.generated or not stated)
@@ -146,8 +146,8 @@ def _fill(folder: Path, out: Path, repository: str | None, stated: bool) -> None
 def _config(folder: Path, name: str, members: list[_Asked]) -> Config:
     """Write the splits of a config.
 
-    All have the columns of all, with nothing in those of others: `datasets` and the Hub's viewer
-    refuse splits of a config that differ in their columns.
+    All splits have all columns, empty if unused: `datasets` and the Hub's viewer refuse splits of a
+    config with different columns.
     """
     questions, cells = {}, []
     for asked in members:
@@ -178,7 +178,7 @@ def _write(table: pa.Table, schema: pa.Schema, path: Path) -> None:
 
 
 def _tables(asked: _Asked) -> tuple[pa.Table, list[dict[str, Any]]]:
-    """Return the questions of a task, and a row of what is true for each of its cells."""
+    """Return the questions of a task, and a row of truth for each of its cells."""
     benchmark, entry, way = asked
     truth = way.load(entry.name)
     cells, canary = benchmark.cells(truth), texts()["canary"]

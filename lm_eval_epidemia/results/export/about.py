@@ -1,4 +1,4 @@
-"""What is said of an exported repository: `about.yaml`."""
+"""Texts about an exported repository: `about.yaml`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ import yaml
 
 @lru_cache(maxsize=1)
 def texts() -> dict[str, Any]:
-    """Return what the card and the Croissant file say."""
+    """Return the texts of the card and the Croissant file."""
     text = (files(__package__) / "about.yaml").read_text(encoding="utf-8")
     return dict(yaml.safe_load(text))

@@ -158,9 +158,9 @@ def sources(configs: Sequence[Config]) -> list[str]:
 
 
 def evaluation(configs: Sequence[str]) -> str:
-    """Return ``eval.yaml``, by which the Hub knows a benchmark: every config is a task.
+    """Return ``eval.yaml``, which registers a benchmark on the Hub: every config is a task.
 
-    It wants a framework that it knows, as Inspect is and lm-eval is not.
+    The Hub expects a framework that it knows; it knows Inspect, but not lm-eval.
     """
     said = texts()
     listed = {

@@ -9,16 +9,16 @@ import pyarrow as pa
 
 
 class Config(NamedTuple):
-    """What the card and the Croissant file say of a group.
+    """A group's entry in the card and the Croissant file.
 
     Attributes
     ----------
     name : str
-        As lm-eval names the group.
+        The group's name in lm-eval.
     schema : pyarrow.Schema
-        Of all its files.
+        Schema of all its files.
     columns : dict of str to list of str
-        By split, "test" and, where what is true is exported, "truth": what it fills.
+        Columns filled, by split: "test" and, if truths are exported, "truth".
     tasks : list of str
     prompts : int
     """
@@ -30,5 +30,5 @@ class Config(NamedTuple):
     prompts: int
 
     def files(self, split: str) -> str:
-        """Return where the files of a split lie, as a pattern."""
+        """Return the pattern of a split's files."""
         return f"data/{self.name}/{split}" + ("/*.parquet" if split == "test" else ".parquet")

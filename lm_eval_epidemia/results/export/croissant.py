@@ -45,7 +45,7 @@ def croissant_file(configs: Sequence[Config], repository: str | None) -> str:
     ----------
     configs : sequence of Config
     repository : str, optional
-        Id on the Hub, where files are to be found; otherwise they lie beside this one.
+        Hub id that holds the files; otherwise they are beside this one.
     """
     said = texts()
     splits = [(config, split) for config in configs for split in config.columns]
