@@ -149,7 +149,7 @@ def test_a_result_file_that_is_damaged_is_named_and_left_out(runs, damage, said)
     (note,) = results.notes
     assert str(path) in note and said in note and "run that evaluation again" in note
     assert "\n" not in note and len(note) < 700
-    with pytest.raises(EpidemiaError, match="no task of ours") as raised:
+    with pytest.raises(EpidemiaError, match="no epidemia task") as raised:
         read_results([runs / "noisy"])
     assert said in str(raised.value)
 

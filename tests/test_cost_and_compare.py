@@ -314,7 +314,7 @@ def test_variants_and_templates_are_rows_of_their_own(tmp_path):
         (lambda folder: None, "holds no results_"),
         (lambda folder: (folder / "results_1.json").write_text("{"), "is not a result file"),
         (lambda folder: (folder / "results_1.json").write_text("[]"), "is not a result file"),
-        (lambda folder: result_file(folder, {"mmlu": (1.0, 1.0)}), "no task of ours"),
+        (lambda folder: result_file(folder, {"mmlu": (1.0, 1.0)}), "no epidemia task"),
     ],
 )
 def test_folders_without_results(tmp_path, write, message):

@@ -221,7 +221,7 @@ def test_a_statement_that_is_drawn_twice_is_in_one_split(tmp_path):
 
 
 def test_texts_that_are_all_alike_cannot_be_divided():
-    with pytest.raises(EpidemiaError, match="the 20 rows are 2 different texts or people"):
+    with pytest.raises(EpidemiaError, match="the 20 rows contain only 2 different texts or people"):
         divided({"text": ["a", "b"] * 10}, np.random.default_rng(0))
 
 
@@ -563,7 +563,7 @@ def test_what_does_not_exist_is_refused(tmp_path, raw):
         "nsduh --kind answer": "--kind 'answer' is not known (nearest: answers)",
         "bls": "bls is published as tables, but notes are about people",
         "nsduh": "no downloaded files of nsduh 2023",
-        "nsduh --kind answers --n 9": "--n 9: at least 10 rows",
+        "nsduh --kind answers --n 9": "--n 9: expected at least 10 rows",
         "nsduh --kind distributions --n 91": "--n 91: there are 90 prompts",
         "nsduh --kind answers --seed -1": "--seed -1 is negative",
         "nsduh --kind answers --writer hf": "answers is made from truths",

@@ -88,7 +88,7 @@ def test_what_is_kept_of_a_training(trained, tiny_llama):
         scored(pretrained=str(tiny_llama), **peft) for peft in ({}, {"peft": str(out)})
     )
     assert after["choice_mass,none"] > before["choice_mass,none"]
-    with pytest.raises(EpidemiaError, match="holds a tuned model already"):
+    with pytest.raises(EpidemiaError, match="already holds a tuned model"):
         train.train(str(tiny_llama), out.parent / "data", out, USUAL)
 
 
@@ -187,7 +187,7 @@ def test_an_interrupted_training_goes_on_and_comes_to_the_same(
     whole, out = trained[0], tmp_path / "parts"
     given = (str(tiny_llama), whole.parent / "data", out)
     monkeypatch.setattr(train, "_trainer", interrupted)
-    with pytest.raises(EpidemiaError, match="the same command goes on"):
+    with pytest.raises(EpidemiaError, match="the same command continues"):
         train.train(*given, USUAL)
     assert not (out / card.TUNED_CARD).exists() and list((out / train.CHECKPOINTS).iterdir())
     monkeypatch.setattr(train, "_trainer", honest)
@@ -227,7 +227,7 @@ def test_a_training_that_cannot_be_written_says_how_it_goes_on(
             train.train(str(tiny_llama), data, out, settings)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert "begins anew" in str(said.value) and "ulimit -f" in str(said.value)
+    assert "begins again" in str(said.value) and "ulimit -f" in str(said.value)
     if limit == 20_000:
         monkeypatch.setattr(train, "_trainer", honest)
         assert train.train(str(tiny_llama), data, out, settings).steps == 1
@@ -318,8 +318,8 @@ def test_datasets_that_cannot_be_used(tiny_llama, tmp_path):
     refused("its card says", tiny_llama, made["rows"], out)
     for kind, change, said in (
         ("answers", {"completion": " Z"}, "does not offer"),
-        ("distributions", {"p": [0.9, 0.9]}, r"shares \[0.9, 0.9\] are not those"),
-        ("distributions", {"p": [-0.5, 1.5]}, "are not those of 2 answers"),
+        ("distributions", {"p": [0.9, 0.9]}, r"shares \[0.9, 0.9\] are not 2"),
+        ("distributions", {"p": [-0.5, 1.5]}, "are not 2 shares"),
     ):
         edited = dataset(tmp_path / "edited", kind)
         rows = datasets.load_from_disk(str(edited))

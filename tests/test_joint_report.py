@@ -117,7 +117,7 @@ def test_a_truth_without_replicates_is_named_with_what_mends_it(tmp_path):
     write(tmp_path, {COCAINE: 40.0, HEROIN: 50.0}, {COCAINE: said(NSDUH, [41, 42, 43])})
     results = read_results([tmp_path])
     (note,) = results.notes
-    assert "errors N/A of 1 task" in note and HEROIN in note
+    assert "(N/A) for 1 task" in note and HEROIN in note
     assert "epidemia groundtruth build SURVEY --raw FILE" in note
     # The mean of a known and an unknown error is unknown.
     entry = results.entries[0]
@@ -574,7 +574,7 @@ def test_models_with_different_replicates_are_named(tmp_path):
         joint = {HEROIN: said(sample, [49, 50, 51], [40, 41, 42])}
         write(tmp_path / model, {HEROIN: 50.0}, joint, model=model)
     (note,) = [n for n in read_results([tmp_path]).notes if "different replicates" in n]
-    assert "nsduh_2022 other" in note and "counts as a tie" in note
+    assert "nsduh_2022 other" in note and "count as ties" in note
 
 
 def test_who_knows_the_population_gets_100_but_for_the_survey():

@@ -225,7 +225,7 @@ def test_of_two_runs_the_later_counts_and_a_note_says_so(tmp_path):
     assert entry.scores[Asked(HEROIN, "letters")].value == 1.0
     (note,) = results.notes
     assert "1 task asked more than once with the same settings; the newest" in note
-    assert f"what 1 older file has ({tmp_path}" in note
+    assert f"not those in 1 older file ({tmp_path}" in note
 
 
 def test_names_tell_models_apart(tmp_path):
@@ -397,7 +397,7 @@ def test_folders_that_hold_nothing(tmp_path):
     with pytest.raises(EpidemiaError, match="does not exist"):
         read_results([tmp_path / "typo"])
     write(tmp_path, {"mmlu": {"acc,none": 0.5}})
-    with pytest.raises(EpidemiaError, match="no task of ours"):
+    with pytest.raises(EpidemiaError, match="no epidemia task"):
         read_results([tmp_path])
 
 

@@ -121,8 +121,8 @@ def test_of_repeated_runs_one_line_counts_what_is_left_out(tmp_path):
     assert {score.value for score in entry.scores.values()} == {3.0}
     ours, theirs = results.notes
     assert "small: 2 tasks asked more than once with the same settings" in ours
-    assert "2 older files have" in ours and f"{tmp_path}/1.0" in ours
-    assert "mmlu (acc) is in 3 result files" in theirs and "2 older files have" in theirs
+    assert "2 older files (" in ours and f"{tmp_path}/1.0" in ours
+    assert "mmlu (acc) is in 3 result files" in theirs and "2 older files (" in theirs
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_what_does_not_fit_is_refused_by_name():
         (changed("p", 1.2), r"cell \d+ \(age: .*\), \w+: p is 1.2: expected a probability"),
         (
             changed("p", "0.2"),
-            r"'0.2' in p, row 3, where a number .*pd\.to_numeric\(answers\['p'\]\)",
+            r"'0.2' in p, row 3: expected a number\..*pd\.to_numeric\(answers\['p'\]\)",
         ),
         (changed("level", None), "no level in row 3: fill it in"),
         (changed("p", None), "p is None: expected a probability"),
@@ -316,7 +316,7 @@ def test_questions_that_were_changed_are_refused():
         named = r"line \d of prompt is" if column in ("order", "prompt") else f"{column} has"
         where = r"cell 0 and order \[(0, 1|1, 0)\]"
         message = (
-            f"{BY_AGE}, row 0: {named} .*, but of {where} it (has|is) .*: give the rows as .* made"
+            f"{BY_AGE}, row 0: {named} .*, but for {where} it (has|is) .*: give the rows as .* made"
         )
         with pytest.raises(EpidemiaError, match=message):
             score_answers(rows.assign(**{column: values}))
@@ -335,7 +335,7 @@ def test_what_has_no_truth_has_no_score():
     with pytest.raises(EpidemiaError, match="undated_gsstrend_degree has no truth"):
         score_answers(undated)
     priors = questions("epidemia_prior_nhanes").assign(way="direct", reply="", unit="kg")
-    with pytest.raises(EpidemiaError, match="unit has 'kg', but of cell 0 and sample 1 it has"):
+    with pytest.raises(EpidemiaError, match="unit has 'kg', but for cell 0 and sample 1 it has"):
         score_answers(priors)
 
 
@@ -389,7 +389,7 @@ def test_texts_of_numbers_are_refused_with_what_makes_numbers_of_them():
         message = rf"the text '[\d.e-]+' in {name}, row \d+: expected a number"
         with pytest.raises(EpidemiaError, match=message) as raised:
             score_answers(texts)
-        advice = str(raised.value).split("made by ")[1]
+        advice = str(raised.value).split("become numbers with ")[1]
         numbers = eval(advice, {"pd": pd, "answers": texts})
         assert score_answers(texts.assign(**{name: numbers})).equals(score_answers(table))
 
@@ -455,9 +455,15 @@ def test_of_a_prompt_the_first_line_that_differs_is_shown():
     prompt = rows.prompt[0]
     first, *_, last = prompt.split("\n")
     for changed, message in (
-        (prompt + "\n", rf"prompt ends with '{last}\\n', but of .* ends with '{last}' \(the white"),
-        (prompt[: -len(last) - 1], rf"line 4 of prompt is missing, but of .* it is '{last}'"),
-        (prompt.replace("No", "Nein"), r"line \d of prompt is '\w\. Nein', but of .* is '\w\. No'"),
+        (
+            prompt + "\n",
+            rf"prompt ends with '{last}\\n', but for .* ends with '{last}' \(the white",
+        ),
+        (prompt[: -len(last) - 1], rf"line 4 of prompt is missing, but for .* it is '{last}'"),
+        (
+            prompt.replace("No", "Nein"),
+            r"line \d of prompt is '\w\. Nein', but for .* is '\w\. No'",
+        ),
         (f"Think.\n{prompt.replace('No', 'Nein')}", r"line \d of prompt is '\w\. Nein', but"),
         (f"Think.\n{first}!\n" + prompt.split("\n", 1)[1], r"line 2 of prompt is '.*!', but"),
     ):

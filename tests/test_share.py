@@ -432,7 +432,7 @@ def test_a_mean_that_its_tasks_do_not_give_is_noted(edited):
     assert not [note for note in edited(nothing).notes if "in the record" in note]
     (note,) = (note for note in edited(larger).notes if "in the record" in note)
     assert "which counts" in note and "but the mean of " in note
-    (note,) = (note for note in edited(alone).notes if "in the record" in note)
+    (note,) = (note for note in edited(alone).notes if "the record has" in note)
     assert "epidemia_high_stated is left out: the record has none of its tasks" in note
 
 

@@ -307,7 +307,7 @@ def test_names_that_are_wrong_or_of_several_runs(ours, epidemia):
     )
     assert "nowhere does not exist" in refused("small-1B", "large-7B", "nowhere")
     assert "'small-1B' holds no results" in refused("small-1B", ours)
-    assert "no run has such a setting" in refused(ours, "--where", "precision=none")
+    assert "no run has this setting" in refused(ours, "--where", "precision=none")
     scored(ours / "again", "large-7B", {LOW[0]: 90.0}, model_args={"dtype": "float32"})
     several = refused("small-1B", "large-7B", ours)
     assert "large-7B was asked the same survey tasks in 2 runs; choose one:" in several
@@ -475,7 +475,7 @@ def test_python_has_what_the_command_prints(ours, epidemia):
     assert f"{compared}\n" == epidemia("compare", "small-1B", "large-7B", ours).stdout
     assert (compared.one, compared.other) == ("small-1B", "large-7B")
     assert compared.unlike == {"dtype": ("auto", "bfloat16")}
-    assert all("are not in the file" in note for note in compared.notes)
+    assert all("the file lacks" in note for note in compared.notes)
     table = epidemia("compare", "small-1B", "large-7B", ours, "--format", "csv").stdout
     rows = list(csv.DictReader(io.StringIO(table)))
     assert [row["verdict"] for row in rows] == [*compared.table.verdict]
