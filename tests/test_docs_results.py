@@ -397,7 +397,7 @@ def test_people():
         section("docs/guides/people.md", "## A small model"),
         [
             (
-                r"it is (\d+) points off on average, where people are (\d+), and (\d+) % of them",
+                r"it is (\d+) points off. The Americans were (\d+) points off, and (\d+) % of them",
                 [small[off], mean[off], small[further]],
             ),
             (r"Its slope is (-?[\d.]+) \(people ([\d.]+)\)", [small["slope"], mean["slope"]]),
