@@ -39,7 +39,8 @@ FOLDERS = sorted(
 
 #: Pages that name the small model: what holds their numbers, or why no file of docs/results does.
 PAGES = {
-    "README.md": "test_readme",
+    "README.md": "quotes the table of the next page, which README's own tests hold",
+    "docs/start/reading-a-score.md": "test_scores_so_far",
     "benchmarks/README.md": "speeds, each measured by the script that is named there",
     "docs/start/comparing.md": "test_two_models; of sums, the random model is not kept",
     "docs/guides/finetuning-study.md": "test_fine_tuning, test_fine_tuning_over_seeds",
@@ -198,7 +199,7 @@ def row_of(name, cells):
     return rf"\| {name} \|{shown}\|", [number for cell in cells for number in cell]
 
 
-def test_readme():
+def test_scores_so_far():
     averages, small = [], []
     for group in ("epidemia_low", "epidemia_high"):
         averages.append(score_of("real-model/mean", group))
@@ -214,7 +215,7 @@ def test_readme():
     ]
     three = r" (\.\d+), (\.\d+), (\.\d+) "
     assert_printed(
-        section("README.md", "## Run a model"),
+        section("docs/start/reading-a-score.md", "## Scores so far"),
         [
             row_of("knows averages only", averages),
             row_of("SmolLM2-135M-Instruct", small),
