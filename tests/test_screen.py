@@ -223,7 +223,7 @@ def test_who_writes_nothing_that_can_be_read_does_not_answer_either(tmp_path):
         write(tmp_path / model, rows, model=f"x/{model}")
     said = run(tmp_path).stdout
     assert "mute does not answer: only 4% of its replies can be read." in said
-    assert "Next: what mute replied is in its samples (--log_samples)." in said
+    assert "Next: read mute's replies in its samples (--log_samples)." in said
     ranked = make_report(read_results([tmp_path])).standings["epidemia_low_stated"]
     assert {name.split()[0] for name, of in ranked.items() if of.best} == {"good", "fair"}
 

@@ -226,7 +226,7 @@ def _next(boards: Sequence[Board], results: Sequence[Path]) -> str:
     if silent := [row for row in rows if row.silent and not row.run.reference]:
         name = silent[0].model.name
         if math.isnan(silent[0].choice_mass):
-            return f"Next: what {name} replied is in its samples (--log_samples)."
+            return f"Next: read {name}'s replies in its samples (--log_samples)."
         return (
             f"Next: {name} does not answer with letters: --apply_chat_template, or ask "
             "epidemia_low_stated."
@@ -238,7 +238,7 @@ def _next(boards: Sequence[Board], results: Sequence[Path]) -> str:
     # What one survey was asked has no table by survey.
     where = f"--section {kind}" if kind != "survey" or len(surveys) > 1 else "--full"
     if boards[0].benchmark.predicted:
-        return "Next: epidemia_low,epidemia_high; a quick look predicts, and ranks nobody."
+        return "Next: run epidemia_low,epidemia_high; a quick look predicts but does not rank."
     if len(names) > 1:
         pair, folders = shlex.join(names[:2]), shlex.join(map(str, results))
         fits = len(pair) <= LONGEST and not any(name.startswith("-") for name in names[:2])

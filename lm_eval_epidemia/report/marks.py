@@ -107,7 +107,7 @@ def strip(
         kinds = [*["published"] * mark.published, *["apart"] * mark.apart]
         known = Markup("")
         if mark.known is not None:
-            says += f"; who knows averages only, asked the same: {mark.known:.{digits}f}"
+            says += f"; knows averages only, on the same questions: {mark.known:.{digits}f}"
             known = Markup('<line class="known" x1="{0}" x2="{0}" y1="15%" y2="85%"/>').format(
                 at(mark.known)
             )
