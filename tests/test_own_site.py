@@ -55,7 +55,7 @@ def test_a_site_without_samples_shows_labels_and_runs_none(evil, tmp_path, visit
         tab = visit(site, page, bypass_csp=True)
         if "task" in page:
             tab.get_by_text("Consider a person in 2020").first.wait_for()
-            tab.wait_for_selector("text=No answers of this model here: run lm_eval with --log")
+            tab.wait_for_selector("text=No answers of this model: run lm_eval with --log")
         if "index" not in page:
             body = tab.locator("body").inner_text()
             assert HOSTILE[:25] in body and "[a](javascript:window.hacked=1) **b** `c` | d" in body
@@ -65,4 +65,4 @@ def test_a_site_without_samples_shows_labels_and_runs_none(evil, tmp_path, visit
     assert "no samples for 1 task" in notes.text_content()
     assert notes.locator("li").first.is_visible()  # few and short: open
     assert "There are no samples" in visit(site, "calibration.html").locator("main").inner_text()
-    assert "No model's answers" in visit(site, "implied.html").locator("main").inner_text()
+    assert "There are no answers" in visit(site, "implied.html").locator("main").inner_text()

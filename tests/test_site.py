@@ -395,7 +395,7 @@ def test_two_conditions_and_exact_tables_and_published_models(site, visit):
     assert "exact" in tab.locator("#answers").inner_text()
     assert "Published table" in tab.locator("#panel").inner_text()
     tab.select_option("#model", "Phi4")
-    tab.wait_for_selector("text=its answers were not published")
+    tab.wait_for_selector("text=Only the score was published")
     tab = visit(site, "task.html#task=no_such_task")
     tab.wait_for_selector("text=There is no task no_such_task")
 
@@ -502,7 +502,7 @@ def test_the_method_page_tells_association_from_confounding(site, visit):
 
 def test_implied_effects_stand_beside_their_graph(site, visit):
     tab = visit(site, "implied.html")
-    assert "Causal only under the graph drawn beside it." in tab.locator("#main").inner_text()
+    assert "Causal only if this graph is true." in tab.locator("#main").inner_text()
     assert tab.locator("#graph svg text").all_text_contents() == ["Z", "X", "Y"]
     box = tab.locator("#graph svg g[marker-end] path").last.bounding_box()
     assert box["width"] > 40 and box["height"] > 40
@@ -552,7 +552,7 @@ def test_tasks_that_were_not_asked_are_listed_too(site, visit):
     tab.select_option("#filter-state", "not asked")
     tab.locator(f"#tasks a[href='task.html#task={SCF}']").click()
     tab.wait_for_selector("#answers")
-    assert "No model of this report was asked this." in tab.locator("#panel").inner_text()
+    assert "No model in this report was asked this." in tab.locator("#panel").inner_text()
     assert tab.locator("#model").count() == 0
     assert "own its home" in tab.locator("#question").inner_text()
     tab.wait_for_selector("#over svg.marks")
