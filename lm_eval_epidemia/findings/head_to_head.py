@@ -102,14 +102,14 @@ def _finding(kind: str, rows: list[Row], what: str, title: str, note: str) -> Fi
 
 
 _MODELS_NOTE = (
-    "The first minus the second, over the tasks that both were asked. The interval treats tasks "
-    "on one outcome as one observation (in sets of quantities: each quantity). 'here' means: "
-    "better in these tasks, but too unevenly over outcomes to generalise. It requires that two "
-    "differences exceed 1.96 joint standard errors: that of scores corrected for sampling error "
-    "('here, corrected'), and that of scores against the population. A task is won if its "
-    "difference exceeds twice its own standard error. 'l1, ratio': the first's distance divided "
-    f"by the second's, below 1 if the first is closer to the truth; with fewer than {FEWEST} "
-    "outcomes it decides. Not corrected for the number of comparisons."
+    "The first minus the second, over the tasks that both were asked. The interval treats "
+    "tasks on one outcome as one observation (in sets of quantities: each quantity). 'here' "
+    "means: better in these tasks, but too unevenly over outcomes to generalise. It requires "
+    "that three differences exceed 1.96 joint standard errors: that of the scores, the same "
+    "corrected for sampling error, and that of the scores against the population. A task is "
+    "won if all three exceed twice their errors in it. 'l1, ratio': the first's distance "
+    "divided by the second's, below 1 if the first is closer to the truth; with fewer than "
+    f"{FEWEST} outcomes it decides. Not corrected for the number of comparisons."
 )
 
 

@@ -287,7 +287,7 @@ def closed(report: Report) -> Finding:
     )
     return Finding(
         "closed",
-        f"{FACETS['subset']}: written answers beside likelihoods",
+        f"{FACETS['subset']}: written answers and likelihoods",
         columns,
         rows,
         "Tasks with several conditions (the closed subset); the same questions in both ways. In "
