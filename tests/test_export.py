@@ -165,7 +165,7 @@ def test_the_card_says_what_it_is(repository):
     assert "no attempt to identify" in card
     assert "Tübingen cause-effect pairs" in card
     # Where a column holds no cluster, the card says what does.
-    assert "of `_knowledge`, over the pairs of names that are asked about" in card
+    assert "for `_knowledge`, over the pairs of names asked about" in card
 
 
 def test_lm_eval_runs_from_the_exported_files(repository, tmp_path, monkeypatch):

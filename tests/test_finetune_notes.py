@@ -564,24 +564,24 @@ def test_what_does_not_exist_is_refused(tmp_path, raw):
         "bls": "bls is published as tables, but notes are about people",
         "nsduh": "no downloaded files of nsduh 2023",
         "nsduh --kind answers --n 9": "--n 9: expected at least 10 rows",
-        "nsduh --kind distributions --n 91": "--n 91: there are 90 prompts",
-        "nsduh --kind answers --seed -1": "--seed -1 is negative",
+        "nsduh --kind distributions --n 91": "--n 91: there are only 90 different prompts",
+        "nsduh --kind answers --seed -1": "--seed -1: expected 0 or more",
         "nsduh --kind answers --writer hf": "answers is made from truths",
         "nsduh --kind answers --per-person 2": "answers is made from truths",
         f"nsduh --raw {raw} --n 25 --per-person 10": "a number that divides the 25 notes",
-        f"nsduh --raw {raw} --n 10 --per-person 10": "are 1 different texts or people",
+        f"nsduh --raw {raw} --n 10 --per-person 10": "contain only 1 different texts or people",
         "nsduh --kind answers --raw x": "answers is made from truths",
         "nsduh --writer-args pretrained=x": "--writer-args describe a model",
         "nhis --kind answers": "no task of nhis with one condition has a ground truth",
-        "nsduh --kind answers --tasks epidemia_low_scf": "not of nsduh",
+        "nsduh --kind answers --tasks epidemia_low_scf": "do not belong to nsduh",
         "nsduh --kind answers --tasks epidemia_low_nsduh_likelihood": (
             "expected survey tasks asked by letter"
         ),
         "nsduh --kind answers --tasks epidemia_lo_nsduh": "no task or group",
         "nsduh --kind answers --tasks ,": "',' holds no name: expected names",
-        f"nsduh --kind distributions --tasks {LOW[3]}": "8 rows are left, 10 are needed",
+        f"nsduh --kind distributions --tasks {LOW[3]}": "8 rows are left, but 10 are needed",
         f"nsduh --raw {raw} --tasks epidemia_high_nsduh --hold-out cells=0.2": (
-            "no task of the notes has one"
+            "no task of the notes has exactly one"
         ),
         f"nsduh --raw {raw} --writer vlm": (
             "--writer 'vlm' is neither template nor a model of lm-eval (nearest: "

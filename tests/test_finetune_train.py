@@ -191,7 +191,7 @@ def test_an_interrupted_training_goes_on_and_comes_to_the_same(
         train.train(*given, USUAL)
     assert not (out / card.TUNED_CARD).exists() and list((out / train.CHECKPOINTS).iterdir())
     monkeypatch.setattr(train, "_trainer", honest)
-    with pytest.raises(EpidemiaError, match=r"another training \(other settings\)"):
+    with pytest.raises(EpidemiaError, match=r"another training \(different settings\)"):
         train.train(*given, Settings(epochs=12, lr=1e-3, r=8))
     assert train.train(*given, USUAL).steps == 12
     parts, expected = losses_of(out), losses_of(whole)

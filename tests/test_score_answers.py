@@ -176,7 +176,10 @@ def test_what_does_not_fit_is_refused_by_name():
         ),
         (pd.concat([known, known.iloc[:1]]), "twice: keep one"),
         (rows.drop(columns="p"), "expected beliefs"),
-        (rows.iloc[1:], r"not answered whole: cell 0 \(12-13\) has 1 of 2 orderings; answer every"),
+        (
+            rows.iloc[1:],
+            r"not answered completely: cell 0 \(12-13\) has 1 of 2 orderings; answer every",
+        ),
         (pd.concat([rows, rows.iloc[:1]]), "a prompt of cell 0 is answered twice"),
         (rows.assign(way="letter"), r"no way of asking 'letter' \(nearest: letters"),
         (rows.assign(way="closed"), r"no task '\w+' in the way 'closed' \(nearest: "),
@@ -199,14 +202,14 @@ def test_what_does_not_fit_is_refused_by_name():
         ),
         (
             rows.assign(p=[str(p) for p in rows.p]),
-            r"text '\[0.4, 0.4\]' in p, row 0, .*json\.loads",
+            r"text '\[0.4, 0.4\]' in p, row 0: expected a list\..*json\.loads",
         ),
         (
             changed("p", [np.float64(0.4)] * 3, rows),
             r"row 3: p is \[0\.4, 0\.4, 0\.4\]: expected a",
         ),
         (changed("p", ["0.4", "0.5"], rows), r"p is \['0.4', '0.5'\]: expected probabilities"),
-        (rows.drop(columns="p").assign(reply="A"), "of the way 'letters' give logprobs or p"),
+        (rows.drop(columns="p").assign(reply="A"), "for the way 'letters' give logprobs or p"),
         (changed("p", [0.4], rows), "row 3: p is .*expected a list of 2 numbers"),
         (changed("p", [0.4, -0.1], rows), r"row 3: p is \[0.4, -0.1\]: expected probabilities"),
         (
