@@ -13,10 +13,11 @@ from test_report import AGE_SEX, COCAINE, HEROIN, write
 from test_runs import MMLU, SMALL, run_as
 from typer.testing import CliRunner
 
+from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.leaderboard import make_report
+from lm_eval_epidemia.findings.leaderboard import headline, make_report
 from lm_eval_epidemia.findings.summary import summary
 from lm_eval_epidemia.report import output
 from lm_eval_epidemia.report.screen import cut_names, lines
@@ -125,6 +126,21 @@ def test_wide_letters_take_two_columns(tmp_path):
         write(tmp_path / name, dict.fromkeys(LOW, a_row(3.0)), model=f"x/{name}")
     rows = [row for row in rows_of(run(tmp_path).stdout) if row.split()[0] in ("模型甲", "plain")]
     assert len({cell_len(row) for row in rows}) == 1 and len({len(row) for row in rows}) == 2
+
+
+def test_a_union_stands_before_its_parts_and_in_the_sentence(tmp_path):
+    union, parts = "epidemia_high_standin", ["epidemia_high", "epidemia_extra"]
+    tasks = [task for task, _ in members(union)]
+    write(tmp_path, dict.fromkeys(tasks, a_row(3.0)), model="x/small")
+    report = make_report(read_results([tmp_path]))
+    assert report.columns == [union, *parts]
+    (sentence,) = summary(report).sentences
+    assert sentence.startswith("small: 3 of 100 on two to five conditions, with stand-ins; knowing")
+    write(tmp_path / "low", dict.fromkeys(LOW, a_row(3.0)), model="x/small")
+    report = make_report(read_results([tmp_path]))
+    assert report.columns == ["epidemia_low", union, *parts]
+    assert headline(report.columns) == ["epidemia_low", union]
+    assert headline(parts[1:]) == parts[1:]
 
 
 def test_names_are_cut_where_they_are_alike():

@@ -20,7 +20,7 @@ from lm_eval_epidemia.findings.boards import (
     board_of,
     share_of,
 )
-from lm_eval_epidemia.findings.leaderboard import TOGETHER, Report, by_benchmark
+from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark, headline
 from lm_eval_epidemia.findings.means import shared_tasks, too_low
 from lm_eval_epidemia.findings.model_rows import TRAINED, ModelRow
 from lm_eval_epidemia.findings.overview import predictions
@@ -105,7 +105,7 @@ def _sentence(row: ModelRow, board: Board) -> str:
     if board.benchmark is not OBSERVATION:
         says, number = board.benchmark.says, row.cells[asked[0]].mean
         return f"{name}: {says[0].lower()}{says[1:]} {number.value:.2f} ({asked[0]})."
-    asked = [column for column in asked if column in TOGETHER] or asked[:1]
+    asked = headline(asked)
     scores = " and ".join(
         f"{_rounded(row.cells[c].mean.value)}{' of 100' * (c == asked[0])} on {_plural(c)}"
         f"{share_of(row.cells[c].mean.tasks, c)}"
