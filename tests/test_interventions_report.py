@@ -161,6 +161,13 @@ def test_who_does_not_retrieve_is_left_out_of_the_shortcut_test_and_named(report
     # All samples say so: that tells of no error.
     assert shortcut.note.endswith(ALIKE_NOTE)
     assert not any("do(A)" in row[2] for row in shortcut.rows)
+    # Where it is alone, that nobody was tested comes first.
+    (alone,) = (one for one in interventions.findings([entry]) if one.kind == "shortcut")
+    assert not alone.rows
+    assert alone.note.startswith(
+        "No model was tested: the test is for those that find at least 0.95"
+    )
+    assert f"Left out: {entry.name} in epidemia_intervention (finds {share:.3f}" in alone.note
 
 
 def test_memorisation_is_paired_where_the_pairs_are_the_same(seen):
