@@ -113,6 +113,16 @@ def test_several_benchmarks_and_ten_long_names_fit_in_25_lines_too(tmp_path, wid
     assert sum("Model-" in line.text for line in alone) >= 10
 
 
+def test_a_sentence_on_priors_says_what_they_are_held_against():
+    """Among all results there is no room for their table, which is named."""
+    said = run(RESULTS).stdout
+    assert "More tables (quick, intervention, prior)" in said and len(said.splitlines()) <= 25
+    assert (
+        "stated priors beat five real answers 0.15 (epidemia_prior_grid); who knows averages only "
+        "gets 0.68."
+    ) in " ".join(said.split())
+
+
 def test_long_settings_are_folded_while_there_are_lines(tmp_path):
     config = {"model_args": {"pretrained": "x/small", "dtype": "bfloat16", "revision": "r" * 30}}
     more = {"chat_template": "{{ x }}", "metadata": {"orderings": "balanced", "wording": "bare"}}
