@@ -43,7 +43,7 @@ PAGES = {
     "docs/start/reading-a-score.md": "test_one_question, test_scores_so_far",
     "benchmarks/README.md": "speeds, each measured by the script that is named there",
     "docs/start/comparing.md": "test_two_models; of sums, the random model is not kept",
-    "docs/guides/finetuning.md": "test_fine_tuning, test_fine_tuning_over_seeds",
+    "docs/guides/finetuning-study.md": "test_fine_tuning, test_fine_tuning_over_seeds",
     "docs/guides/finetuning-writer.md": "no number of it: only commands",
     "docs/guides/fresh.md": "fresh slices of the GSS need its raw file: they are where it is",
     "docs/guides/interventional.md": "test_interventions",
@@ -426,7 +426,7 @@ def test_people():
         section("docs/guides/people.md", "## A small model"),
         [
             (
-                r"it is (\d+) points off on average, where people are (\d+), and (\d+) % of them",
+                r"it is (\d+) points off. The Americans were (\d+) points off, and (\d+) % of them",
                 [small[off], mean[off], small[further]],
             ),
             (r"Its slope is (-?[\d.]+) \(people ([\d.]+)\)", [small["slope"], mean["slope"]]),
@@ -488,7 +488,8 @@ SEEDS = [f"notes-2500-seed-{seed}" for seed in (1, 2, 3)]
 
 def table(first):
     """Rows of the table whose head begins so, by their first cells: the others by column."""
-    lines = (DOCS / "guides" / "finetuning.md").read_text(encoding="utf-8").split(f"| {first} ")[1]
+    page = DOCS / "guides" / "finetuning-study.md"
+    lines = page.read_text(encoding="utf-8").split(f"| {first} ")[1]
     head, _, *rows = (f"| {first} {lines}".split("\n\n")[0]).splitlines()
     names, *rows = (
         [cell.strip(" *").replace("`", "") for cell in row.split("|")[1:-1]]
@@ -572,8 +573,8 @@ def test_fine_tuning_over_seeds():
 def test_the_page_says_what_the_report_says_was_tested():
     read = make_report(read_results([RESULTS / "finetuning"]))
     (said,) = tuning_tables.tested(tuning.over_seeds(tuning.study(read, {}).groups).changes)
-    page = " ".join((DOCS / "guides" / "finetuning.md").read_text(encoding="utf-8").split())
-    assert said in page
+    text = (DOCS / "guides" / "finetuning-study.md").read_text(encoding="utf-8")
+    assert said in " ".join(text.split())
 
 
 def test_every_page_with_the_small_model_is_held():
