@@ -51,6 +51,11 @@ def unions() -> dict[str, frozenset[str]]:
     return _unions(*_declared())
 
 
+def within(group: str) -> set[str]:
+    """Return the groups that have the tasks of a union; of another group, itself."""
+    return {leaves()[task].group for task in unions().get(group, ())} or {group}
+
+
 def made_of(group: str) -> str:
     """Say of what a union is made, as lm-eval knows it; empty for another group."""
     of = groups()[group].unions if group in unions() else {}

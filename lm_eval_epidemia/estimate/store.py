@@ -268,9 +268,17 @@ def all_places() -> dict[str, list[Place]]:
     return places
 
 
-def vintages(name: str) -> list[str]:
-    """Return the vintages of which the truth of a task is here, the one that is used first."""
-    return [place.vintage for place in all_places().get(name, [])]
+def vintages(name: str, state: State | None = None) -> list[str]:
+    """Return the vintages of which the truth of a task is here, the one that is used first.
+
+    Parameters
+    ----------
+    name : str
+    state : str, optional
+        Only of what was built here, or only of what the package ships.
+    """
+    places = all_places().get(name, [])
+    return list(dict.fromkeys(place.vintage for place in places if state in (None, place.state)))
 
 
 def _of_sets() -> list[Place]:
@@ -324,7 +332,7 @@ def load(name: str, vintage: str | None = None, state: State | None = None) -> G
     places = [place for place in all_places().get(name, []) if state in (None, place.state)]
     if vintage is not None:
         survey.vintage(vintage)
-        here = list(dict.fromkeys(place.vintage for place in places))
+        here = vintages(name, state)
         places = [place for place in places if place.vintage == vintage]
         if not places:
             raise EpidemiaError(
