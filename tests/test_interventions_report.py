@@ -168,9 +168,11 @@ def test_who_does_not_retrieve_is_left_out_of_the_shortcut_test_and_named(report
     (alone,) = (one for one in interventions.findings([entry]) if one.kind == "shortcut")
     assert not alone.rows
     assert alone.note.startswith(
-        "No model was tested: the test is for those that find at least 0.95"
+        "No model was tested: the test needs models that retrieve at least 0.95"
     )
-    assert f"Left out: {entry.name} in epidemia_intervention (finds {share:.3f}" in alone.note
+    assert (
+        f"Left out: {entry.name} in epidemia_intervention (it retrieves {share:.3f}" in alone.note
+    )
 
 
 def test_memorisation_is_paired_where_the_pairs_are_the_same(seen):

@@ -447,8 +447,8 @@ def _over_all(table: Table, entries: Sequence[Entry]) -> Finding:
 
 #: What is said of the shortcut test where its table is empty.
 _NOBODY = (
-    f"No model was tested: the test is for those that find at least {FOUND:.2f} of the relations "
-    "between variables with random names."
+    f"No model was tested: the test needs models that retrieve at least {FOUND:.2f} of the "
+    "relations on random names."
 )
 
 
