@@ -118,8 +118,8 @@ def test_a_sentence_on_priors_says_what_they_are_held_against():
     said = run(RESULTS).stdout
     assert "More tables (quick, intervention, prior)" in said and len(said.splitlines()) <= 25
     assert (
-        "stated priors beat five real answers 0.15 (epidemia_prior_grid); who knows averages only "
-        "gets 0.68."
+        "stated priors beat five real answers 0.15 (epidemia_prior_grid); knows averages only: "
+        "0.68."
     ) in " ".join(said.split())
 
 

@@ -107,8 +107,7 @@ def _sentence(row: ModelRow, board: Board) -> str:
         says, group = board.benchmark.says, asked[0]
         # There may be no room for the table, so what its numbers are held against stands here.
         others = [
-            f"; a respondent that {without_kind(other.model.name)} scores "
-            f"{other.cells[group].mean.value:.2f}"
+            f"; {without_kind(other.model.name)}: {other.cells[group].mean.value:.2f}"
             for other in board.respondents
             if other.model.name in BESIDE and group in other.cells
         ]
