@@ -281,8 +281,8 @@ def test_what_questions_refuses():
         ((BY_AGE[:-4],), {}, "nearest: "),
         ((BY_AGE,), {"few_shot": 3}, "no variant 'few_shot' (nearest: fewshot)"),
         ((BY_AGE,), {"fewshot": -1}, "fewshot -1: expected a whole number"),
-        ((BY_AGE,), {"n_samples": 8}, "n_samples has no effect on"),
-        (("epidemia_prior_gss",), {"wording": "bare"}, "wording has no effect on"),
+        ((BY_AGE,), {"n_samples": 8}, "n_samples does not change"),
+        (("epidemia_prior_gss",), {"wording": "bare"}, "wording does not change"),
         (("epidemia_low_brfss_asthma_by_state",), {}, "has no ground truth here"),
     ):
         with pytest.raises(EpidemiaError) as raised:
@@ -330,7 +330,7 @@ try:
 except EpidemiaError as error:
     print(error)
 """)
-    needed = f"plot() needs altair: {install('report')}"
+    needed = f"plot() needs altair, which is not installed. Install it with: {install('report')}"
     assert said.splitlines() == ["100.0 2022", f"{len(all_tasks())} 22", needed]
 
 

@@ -454,9 +454,9 @@ def test_lettered_tasks_of_others_and_those_it_cannot_answer(mmlu_style):
         ({"model": None}, "give model=NAME"),
         (
             {"api_key_env": "NOT_SET_ANYWHERE"},
-            "no variable is set by the name that api_key_env",
+            "variable named by api_key_env is not set",
         ),
-        ({"header_env": "NOT_SET_ANYWHERE"}, "no variable is set by the name that header_env"),
+        ({"header_env": "NOT_SET_ANYWHERE"}, "variable named by header_env is not set"),
         ({"server": "lmstudio"}, "server=lmstudio: expected one of auto, ollama, llama.cpp, mlx"),
     ],
 )

@@ -82,7 +82,7 @@ def test_the_package_is_a_command_too(monkeypatch, capsys):
 
 def test_names_are_separated_by_commas_or_spaces(epidemia):
     assert separated(["a,b", "c, d", ",e,"]) == ["a", "b", "c", "d", "e"] and separated([]) == []
-    with pytest.raises(EpidemiaError, match="', ,' holds no name"):
+    with pytest.raises(EpidemiaError, match="', ,' contains no name"):
         separated([",", ","])
     two = "epidemia_low_nsduh_heroin_ever_by_race", "epidemia_low_nsduh_heroin_ever_by_age"
     for command in (["cost"], ["anchors"], ["tasks", "list"], ["show"]):
@@ -311,13 +311,13 @@ NO_CONFIG = [
     ("", "holds NoneType: expected options"),
     ("tasks: 5\n", "has tasks: 5: expected names"),
     ("tasks: [1, null]\n", "has tasks: [1, None]: expected names"),
-    ("tasks: [epidemia_low]\nmetadata: 5\n", "has metadata: 5: expected such as"),
+    ("tasks: [epidemia_low]\nmetadata: 5\n", "has metadata: 5: expected, for example,"),
     ("a: [\n", "cannot be read as YAML: while parsing"),
     (None, "cannot be read: No such file"),
-    ("modl: hf\n", "has 'modl', no option of lm-eval (nearest: model"),
-    ("1: 2\n", "has 1, no option of lm-eval"),
-    ("model: [a]\n", "has model: ['a']: expected such as model: hf"),
-    ("limit: four\n", "has limit: 'four': expected such as limit: 10"),
+    ("modl: hf\n", "has 'modl', which is not an option of lm-eval (nearest: model"),
+    ("1: 2\n", "has 1, which is not an option of lm-eval"),
+    ("model: [a]\n", "has model: ['a']: expected, for example, model: hf"),
+    ("limit: four\n", "has limit: 'four': expected, for example, limit: 10"),
 ]
 
 

@@ -578,7 +578,7 @@ def test_what_does_not_exist_is_refused(tmp_path, raw):
             "expected tasks of surveys asked with letters"
         ),
         "nsduh --kind answers --tasks epidemia_lo_nsduh": "no task or group",
-        "nsduh --kind answers --tasks ,": "',' holds no name: expected names",
+        "nsduh --kind answers --tasks ,": "',' contains no name: expected names",
         f"nsduh --kind distributions --tasks {LOW[3]}": "8 rows are left, 10 are needed",
         f"nsduh --raw {raw} --tasks epidemia_high_nsduh --hold-out cells=0.2": (
             "no task of the notes has one"

@@ -289,9 +289,9 @@ def test_the_command_line_without_lm_eval(tmp_path):
         ({"survey": ["nsduh", 5]}, "epidemia_high has no survey '5' .known: meps, nsduh, scf"),
         ({"survey": None}, "survey is empty: name surveys, as in survey=nsduh,scf, or leave"),
         ({"survey": []}, "survey is empty"),
-        ({"survey": ""}, "'' holds no name"),
+        ({"survey": ""}, "'' contains no name"),
         ({"orderings": "some"}, "some"),
-        ({"way": "stated", "orderings": "all"}, "orderings has no effect"),
+        ({"way": "stated", "orderings": "all"}, "orderings does not change"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(arguments, says):

@@ -110,7 +110,7 @@ WRONG = {
     "a way of asking": (changed("y: toy", "y: stated"), "epidemia_stated is another group"),
     "a variable that is a folder": (
         changed("happy", "ha/ppy"),
-        "the name of a variable is of letters",
+        "the name of a variable may contain only letters",
     ),
     "a task that is another one's way of asking": (
         changed("  region:", "  sex_stated:").replace("[region]", "[sex_stated]"),
@@ -118,7 +118,7 @@ WRONG = {
     ),
     "a vintage that leaves its folder": (
         changed('"2020":', '"../../2020":'),
-        "the name of a vintage is of letters",
+        "the name of a vintage must begin",
     ),
     "a shipped kind": (changed("  extra:", "  low:"), "stand under 'extra', not low"),
     "no YAML": ("survey: [", "not valid YAML"),

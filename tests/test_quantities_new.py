@@ -417,9 +417,9 @@ def test_commands_say_what_is_wrong():
         "nhanes": "epidemia_prior_nhanes is a set that ships: give another, for example",
         "gss": "a set that ships",
         "epidemia_prior_nhanes": "--name nhanes: epidemia_prior_nhanes is a set that ships",
-        "../registry": "'../registry': the name of a set of quantities is of small letters",
-        **dict.fromkeys(("../../../x", "a b{x}", "", "a/b", "x\n", "é"), "is of small letters"),
-        "x" * 81: "than 80",
+        "../registry": "'../registry': the name of a set of quantities must begin with",
+        **dict.fromkeys(("../../../x", "a b{x}", "", "a/b", "x\n", "é"), "only lower-case letters, digits and _"),
+        "x" * 81: "80 at most",
     }
     cases = [(command.split(), message) for command, message in wrong]
     cases += [(["new", "scf", "--name", name], message) for name, message in names.items()]

@@ -354,11 +354,11 @@ def test_a_file_of_another_model_is_refused_and_its_own_says_how_it_was_read(tmp
     with scripted(ids=True) as exact, scripted() as top:
         cached(model(exact), path).loglikelihood(plain(TEXTS[:20]))
         for arguments, said in (
-            ({"model": "other"}, "model=any, and this run has model=other"),
-            ({"variants": "sum"}, "variants=auto, and this run has variants=sum"),
+            ({"model": "other"}, "model=any, but this run has model=other"),
+            ({"variants": "sum"}, "variants=auto, but this run has variants=sum"),
             (
                 {"enable_thinking": False},
-                "enable_thinking=None, and this run has enable_thi",
+                "enable_thinking=None, but this run has enable_thi",
             ),
         ):
             given = {"base_url": exact.url(False), "model": "any", **arguments}
@@ -392,7 +392,7 @@ def test_a_file_that_others_wrote_to_as_well(tmp_path):
     with scripted() as server:
         given["model_args"] = f"base_url={server.url(False)},model=any"
         evaluate([TASK], **given)
-        with pytest.raises(EpidemiaError, match="answers of any that choice-api wrote"):
+        with pytest.raises(EpidemiaError, match="answers of any, written by choice-api"):
             evaluate([TASK], model_args="kind=mean", **other)
         # One that runs without us, on tasks of ours or not.
         lm = cached(model(server), f"{tmp_path}/both_rank0.db")
@@ -407,7 +407,7 @@ def test_of_two_runs_at_once_the_second_finds_the_first(tmp_path):
         one = cached(model(server, variants="sum"), path)
         another = cached(model(server, variants="one"), path)  # the file is empty to both
         one.loglikelihood(plain(TEXTS[:3]))
-        with pytest.raises(EpidemiaError, match="variants=sum, and this run has variants=one"):
+        with pytest.raises(EpidemiaError, match="variants=sum, but this run has variants=one"):
             another.loglikelihood(plain(TEXTS))
         same = cached(model(server, variants="sum"), path)
         same.loglikelihood(plain(TEXTS))
@@ -421,7 +421,7 @@ def test_the_same_model_elsewhere_is_said(tmp_path, caplog):
         cached(model(other), path).loglikelihood(plain(TEXTS))
         assert other.asked.total() == 0
     assert (
-        f"read at {one.url(False)}; they are taken for those of {other.url(False)}" in caplog.text
+        f"read at {one.url(False)}; they are used as answers of {other.url(False)}" in caplog.text
     )
 
 
@@ -460,8 +460,8 @@ def test_files_that_cannot_be_written(tmp_path):
     damaged = (tmp_path / "whole.db").read_bytes()[:6000]
     (tmp_path / "damaged_rank0.db").write_bytes(damaged)
     for name, said in (
-        ("damaged", "or a damaged one"),
-        ("text", "is no database, or a dam"),
+        ("damaged", "or is damaged"),
+        ("text", "is not a database, or is dam"),
         ("folder", "cannot be written"),
         ("file/below", "cannot be written"),
     ):
@@ -574,7 +574,7 @@ def test_a_form_for_tasks_that_have_none_is_refused():
     run = arguments.checked(lambda tasks=None, metadata=None: "run")
     for names in ([TASK], ["epidemia_high"], [f"{TASK}_sampled"]):
         with pytest.raises(
-            EpidemiaError, match=r"structured has no effect.*for epidemia_low_stated"
+            EpidemiaError, match=r"structured does not change.*to epidemia_low_stated"
         ):
             run(tasks=names, metadata={"structured": "json"})
     assert run(tasks=[f"{TASK}_stated"], metadata={"structured": "json"}) == "run"
@@ -607,12 +607,12 @@ def test_tasks_that_need_more_than_letters_are_refused_before_the_first_request(
         ("enable_thinking", "maybe", "expected True or False"),
         ("ca_cert_path", "/nowhere.pem", "is no file of certificates"),
         ("ca_cert_path", __file__, "is no file of certificates"),
-        ("base_url", "http://[::1/v1/completions", "not an address.*square brackets"),
+        ("base_url", "http://[::1/v1/completions", "not a URL.*square brackets"),
         ("base_url", "localhost:8000/v1/completions", "begins with http"),
-        ("base_url", f"http://h/v1/completions?api_key={KEY}", r"takes no key in base_url"),
-        ("base_url", f"http://h/v1/completions?x=1&sig={KEY}", r"takes no key in base_url"),
-        ("api_key_env", KEY, "no variable is set by the name that api_key_env"),
-        ("header_env", KEY, "no variable is set by the name that header_env"),
+        ("base_url", f"http://h/v1/completions?api_key={KEY}", r"accepts no key in base_url"),
+        ("base_url", f"http://h/v1/completions?x=1&sig={KEY}", r"accepts no key in base_url"),
+        ("api_key_env", KEY, "variable named by api_key_env is not set"),
+        ("header_env", KEY, "variable named by header_env is not set"),
     ],
 )
 def test_arguments_that_are_none(name, value, said, caplog):
@@ -635,7 +635,7 @@ def test_an_address_with_a_query_that_is_no_key():
 def test_keys_that_no_header_can_hold(monkeypatch):
     for value in ("sk-\nabcdef", "sk-äöüabcdef"):
         monkeypatch.setenv("MY_KEY", value)
-        with pytest.raises(EpidemiaError, match="MY_KEY holds a line break or") as raised:
+        with pytest.raises(EpidemiaError, match="MY_KEY contains a line break or") as raised:
             headers("MY_KEY", None)
         assert "abcdef" not in str(raised.value)
     monkeypatch.setenv("MY_HEADER", "Two Words: x")

@@ -354,7 +354,7 @@ def test_who_cannot_be_held_to_a_structure_is_refused_before_anything_is_sent():
         model, asked = kinds[kind](), [request("epidemia_a", 2, form)]
         watched = _Watched(model, frozenset({"epidemia_a"}))
         if (kind, form) in refused:
-            with pytest.raises(EpidemiaError, match="cannot be held to"):
+            with pytest.raises(EpidemiaError, match="cannot restrict its replies to"):
                 watched.generate_until(asked)
             assert not model.sent
         else:

@@ -366,7 +366,7 @@ def test_a_file_where_the_folder_should_be_is_one_line_before_the_work(
     assert refused.returncode == 2
     (line,) = refused.stderr.splitlines()  # not even a bar
     assert line.startswith(f"error: cannot write {file}")
-    assert line.endswith("what should be a folder is a file")
+    assert line.endswith("a file stands where a folder is needed")
     assert file.read_text() == "mine"
 
 
