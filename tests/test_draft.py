@@ -62,10 +62,12 @@ def test_a_labelled_file_becomes_a_record(sav, tmp_path):
     reasons = {reason: [c.name for c in listed] for reason, listed in found.left_out.items()}
     assert reasons == {
         "used for the design": ["finalwt", "vstrat", "vpsu"],
-        "identifiers: no two people have the same (--outcomes or --given keeps one)": ["id"],
+        "identifiers: no two people have the same (name one in --outcomes or --given to keep it)": [
+            "id"
+        ],
         "constant: everybody has one answer": ["always"],
         "more than half of the people have no answer": ["rarely"],
-        "free text, or too many answers in words": ["note"],
+        "free text, or too many different texts": ["note"],
         "dates or times": ["day"],
     }
     for reason, names in reasons.items():
@@ -257,7 +259,7 @@ def test_files_are_joined_by_the_number_of_a_person(tmp_path):
     found = draft(files, Wishes("joined", weight="finalwt", year=2020))
     record = loaded(found, tmp_path)
     assert record.join == "SEQN" and record.vintages["2020"].rows == ROWS
-    assert [c.name for c in found.left_out["in another file too, which is read"]] == ["sex"]
+    assert [c.name for c in found.left_out["also in another file, which is used"]] == ["sex"]
     data = check_files(record, files)
     gun = next(one for one in data.variables if one.variable == "gun")
     here = other["gun"].isin([1, 2])
@@ -302,7 +304,7 @@ def test_a_year_that_the_file_contradicts_is_marked(tmp_path):
     assert not any("year" in check for check in plain.checks)
     found = draft([path], Wishes(weight="finalwt", year=2022))
     (said,) = [check for check in found.source.sampling.checks if "year" in check]
-    assert said == "year says 2018 of every record, --year 2022: questions say 2022"
+    assert said == "year is 2018 in every record, but --year is 2022: questions use 2022"
     assert "2022" in loaded(found, tmp_path).vintages
 
 
@@ -397,7 +399,7 @@ def test_what_people_weigh_is_no_weight_with_yes(tmp_path, home):
     done = CliRunner().invoke(cli.app, shlex.split(line))
     assert done.exit_code == 0, (done.output, done.exception)
     assert "no weight" in done.output and "as people's kilograms are" in done.output
-    assert "it does not weigh records, --weight weight lets it" in done.output
+    assert "it is not used as the weight; to use it, give --weight weight" in done.output
     text = (home / "surveys" / "kg.yaml").read_text()
     assert 'column: "weight"' in text and "# check: weight is" in text
     taken = draft([path], Wishes(weight="weight", given=["sex"]))
@@ -471,7 +473,9 @@ def test_most_tasks_have_one_condition_and_spread_over_the_file(tmp_path):
     assert len(found.variables) == 102
     names = [f"q{n}" for n in range(30)]
     few = draft([path], Wishes(outcomes=names, given=["age", "sex"]))
-    assert few.notes == ["60 tasks of one condition could be made, 40 were: --tasks takes more"]
+    assert few.notes == [
+        "40 of 60 possible tasks with one condition were made: --tasks N makes more"
+    ]
 
 
 def test_a_recoding_is_no_task(tmp_path):
@@ -549,8 +553,11 @@ def test_identifiers_are_left_out_unless_they_are_named(tmp_path, name, values):
     drafted = draft([path])
     ((reason, columns),) = drafted.left_out.items()
     assert [column.name for column in columns] == [name]
-    assert reason.startswith("identifiers") and "(--outcomes or --given keeps one)" in reason
-    assert "--outcomes or --given keeps one" in drafted.text.replace("\n# ", " ")
+    assert (
+        reason.startswith("identifiers")
+        and "(name one in --outcomes or --given to keep it)" in reason
+    )
+    assert "name one in --outcomes or --given to keep it" in drafted.text.replace("\n# ", " ")
     kept = draft([path], Wishes(outcomes=[name], given=["sex"]))
     assert name in [each.column.name for each in kept.variables]
 

@@ -562,7 +562,7 @@ def test_what_does_not_exist_is_refused(tmp_path, raw):
         "nsdhu": "no survey 'nsdhu' (nearest: nsduh)",
         "nsduh --kind answer": "--kind 'answer' is not known (nearest: answers)",
         "bls": "bls is published as tables, and notes are about people",
-        "nsduh": "no downloaded files of nsduh 2023",
+        "nsduh": "nsduh 2023 has not been downloaded",
         "nsduh --kind answers --n 9": "--n 9: at least 10 rows",
         "nsduh --kind distributions --n 91": "--n 91: there are 90 prompts",
         "nsduh --kind answers --seed -1": "--seed -1 is negative",
@@ -647,7 +647,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(datasets.DatasetDict, "save_to_disk", full)
-    with pytest.raises(EpidemiaError, match="make room"):
+    with pytest.raises(EpidemiaError, match="free some space"):
         make("nsduh", "answers", out, n=30)
     assert {path.name for path in tmp_path.iterdir()} <= {"home"}
 

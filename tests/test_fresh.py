@@ -485,8 +485,9 @@ def test_a_set_whose_record_has_changed_is_left_out(raw, declare, first, caplog)
     declare("is happy, codes", "is glad, codes")
     with caplog.at_level(logging.WARNING):
         assert not catalogue.fresh_sets()
-    assert "the record of toy has changed since it was drawn; make it anew: epidemia tasks" in (
-        caplog.text
+    assert (
+        "the record of toy has changed since these tasks were drawn; draw them again: epidemia tasks"
+        in caplog.text
     )
     assert "--n 8 --seed 7 --dimension 1,2,3 --replicates 8 --replace" in caplog.text
     assert "epidemia_fresh_toy_7_01" not in leaves()
@@ -509,10 +510,13 @@ def test_other_words_of_the_same_numbers_are_another_truth(raw, declare):
 WRONG = {
     "no YAML": (lambda text: "tasks: [", "cannot be read"),
     "nothing": (lambda text: "", "is damaged"),
-    "another seed": (lambda text: text.replace("seed: 11", "seed: 8"), "must be called so"),
+    "another seed": (lambda text: text.replace("seed: 11", "seed: 8"), "rename its folder to that"),
     "no tasks": (lambda text: text[: text.index("tasks:\n")] + "tasks: []\n", "is damaged"),
     "a field too many": (lambda text: text + "more: 1\n", "is damaged"),
-    "edited": (lambda text: text.replace("title: 'TOY", "title: 'Toy"), "is not that of the tasks"),
+    "edited": (
+        lambda text: text.replace("title: 'TOY", "title: 'Toy"),
+        "does not belong to the tasks",
+    ),
 }
 
 
@@ -587,7 +591,9 @@ def test_unknown_surveys_tables_and_files_without_columns(raw, declare, tmp_path
         plan("toi", [raw])
     with pytest.raises(EpidemiaError, match="published as tables"):
         plan("bls", [raw])
-    with pytest.raises(EpidemiaError, match="toy is a survey of your own: give its file"):
+    with pytest.raises(
+        EpidemiaError, match="toy is your own survey, which cannot be downloaded: give its file"
+    ):
         raise command("toy").exception
     lacking = tmp_path / "toy.csv"
     people().drop(columns="HAPPY").to_csv(lacking, index=False)

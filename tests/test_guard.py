@@ -426,9 +426,7 @@ def test_metadata_that_some_tasks_heed_is_a_line_for_the_others(mmlu_style, capl
     simple([TASK], metadata={"system_prompt": "base", "names": "", "fewshot": 0, "wording": None})
     simple([TASK, "lettered"], include=str(mmlu_style), metadata={"names": "letters"})
     (said,) = (entry.message for entry in caplog.records if "effect" in entry.message)
-    assert (
-        f"our tasks ignore this: --metadata names does not change {TASK}; it applies to" in said
-    )
+    assert f"our tasks ignore this: --metadata names does not change {TASK}; it applies to" in said
 
 
 def test_arguments_that_are_heeded(caplog):

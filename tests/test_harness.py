@@ -243,7 +243,7 @@ def test_metrics_do_not_depend_on_the_order_of_answers():
 
 
 def test_task_files_of_the_first_version_are_told_from_new_ones():
-    with pytest.raises(EpidemiaError, match=r"written by version 0\.1\.0: write them anew"):
+    with pytest.raises(EpidemiaError, match=r"are from version 0\.1\.0: write them again"):
         hooks.process_results  # noqa: B018
     with pytest.raises(AttributeError):
         hooks.process_nothing  # noqa: B018

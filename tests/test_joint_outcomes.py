@@ -176,15 +176,18 @@ WRONG = {
     "no question": (ASKED, "", "both_well:", "question: Field required"),
     "a condition": (
         *("outcome: happy, given: [region]", "outcome: happy, given: [both_well]"),
-        *("given: [both_well]", "is a joint outcome, no condition"),
+        *("given: [both_well]", "is a joint outcome and cannot be a condition"),
     ),
     "a part": (
         *(GIVEN, "outcome: both_well, given: [happy]"),
-        *("outcome: both_well, given: [happy]", "'happy' is a part of its outcome"),
+        *(
+            "outcome: both_well, given: [happy]",
+            "'happy' is both a condition and a part of the outcome",
+        ),
     ),
     "not joint": (
         *(JOINT, f"  joint:\n    - {{outcome: happy, given: [region], title: A}}\n{JOINT}"),
-        *("title: A}", "'happy' is no joint one"),
+        *("title: A}", "'happy' is not a joint outcome"),
     ),
 }
 

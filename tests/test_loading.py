@@ -145,7 +145,10 @@ def test_without_torch_the_extra_is_named(tiny_llama, tmp_path, monkeypatch):
 
     monkeypatch.setattr(demo, "_evaluate", lambda *_, **__: pytest.fail("checked too late"))
     monkeypatch.setattr(loading, "find_spec", lambda name: None if name == "torch" else True)
-    with pytest.raises(EpidemiaError, match=r"needs torch, which is not installed. Install it with: pip install .*\[hf\]'"):
+    with pytest.raises(
+        EpidemiaError,
+        match=r"needs torch, which is not installed. Install it with: pip install .*\[hf\]'",
+    ):
         demo.demo(tmp_path, models=[str(tiny_llama)])
 
 

@@ -59,7 +59,7 @@ def test_records_are_named_in_the_environment(tmp_path, monkeypatch):
     # The same file named twice is one record.
     monkeypatch.setenv("EPIDEMIA_RECORDS", os.pathsep.join([str(one), str(tmp_path / "one")]))
     assert "toy" in catalogue.records() and "yours" not in catalogue.records()
-    for wrong, said in (("nowhere", "does not exist"), ("", "holds no .yaml")):
+    for wrong, said in (("nowhere", "does not exist"), ("", "contains no .yaml")):
         (tmp_path / "empty").mkdir(exist_ok=True)
         monkeypatch.setenv("EPIDEMIA_RECORDS", str(tmp_path / (wrong or "empty")))
         with pytest.raises(EpidemiaError, match=said):
@@ -106,8 +106,11 @@ WRONG = {
     "a survey that ships": (changed("survey: toy", "survey: gss"), "say 'replaces: gss'"),
     "replaces another": (changed("toy\n", "toy\nreplaces: gss\n"), "of its own name"),
     "replaces what does not ship": (changed("toy\n", "toy\nreplaces: toy\n"), "of its own name"),
-    "a group": (changed("survey: toy", "survey: low"), "epidemia_low is another group"),
-    "a way of asking": (changed("y: toy", "y: stated"), "epidemia_stated is another group"),
+    "a group": (changed("survey: toy", "survey: low"), "epidemia_low is the name of another group"),
+    "a way of asking": (
+        changed("y: toy", "y: stated"),
+        "epidemia_stated is the name of another group",
+    ),
     "a variable that is a folder": (
         changed("happy", "ha/ppy"),
         "the name of a variable may contain only letters",
@@ -120,7 +123,7 @@ WRONG = {
         changed('"2020":', '"../../2020":'),
         "the name of a vintage must begin",
     ),
-    "a shipped kind": (changed("  extra:", "  low:"), "stand under 'extra', not low"),
+    "a shipped kind": (changed("  extra:", "  low:"), "under 'extra', not low"),
     "no YAML": ("survey: [", "not valid YAML"),
     "a tag": (
         changed("title: A toy survey", "title: !!python/object/apply:os.getcwd []"),
@@ -170,8 +173,8 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (BOMB, "aliases .* stand for more than"),
-        ("a: &a [*a]\n", "aliases .* stand for more than"),
+        (BOMB, "aliases .* expand to more than"),
+        ("a: &a [*a]\n", "aliases .* expand to more than"),
         ("[" * 100_000, "nested too deeply|not valid YAML"),
         ("- " * 5_000 + "x", "nested too deeply|not valid YAML"),
         ("#" * 6_000_000, "that is no record"),
@@ -180,7 +183,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
                 "{label: Male, phrase: is male, codes: [1]}",
                 "{each: [1, 1000000000], label: '{n}', phrase: 'is {n}'}",
             ),
-            "'each' writes at most 1000 levels",
+            "'each' makes at most 1000 levels",
         ),
     ],
     ids=["aliases", "itself", "brackets", "dashes", "size", "each"],
@@ -217,7 +220,9 @@ def test_from_record_to_scores_in_every_way_and_without_it(home, raw, tmp_path, 
     sample = evaluate([TASK], limit=1)["samples"][TASK][0]
     assert "Would they say so?" in sample["doc"]["prompt"]
     path.write_text(changed("column: HAPPY", "column: JOY"))
-    with pytest.raises(EpidemiaError, match=f"truth of {TASK} was built, its record has changed"):
+    with pytest.raises(
+        EpidemiaError, match=f"record of {TASK} has changed since its truth was built"
+    ):
         evaluate([TASK], limit=1)
     assert f"{TASK} is left out" in caplog.text
     assert "epidemia groundtruth build toy --vintage 2020 --raw FILE" in caplog.text
@@ -276,10 +281,14 @@ def test_a_record_that_counts_something_else_than_its_truth_wants_a_build(home, 
         if case in WORDED:
             assert store.load(TASK).task == TASK
             continue
-        assert "its record has changed in what is counted" in caplog.text[lines:], case
+        assert "has changed since its truth was built, in what is counted" in caplog.text[lines:], (
+            case
+        )
         command = "epidemia groundtruth build toy --vintage 2020 --raw FILE"
         assert command in caplog.text[lines:], case
-        with pytest.raises(EpidemiaError, match="its record has changed in what is counted"):
+        with pytest.raises(
+            EpidemiaError, match="has changed since its truth was built, in what is counted"
+        ):
             store.load(TASK)
     build(raw)
     assert TASK in store.available()

@@ -418,7 +418,9 @@ def test_commands_say_what_is_wrong():
         "gss": "a set that ships",
         "epidemia_prior_nhanes": "--name nhanes: epidemia_prior_nhanes is a set that ships",
         "../registry": "'../registry': the name of a set of quantities must begin with",
-        **dict.fromkeys(("../../../x", "a b{x}", "", "a/b", "x\n", "é"), "only lower-case letters, digits and _"),
+        **dict.fromkeys(
+            ("../../../x", "a b{x}", "", "a/b", "x\n", "é"), "only lower-case letters, digits and _"
+        ),
         "x" * 81: "80 at most",
     }
     cases = [(command.split(), message) for command, message in wrong]

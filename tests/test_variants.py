@@ -267,7 +267,9 @@ def hf(model, tasks, more="", **arguments):
 
 
 def test_a_prompt_that_does_not_fit_is_refused_and_not_shortened(lm, tiny_llama):
-    with pytest.raises(EpidemiaError, match=r"max_gen_toks=1024\) exceed the model.*lower --gen_kwargs"):
+    with pytest.raises(
+        EpidemiaError, match=r"max_gen_toks=1024 exceed the model.*lower --gen_kwargs"
+    ):
         evaluate([f"{TASK}_sampled"], model=lm, model_args=None, limit=2)
     with pytest.raises(EpidemiaError, match="fewer 'fewshot' examples"):
         evaluate([TASK], model=lm, model_args=None, limit=2, metadata={"fewshot": 50})

@@ -249,7 +249,7 @@ def test_a_file_of_one_year_is_refused():
 
     data = load_microdata(record("gsstrend"), raw_file("gss", "GSS2022.parquet"))
     (of, *_) = (task for task in record("gsstrend").declared if task.equal)
-    with pytest.raises(EpidemiaError, match="compares every year, and the file has one"):
+    with pytest.raises(EpidemiaError, match="compares every year, but the file has only one"):
         prepare(data, of)
 
 
@@ -260,7 +260,7 @@ def test_a_table_of_one_year_is_refused():
     cells = (("2021", "Cooks"), ("2021", "Nurses"))
     weights, p, exact = np.array([0.5, 0.5]), np.array([[0.4, 0.6], [0.9, 0.1]]), np.full(2, np.inf)
     one = PublishedTable("sex", by_year.given, ("Male", "Female"), cells, weights, p, exact, {}, ())
-    with pytest.raises(EpidemiaError, match="compares every year, and the file has one"):
+    with pytest.raises(EpidemiaError, match="compares every year, but the file has only one"):
         take(one, by_year, {}, "blstrend_2021")
 
 

@@ -46,7 +46,8 @@ def equalised(weights: Array, given: ArrayLike, task: Task, source: str) -> Arra
     names, level = np.unique(labels, return_inverse=True)
     if len(names) < 2:
         raise EpidemiaError(
-            f"{source}: {task.name} compares every {task.equal}, and the file has one: is it whole?"
+            f"{source}: {task.name} compares every {task.equal}, but the file has only one: is it "
+            "complete?"
         )
     return weights / np.bincount(level, weights)[level]
 

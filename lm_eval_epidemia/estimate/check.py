@@ -56,7 +56,7 @@ def check(name: str) -> list[str]:
         if not ((distances >= 0) & (distances <= 2)).all() or len(distances) < 2:
             wrong.append(f"bootstrap distances ({scheme}) are not in [0, 2]")
     if replicates is not None and not np.isfinite(replicates).all():
-        wrong.append("a replicate of P(Y | X) is no number")
+        wrong.append("a replicate of P(Y | X) is not a number")
     return wrong + _check_levels(truth)
 
 

@@ -115,7 +115,8 @@ class Boosting(OfRecords):
         except lightgbm.basic.LightGBMError as error:
             raise EpidemiaError(
                 f"{ready.task.name}: LightGBM cannot fit its {len(weight)} records "
-                f"({' '.join(str(error).split())}): is the file whole, and are the weights sound?"
+                f"({' '.join(str(error).split())}): is the file complete, and are the weights "
+                "correct?"
             ) from None
 
     def _fits(self, ready: Prepared, weight: Array, seeds: int, *key: int) -> Array:
@@ -170,9 +171,9 @@ class Boosting(OfRecords):
         ]
         raise EpidemiaError(
             f"{ready.task.name}: the boosted P({ready.levels[1]}) is {total:.4f} from the counts, "
-            f"beyond D_perfect ({perfect:.4f}), though {MOST:.0%} of the people are in cells of "
-            f"{COUNTABLE} or more. The cells that differ most: {'; '.join(worst)}. Give the task "
-            "fewer conditions or wider levels, or take it out of the record"
+            f"more than D_perfect ({perfect:.4f}), though {MOST:.0%} of the people are in cells "
+            f"of {COUNTABLE} or more. These cells differ most: {'; '.join(worst)}. Give the task "
+            "fewer conditions or wider levels, or remove it from the record"
         )
 
     def effective_sizes(self, ready: Prepared, draws: ByScheme, joint: Estimated) -> ByScheme:

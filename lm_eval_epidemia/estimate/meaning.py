@@ -66,9 +66,9 @@ def check_meaning(place: Place, task: str) -> None:
     recorded = entry_of(place, task)[1].get(FIELD)
     if recorded is not None and recorded != _now(catalogue.state(), task, place.vintage):
         raise EpidemiaError(
-            f"since the truth of {task} was built, its record has changed in what is counted "
-            f"(levels, codes, weights, who is asked): 'epidemia groundtruth build {place.survey} "
-            f"--vintage {place.vintage} --raw FILE' builds it anew"
+            f"the record of {task} has changed since its truth was built, in what is counted "
+            f"(levels, codes, weights or population): 'epidemia groundtruth build {place.survey} "
+            f"--vintage {place.vintage} --raw FILE' rebuilds it"
         )
 
 

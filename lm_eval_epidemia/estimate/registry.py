@@ -54,9 +54,9 @@ class Place(NamedTuple):
         if self.folder.parent == paths.fresh_tasks():
             seed = self.folder.name.rpartition("_")[2]
             return (
-                f"make the set anew with 'epidemia tasks fresh {self.survey} --raw FILE --vintage "
-                f"{self.vintage} --seed {seed} --replace' and the other options it had, or delete "
-                f"{self.folder}"
+                f"draw the set again with 'epidemia tasks fresh {self.survey} --raw FILE "
+                f"--vintage {self.vintage} --seed {seed} --replace' and its other options, or "
+                f"delete {self.folder}"
             )
         build = f"rebuild with 'epidemia groundtruth build {self.survey} --vintage {self.vintage}"
         if self.folder.name == COUNTED:
@@ -109,23 +109,23 @@ def read_registry(folder: Path) -> dict[str, Any]:
 @read_once
 def _parse(path: Path) -> dict[str, Any]:
     mend = (
-        "'epidemia groundtruth build SURVEY' sets it aside and begins another; or delete it to use "
-        "what ships"
+        "'epidemia groundtruth build SURVEY' sets it aside and starts a new one; or delete it to "
+        "use the shipped one"
     )
     try:
         registry = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise EpidemiaError(f"{path} is damaged ({error}): {mend}") from None
     if not isinstance(registry, dict):
-        raise EpidemiaError(f"{path} is damaged (it holds no object): {mend}")
+        raise EpidemiaError(f"{path} is damaged (it contains no JSON object): {mend}")
     if registry.get("schema") not in READ:
         raise EpidemiaError(
-            f"{path} has schema {registry.get('schema')!r}, this version reads {READ[0]} and "
-            f"{READ[1]}: another version of the package reads it; {mend}"
+            f"{path} has schema {registry.get('schema')!r}, but this version of the package reads "
+            f"{READ[0]} and {READ[1]}; {mend}"
         )
     truths = registry.get("truths")
     if not isinstance(truths, dict):
-        raise EpidemiaError(f"{path} is damaged (it holds no truths): {mend}")
+        raise EpidemiaError(f"{path} is damaged (it contains no truths): {mend}")
     return truths
 
 
@@ -170,7 +170,7 @@ def _entry_of(path: Path, place: Place, task: str) -> tuple[dict[str, Any], dict
     except ValidationError as error:
         raise EpidemiaError(f"{where} is damaged ({problem(error)}): {place.mend}") from None
     if checked.sha256 not in (None, seal(truth, task)):
-        raise EpidemiaError(f"{where} was altered, it does not have its hash: {place.mend}")
+        raise EpidemiaError(f"{where} was changed (its hash does not match): {place.mend}")
     return truth, entry
 
 

@@ -254,9 +254,9 @@ def all_places() -> dict[str, list[Place]]:
             else:
                 notices.warn(
                     "record not here",
-                    f"the truth of {place.key} is left out: there is no record of {place.survey} "
-                    f"here. Put it into {paths.home() / 'surveys'}, or name it in {RECORDS} or "
-                    "with --record",
+                    f"the truth of {place.key} is left out: the survey record of {place.survey} "
+                    f"is missing. Put it into {paths.home() / 'surveys'}, or name it in {RECORDS} "
+                    "or with --record",
                 )
     usable.sort(key=lambda place: _preference(place, known[place.survey]))
     places: dict[str, list[Place]] = {}
@@ -282,13 +282,13 @@ def _of_sets() -> list[Place]:
             wrong = damaged(folder).get(key, "")
             of = read_registry(folder).get(key, {}).get("fresh") if not wrong else None
             if not wrong and not (isinstance(of, dict) and of.get("declared") == drawn_set.sha256):
-                wrong = f"its truth is not that of the tasks in {fresh.TASKS}"
+                wrong = f"its truth does not belong to the tasks in {fresh.TASKS}"
         except EpidemiaError as error:
             wrong = str(error)
         if wrong:
             notices.warn(
                 "fresh tasks left out",
-                f"a set of fresh tasks is left out: {folder}: {wrong}; make it anew: "
+                f"a set of fresh tasks is left out: {folder}: {wrong}; draw it again: "
                 f"{fresh.command(drawn_set)}",
             )
         else:
@@ -328,11 +328,14 @@ def load(name: str, vintage: str | None = None, state: State | None = None) -> G
         places = [place for place in places if place.vintage == vintage]
         if not places:
             raise EpidemiaError(
-                f"{name} has no ground truth of {vintage} here, only of {', '.join(here) or 'none'}"
-                f": epidemia groundtruth build {declared.survey} --vintage {vintage} --raw FILE"
+                f"{name} has no ground truth for {vintage} here, only for "
+                f"{', '.join(here) or 'none'}: epidemia groundtruth build {declared.survey} "
+                f"--vintage {vintage} --raw FILE"
             )
     if not places and (drawn_set := drawn(name)):
-        raise EpidemiaError(f"{name} has no ground truth here; make it: {fresh.command(drawn_set)}")
+        raise EpidemiaError(
+            f"{name} has no ground truth here; build it: {fresh.command(drawn_set)}"
+        )
     if not places:
         raise EpidemiaError(f"{name} has no ground truth here: {how_to_build(declared.survey)}")
     place = places[0]
@@ -485,7 +488,7 @@ def _check(place: Place, file: dict[str, str]) -> Path:
         raise EpidemiaError(f"{path} is missing, though the registry lists it: {place.mend}")
     if (sha256 := sha256_of(path)) != file["sha256"]:
         raise EpidemiaError(
-            f"{path} was altered: its sha256 is {sha256[:12]}..., the registry says "
+            f"{path} was changed: its sha256 is {sha256[:12]}..., the registry says "
             f"{file['sha256'][:12]}...: {place.mend}"
         )
     return path

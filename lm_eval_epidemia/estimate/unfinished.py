@@ -32,7 +32,7 @@ def unfinished(folder: Path, name: str) -> Iterator[Path]:
             lock.acquire(blocking=False)
         except filelock.Timeout:
             raise EpidemiaError(
-                f"another build of {name} is at work in {folder}: wait for its end, or write to "
+                f"another build of {name} is running in {folder}: wait until it ends, or write to "
                 "another folder with --out"
             ) from None
     try:

@@ -59,12 +59,15 @@ def own_files() -> list[Path]:
         place = Path(named).expanduser()
         if not (place.is_file() or place.is_dir()):
             raise EpidemiaError(
-                f"{place} ({RECORDS} or --record) does not exist: give a record, or a folder of "
-                "records (*.yaml)"
+                f"{place} ({RECORDS} or --record) does not exist: give a survey record or a "
+                "folder of records (*.yaml)"
             )
         inside = sorted(place.glob("*.yaml")) if place.is_dir() else [place]
         if not inside:
-            raise EpidemiaError(f"{place} ({RECORDS} or --record) holds no .yaml file")
+            raise EpidemiaError(
+                f"{place} ({RECORDS} or --record) contains no .yaml file: give a folder of survey "
+                "records"
+            )
         files += inside
     return list(dict.fromkeys(path.resolve() for path in files))
 
@@ -105,11 +108,11 @@ def _usable(path: Path, known: Mapping[str, Record]) -> FreshSet:
     """Read a set of fresh tasks, and refuse it if it is not of the record that is here."""
     drawn = fresh.read_set(path)
     if (entry := known.get(drawn.survey)) is None:
-        raise EpidemiaError(f"{path}: there is no record of {drawn.survey} here")
+        raise EpidemiaError(f"{path}: its survey record, {drawn.survey}, is missing")
     if drawn.vintage not in entry.vintages or fresh.hash_of(entry, drawn.vintage) != drawn.record:
         raise EpidemiaError(
-            f"{path.parent}: the record of {drawn.survey} has changed since it was drawn; make it "
-            f"anew: {fresh.command(drawn)}"
+            f"{path.parent}: the record of {drawn.survey} has changed since these tasks were "
+            f"drawn; draw them again: {fresh.command(drawn)}"
         )
     return drawn
 
@@ -121,23 +124,27 @@ def _check_own(entry: Record, path: Path, other: Path | None) -> None:
     if other is not None:
         fault = f"{other} is a record of {name!r} too: rename one of them"
     elif name in RESERVED:
-        fault = f"epidemia_{name} is another group: choose another 'survey'"
+        fault = f"epidemia_{name} is the name of another group: choose another name for 'survey'"
     elif entry.replaces not in (None, name) or (entry.replaces and not ships):
         fault = (
-            f"'replaces: {entry.replaces}' in a record of {name!r}: a record takes the "
-            f"place of a shipped one of its own name ({nearest(name, _shipped())}), or of none"
+            f"'replaces: {entry.replaces}' in a record of {name!r}: a record can only replace the "
+            f"shipped record of its own name ({nearest(name, _shipped())})"
         )
     elif ships and entry.replaces is None:
         fault = (
-            f"{name!r} is a survey that ships: choose another 'survey', or say 'replaces: {name}'"
+            f"{name!r} is a shipped survey: choose another name for 'survey', or add 'replaces: "
+            f"{name}'"
         )
     elif kinds and not ships:
         fault = (
-            f"tasks of your own survey stand under 'extra', not {' and '.join(kinds)}: "
-            "epidemia_low and epidemia_high are the same for everybody"
+            f"put the tasks of your own survey under 'extra', not {' and '.join(kinds)}: "
+            "epidemia_low and epidemia_high must be the same for everybody"
         )
     elif not ships and any(task.stands_for for task in entry.declared):
-        fault = "'stands_for' is of surveys that ship: the stand-ins are the same for everybody"
+        fault = (
+            "only shipped surveys can have 'stands_for', since stand-ins must be the same for "
+            "everybody: leave it out"
+        )
     else:
         return
     raise EpidemiaError(f"{path}: {fault}")
@@ -146,7 +153,7 @@ def _check_own(entry: Record, path: Path, other: Path | None) -> None:
 def _now() -> _Catalogue:
     known = _known(state())
     for fault in known.faults.values():
-        notices.warn("record left out", f"a record of your own is left out: {fault}")
+        notices.warn("record left out", f"one of your survey records is left out: {fault}")
     for fault in known.stale:
         notices.warn("fresh tasks left out", f"a set of fresh tasks is left out: {fault}")
     return known

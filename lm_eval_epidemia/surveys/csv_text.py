@@ -41,18 +41,21 @@ def header(path: Path) -> list[str]:
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         head = file.read(HEADER)
     if "\0" in head.partition("\n")[0]:
-        raise EpidemiaError(f"{path.name} has NUL bytes in its header: save it as UTF-8 text")
+        raise EpidemiaError(f"{path.name} contains NUL bytes in its header: save it as UTF-8 text")
     rows = csv.reader(io.StringIO(head, newline=""))
     names = next(rows, [])
     if any("\ufffd" in name for name in names):
         with path.open(encoding=encoding_of(path), newline="") as file:
             names = next(csv.reader(io.StringIO(file.read(HEADER), newline="")))
     if not names:
-        raise EpidemiaError(f"{path.name} does not begin with a header")
+        raise EpidemiaError(
+            f"{path.name} does not begin with a header: expected column names in the first line"
+        )
     if len(names) > MAX_COLUMNS:
         raise EpidemiaError(
-            f"{path.name} has more than {MAX_COLUMNS:,} columns, as no survey file has: are its "
-            "rows and columns exchanged? Otherwise save the columns of the survey's record alone"
+            f"{path.name} has more than {MAX_COLUMNS:,} columns, more than any survey file: are "
+            "rows and columns swapped? Otherwise save only the columns that the survey record "
+            "names"
         )
     if next(rows, None) is None and len(head) < HEADER:
         raise EpidemiaError(f"{path.name} has zero rows")

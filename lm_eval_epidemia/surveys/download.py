@@ -53,10 +53,10 @@ def raw_paths(
     folder = raw_folder(survey, vintage)
     if not folder.is_dir():
         raise EpidemiaError(
-            f"{survey} is a survey of your own: give its file with --raw"
+            f"{survey} is your own survey, which cannot be downloaded: give its file with --raw"
             if survey in own()
-            else f"no downloaded files of {survey} {vintage}: run 'epidemia survey download "
-            f"{survey}' or give them with --raw"
+            else f"{survey} {vintage} has not been downloaded: run 'epidemia survey download "
+            f"{survey}', or give the files with --raw"
         )
     return [folder], vintage
 
@@ -140,21 +140,21 @@ def fetch(url: str, target: Path, sha256: str | None, page: str, progress: bool 
             downloader=_Resuming(part, progress),
         )
     except EpidemiaError as error:
-        raise EpidemiaError(f"{url}: {error}; it may want a browser: {by_hand}") from None
+        raise EpidemiaError(f"{url}: {error}; the site may require a browser: {by_hand}") from None
     except requests.exceptions.HTTPError as error:
         raise EpidemiaError(
-            f"{url} answered with an error ({error}); it may want a browser: {by_hand}"
+            f"{url} answered with an error ({error}); the site may require a browser: {by_hand}"
         ) from None
     except requests.exceptions.RequestException as error:
         kept = f" ({part.stat().st_size:,} bytes are kept)" if part.exists() else ""
         raise EpidemiaError(
-            f"{url} could not be downloaded{kept}: {type(error).__name__}. Try again to "
-            f"go on where it stopped, or {by_hand}"
+            f"{url} could not be downloaded{kept}: {type(error).__name__}. Run the command again "
+            f"to continue where it stopped, or {by_hand}"
         ) from None
     except ValueError:
         raise EpidemiaError(
-            f"{url}: the file's sha256 is not {sha256}: it was replaced by its publisher, or "
-            f"damaged on the way. Try again, or {by_hand} if you trust it"
+            f"{url}: the file's sha256 is not {sha256}: the publisher replaced it, or it was "
+            f"damaged during download. Try again, or, if you trust the file, {by_hand}"
         ) from None
     return target
 
@@ -183,9 +183,9 @@ def download(record: Record, vintage: str | None = None, progress: bool = True) 
     entry = record.vintage(name)
     if manual := [file.name for file in entry.files if file.url is None]:
         raise EpidemiaError(
-            f"{record.survey} {name}: {', '.join(manual)} cannot be fetched by a program (the site "
-            f"wants a browser): download from {entry.page}, then 'epidemia groundtruth build "
-            f"{record.survey} --raw FILE'"
+            f"{record.survey} {name}: {', '.join(manual)} cannot be downloaded by a program (the "
+            f"site requires a browser): download from {entry.page}, then run 'epidemia "
+            f"groundtruth build {record.survey} --raw FILE'"
         )
     folder = raw_folder(record.survey, name)
     for file in entry.files:

@@ -262,14 +262,14 @@ def sheets(path: Path) -> list[list[list[Any]]]:
         places = [{"Country": profile["code"], **POPULATION.row(profile)} for profile in profiles]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise EpidemiaError(
-            f"{path.name} is not the World Factbook as it is expected here, a JSON list of "
-            f"profiles with a 'code' ({type(error).__name__}: {error})"
+            f"{path.name} is not the World Factbook file: expected a JSON list of profiles with a "
+            f"'code' ({type(error).__name__}: {error})"
         ) from None
     if len(profiles) != PROFILES:
         notices.warn(
             "another number of records",
-            f"{path.name} has {plural(len(profiles), 'profile')}, the last edition {PROFILES}: is "
-            "the file whole?",
+            f"{path.name} has {plural(len(profiles), 'profile')}, but the last edition has "
+            f"{PROFILES}: is the file complete?",
         )
     return [
         _sheet([row for each in zip(profiles, places, strict=True) for row in rows_of(*each)])

@@ -191,5 +191,5 @@ def read_set(path: Path) -> FreshSet:
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise EpidemiaError(f"{path} cannot be read ({' '.join(str(error).split())})") from None
     if path.parent.name != drawn.name:
-        raise EpidemiaError(f"{path} is of the set {drawn.name}: its folder must be called so")
+        raise EpidemiaError(f"{path} belongs to the set {drawn.name}: rename its folder to that")
     return drawn.model_copy(update={"sha256": hashlib.sha256(text).hexdigest()})

@@ -64,7 +64,7 @@ class TableLayout(Strict):
     def _rows_of_each(self) -> TableLayout:
         if set(self.rows) != set(self.given):
             raise ValueError(
-                f"'rows' takes a header for each of {list(self.given)}, got {list(self.rows)}"
+                f"'rows' needs one header for each of {list(self.given)}, got {list(self.rows)}"
             )
         return self
 

@@ -62,7 +62,7 @@ def _subject(text: str | None) -> str | None:
     if text is not None and not _fits(text, year=2000, conditions=""):
         raise ValueError("may contain {year} and {conditions} and no other braces")
     if text is not None and "{conditions}" not in text:
-        raise ValueError("must say where the {conditions} go: 'a person who {conditions}'")
+        raise ValueError("must contain {conditions}, as in 'a person who {conditions}'")
     return text
 
 
@@ -348,7 +348,8 @@ class Record(Strict):
             plain, _, way = name.rpartition("_")
             if way in WAYS and plain in names:
                 fault = (
-                    f"{name} would be {plain} in another way of asking: rename its last variable"
+                    f"{name} would also be {plain} in another way of asking: rename its last "
+                    "variable"
                 )
                 yield ("tasks",), fault
 
@@ -359,21 +360,30 @@ class Record(Strict):
                 yield f"the record does not define its variable {variable!r} ({hint})"
         for variable in entry.given:
             if self.is_joint(variable):
-                yield f"{variable!r} is a joint outcome, no condition: give {self.parts(variable)}"
+                yield (
+                    f"{variable!r} is a joint outcome and cannot be a condition: give "
+                    f"{self.parts(variable)}"
+                )
         if self.is_joint(entry.outcome):
             for variable in {*self.parts(entry.outcome)} & {*entry.given}:
-                yield f"{variable!r} is a part of its outcome {entry.outcome!r}, and a condition"
+                yield (
+                    f"{variable!r} is both a condition and a part of the outcome "
+                    f"{entry.outcome!r}: remove one"
+                )
         if entry.kind == "joint" and not self.is_joint(entry.outcome):
-            yield f"its outcome {entry.outcome!r} is no joint one ('both'), as the others here are"
+            yield (
+                f"its outcome {entry.outcome!r} is not a joint outcome ('both'), as the others "
+                "here are"
+            )
         if entry.equal and entry.equal not in entry.given:
-            yield f"'equal' names a condition of {list(entry.given)}, got {entry.equal!r}"
+            yield f"'equal' must be one of the conditions {list(entry.given)}, got {entry.equal!r}"
         places = set(PLACE.findall(entry.subject or ""))
         if "year" in entry.given and places:
             places |= {"year"} if "{year}" in str(entry.subject) else set()
         if places and places != {*entry.given}:
             yield (
-                f"its subject has places for {sorted(places)}: give one to each of "
-                f"{list(entry.given)}, or {{conditions}} to all of them"
+                f"its subject has places for {sorted(places)}: expected one place for each of "
+                f"{list(entry.given)}, or {{conditions}} for all of them"
             )
         tables = self.vintages[self.official].tables
         if (
@@ -382,16 +392,16 @@ class Record(Strict):
             and not self.about(entry.model_copy(update={"given": ()}))
         ):
             yield (
-                "of its subject, nothing can be said without {conditions}: say in 'anyone' who is "
-                "asked about then"
+                "its subject makes no sense without {conditions}: describe in 'anyone' whom "
+                "questions without conditions are about"
             )
         ways = self.variables.get(entry.outcome, ())
         if any(way.question is None for way in ways):
             yield f"its outcome {entry.outcome!r} has no 'question'"
         if (most := max((len(way.levels) for way in ways), default=0)) > MAX_LEVELS:
             yield (
-                f"its outcome {entry.outcome!r} has {most} levels, at most {MAX_LEVELS} can be "
-                "answers: they are lettered A to Z"
+                f"its outcome {entry.outcome!r} has {most} levels, but answers have letters A to "
+                f"Z, so at most {MAX_LEVELS}"
             )
 
     def _way_faults(self) -> Iterator[Fault]:
@@ -400,7 +410,7 @@ class Record(Strict):
             for n, way in enumerate(ways):
                 for name in (v for v in way.vintages if v not in self.vintages):
                     hint = nearest(name, self.vintages)
-                    yield (*place, n, "vintages"), f"no vintage is called {name!r} ({hint})"
+                    yield (*place, n, "vintages"), f"there is no vintage {name!r} ({hint})"
             for name in self.vintages:
                 if not self.ways(variable, name):
                     yield place, f"the variable is not recorded in any way in vintage {name!r}"
@@ -417,17 +427,17 @@ class Record(Strict):
             for field, variables in named.items():
                 for variable in (v for v in variables if v not in self.variables):
                     hint = nearest(variable, self.variables)
-                    yield (*place, field), f"{field} names no variable: {variable!r} ({hint})"
+                    yield (*place, field), f"{field}: {variable!r} is not a variable ({hint})"
             if len({file.year is None for file in vintage.files}) > 1:
-                yield (*place, "files"), "some files have a year: give every file its own"
+                yield (*place, "files"), "only some files have a year: give every file its year"
             for n, table in enumerate(vintage.tables):
                 ways = self.ways(table.outcome, name)
                 labels = [level.label for level in ways[0].levels] if ways else []
                 if table.shares and labels and list(table.shares) != labels:
                     yield (
                         (*place, "tables", n),
-                        f"the table of {table.said} has shares of "
-                        f"{list(table.shares)}, the variable the levels {labels}",
+                        f"the table of {table.said} has shares of {list(table.shares)}, but the "
+                        f"variable has the levels {labels}",
                     )
 
     def margin_variables(self, vintage: str) -> list[str]:
@@ -533,6 +543,6 @@ class Record(Strict):
             if entry.column(way.column) == column:
                 return way
         raise EpidemiaError(
-            f"{self.survey}: variable {variable!r} is not read from column {column!r} in this "
-            f"version of the record; rebuild with 'epidemia groundtruth build {self.survey}'"
+            f"{self.survey}: this version of the record does not read variable {variable!r} from "
+            f"column {column!r}; rebuild with 'epidemia groundtruth build {self.survey}'"
         )

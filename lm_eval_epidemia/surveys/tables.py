@@ -237,20 +237,20 @@ def _rows(
             shares = _shares(printed, table, outcome)
             if min(shares) < -ROUNDING / 100 or abs(sum(shares) - 1) > 1e-9:
                 raise EpidemiaError(
-                    f"{file}: the shares of {name!r} are no distribution: {printed}"
+                    f"{file}: the shares of {name!r} are not a distribution: {printed}"
                 )
             limits = [_number(cells[limit]) for limit in ("low", "high") if table.interval]
             rows[number] = _TableRow(name, size, shares, limits)
     if unknown:
         raise EpidemiaError(
-            f"{file} has {len(unknown)} rows that the record of {record.survey} does not know, "
-            f"for example {', '.join(map(repr, unknown[:5]))}: is it another vintage? Otherwise "
+            f"{file} has {len(unknown)} rows that the record of {record.survey} does not list, "
+            f"for example {', '.join(map(repr, unknown[:5]))}: is this another vintage? If not, "
             f"add them as levels of {', '.join(table.given)} or to 'leave_out'"
         )
     if not rows:
         raise EpidemiaError(
-            f"{file}: no row of the table belongs to a level of {', '.join(table.given)}; the "
-            f"record of {record.survey} expects names such as {given[0][0].label!r}"
+            f"{file}: no row of the table matches a level of {', '.join(table.given)}; the record "
+            f"of {record.survey} expects names such as {given[0][0].label!r}"
         )
     return dict(sorted(rows.items())), dict(dropped)
 
@@ -356,7 +356,7 @@ def tables_vintage(record: Record, paths: Sequence[Path], given: str | None) -> 
         if len(named := [v for v in candidates if _years(text, record.vintages[v])]) == 1:
             return named[0]
     raise EpidemiaError(
-        f"cannot tell which vintage of {record.survey} {names.split(' ')[0]} is: pass --vintage "
+        f"cannot tell which vintage of {record.survey} {names.split(' ')[0]} is: give --vintage "
         f"{' or '.join(candidates)}"
     )
 
@@ -405,8 +405,8 @@ def _years_of(entry: Vintage, names: Sequence[str]) -> dict[str, int]:
     of_names = {name: years.get(Path(name.strip()).stem.casefold()) for name in names}
     if years and sorted(map(str, of_names.values())) != sorted(str(f.year) for f in entry.files):
         raise EpidemiaError(
-            f"given {', '.join(names)}, expected {entry.needed}: a file for each year, under these "
-            f"names. They are on {entry.page}"
+            f"given {', '.join(names)}, expected {entry.needed}: one file per year, with these "
+            f"names, from {entry.page}"
         )
     return {name: year for name, year in of_names.items() if year}
 
@@ -460,10 +460,10 @@ def _check_year(
     for name, entry in record.vintages.items():
         if not year and entry.tables and _years(head, entry):
             raise EpidemiaError(
-                f"{file} is the table of {record.survey} {name}, not of {vintage}: pass --vintage "
-                f"{name} or give the {vintage} file"
+                f"{file} is the table of {record.survey} {name}, not {vintage}: give --vintage "
+                f"{name}, or the {vintage} file"
             )
     raise EpidemiaError(
-        f"{file} is a table of {', '.join(dict.fromkeys(printed))}, not of {said}: give the "
-        f"file of {said}, or add a vintage to the record of {record.survey}"
+        f"{file} is a table of {', '.join(dict.fromkeys(printed))}, not {said}: give the file of "
+        f"{said}, or add a vintage to the record of {record.survey}"
     )

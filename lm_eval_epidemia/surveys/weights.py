@@ -33,13 +33,13 @@ def check_weights(weight: NDArray[np.float64], column: str, file: str) -> None:
         total = weight.sum()
     if not TOTALS[0] < total < TOTALS[1]:
         raise EpidemiaError(
-            f"{what} sums to {total:g}, which is the size of no population: the file was damaged "
-            "or badly converted; take the official one"
+            f"{what} sums to {total:g}, too little for any population: the file was damaged or "
+            "badly converted; use the official one"
         )
     if len(weight) >= MANY and (most := weight.max()) > total / 2:
         raise EpidemiaError(
             f"{what} is {most:g} in row {int(weight.argmax()) + 1}, more than in all other rows "
-            "together: the file was damaged or badly converted; take the official one"
+            "together: the file was damaged or badly converted; use the official one"
         )
 
 
@@ -53,7 +53,8 @@ def check_replicate(
     total, known = replicate.sum(dtype=np.float64), weight.sum()
     if not known / APART < total < known * APART:
         raise EpidemiaError(
-            f"{what} sums to {total:g}, the weight itself to {known:g}: it is no replicate of it"
+            f"{what} sums to {total:g}, but the weight itself to {known:g}: it is not a replicate "
+            "of it"
         )
 
 
@@ -64,7 +65,7 @@ def check_nested(
     _, first, index = np.unique(unit, return_index=True, return_inverse=True)
     if (elsewhere := psu != psu[first][index]).any():
         raise EpidemiaError(
-            f"{file}: in {rows_said(elsewhere)} the sampled unit ({column}) lies in another PSU "
-            f"({psu_column}) than in the first row of that unit: give columns of the design in "
-            "which every unit belongs to one PSU"
+            f"{file}: in {rows_said(elsewhere)} the sampled unit ({column}) is in another PSU "
+            f"({psu_column}) than in its first row: name design columns in which every unit "
+            "belongs to one PSU"
         )

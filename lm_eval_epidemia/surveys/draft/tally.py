@@ -132,7 +132,9 @@ class Tally:
             numbers = pd.to_numeric(pd.Series(values, dtype=object), errors="coerce")
             infinite = np.isinf(numbers.to_numpy(float))[of_record] & known
             row = rows[infinite][0]
-            self.odd = f"{INFINITE}, as in row {row:,}: write a finite number there, or nothing"
+            self.odd = (
+                f"{INFINITE}, as in row {row:,}: write a finite number, or leave the field empty"
+            )
 
     def _numbers(self, values: Array, counts: Array, weights: Array) -> None:
         if np.isinf(values).any():

@@ -33,7 +33,7 @@ ANSWERS = 100
 FEW = 50
 
 #: How a person has a column of identifiers all the same.
-_KEEPS = "(--outcomes or --given keeps one)"
+_KEEPS = "(name one in --outcomes or --given to keep it)"
 
 
 class DraftLevel(NamedTuple):
@@ -156,11 +156,11 @@ def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
     if (tally.texts is None or many) and tally.written > tally.in_words / 2:
         example = shortened(cleaned(tally.example), 40)
         return (
-            f"numbers written for people, as '{example}': take currency signs and commas out (59400"
-            " or 59400.50)"
+            f"formatted numbers such as '{example}': remove currency signs and commas (59400 or "
+            "59400.50)"
         )
     if tally.texts is None or many:
-        return "free text, or too many answers in words"
+        return "free text, or too many different texts"
     labels = {text: str(column.labels.get(text, "")) or cleaned(text) for text in texts}
     silent = [text for text in texts if asks_nothing(labels[text])]
     kept = sorted((text for text in texts if text not in silent), key=_natural)
