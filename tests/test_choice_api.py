@@ -252,7 +252,7 @@ def test_bounds_and_warning_are_in_the_results(caplog, tmp_path):
     row = first["results"][TASK]
     assert 0 < row["unseen_mass,none"] < 1 and 1 < row["unseen_effect,none"] <= 100
     assert again["results"][TASK] == row
-    assert "what it does not show may move the score" in caplog.text
+    assert "the others may change the score" in caplog.text
     assert first["config"]["choice_api"]["letters_read_by"] == "top 5"
     from lm_eval.utils import make_table
 
@@ -323,7 +323,10 @@ def test_a_server_that_stays_down_ends_the_run_in_one_line(tmp_path):
         with pytest.raises(EpidemiaError) as raised:
             lm.loglikelihood(plain(TEXTS))
         said = str(raised.value)
-        assert "in 3 tries, the last: HTTP 503" in said and "10 of 40 prompts are answered" in said
+        assert (
+            "in 3 tries; the last error: HTTP 503" in said
+            and "10 of 40 prompts were answered" in said
+        )
         assert "in the file of --use_cache" in said and "\n" not in said
         server.fault = lambda text, times: None
         before = set(server.answered)
@@ -435,9 +438,13 @@ def test_lettered_tasks_of_others_and_those_it_cannot_answer(mmlu_style):
             EpidemiaError, match=r"continued has the choice ' \d.*local-completions"
         ):
             simple_evaluate("choice-api", arguments, ["continued"], task_manager=manager)
-        with pytest.raises(EpidemiaError, match="run it apart, with --model local-completions"):
+        with pytest.raises(
+            EpidemiaError, match="run that task separately, with --model local-completions"
+        ):
             simple_evaluate("choice-api", arguments, [f"{TASK}_sampled"], task_manager=manager)
-        with pytest.raises(EpidemiaError, match="takes plain text: with --apply_chat_template"):
+        with pytest.raises(
+            EpidemiaError, match="accepts plain text, not chat messages: with --apply_chat_template"
+        ):
             evaluate([TASK], model="choice-api", model_args=arguments, apply_chat_template=True)
         arguments = f"base_url={server.url(True)},model=any"
         with pytest.raises(EpidemiaError, match=r"takes messages.*--apply_chat_template"):

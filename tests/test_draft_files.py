@@ -225,7 +225,7 @@ def csv_of(tmp_path, name="x2020.csv", **columns_):
         (
             {"q": [f"a{n % 30}" for n in range(ROWS)]},
             {"outcomes": ["q"]},
-            "--outcomes q: it has 30 answers, at most 26",
+            "--outcomes q: it has 30 answers, but only 26 letters exist",
         ),
     ],
 )

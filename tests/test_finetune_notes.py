@@ -584,9 +584,9 @@ def test_what_does_not_exist_is_refused(tmp_path, raw):
             "no task of the notes has one"
         ),
         f"nsduh --raw {raw} --writer vlm": (
-            "--writer 'vlm' is neither template nor a model of lm-eval (nearest: "
+            "--writer 'vlm': expected 'template' or a model type of lm-eval (nearest: "
         ),
-        f"nsduh --raw {raw} --writer hf --writer-args pretrained={nowhere}": "gives no model",
+        f"nsduh --raw {raw} --writer hf --writer-args pretrained={nowhere}": "could not be loaded",
     }.items():
         assert said in refused(command, out=tmp_path / "out"), command
 

@@ -445,7 +445,7 @@ def test_a_set_that_is_there_is_left_and_another_asks_for_replace(raw, first, mo
         made(raw)
     assert contents(first.folder) == before
     for other in ({"n": 5}, {"dimension": [1]}, {"outcomes": ["mood"]}, {"replicates": 10}):
-        with pytest.raises(EpidemiaError, match="--replace to put this one in its place"):
+        with pytest.raises(EpidemiaError, match="or replace that set with --replace"):
             made(raw, **other)
     assert contents(first.folder) == before
     made(raw, n=2, replace=True)
@@ -485,10 +485,8 @@ def test_a_set_whose_record_has_changed_is_left_out(raw, declare, first, caplog)
     declare("is happy, codes", "is glad, codes")
     with caplog.at_level(logging.WARNING):
         assert not catalogue.fresh_sets()
-    assert (
-        "the record of toy has changed since these tasks were drawn; draw them again: epidemia tasks"
-        in caplog.text
-    )
+    said = "record of toy has changed since these tasks were drawn; draw them again: epidemia tasks"
+    assert said in caplog.text
     assert "--n 8 --seed 7 --dimension 1,2,3 --replicates 8 --replace" in caplog.text
     assert "epidemia_fresh_toy_7_01" not in leaves()
     with pytest.raises(EpidemiaError, match="--replace"):

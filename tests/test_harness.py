@@ -190,7 +190,7 @@ def test_low_choice_mass_is_warned_of(caplog, monkeypatch):
     results = evaluate([TASK])["results"][TASK]
     assert results["choice_mass,none"] == pytest.approx(math.exp(-5))
     assert results["score,none"] == 100
-    assert "letters together carry a probability of 0.00674" in caplog.text
+    assert "letters together have a probability of only 0.00674" in caplog.text
 
 
 def test_the_cache_of_requests_and_of_responses(tmp_path, monkeypatch):
@@ -222,7 +222,7 @@ def test_the_baseline_refuses_what_it_cannot_do(mmlu_style):
         with pytest.raises(EpidemiaError, match=said):
             evaluate([TASK], model_args=options)
     manager = lm_eval_epidemia.task_manager(include_path=str(mmlu_style))
-    with pytest.raises(EpidemiaError, match="tasks of this package only, not 'lettered'"):
+    with pytest.raises(EpidemiaError, match="only the tasks of this package, not 'lettered'"):
         simple_evaluate("epidemia-baseline", "kind=truth", ["lettered"], task_manager=manager)
 
 

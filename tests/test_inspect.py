@@ -359,7 +359,7 @@ def test_entries_of_the_register(epidemia, tmp_path, monkeypatch):
     # What the user put in place of OWNER is not written over.
     path.write_text(path.read_text().replace("OWNER", "me"))
     again = epidemia("export", "--inspect-register", tmp_path / "register")
-    assert again.returncode == 2 and "differs from what would be written: delete it" in again.stderr
+    assert again.returncode == 2 and "differs from the new version: delete it" in again.stderr
     assert "me/lm-eval-epidemia" in path.read_text()
     both = ("--inspect-register", tmp_path / "one", "--out", tmp_path / "one")
     assert "are two folders" in epidemia("export", *both).stderr and not (tmp_path / "one").exists()

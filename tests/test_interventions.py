@@ -344,7 +344,7 @@ def test_parse_failures_are_wrong_and_counted(caplog):
         for pair in truth.pairs
     ]
     assert row["accuracy,none"] == pytest.approx(np.mean(right))
-    assert "50% of the replies held an answer; the others count as wrong" in caplog.text
+    assert "50% of the replies contained an answer; the others count as wrong" in caplog.text
     assert results["epidemia"]["said"][task].split()[:4] == ["?", "1", "?", "1"]
 
 
@@ -402,6 +402,6 @@ def test_respondents_of_other_benchmarks_are_refused():
 
 
 def test_a_task_that_is_none():
-    with pytest.raises(EpidemiaError, match="no task about causal graphs"):
+    with pytest.raises(EpidemiaError, match="is not a task about causal graphs"):
         questions("epidemia_intervention_randon")
     assert len(TASKS) == 3 + 10

@@ -139,7 +139,7 @@ def test_a_wrong_record_is_left_out_and_says_why(home, case, caplog):
     write(home / "surveys", text)
     with caplog.at_level(logging.WARNING):
         assert len(catalogue.records()) == 16
-    assert "a record of your own is left out" in caplog.text and said in caplog.text
+    assert "one of your survey records is left out" in caplog.text and said in caplog.text
     assert store.available()  # what ships goes on
     with pytest.raises(EpidemiaError, match=r"toy\.yaml"):
         catalogue.record("toy")

@@ -223,9 +223,9 @@ def test_sets_that_cannot_be_scored_are_not_written(tmp_path):
     first, *others = truth.quantities
     short = {"corrected": Samples(*(each[:, :3] for each in truth.baseline))}
     for change, message in (
-        ({"mean": 1.2}, "a beta prior is about a share"),
+        ({"mean": 1.2}, "a beta prior needs a mean between 0 and 1"),
         ({"low": 1.0, "high": 0.0}, "the grid goes from 1 to 0"),
-        ({"family": "lognormal", "mean": -1.0}, "about a positive number"),
+        ({"family": "lognormal", "mean": -1.0}, "a lognormal prior needs a positive mean"),
         ({"n": 29}, "29 people"),
         ({"name": others[0].name}, "several quantities are named"),
         (short, "must be"),

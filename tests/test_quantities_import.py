@@ -187,7 +187,7 @@ def test_another_form_is_refused_with_what_was_given_and_expected(tmp_path, vari
     for (one, other), message in cases:
         with pytest.raises(EpidemiaError, match=message):
             imported(write(tmp_path, one, other))
-    with pytest.raises(EpidemiaError, match="no file of baselines was given"):
+    with pytest.raises(EpidemiaError, match="no file with baselines was given"):
         imported(FILES[:1])
     with pytest.raises(EpidemiaError, match=r"nowhere.json cannot be read"):
         imported([tmp_path / "nowhere.json"])

@@ -193,7 +193,7 @@ def test_a_crowd_under_a_rate_limit():
 )
 def test_a_pause_that_is_none_is_the_usual_one(named):
     with scripted(fault=always(429, b"{}", ("Retry-After", named.encode().decode("latin-1")))) as s:
-        with pytest.raises(EpidemiaError, match="in 4 tries, the last: HTTP 429"):
+        with pytest.raises(EpidemiaError, match="in 4 tries; the last error: HTTP 429"):
             ask(s, plain(TEXTS[:1]), max_retries=3, pause=0.1)
         between = [b - a for a, b in zip(s.times, s.times[1:], strict=False)]
     # At least half of 0.1, 0.2 and 0.4 s.
@@ -245,7 +245,7 @@ def test_nobody_listens():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1/completions"
-        with pytest.raises(EpidemiaError, match=r"in 2 tries.*ConnectError\); is base_url right"):
+        with pytest.raises(EpidemiaError, match=r"in 2 tries.*ConnectError\); is base_url correct"):
             ChoiceAPI(base_url=url, model="any", max_retries=1, pause=0.01).loglikelihood(
                 plain(TEXTS[:1])
             )
@@ -343,7 +343,7 @@ def test_one_spelling_that_the_model_never_writes():
         return json.dumps({"choices": [{"logprobs": told}], "usage": {"total_tokens": 3}}).encode()
 
     found, _ = refusal(always(200, said("")), variants="one")
-    assert "in the spelling that is read with variants=one" in found and "variants=sum" in found
+    assert "in the one spelling that variants=one reads" in found and "variants=sum" in found
 
 
 # Whose answers a file holds.
@@ -534,8 +534,11 @@ def test_a_run_that_the_user_stops_keeps_whole_prompts_and_says_so(tmp_path, mon
             lm.loglikelihood(plain(TEXTS))
     answered = server.answered.total()
     assert 8 <= answered < 40 and len(lm.dbdict) == 4 * answered
-    assert "requests under way" in caplog.text
-    assert f"interrupted. {answered} of 40 prompts are answered; they are in the" in caplog.text
+    assert "unfinished requests" in caplog.text
+    assert (
+        f"interrupted. {answered} of 40 prompts were answered; the answers are in the"
+        in caplog.text
+    )
 
 
 # Tasks and arguments.
@@ -544,7 +547,7 @@ def test_a_run_that_the_user_stops_keeps_whole_prompts_and_says_so(tmp_path, mon
 def test_a_model_that_takes_no_temperature_is_refused_with_a_way_out():
     words = b'{"error": {"message": "Unsupported value: temperature does not support 0"}}'
     found, asked = refusal(always(400, words))
-    assert "reasoning models" in found and "epidemia_low_stated" in found and asked < 10
+    assert "Reasoning models" in found and "epidemia_low_stated" in found and asked < 10
 
 
 def test_a_server_that_takes_no_form_is_asked_once(monkeypatch):
@@ -584,7 +587,7 @@ def test_tasks_that_need_more_than_letters_are_refused_before_the_first_request(
     with scripted() as server:
         arguments = f"base_url={server.url(False)},model=any"
         for written in (f"{TASK}_stated", f"{TASK}_sampled"):
-            with pytest.raises(EpidemiaError, match=f"{written} needs: run it apart"):
+            with pytest.raises(EpidemiaError, match=f"{written} needs: run that task separately"):
                 evaluate([TASK, written], model="choice-api", model_args=arguments)
         assert server.asked.total() == 0
 
@@ -605,8 +608,8 @@ def test_tasks_that_need_more_than_letters_are_refused_before_the_first_request(
         ("max_retries", -1, "expected a whole number from 0"),
         ("verify_certificate", "nope", "expected True or False"),
         ("enable_thinking", "maybe", "expected True or False"),
-        ("ca_cert_path", "/nowhere.pem", "is no file of certificates"),
-        ("ca_cert_path", __file__, "is no file of certificates"),
+        ("ca_cert_path", "/nowhere.pem", "is not a file of certificates"),
+        ("ca_cert_path", __file__, "is not a file of certificates"),
         ("base_url", "http://[::1/v1/completions", "not a URL.*square brackets"),
         ("base_url", "localhost:8000/v1/completions", "begins with http"),
         ("base_url", f"http://h/v1/completions?api_key={KEY}", r"accepts no key in base_url"),
@@ -725,14 +728,14 @@ def test_an_interrupted_run_says_what_it_kept(tmp_path):
         client.send_signal(signal.SIGINT)
         _, said = client.communicate(timeout=300)  # on a busy machine
         answered = server.answered.total()
-    assert "requests under way" in said and "interrupted. " in said
+    assert "unfinished requests" in said and "interrupted. " in said
     assert "in the file of --use_cache" in said and answered < 40
     with SqliteDict(str(path), flag="r") as kept:
         assert len(kept) == 4 * answered
-    assert f"{answered} of 40 prompts are answered" in said
+    assert f"{answered} of 40 prompts were answered" in said
 
 
 def test_dates_far_away_are_waited_for_by_the_user():
     far = (datetime.now(timezone.utc) + timedelta(days=9)).strftime("%a, %d %b %Y %H:%M:%S GMT")
     found, asked = refusal(always(429, b"{}", ("Retry-After", far)))
-    assert "asks to be left alone for" in found and asked == 1
+    assert "asks to wait" in found and asked == 1

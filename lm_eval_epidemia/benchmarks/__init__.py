@@ -150,7 +150,7 @@ def meant(name: str) -> list[Leaf]:
         known = {meaning for _, meant_by in named for meaning in meant_by} | unions().keys()
         hint = nearest(name, known)
         if not hint.startswith("nearest"):
-            hint += f"; 'epidemia search {' '.join(words_of(name))}' looks into questions too"
+            hint += f"; 'epidemia search {' '.join(words_of(name))}' also searches the questions"
         raise EpidemiaError(f"no task or group {name!r} ({hint})")
     return of_name
 
@@ -183,6 +183,6 @@ def members(name: str) -> list[tuple[str, str]]:
         first_of = {leaf.entry.facets.get("survey"): leaf for leaf in reversed(declared)}
         needs = "; ".join(_needs(leaf) for leaf in reversed(first_of.values()))
         if len(declared) > 1:
-            needs = f"no task of {name} has its ground truth here: {needs}"
+            needs = f"no task of {name} has ground truth here: {needs}"
         raise EpidemiaError(needs)
     return [(leaf.entry.name, leaf.way) for leaf in asked]

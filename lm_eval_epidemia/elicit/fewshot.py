@@ -51,8 +51,8 @@ def examples(task: str, number: int, way: Way) -> str:
     ]
     if number > len(others):
         raise EpidemiaError(
-            f"fewshot {number}: the package has only {plural(len(others), 'task')} of surveys "
-            f"other than {survey}; ask for fewer"
+            f"fewshot {number}: only {plural(len(others), 'task')} of surveys other than {survey} "
+            "can serve as examples; ask for fewer"
         )
     rng = np.random.default_rng([SEED, zlib.crc32(task.encode())])
     solved = []

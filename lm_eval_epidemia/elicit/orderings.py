@@ -50,12 +50,14 @@ def design_of(levels: int, asked: str | int | None = None) -> str:
         If there is no such design, or it has too many orderings.
     """
     if not 2 <= levels <= MAX_LEVELS:
-        raise EpidemiaError(f"{levels} levels cannot be asked: expected 2 to {MAX_LEVELS} (A to Z)")
+        raise EpidemiaError(
+            f"{levels} levels cannot have letters: expected 2 to {MAX_LEVELS} (A to Z)"
+        )
     every = factorial(levels)
     design = f"random:{MAX_ORDERINGS}" if asked is None else str(asked)
     if design == "all" and every > MAX_ALL:
         raise EpidemiaError(
-            f"orderings: {levels} answers have {every:,} orderings; ask for "
+            f"orderings: {levels} answers have {every:,} orderings, too many; give "
             f"'random:{MAX_ORDERINGS}' or 'balanced'"
         )
     if design in ("all", "balanced", "1"):
@@ -63,7 +65,7 @@ def design_of(levels: int, asked: str | int | None = None) -> str:
     if (match := re.fullmatch(r"random:(\d+)", design)) and int(match[1]) >= 2:
         return "all" if int(match[1]) >= every else design
     raise EpidemiaError(
-        f"orderings {design!r} is not known: expected 'all', 'random:N' (N >= 2), 'balanced' or 1"
+        f"orderings {design!r} is unknown: expected 'all', 'random:N' (N >= 2), 'balanced' or 1"
     )
 
 

@@ -154,8 +154,9 @@ class TaskQuestions(NamedTuple):
             phrase = _THAT_YEAR.sub("a year", phrase)
         if (form := PROBABILITIES.get(self.wording)) is None:
             raise EpidemiaError(
-                f"wording {self.wording!r} asks for an answer, not for a probability: ask it with "
-                f"letters ({self.task.group}), or choose {' or '.join(filter(None, PROBABILITIES))}"
+                f"wording {self.wording!r} asks for an answer, not a probability: use it with "
+                f"letters ({self.task.group}), or choose "
+                f"{' or '.join(filter(None, PROBABILITIES))}"
             )
         return form.format(who=self._who(given), phrase=phrase, noun=self._noun or "one")
 
@@ -163,7 +164,7 @@ class TaskQuestions(NamedTuple):
         """Ask for the whole distribution of the people, households, ... it is about."""
         if self.wording == "majority":
             raise EpidemiaError(
-                "wording 'majority' asks for one answer, not for numbers of people: ask it with "
+                "wording 'majority' asks for one answer, not numbers of people: use it with "
                 f"letters ({self.task.group})"
             )
         if not self._noun:

@@ -50,7 +50,8 @@ def logprobs_of(responses: Sequence[Any], row: Any) -> tuple[float, ...]:
         logprobs = tuple(p if isinstance(p, Within) else float(p) for p, _greedy in responses)
     except (TypeError, ValueError):
         raise ValueError(
-            "expected a log-probability and whether it is greedy, (float, bool), for each letter"
+            "expected for each letter a pair (float, bool): its log-probability, and whether it "
+            "is greedy"
         ) from None
     if len(logprobs) != len(row.choices):
         raise ValueError(f"{len(logprobs)} log-probabilities, expected {len(row.choices)}")

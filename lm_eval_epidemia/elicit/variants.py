@@ -91,7 +91,8 @@ class Variant(NamedTuple):
         given = metadata or {}
         if not isinstance(given, Mapping):
             raise EpidemiaError(
-                f"metadata {metadata!r}: expected values by name, as {{'orderings': 'balanced'}}"
+                f"metadata {metadata!r}: expected values by name, such as {{'orderings': "
+                "'balanced'}"
             )
         chosen = cls(**{key: given[key] for key in cls._fields if given.get(key) is not None})
         if chosen.orderings is not None:
@@ -105,32 +106,32 @@ class Variant(NamedTuple):
             )
         if any("\ud800" <= character <= "\udfff" for character in chosen.gen_prefix):
             raise EpidemiaError(
-                f"gen_prefix {chosen.gen_prefix!r}: half of a surrogate pair is no character; "
-                "expected text as UTF-8 can hold it"
+                f"gen_prefix {chosen.gen_prefix!r} contains half of a surrogate pair: expected "
+                "text that UTF-8 can encode"
             )
         for name, (known, expected) in _KNOWN.items():
             if (value := getattr(chosen, name)) not in known:
-                raise EpidemiaError(f"{name} {value!r} is not known: expected {expected}")
+                raise EpidemiaError(f"{name} {value!r} is unknown: expected {expected}")
         if str(chosen.system_prompt) not in SYSTEM_PROMPTS:
             raise EpidemiaError(
-                f"system_prompt {chosen.system_prompt!r} is not known "
-                f"({nearest(str(chosen.system_prompt), SYSTEM_PROMPTS)}); a text of your own is "
-                "given with --system_instruction"
+                f"system_prompt {chosen.system_prompt!r} is unknown "
+                f"({nearest(str(chosen.system_prompt), SYSTEM_PROMPTS)}); give your own text with "
+                "--system_instruction"
             )
         if chosen.wording and chosen.fewshot:
             raise EpidemiaError(
-                "wording and fewshot were both given: solved examples have the usual wording; give "
-                "one of them"
+                "wording and fewshot were both given, but solved examples exist only in the "
+                "default wording: give one of them"
             )
         if chosen.structured == "json" and chosen.fewshot:
             raise EpidemiaError(
-                "structured json and fewshot were both given: solved examples are written in "
-                "lines; give structured regex, or one of them"
+                "structured json and fewshot were both given, but solved examples are written in "
+                "lines: give structured regex, or only one of them"
             )
         if chosen.gen_prefix and chosen.leading_space is not None:
             raise EpidemiaError(
-                "gen_prefix and leading_space were both given: a letter after a gen_prefix always "
-                "has its leading space; give one of them"
+                "gen_prefix and leading_space were both given, but a letter after a gen_prefix "
+                "always has a leading space: give one of them"
             )
         return chosen
 
@@ -144,7 +145,7 @@ def unknown_keys(keys: Iterable[str]) -> str:
     if not unknown:
         return ""
     hints = ", ".join(f"{key!r} ({nearest(key, Variant._fields)})" for key in unknown)
-    return f"--metadata has no key {hints}"
+    return f"--metadata has no such key: {hints}"
 
 
 def _whole(name: str, value: Any, least: int, most: int) -> None:

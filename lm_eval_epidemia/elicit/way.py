@@ -290,7 +290,7 @@ class Way:
         except msgspec.ValidationError:
             raise EpidemiaError(
                 f"a row of the way {self.name!r} {self._flaw(row)}: keep this column and way as "
-                "`epidemia export` or `questions` wrote them, or export anew"
+                "`epidemia export` or `questions` wrote them, or export again"
             ) from None
 
     def _flaw(self, row: Mapping[str, Any]) -> str:

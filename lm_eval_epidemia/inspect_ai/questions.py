@@ -47,9 +47,9 @@ def questions(
         If there is no such way or survey, or `orderings` has no effect.
     """
     if way not in GENERATED:
-        raise EpidemiaError(f"no way of asking {way!r} here ({nearest(way, GENERATED)})")
+        raise EpidemiaError(f"way={way!r} is not available here ({nearest(way, GENERATED)})")
     if way != "letters" and orderings != BALANCED:
-        raise EpidemiaError(f"orderings has no effect in the way {way!r}: leave it out")
+        raise EpidemiaError(f"orderings does not change the way {way!r}: leave it out")
     entries = [entry for entry in OBSERVATION.asked(way) if entry.group == group]
     here = {entry.facets["survey"] for entry in entries}
     if unknown := [name for name in surveys if name not in here]:

@@ -55,17 +55,16 @@ def write(folder: Path) -> str:
         texts[path] = yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=1000)
         if path.is_file() and path.read_text(encoding="utf-8") != texts[path]:
             raise EpidemiaError(
-                f"{path} is there and differs from what would be written: delete it to have it "
-                "written anew, or give another folder"
+                f"{path} exists and differs from the new version: delete it, or give another folder"
             )
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     left = f"push commit {commit[:12]} before you submit them"
     if commit == UNKNOWN:
-        left = f"put the public commit in place of {UNKNOWN}, as {CHECKOUT} is no git checkout"
+        left = f"replace {UNKNOWN} with the public commit, since {CHECKOUT} is not a git checkout"
     if address == NOWHERE:
-        left += ", and put the public address and its owner in place of OWNER"
+        left += ", and replace OWNER with the owner of the public repository"
     return f"{len(KNOWN)} entries of the register are in {folder.resolve()}: {left}"
 
 

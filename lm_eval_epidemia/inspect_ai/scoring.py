@@ -69,8 +69,8 @@ def _from_letters(row: dict[str, Any], output: ModelOutput) -> Score:
     except BadReply as error:
         notices.warn(
             "replies without log-probabilities",
-            f"{row['task']}: {error}: such replies are not scored, and cells with one are left "
-            "out; -T way=stated asks for a written answer",
+            f"{row['task']}: {error}: cells with such a reply are not scored; with -T way=stated "
+            "the model writes its answer",
         )
         return Score.unscored(reason="scoring_failed", explanation=str(error))
     kept = {"top": shown.top, "began": shown.said}
@@ -80,13 +80,15 @@ def _from_letters(row: dict[str, Any], output: ModelOutput) -> Score:
         most = f" (not shown: at most {math.exp(x.high):.2g})" if hidden else ""
         lines.append(f"{letter}. {row['levels'][level]}: {math.exp(x):.3g}{most}")
     mass = math.fsum(map(math.exp, answer.value))
-    lines.append(f"\nTogether {mass:.3g} of the probability; the reply begins with {shown.said!r}")
+    lines.append(
+        f"\nThe letters together have probability {mass:.3g}; the reply begins with {shown.said!r}"
+    )
     if not _seen(answer):
         notices.warn(
             "replies without letters",
             f"{row['task']}: a reply begins with {shown.said!r}, and no letter is among the "
-            f"{len(shown.top)} tokens shown; a model that thinks first must be told not to, and -T "
-            "way=stated asks for a written answer",
+            f"{len(shown.top)} tokens shown; if the model thinks first, turn that off; or use -T "
+            "way=stated, where the model writes its answer",
         )
         return _scored(row, kept, None, "\n".join(lines))
     q = softmax(np.array(answer.value))[np.argsort(answer.order)]
@@ -99,7 +101,7 @@ def _from_reply(row: dict[str, Any], output: ModelOutput) -> Score:
     if not answer.is_read:
         return _scored(row, kept, None, "No distribution could be read from the reply")
     numbers = ", ".join(f"{number:g}" for number in answer.numbers or ())
-    return _scored(row, kept, np.array(answer.value), f"Numbers as they were written: {numbers}")
+    return _scored(row, kept, np.array(answer.value), f"Numbers as written: {numbers}")
 
 
 def _seen(answer: Response) -> float:

@@ -98,6 +98,6 @@ def _surveys(survey: object) -> list[str]:
     names = separated(map(str, given))
     if not names:
         raise EpidemiaError(
-            "survey is empty: name surveys, as in survey=nsduh,scf, or leave it out to ask all"
+            "survey is empty: name surveys, as in survey=nsduh,scf, or leave it out to use all"
         )
     return [] if names == [EVERY] else names

@@ -26,7 +26,7 @@ def number_of(name: str, given: Any, least: float, whole: bool = False) -> Any:
     # More seconds than a thread can wait, more prompts than there are, are slips of the hand.
     if not least <= number <= threading.TIMEOUT_MAX:
         kind = "a whole number" if whole else "a number"
-        raise EpidemiaError(f"choice-api: {name}={given}: expected {kind} from {least:g}")
+        raise EpidemiaError(f"choice-api: {name}={given}: expected {kind} of at least {least:g}")
     return number
 
 
@@ -38,5 +38,5 @@ def certificates(path: str | None) -> bool | ssl.SSLContext:
         return ssl.create_default_context(cafile=str(path))
     except OSError as error:  # also an SSLError: not a file of certificates
         raise EpidemiaError(
-            f"choice-api: ca_cert_path={path} is no file of certificates (PEM): {error}"
+            f"choice-api: ca_cert_path={path} is not a file of certificates (PEM): {error}"
         ) from None

@@ -77,7 +77,7 @@ class Baseline(LM):
         for name in sorted(unknown):
             hint = nearest(name, ARGUMENTS)
             raise EpidemiaError(
-                f"epidemia-baseline has no argument {name!r} ({hint}); it takes "
+                f"epidemia-baseline has no argument {name!r} ({hint}); it accepts "
                 f"{', '.join(ARGUMENTS)}"
             )
         if kind not in KINDS:
@@ -98,16 +98,16 @@ class Baseline(LM):
     def _check(self, name: str) -> None:
         if name not in self._leaves:
             raise EpidemiaError(
-                f"epidemia-baseline answers the tasks of this package only, not {name!r}: its "
-                "answers come from the ground truth"
+                f"epidemia-baseline answers only the tasks of this package, not {name!r}, because "
+                "its answers come from the ground truth"
             )
         way, benchmark = WAYS[self._leaves[name].way], self._leaves[name].benchmark
         if not (way.believed or way.writes) or benchmark.answers is None:
             raise EpidemiaError(f"epidemia-baseline does not answer {name}")
         if self.kind not in benchmark.kinds:
             raise EpidemiaError(
-                f"epidemia-baseline kind={self.kind} has no answers to {name}: "
-                f"expected one of {', '.join(benchmark.kinds)}"
+                f"epidemia-baseline kind={self.kind} cannot answer {name}: expected one of "
+                f"{', '.join(benchmark.kinds)}"
             )
 
     def _ours(self, request: Any) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class Baseline(LM):
         return responses
 
     def loglikelihood_rolling(self, requests: list[Any]) -> list[float]:
-        raise EpidemiaError("epidemia-baseline has no text of its own: it answers questions only")
+        raise EpidemiaError("epidemia-baseline only answers questions: it cannot score other text")
 
     def generate_until(self, requests: list[Any]) -> list[str]:
         """Write a choice, the likeliest or, of sampled answers, a drawn one; or the way's text."""

@@ -121,11 +121,11 @@ class ChoiceAPI(LM):
         ends = ("/completions", "/api/generate")
         if url.scheme not in ("http", "https") or not url.path.endswith(ends):
             raise EpidemiaError(
-                f"choice-api: base_url={base_url}: expected an address that begins with http "
-                "and ends in /v1/chat/completions or /v1/completions (of Ollama in /api/generate)"
+                f"choice-api: base_url={base_url}: expected a URL that begins with http and ends "
+                "in /v1/chat/completions or /v1/completions (for Ollama also /api/generate)"
             )
         if not model:
-            raise EpidemiaError("choice-api: give model=NAME, as the server knows it")
+            raise EpidemiaError("choice-api: give model=NAME, the server's name for the model")
         one_of("variants", variants, "auto, sum or one", ("auto", "sum", "one"))
         servers = ("auto", *BY_NAME)
         one_of("server", server, f"one of {', '.join(servers)}", servers)
@@ -196,8 +196,9 @@ class ChoiceAPI(LM):
         """Hand messages on as they are: the server has the template."""
         if not self.chat:
             raise EpidemiaError(
-                f"{self.base_url} takes plain text: with --apply_chat_template give the address "
-                "that ends in /chat/completions, whose server applies the template"
+                f"{self.base_url} accepts plain text, not chat messages: with "
+                "--apply_chat_template give the address that ends in /chat/completions, where "
+                "the server applies the template"
             )
         return JsonChatStr(json.dumps(chat_history, ensure_ascii=False))
 
@@ -294,7 +295,7 @@ class ChoiceAPI(LM):
                         raise self._without_letters(began)
                     begin(self._affordable(begun - kept))
             except KeyboardInterrupt:
-                _logger.warning("epidemia: waiting for the %d requests under way", begun - kept)
+                _logger.warning("epidemia: waiting for %d unfinished requests", begun - kept)
                 raise
             finally:
                 # Nothing more is begun; what is under way is waited for and kept.
@@ -304,7 +305,7 @@ class ChoiceAPI(LM):
             if answered < len(prompts):
                 raise EpidemiaError(
                     f"stopped at max_cost_tokens={self._most_tokens}: {self.served.tokens:,} "
-                    "tokens spent, and another prompt would take more"
+                    "tokens were used, and another prompt would exceed the limit"
                 )
 
     def _affordable(self, running: int) -> int:
@@ -314,8 +315,8 @@ class ChoiceAPI(LM):
             return room
         if not self.served.counts:
             raise EpidemiaError(
-                f"{self.base_url} does not say how many tokens a request took (usage), so that "
-                "max_cost_tokens cannot be heeded: leave it out"
+                f"{self.base_url} does not report the tokens of a request (usage), so "
+                "max_cost_tokens cannot be enforced: leave it out"
             )
         left = self._most_tokens - self.served.tokens
         return max(min(room, left // max(self.served.longest, 1) - running), 0)
@@ -330,12 +331,12 @@ class ChoiceAPI(LM):
             if not answered or (is_kept and not written):
                 return ""
             what = (
-                "lost: with --use_cache PATH each is kept, and the same command goes on where it "
+                "lost. With --use_cache PATH each is kept, and the same command continues where it "
             )
             what += "stopped"
             if is_kept:
-                what = "in the file of --use_cache, and the same command goes on from there"
-            return f". {answered:,} of {prompts:,} prompts are answered; they are {what}"
+                what = "in the file of --use_cache: run the same command again to continue"
+            return f". {answered:,} of {prompts:,} prompts were answered; the answers are {what}"
 
         try:
             yield
@@ -347,16 +348,16 @@ class ChoiceAPI(LM):
         finally:
             if faults := self.endpoint.faults:
                 told = ", ".join(f"{n:,} x {what}" for what, n in faults.most_common())
-                _logger.warning("epidemia: choice-api asked again after: %s", told)
+                _logger.warning("epidemia: choice-api retried after: %s", told)
 
     def _unsuited(self, output_type: str, task: str) -> EpidemiaError:
         """Refuse a task that needs something else than letters."""
-        lacks, kind = "and not the log-probability of texts", ""
+        lacks, kind = "but not the log-probability of texts", ""
         if output_type == "generate_until":
-            lacks, kind = "and lets nothing be written", "chat-" if self.chat else ""
+            lacks, kind = "and cannot generate text", "chat-" if self.chat else ""
         return EpidemiaError(
-            f"choice-api reads letters {lacks}, which {task} needs: run it apart, with --model "
-            f"local-{kind}completions"
+            f"choice-api only reads letters {lacks}, which {task} needs: run that task "
+            f"separately, with --model local-{kind}completions"
         )
 
     def _without_letters(self, began: list[str]) -> EpidemiaError:
@@ -365,12 +366,12 @@ class ChoiceAPI(LM):
         if not self.served.adds and any(len(text.strip(" .")) == 1 for text in began):
             return EpidemiaError(
                 f"none of the first {len(began)} answers of {self.model} begins with a letter in "
-                f"the spelling that is read with variants=one; they begin with {shown}: leave "
-                "variants out, or give variants=sum, which adds spellings up"
+                f"the one spelling that variants=one reads; they begin with {shown}. Leave "
+                "variants out, or give variants=sum, which adds up all spellings"
             )
         return EpidemiaError(
-            f"none of the first {len(began)} answers of {self.model} begins with a letter, nor has "
-            f"one a probability of {LEAST_MASS:g} (choice_mass is 0): they begin with {shown}. A "
-            "model that thinks first must be told not to (enable_thinking=False); another may want "
-            f"--apply_chat_template and the address /v1/chat/completions. {WAY_OUT}"
+            f"none of the first {len(began)} answers of {self.model} begins with a letter, and no "
+            f"letter has a probability of {LEAST_MASS:g} (choice_mass is 0); they begin with "
+            f"{shown}. If the model thinks first, turn that off (enable_thinking=False); if not, "
+            f"try --apply_chat_template and the address /v1/chat/completions. {WAY_OUT}"
         )

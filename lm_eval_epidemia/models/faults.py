@@ -55,7 +55,7 @@ def words_of(body: bytes) -> str:
         error = json.loads(body).get("error", text)
     except (ValueError, AttributeError, RecursionError):
         page = "<html" in text.lower() or "<!doctype" in text.lower()
-        return f"{'a web page (is base_url right?): ' if page else ''}{text}"
+        return f"{'a web page (is base_url correct?):  ' if page else ''}{text}"
     if isinstance(error, dict):
         return " ".join(str(error[key]) for key in ("message", "code") if error.get(key))
     return str(error)

@@ -32,9 +32,9 @@ UNLIKELY = " zyzzyva"
 SLIPS = 3
 
 WAY_OUT = (
-    "Ask for a group in which the model writes its answer: epidemia_low_stated, "
+    "Use a group in which the model writes its answer: epidemia_low_stated, "
     "epidemia_high_stated, epidemia_low_sampled, epidemia_high_sampled or epidemia_high_closed "
-    "('epidemia cost GROUP' says what it takes)"
+    "('epidemia cost GROUP' shows its cost)"
 )
 
 T = TypeVar("T")
@@ -153,7 +153,7 @@ class Served:
             try:
                 return self._asked(prompt, self.how)
             except Declined as error:
-                text = f"{self.endpoint.url} does not take a prompt: {error}"
+                text = f"{self.endpoint.url} rejects a prompt: {error}"
                 raise EpidemiaError(text) from None
         except EpidemiaError as error:
             if not self.found or not self.server or self.server in str(error):
@@ -188,7 +188,7 @@ class Served:
         # Models that take no temperature reason first, and say less than these.
         if "logprob" in words.lower() or "temperature" in words.lower():
             raise self._without(words)
-        raise EpidemiaError(f"{url} does not take the first prompt: {words}")
+        raise EpidemiaError(f"{url} rejects the first prompt: {words}")
 
     def _ways(self, server: Server, prompt: Prompt) -> Iterator[How]:
         """List the ways to ask a server, the best first."""
@@ -215,9 +215,11 @@ class Served:
         told = [f"letters are read by {self.read_by}"]
         if self.apart > known.REPEATS:
             apart = f"{self.apart:.2f} apart"
-            told.append(f"not repeatable: one prompt, asked twice, got probabilities {apart}")
+            told.append(f"not repeatable: the same prompt, sent twice, got probabilities {apart}")
         if alike is None:
-            told.append("plain text and chat could not be compared, so that a template is unseen")
+            told.append(
+                "plain text and chat could not be compared, so a chat template would go unnoticed"
+            )
         log = _logger.warning if self.apart > known.REPEATS else _logger.info
         log("epidemia: %s is %s; %s", self.endpoint.url, self.server or "a server", "; ".join(told))
         if alike:
@@ -246,7 +248,7 @@ class Served:
     def _without(self, why: str) -> EpidemiaError:
         return EpidemiaError(
             f"{self.model} at {self.endpoint.url} gives no log-probabilities of its first token "
-            f"at temperature 0 ({why}): reasoning models do not, and some servers pass over "
+            f"at temperature 0 ({why}). Reasoning models give none, and some servers ignore "
             f"'logprobs'. {WAY_OUT}"
         )
 

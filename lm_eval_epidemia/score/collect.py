@@ -92,9 +92,9 @@ def collected(ways: Mapping[str, Way], answers: Sequence[Answer]) -> Collected:
     if stale := {answer.truth for answer in answers} - {truth.fingerprint}:
         raise EpidemiaError(
             f"{way.named(first.task)}: the questions were made from ground truth "
-            f"{', '.join(sorted(stale))}, but {truth.fingerprint} is installed: export the dataset "
-            "anew ('epidemia export') or install the version of lm-eval-epidemia it was exported "
-            "with"
+            f"{', '.join(sorted(stale))}, but {truth.fingerprint} is installed: export the "
+            "dataset again ('epidemia export'), or install the version of lm-eval-epidemia that "
+            "exported it"
         )
     return Collected(way, truth, *laid_out(answers, (len(truth.given), way.prompts(truth, first))))
 
@@ -126,8 +126,8 @@ def complete_cells(asked: Collected, cell: str = "cell") -> NDArray[np.bool_]:
     if not complete.any():
         notices.warn(
             "no complete cell",
-            f"{asked.name}: {int(answered.sum())} of {answered.size} prompts were asked and no "
-            f"{cell} has all its {needed} {asked.way.prompts_are}, so there is no score; raise "
+            f"{asked.name}: only {int(answered.sum())} of {answered.size} prompts were asked, and "
+            f"no {cell} has all its {needed} {asked.way.prompts_are}, so there is no score: raise "
             f"--limit to at least {needed}",
         )
     return complete
@@ -140,12 +140,12 @@ def readable(asked: Collected, answers: Sequence[Answer]) -> bool:
         if (share := way.diagnostics["answered"].of(answers)) < LOW_ANSWERED:
             notices.warn(
                 "few answers that could be read",
-                f"{name}: {share:.0%} of the replies held an answer; the others count as "
-                f"{way.unread}",
-                " (read them with --log_samples; a model that thinks may need --gen_kwargs "
+                f"{name}: only {share:.0%} of the replies contained an answer; the others count "
+                f"as {way.unread}",
+                " (look at them with --log_samples; a model that thinks may need --gen_kwargs "
                 "max_gen_toks=8192, a chat model --apply_chat_template)",
-                " (each prompt says how to reply; a reply that was cut off lacks its answer: allow "
-                "a model that thinks 8,192 tokens or more)",
+                " (each prompt says how to reply; a truncated reply has no answer: allow a model "
+                "that thinks 8,192 tokens or more)",
             )
         return True
     with np.errstate(over="ignore"):
@@ -155,22 +155,21 @@ def readable(asked: Collected, answers: Sequence[Answer]) -> bool:
     if impossible.any():
         notices.warn(
             "probabilities that sum to more than 1",
-            f"{name}: the letters of {int(impossible.sum())} of {int(answered.sum())} prompts have "
-            f"probabilities that sum to more than 1, up to {masses[impossible].max():.3g}, "
-            f"{_first(impossible, asked)}: these are not a model's; its score is NaN. A server "
-            "that does not return the log-probabilities of the prompt (echo) gives such",
+            f"{name}: the letters of {int(impossible.sum())} of {int(answered.sum())} prompts "
+            f"have probabilities that sum to more than 1, up to {masses[impossible].max():.3g}, "
+            f"{_first(impossible, asked)}; its score is NaN. A server that does not return the "
+            "log-probabilities of the prompt (echo) causes this",
         )
     if unknown.any() or impossible.any():
         return False
     if (mass := float(masses[answered].mean())) < LOW_MASS:
         notices.warn(
             "low choice_mass",
-            f"{name}: the letters together carry a probability of {mass:.3g} on average; the "
-            "model hardly answers the question",
-            " (try --apply_chat_template, or another prompt), or its chat template ends in a line "
-            "break, which lm-eval counts as part of the answer (then the score is not affected)",
-            ", or other tokens were read than the next after the prompt: ' A' after plain text, "
-            "'A' in a chat",
+            f"{name}: the letters together have a probability of only {mass:.3g} on average: the "
+            "model rarely answers with a letter",
+            " (try --apply_chat_template, or another prompt), or its chat template ends in a "
+            "line break, which lm-eval counts as part of the answer (the score is then correct)",
+            ", or the wrong tokens were read: expected ' A' after plain text, 'A' in a chat",
         )
     return True
 

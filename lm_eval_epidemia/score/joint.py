@@ -162,8 +162,8 @@ def _listed(draws: Iterable[Draws | None]) -> list[Draws | None]:
     listed = [] if alone else list(draws)
     if alone or not all(task is None or isinstance(task, Draws) for task in listed):
         raise EpidemiaError(
-            "joint_error takes a list of draws, one per task: [score(task, q).draws for task in "
-            "tasks]"
+            "joint_error expects a list of draws, one per task: [score(task, q).draws for task "
+            "in tasks]"
         )
     return listed
 
@@ -186,8 +186,8 @@ def _checked(weights: Sequence[float] | None, number: int) -> list[float]:
         raise EpidemiaError(f"{len(listed)} weights for the draws of {plural(number, 'task')}")
     if listed and not (all(0 <= weight < math.inf for weight in listed) and any(listed)):
         raise EpidemiaError(
-            f"weights {listed}: expected finite numbers of at least 0, one of them above 0. For "
-            "the difference of two respondents in a task, give difference(one.draws, other.draws)"
+            f"weights {listed}: expected finite numbers of at least 0, not all 0. For the "
+            "difference of two models in a task, give difference(one.draws, other.draws)"
         )
     return listed
 

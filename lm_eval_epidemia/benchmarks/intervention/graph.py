@@ -45,7 +45,7 @@ class Graph:
         for name in self.nodes:
             if not isinstance(name, str) or name != name.strip():
                 raise EpidemiaError(
-                    f"a variable is called {name!r}: expected a text without spaces around it"
+                    f"the variable name {name!r}: expected a text without spaces around it"
                 )
         for pair in self.edges:
             if not isinstance(pair, tuple) or len(pair) != 2:
@@ -55,14 +55,14 @@ class Graph:
                 raise EpidemiaError(f"the variable {name!r} is listed {times} times; list it once")
             if not name or name.lower() in ANSWERS:
                 raise EpidemiaError(
-                    f"a variable is called {name!r}: expected a name that is neither empty nor an "
+                    f"the variable name {name!r}: expected a name that is neither empty nor an "
                     f"answer ({' or '.join(ANSWERS)})"
                 )
         for (cause, result), times in Counter(self.edges).items():
             edge = f"the edge {cause} -> {result}"
             if unknown := [name for name in (cause, result) if name not in self.nodes]:
                 raise EpidemiaError(
-                    f"{edge} has the unknown variable {unknown[0]!r}: expected one of "
+                    f"{edge} names the unknown variable {unknown[0]!r}: expected one of "
                     f"{', '.join(self.nodes)}"
                 )
             if cause == result:
@@ -103,8 +103,7 @@ class Graph:
 
     def _unknown(self, asked: str, name: str) -> EpidemiaError:
         return EpidemiaError(
-            f"{asked}: the graph has no such variable as {name}; expected one of "
-            f"{', '.join(self.nodes)}"
+            f"{asked}: the graph has no variable {name}; expected one of {', '.join(self.nodes)}"
         )
 
     def distance(self, cause: str, result: str) -> int:

@@ -168,7 +168,7 @@ def _described(prompt: CausalQuestion) -> list[str]:
 @lru_cache(maxsize=len(TASKS))
 def _scenes(task: str) -> tuple[Scene, ...]:
     if task not in TASKS:
-        raise EpidemiaError(f"no task about causal graphs is {task!r} ({nearest(task, TASKS)})")
+        raise EpidemiaError(f"{task!r} is not a task about causal graphs ({nearest(task, TASKS)})")
     names, nodes = TASKS[task].names, TASKS[task].nodes
     of_size = "" if nodes is None else f" of {nodes}"
     if nodes is None:

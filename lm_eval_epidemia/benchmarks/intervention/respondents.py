@@ -37,7 +37,7 @@ def answers(truth: Questions, kind: str, noise: float = 1.0, seed: int = 0) -> A
     ndarray, shape (prompts, 2)
     """
     if kind not in KINDS:
-        raise EpidemiaError(f"no respondent is of kind={kind!r} ({nearest(kind, KINDS)})")
+        raise EpidemiaError(f"there is no baseline kind={kind!r} ({nearest(kind, KINDS)})")
     if kind == "noisy":
         rng = np.random.default_rng([seed, zlib.crc32(truth.task.encode())])
         signs = np.array([1.0 if prompt.right else -1.0 for prompt in truth.prompts])

@@ -282,5 +282,7 @@ def drifts(tasks: Iterable[str], vintage: str | None = None) -> list[Drift]:
         first = vintage or (here[0] if here else None)
         pairs += [drift(name, first, other) for other in here if first and other != first]
     if not pairs:
-        raise EpidemiaError("no task asked for is here in two vintages: build another one first")
+        raise EpidemiaError(
+            "none of these tasks has truths for two vintages here: build another vintage first"
+        )
     return pairs

@@ -75,16 +75,16 @@ def series_of(truth: GroundTruth, cells: Sequence[tuple[str, ...]]) -> Series:
     """
     if not truth.sample or truth.replicates is None:
         raise EpidemiaError(
-            f"{truth.task} has no joint replicates, so that its years cannot be told apart: "
-            f"rebuild it with 'epidemia groundtruth build {truth.survey} --raw FILE'"
+            f"{truth.task} has no joint replicates, so its years cannot be compared: rebuild it "
+            f"with 'epidemia groundtruth build {truth.survey} --raw FILE'"
         )
     place = {cell: number for number, cell in enumerate(truth.given)}
     years = sorted({year for year, *_ in truth.given}, key=int)
     years = [year for year in years if all((year, *cell) in place for cell in cells)]
     if len(years) < 2:
         raise EpidemiaError(
-            f"{truth.task} knows {' '.join(years) or 'no year'} alone, and years are compared: "
-            f"rebuild it with 'epidemia groundtruth build {truth.survey} --raw FILE'"
+            f"{truth.task} has only {' '.join(years) or 'no year'}, but several years are "
+            f"compared: rebuild it with 'epidemia groundtruth build {truth.survey} --raw FILE'"
         )
     at = np.array([[place[(year, *cell)] for cell in cells] for year in years])
     return Series(np.array(years, int), truth.p[at], truth.replicates[:, at], truth.sample)

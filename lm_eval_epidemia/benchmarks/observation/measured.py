@@ -148,8 +148,8 @@ def _say_what_lacks_replicates() -> None:
         notices.warn(
             "no joint replicates",
             f"the ground truth of {', '.join(keys)} was built by a version without joint "
-            "replicates, so errors of its scores are not known (N/A): build it anew with 'epidemia "
-            f"groundtruth build {survey} --vintage {vintage} --raw FILE'",
+            "replicates, so the errors of its scores are unknown (N/A): rebuild it with "
+            f"'epidemia groundtruth build {survey} --vintage {vintage} --raw FILE'",
         )
 
 

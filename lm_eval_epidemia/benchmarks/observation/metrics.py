@@ -42,8 +42,8 @@ def against_truth(answers: Sequence[Answer]) -> Measured | None:
     if not complete.all():
         notices.warn(
             "only part of the task was seen",
-            f"{collected.name}: {int(complete.sum())} of {complete.size} cells are complete "
-            f"({truth.weights[complete].sum():.0%} of the population); the score is theirs alone",
+            f"{collected.name}: only {int(complete.sum())} of {complete.size} cells are complete "
+            f"({truth.weights[complete].sum():.0%} of the population); the score is for these",
         )
     assert way.distribution is not None
     elicited = way.distribution(collected.said[complete], answers[0], len(truth.levels))

@@ -221,8 +221,8 @@ def _asked(cell: QuickCell) -> AskedCell:
     truth = store.load(cell.task, state="shipped")
     if cell.given not in truth.given:
         raise EpidemiaError(
-            f"{cell.task} has no cell {', '.join(cell.given)}, which a quick look asks: the ground "
-            "truth changed since its cells were chosen; run benchmarks/choose_quick.py"
+            f"{cell.task} has no cell {', '.join(cell.given)}, which the quick look uses: the "
+            "ground truth has changed since its cells were chosen; run benchmarks/choose_quick.py"
         )
     every = orderings(len(truth.levels))
     orders = tuple(every[number] for number in cell.orderings)

@@ -121,7 +121,7 @@ def _tilted(weights: Array, q: Array, target: Array) -> Array:
         t = t + size * step
         t -= t.mean()
         value, r = new_value, new
-    raise ArithmeticError(f"no factors for P(Y) = {target} in {STEPS} steps")
+    raise ArithmeticError(f"the factors for P(Y) = {target} did not converge in {STEPS} steps")
 
 
 def _convex(weights: Array, logs: Array, wanted: Array, t: Array) -> tuple[float, Array]:

@@ -56,4 +56,4 @@ def answers(truth: GroundTruth, kind: str, noise: float = 1.0, seed: int = 0) ->
         rng = np.random.default_rng([seed, zlib.crc32(truth.task.encode())])
         perturbed = p * np.exp(noise * rng.standard_normal(p.shape))
         return perturbed / perturbed.sum(axis=1, keepdims=True)
-    raise EpidemiaError(f"no respondent is of kind={kind!r} ({nearest(kind, KINDS)})")
+    raise EpidemiaError(f"there is no baseline kind={kind!r} ({nearest(kind, KINDS)})")

@@ -67,19 +67,18 @@ def unseen(answers: Sequence[Any]) -> Unseen | None:
     if hidden.effect > MOST:
         lacking = "letters are shown in one spelling and not in others"
         if hidden.mass:
-            lacking = f"letters not shown have {hidden.mass:.2g} of the probability"
+            lacking = f"letters not shown have probability {hidden.mass:.2g}"
         notices.warn(
             "letters that were not shown",
-            f"{name}: the server shows its likeliest tokens only, and what it does "
-            f"not show may move the score by up to {hidden.effect:.1f} points ({lacking}): "
-            "ask a server that takes logprob_token_ids (vLLM), or one that shows more tokens",
+            f"{name}: the server shows only its most likely tokens; the others may change the "
+            f"score by up to {hidden.effect:.1f} points ({lacking}). Use a server that accepts "
+            "logprob_token_ids (vLLM), or one that shows more tokens",
         )
     if hidden.mass > MOST_MASS and way.expects:
         notices.warn(
             "letters that were not shown, in score_expected",
-            f"{name}: letters that the server did not show were given "
-            f"{hidden.mass:.2g} of the probability; unseen_effect says what they may do to the "
-            "score, and nothing of score_expected",
+            f"{name}: letters that the server did not show have probability {hidden.mass:.2g}; "
+            "unseen_effect bounds their effect on the score, but not on score_expected",
         )
     return hidden
 

@@ -160,14 +160,14 @@ def known_in(text: str, truth: Quantities, way: Way) -> JudgedTask:
         raise ValueError(str(error)) from None
     if isinstance(stated, Stated) != way.generated:
         kinds = ("log-probabilities", "priors")
-        raise ValueError(f"{kinds[not way.generated]} were said, expected {kinds[way.generated]}")
+        raise ValueError(f"got {kinds[not way.generated]}, expected {kinds[way.generated]}")
     if isinstance(stated, Stated):
         number, expected, what = stated.a.shape[1], way.prompts(truth, None), way.prompts_are
     else:
         number, expected = stated.shape[1], len(grid.points(truth.quantities[0]))
         what = "log-probabilities"
     if number != expected:
-        raise ValueError(f"{number} {what} of each quantity were said, expected {expected}")
+        raise ValueError(f"got {number} {what} of each quantity, expected {expected}")
     return known_of(truth, stated, asked)
 
 

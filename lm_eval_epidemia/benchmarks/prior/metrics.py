@@ -193,8 +193,8 @@ def known(answers: Sequence[Any]) -> JudgedTask | None:
     if not complete.all():
         notices.warn(
             "only part of the task was seen",
-            f"{collected.name}: {int(complete.sum())} of {whole} quantities were asked completely; "
-            "the score is theirs alone",
+            f"{collected.name}: only {int(complete.sum())} of {whole} quantities were asked "
+            "completely; the score is for these",
         )
     stated = stated_as(values) if way.generated else values[:, 0]
     return known_of(truth, stated, complete)
@@ -284,12 +284,12 @@ def said(line: str, truth: Quantities) -> Stated | Array:
         If the line is of another set of quantities, or is damaged.
     """
     if not line.strip():
-        raise EpidemiaError("what was said is empty: the results are damaged")
+        raise EpidemiaError("the stored answers are empty: the results are damaged")
     parts = [quantity.split(";") for quantity in line.split(" | ")]
     if len(parts) != len(truth.quantities):
         raise EpidemiaError(
-            f"the results tell of {len(parts)} quantities, it has {len(truth.quantities)}: they "
-            "are damaged, or of another version"
+            f"the results have {len(parts)} quantities, but the task has {len(truth.quantities)}: "
+            "the results are damaged, or from another version"
         )
     texts = {text for quantity in parts for text in quantity} - {_UNREAD, _UNASKED}
     try:
@@ -304,7 +304,7 @@ def said(line: str, truth: Quantities) -> Stated | Array:
         return logs
     except (ValueError, KeyError, StopIteration) as error:
         raise EpidemiaError(
-            f"what the results say was said cannot be read ({error}): were they changed by hand?"
+            f"the stored answers in the results cannot be read ({error}): were they edited by hand?"
         ) from None
 
 
@@ -315,7 +315,7 @@ def _prior(text: str) -> tuple[float, float, float]:
     family = _INITIALS[initial]
     a, b = map(float, parameters.split(","))
     if not families.valid(family, a, b):
-        raise ValueError(f"{text} is no distribution")
+        raise ValueError(f"{text} is not a distribution")
     return float(family), a, b
 
 

@@ -65,9 +65,11 @@ def answers(truth: Quantities, kind: str, noise: float = 1.0, seed: int = 0) -> 
         If the kind is not known, or the noise is not above 0.
     """
     if kind not in KINDS:
-        raise EpidemiaError(f"no respondent is of kind={kind!r} ({nearest(kind, KINDS)})")
+        raise EpidemiaError(f"there is no baseline kind={kind!r} ({nearest(kind, KINDS)})")
     if kind in _WIDER and not (noise > 0 and math.isfinite(noise)):
-        raise EpidemiaError(f"noise={noise:g}: a calibrated prior has a noise above 0, such as 1")
+        raise EpidemiaError(
+            f"noise={noise:g}: expected a number above 0, such as 1, for a calibrated prior"
+        )
     family = np.array([[FAMILIES.index(quantity.family)] for quantity in truth.quantities])
     if kind == "flat":
         family, a, b = flat(truth)

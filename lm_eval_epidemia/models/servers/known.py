@@ -119,7 +119,7 @@ def refuse_address(url: str, chat: bool, found: Found) -> None:
 def refuse_ids(shown: Shown) -> None:
     """Refuse tokens that are shown by their numbers, of which no letter can be read."""
     if len(shown.top) > 2 and all(token.isdigit() for token, _ in shown.top):
-        raise EpidemiaError("it shows the likeliest tokens as numbers, not as text")
+        raise EpidemiaError("it returns the most likely tokens as numbers, not as text")
 
 
 def unlike(one: Shown, other: Shown) -> float:
@@ -148,12 +148,12 @@ def refuse_alike(url: str, found: Found) -> None:
     EpidemiaError
     """
     words = (
-        f"{url} gives the same answer after plain text and in a chat: a chat template is put "
-        "around both, or around neither"
+        f"{url} gives the same answer after plain text and in a chat: it applies a chat template "
+        "to both, or to neither"
     )
     if not found.is_given:
         raise EpidemiaError(
-            f"{words}. Serve the model with llama.cpp or vLLM; or, if you know that this form "
-            "is right, add server=openai to --model_args"
+            f"{words}. Serve the model with llama.cpp or vLLM; or, if you know that this is "
+            "right, add server=openai to --model_args"
         )
     _logger.warning("epidemia: %s", words)

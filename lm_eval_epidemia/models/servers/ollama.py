@@ -37,8 +37,9 @@ def _chat(asked: Asked) -> dict[str, Any]:
     turns = sum(message["role"] == "user" for message in asked.content)
     if turns > 1:
         raise EpidemiaError(
-            f"a chat of {turns} questions: of one that does not fit, Ollama drops the first "
-            "without a word. Ask without --fewshot_as_multiturn: examples then stand in one message"
+            f"a chat of {turns} questions: Ollama silently drops the first ones if the chat "
+            "exceeds the context. Leave out --fewshot_as_multiturn, so that all examples are in "
+            "one message"
         )
     thinks = asked.more.get("chat_template_kwargs", {}).get("enable_thinking")
     more = {} if thinks is None else {"think": thinks}
@@ -50,8 +51,8 @@ def _read(reply: Any, asked: Asked) -> Shown:
     tokens = reply.get("prompt_eval_count")
     if isinstance(tokens, int) and tokens >= asked.room - 1:
         raise EpidemiaError(
-            f"a prompt fills the context of the model to the last of {tokens:,} tokens (num_ctx): "
-            "it may be cut. Ask with shorter prompts (fewer examples, --num_fewshot)"
+            f"a prompt fills the model's whole context of {tokens:,} tokens (num_ctx), so it may "
+            "have been cut. Use shorter prompts (fewer examples, --num_fewshot)"
         )
     return shown
 
@@ -66,7 +67,7 @@ OLLAMA = Server(
     _tells,
     Form(_plain, "api/generate", _read, (20,)),
     Form(_chat, "api/chat", _read, (20,)),
-    way_out="Ollama shows log-probabilities since 0.12.11, of plain text at "
-    "base_url=http://HOST:11434/api/generate and of a chat at "
-    "http://HOST:11434/v1/chat/completions, with --apply_chat_template",
+    way_out="Ollama returns log-probabilities since 0.12.11: for plain text at "
+    "base_url=http://HOST:11434/api/generate, for chat at "
+    "http://HOST:11434/v1/chat/completions with --apply_chat_template",
 )

@@ -67,7 +67,7 @@ class FreshPlan(NamedTuple):
             return ""
         why = "nothing else is left to draw"
         if drawn.tried < self.size:
-            why = f"after {drawn.tried:,} of {self.size:,} draws no more were tried"
+            why = f"the search stopped after {drawn.tried:,} of {self.size:,} possible draws"
         return f"fewer than the {asked.n} asked for: {why}"
 
 
@@ -146,7 +146,9 @@ def plan(
     data, schemes = building.with_schemes(load_microdata(entry, raw, vintage, every=True))
     space = slices.space_of(data, sorted(set(dimension)), outcomes)
     if lacking := [name for name in outcomes if name not in space.outcomes]:
-        raise EpidemiaError(f"{data.name} lacks the column of {lacking[0]}: leave it out")
+        raise EpidemiaError(
+            f"{data.name} lacks the column of {lacking[0]}: leave that variable out"
+        )
     kept: list[FreshTask] = []
     refused: Counter[str] = Counter()
     informed = slices.Informed(data)
@@ -164,8 +166,8 @@ def plan(
     if not kept:
         reasons = _reasons(drawn)
         raise EpidemiaError(
-            f"none of {drawn.tried} draws from {survey} {data.vintage} can be kept"
-            + (f" ({reasons})" if reasons else ": it has no outcome with other variables")
+            f"none of {drawn.tried} draws from {survey} {data.vintage} meets the conditions"
+            + (f" ({reasons})" if reasons else ": no outcome can be combined with other variables")
         )
     options: dict[str, Any] = {"n": n, "dimension": space.dimensions, "outcomes": tuple(outcomes)}
     fresh_set = FreshSet(
@@ -185,17 +187,18 @@ def plan(
 def _check(entry: Record, n: int, seed: int, dimension: Sequence[int], vintage: str | None) -> None:
     """Refuse options that cannot be meant."""
     if n < 1:
-        raise EpidemiaError(f"--n {n}: at least 1")
+        raise EpidemiaError(f"--n {n}: expected at least 1")
     if seed < 0:
-        raise EpidemiaError(f"--seed {seed} is negative: give 0 or more")
+        raise EpidemiaError(f"--seed {seed}: expected 0 or more")
     if wrong := [number for number in dimension if number not in DIMENSIONS]:
         raise EpidemiaError(f"--dimension {wrong[0]}: a fresh task has 1 to 3 conditions")
     if not dimension:
-        raise EpidemiaError("--dimension is empty: give some of 1, 2 and 3")
+        raise EpidemiaError("--dimension is empty: give one or more of 1, 2 and 3")
     vintages = list(entry.vintages.values()) if vintage is None else [entry.vintage(vintage)]
     if all(each.tables for each in vintages):
         raise EpidemiaError(
-            f"{entry.survey} is published as tables; fresh tasks are counted from people's answers"
+            f"{entry.survey} is published only as tables, but fresh tasks need people's answers: "
+            "choose another survey"
         )
 
 
@@ -206,21 +209,23 @@ def _check_outcome(entry: Record, name: str) -> None:
         raise EpidemiaError(f"{entry.survey} has no variable {name!r} ({hint})")
     if entry.is_joint(name):
         raise EpidemiaError(
-            f"{name} is a joint outcome; fresh tasks are drawn of its two variables: "
-            f"--outcomes {','.join(entry.parts(name))}"
+            f"{name} is a joint outcome; give its two variables instead: --outcomes "
+            f"{','.join(entry.parts(name))}"
         )
     asked = [other for other, ways in entry.variables.items() if all(w.question for w in ways)]
     if name not in asked:
         raise EpidemiaError(
-            f"{name} has no 'question' in the record of {entry.survey}, so it is no outcome "
-            f"({nearest(name, asked)})"
+            f"{name} has no 'question' in the record of {entry.survey}, so it cannot be an "
+            f"outcome ({nearest(name, asked)})"
         )
     if any(len(way.levels) > MAX_LEVELS for way in entry.variables[name]):
-        raise EpidemiaError(f"{name} has more than {MAX_LEVELS} answers to letter")
+        raise EpidemiaError(
+            f"{name} has more than {MAX_LEVELS} answers, more than there are letters"
+        )
     if slices.who_is_asked(entry, name) is None:
         raise EpidemiaError(
-            f"{name} cannot be an outcome: its declared tasks ask some people only, and none "
-            "of their subjects takes any condition"
+            f"{name} cannot be an outcome: its declared tasks are about some people only, and "
+            "none of their subjects accepts arbitrary conditions"
         )
 
 
@@ -278,8 +283,8 @@ def make(
     building.check_options(replicates, backend, jobs)
     if path.exists() and path.read_text(encoding="utf-8") != text and not replace:
         raise EpidemiaError(
-            f"{folder} holds another set of this survey and seed, from other options, files or "
-            "another record: give another --seed, or --replace to put this one in its place"
+            f"{folder} contains another set with this survey and seed, but other options, files "
+            "or another record: give another --seed, or replace that set with --replace"
         )
     paths.check_writable(folder)
     sample = sample_of(data, replicates // 2)
