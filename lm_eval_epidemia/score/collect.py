@@ -1,4 +1,4 @@
-"""The answers of one task are collected: by cell and prompt, checked, the complete cells chosen."""
+"""Collect the answers of one task by cell and prompt, check them, and select complete cells."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ T = TypeVar("T")
 
 
 def once(put_together: Callable[[Sequence[Any]], T]) -> Callable[[Sequence[Any]], T]:
-    """Keep what came of the answers that were put together last.
+    """Cache the result for the answers collected last.
 
-    All metrics of a task ask for it, one after the other and with the same answers.
+    All metrics of a task need it, one after the other and with the same answers.
     """
     last: list[tuple[Sequence[Any], T]] = []
 
@@ -48,15 +48,15 @@ def _the_same(first: Sequence[Any], other: Sequence[Any]) -> bool:
 
 
 class Collected(NamedTuple):
-    """The answers of a task, in the places of their cells and prompts; C cells, A prompts of each.
+    """The answers of a task by cell and prompt; C cells, A prompts of each.
 
     Attributes
     ----------
     way : Way
     truth : object
-        The installed one, which the questions were made from.
+        The installed truth, from which the questions were made.
     said : ndarray, shape (C, A, ...)
-        What was said to each of the A prompts of each cell; NaN where nothing was.
+        The answer to each of the A prompts of each cell; NaN if there was none.
     answered : ndarray of bool, shape (C, A)
     """
 
@@ -67,24 +67,24 @@ class Collected(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What lm-eval knows the task as."""
+        """lm-eval's name of the task."""
         return self.way.named(self.truth.task)
 
 
 def collected(ways: Mapping[str, Way], answers: Sequence[Answer]) -> Collected:
-    """Put the answers of a task beside its truth.
+    """Arrange the answers of a task by the cells of its truth.
 
     Parameters
     ----------
     ways : mapping of str to Way
-        Of the benchmark. A truth of these has a ``task``, and its cells' conditions in ``given``.
+        Ways of the benchmark. Their truths have a ``task``, and the cells' conditions in ``given``.
     answers : sequence of Answer
         Of one task, in any order.
 
     Raises
     ------
     EpidemiaError
-        If the questions were made from a truth that is not the installed one.
+        If the questions were made from a truth other than the installed one.
     """
     first = answers[0]
     way = ways[first.way]
@@ -100,7 +100,7 @@ def collected(ways: Mapping[str, Way], answers: Sequence[Answer]) -> Collected:
 
 
 def laid_out(answers: Sequence[Answer], shape: tuple[int, int]) -> tuple[Array, NDArray[np.bool_]]:
-    """Return what was `said`, and which prompts were `answered`, as `Collected` has them."""
+    """Return `said` and `answered`, as in `Collected`."""
     values = np.array([answer.value for answer in answers], dtype=float)
     q, answered = np.full((*shape, *values.shape[1:]), np.nan), np.zeros(shape, dtype=bool)
     places = tuple(np.array([(answer.cell, answer.place) for answer in answers]).T)
@@ -109,13 +109,13 @@ def laid_out(answers: Sequence[Answer], shape: tuple[int, int]) -> tuple[Array, 
 
 
 def complete_cells(asked: Collected, cell: str = "cell") -> NDArray[np.bool_]:
-    """Return which cells have all their prompts answered, with a warning where none has.
+    """Return which cells have all their prompts answered, with a warning if none has.
 
     Parameters
     ----------
     asked : Collected
     cell : str
-        What a cell is called.
+        The word for a cell in the warning.
 
     Returns
     -------
@@ -134,7 +134,7 @@ def complete_cells(asked: Collected, cell: str = "cell") -> NDArray[np.bool_]:
 
 
 def readable(asked: Collected, answers: Sequence[Answer]) -> bool:
-    """Check what was said: False, with a warning, where no score can come of it."""
+    """Check the answers: False, with a warning, if they allow no score."""
     way, name, answered = asked.way, asked.name, asked.answered
     if way.generated:
         if (share := way.diagnostics["answered"].of(answers)) < LOW_ANSWERED:
@@ -175,7 +175,7 @@ def readable(asked: Collected, answers: Sequence[Answer]) -> bool:
 
 
 def not_finite(asked: Collected) -> NDArray[np.bool_]:
-    """Return which prompts got log-probabilities that are no numbers, with a warning for any.
+    """Return which prompts got NaN or infinite log-probabilities, with a warning if any did.
 
     Returns
     -------
