@@ -408,7 +408,7 @@ def test_keys_are_refused_among_the_arguments(name, caplog):
             [TASK], model="choice-api", model_args=f"base_url=http://h/v1/completions,{name}={KEY}"
         )
     assert KEY not in str(raised.value) + caplog.text
-    with pytest.raises(EpidemiaError, match=r"base_url=\.\.\.: lm-eval"):
+    with pytest.raises(EpidemiaError, match=r"base_url=\.\.\., because lm-eval"):
         ChoiceAPI(base_url=f"http://me:{KEY}@h/v1/completions", model="any")
 
 

@@ -306,7 +306,7 @@ def test_run_reads_tasks_from_a_config_file(tmp_path, epidemia):
 
 
 NO_CONFIG = [
-    ("- tasks\n", "holds list: expected options of lm-eval by name"),
+    ("- tasks\n", "contains a list: expected options of lm-eval by name"),
     ("3\n", "holds int: expected options"),
     ("", "holds NoneType: expected options"),
     ("tasks: 5\n", "has tasks: 5: expected names"),

@@ -65,7 +65,7 @@ def test_what_another_command_wrote_is_not_removed(tmp_path):
     """Records would go the way of an export, and the other way round."""
     out = tmp_path / "out"
     put(out, OLD)
-    refused = pytest.raises(EpidemiaError, match=r"what another command wrote \(data/a, .*give")
+    refused = pytest.raises(EpidemiaError, match=r"the output of another command \(data/a, .*give")
     with refused, folders.rewritten(out, ".epidemia-site") as new:
         fill(new, NEW)
     assert tree(out) == OLD

@@ -414,7 +414,7 @@ def test_metadata_without_effect_is_refused_before_the_model_is_loaded(names, me
 
 def test_metadata_that_some_tasks_heed_is_a_line_for_the_others(mmlu_style, caplog):
     simple([TASK, ASKED["sampled"]], metadata={"n_samples": 8, "orderings": 1})
-    said = [entry.message for entry in caplog.records if "no effect" in entry.message]
+    said = [entry.message for entry in caplog.records if "does not change" in entry.message]
     assert len(said) == 2
     assert f"n_samples does not change {TASK}; it applies to" in said[1]
     assert f"orderings does not change {ASKED['sampled']}; it applies to" in said[0]
@@ -434,7 +434,7 @@ def test_arguments_that_are_heeded(caplog):
     assert ran["configs"][TASK]["metadata"]["fewshot"] == 1
     assert "heed" not in caplog.text
     asked = {"tasks": [TASK], "task_manager": lm_eval_epidemia.task_manager()}
-    with pytest.raises(EpidemiaError, match=r"'orderings': 1.*give it to task_manager\(metadata"):
+    with pytest.raises(EpidemiaError, match=r"'orderings': 1.*Give it to task_manager\(metadata"):
         lm_eval.evaluator.simple_evaluate(
             "epidemia-baseline", "kind=truth", metadata={"orderings": 1}, **asked
         )
@@ -504,5 +504,5 @@ def test_a_run_says_once_how_many_of_the_declared_tasks_ship(caplog):
         logger.removeHandler(caplog.handler)
     both, likelihood = dict.fromkeys(record.getMessage() for record in caplog.records)
     low, high = "63 of the 75 tasks of epidemia_low", "44 of the 94 tasks of epidemia_high"
-    assert both.startswith(f"{low}, {high} are asked") and "'epidemia tasks list'" in both
-    assert likelihood.startswith("44 of the 94 tasks of epidemia_high_likelihood are asked")
+    assert both.startswith(f"Only {low}, {high} are run") and "'epidemia tasks list'" in both
+    assert likelihood.startswith("Only 44 of the 94 tasks of epidemia_high_likelihood are run")

@@ -59,7 +59,7 @@ def logprobs_of(responses: Sequence[Any], row: Any) -> tuple[float, ...]:
 
 
 def softmax(logprobs: Array) -> Array:
-    """Normalise log-probabilities along the last axis; NaN where one is NaN or +inf."""
+    """Normalise log-probabilities along the last axis; NaN if one is NaN or +inf."""
     with np.errstate(invalid="ignore"):
         shifted = np.exp(logprobs - logprobs.max(axis=-1, keepdims=True))
     return shifted / shifted.sum(axis=-1, keepdims=True)

@@ -77,13 +77,13 @@ class Metric(NamedTuple):
     of : callable
         From the answers of a task, in any order, to the number.
     higher_is_better : bool or None
-        None where it is best at neither end: lm-eval then prints no arrow.
+        None if it is best at neither end: lm-eval then prints no arrow.
     low, high : float
         Between which it lies.
     of_one : callable, optional
         From one answer to what lm-eval logs with it; `of` then takes these.
     draws : callable, optional
-        From what `of` takes to its `score.joint.Draws`, or None where they are not known. Groups
+        From what `of` takes to its `score.joint.Draws`, or None if they are not known. Groups
         get their standard errors from these.
     cut : bool
         Whether draws are cut off at `low` and `high` as the number is.
@@ -172,7 +172,7 @@ class Way:
 
     distribution : callable, optional
         From what was said in complete cells, shape (C, prompts, ...), one of the answers, and K to
-        `Elicited`; None where an answer is no part of a distribution.
+        `Elicited`; None if an answer is no part of a distribution.
     moved : callable, optional
         From what was said in complete cells, the bounds of its probabilities (each of shape (C,
         prompts, letters)), one of the answers, and K to how far each cell's distribution may be
@@ -182,7 +182,7 @@ class Way:
     diagnostics : mapping of str to Metric
         What tells how the model answered rather than how well; ``answered`` where it writes.
     by_position : callable, optional
-        From answers to the mean probability of each displayed position, shape (K,); None where
+        From answers to the mean probability of each displayed position, shape (K,); None if
         none was shown.
 
     question, answers : callable, optional
@@ -198,17 +198,17 @@ class Way:
         how `epidemia-baseline` answers.
     told : callable
         From a distribution, shape (K,), to what is read where a respondent answers with it: the
-        same, but for intervals and whole per cents.
+        same, except for intervals and whole per cents.
     writes : callable, optional
         From the same as `believed` to the whole reply, where that is not one of the choices.
     structure : callable, optional
         From a truth and a `Variant` to what the server is to hold a reply to, as lm-eval's
-        ``generation_kwargs``; empty where the variant asks for nothing.
+        ``generation_kwargs``; empty if the variant asks for nothing.
     system_prompts : bool
         Whether it heeds ``--metadata '{"system_prompt": ...}'``, see `elicit.system`.
 
     temperature : float, optional
-        Where the model writes its answer: how random it is. None where log-probabilities are asked.
+        Where the model writes its answer: how random it is. None if log-probabilities are asked.
     unread : str
         What an answer counts as that could not be read. Its answers say so by ``is_read``.
     exported : bool

@@ -24,7 +24,7 @@ class Within(float):
     low, high : float
         Natural logarithms; `low` may be minus infinity.
     shown : bool
-        Whether some of the probability was seen; False where all of it is shared out.
+        Whether some of the probability was seen; False if all of it is shared out.
     """
 
     low: float
@@ -80,7 +80,7 @@ def most_moved(p: Array, low: Array, high: Array) -> Array:
     Returns
     -------
     ndarray, shape (...)
-        In [0, 2]; 0 where the masses are known. Of more than `MOST_ANSWERS` answers more than need
+        In [0, 2]; 0 if the masses are known. Of more than `MOST_ANSWERS` answers more than need
         be: the mean of `_most_apart`.
     """
     answers = p.shape[-1]

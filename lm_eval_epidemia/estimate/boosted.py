@@ -37,7 +37,7 @@ SEEDS = 10
 #: Sampled units below which that chance matters in every replicate.
 SMALL = 10_000
 
-#: LightGBM's own defaults, but for what makes it deterministic.
+#: LightGBM's own defaults, except for what makes it deterministic.
 PARAMETERS: dict[str, Any] = {
     "objective": "binary",
     "learning_rate": 0.1,

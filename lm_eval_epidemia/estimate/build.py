@@ -364,7 +364,7 @@ def _provenance(entry: Record, vintage: str, files: dict[str, str]) -> dict[str,
 
 
 def not_scored(built: Built) -> str:
-    """Say which of the tasks just built are scored by another truth; empty where none is."""
+    """Say which of the tasks just built are scored by another truth; empty if none is."""
     home = built_groundtruth()
     if built.folder.name == COUNTED:
         return "scores do not use them; only effects standardised over a third variable do"

@@ -118,10 +118,10 @@ class Estimator(ABC, Generic[Ready]):
 
     @abstractmethod
     def joint(self, ready: Ready, p: Array, number: int) -> Estimated:
-        """Estimate P(Y | X), which is `p`, anew in each joint replicate of the survey."""
+        """Estimate P(Y | X) (`p` here) in each joint replicate of the survey."""
 
     def draws(self, ready: Ready, scheme: Scheme, number: int, joint: Estimated) -> Array:
-        """Estimate P(Y | X) anew for D_perfect; shape (B, C, K). By default in joint replicates."""
+        """Re-estimate P(Y | X) for D_perfect; shape (B, C, K). By default in joint replicates."""
         return joint.single
 
     def check(self, ready: Ready, p: Array, perfect: float) -> None:
@@ -178,7 +178,7 @@ class Cells(ABC):
     @property
     @abstractmethod
     def record_weights(self) -> Array:
-        """Weight of each record; shape (n,), empty where there are none."""
+        """Weight of each record; shape (n,), empty if there are none."""
 
     @property
     @abstractmethod

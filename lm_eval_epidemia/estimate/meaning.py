@@ -1,4 +1,4 @@
-"""What the numbers of a task are made of: all that its record says, but for the words.
+"""What the numbers of a task are made of: all that its record says, except for the words.
 
 A record of one's own is drafted, built, and then mended. Words may change without another build,
 what is counted may not: the registry keeps a hash of it.

@@ -24,7 +24,7 @@ class Shares(Cells):
     ----------
     p : ndarray, shape (C, K)
     n_eff : ndarray, shape (C,)
-        From the published confidence intervals; infinite where there are none.
+        From the published confidence intervals; infinite if there are none.
     """
 
     p: Array

@@ -17,7 +17,8 @@ from lm_eval_epidemia.estimate.bins import shares
 SEED = 2022
 
 #: ``iid`` resamples records (or sampled units), ``design`` resamples PSUs within strata or takes
-#: the survey's own replicate weights, ``population`` draws the survey anew from what was estimated.
+#: the survey's own replicate weights, ``population`` simulates surveys from the estimated
+#: distributions.
 Scheme = Literal["iid", "design", "population"]
 SCHEMES: tuple[Scheme, ...] = ("iid", "design", "population")
 

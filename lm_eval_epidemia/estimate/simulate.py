@@ -1,7 +1,7 @@
 """Another survey of the same population: outcomes drawn from what was estimated.
 
 The bootstrap draws records; here the records stay, with their conditions, weights and clusters, and
-their outcomes are drawn anew from P(Y | X). What is fitted on them is what a survey of a population
+their outcomes are redrawn from P(Y | X). What is fitted on them is what a survey of a population
 with exactly that P(Y | X) would find: `boosted` fits are drawn towards each other twice, and that
 is what a respondent who knows the population meets (docs/background/statistics.md).
 """
@@ -30,7 +30,7 @@ def draw_outcomes(
     cell : ndarray of int, shape (n,)
     p : ndarray, shape (C, 2)
     correlation : float
-        In [0, 1]; 0 where there are no PSUs.
+        In [0, 1]; 0 if there are no PSUs.
     rng : Generator
 
     Returns

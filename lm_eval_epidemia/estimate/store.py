@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
     from lm_eval_epidemia.surveys.record import Record, Task
 
-#: The quantile of the bootstrap distances that counts as "cannot be told from the truth".
+#: The quantile of the bootstrap distances that counts as "cannot be distinguished from the truth".
 QUANTILE = 0.95
 
 
@@ -100,7 +100,7 @@ class GroundTruth:
         Where it was read from.
     sample : str or None
         Names the survey's joint replicates: truths of equal sample have them in common. Empty for
-        an exact table; None where none were built.
+        an exact table; None if none were built.
     """
 
     task: str
@@ -128,7 +128,7 @@ class GroundTruth:
         """P(Y | X) at each joint replicate, shape (B, C, K).
 
         Replicate b of two truths of equal `sample` is one other sample of the survey. B is 0 for
-        an exact table; None where no replicates were built.
+        an exact table; None if no replicates were built.
         """
         if not self.sample:
             return None if self.sample is None else np.empty((0, *self.p.shape))
@@ -140,7 +140,7 @@ class GroundTruth:
         return next(scheme for scheme in SCHEMES if scheme in self.distances)
 
     def d_perfect(self, quantile: float = QUANTILE, scheme: Scheme | None = None) -> float:
-        """Distance below which a respondent cannot be told from the truth; in [0, 2].
+        """Distance below which a respondent cannot be distinguished from the truth; in [0, 2].
 
         Parameters
         ----------
@@ -350,7 +350,7 @@ def load(name: str, vintage: str | None = None, state: State | None = None) -> G
 
 
 def counts_of(truth: GroundTruth) -> GroundTruth | None:
-    """Return the truth of the same task by plain counts of the same file; None where there is none.
+    """Return the truth of the same task by plain counts of the same file; None if there is none.
 
     Scores never use it. Boosting draws cells towards each other, and with them what is averaged
     over many cells.

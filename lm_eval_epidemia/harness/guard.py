@@ -142,7 +142,7 @@ _TEXT = (*_CHAT, "system_instruction", "fewshot_as_multiturn")
 
 
 def _building_what_is_asked(task: Any) -> AbstractContextManager[None]:
-    """Let a task build its requests anew where those that lm-eval kept ask something else.
+    """Let a task build its requests again where those that lm-eval kept ask something else.
 
     lm-eval keys its cache of requests by the name of the task, the template and the system prompt,
     not by ``--metadata``, ``--gen_kwargs``, ``--samples`` or the ground truth.

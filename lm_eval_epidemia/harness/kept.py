@@ -116,7 +116,7 @@ class Kept:
 
     def __init__(self, database: Any, asks: Mapping[str, Any], base_url: str = "") -> None:
         self._database, self._asks, self._url = database, dict(asks), base_url
-        #: As `note` wrote it; empty where there is no file, or nothing in it.
+        #: As `note` wrote it; empty if there is no file, or nothing in it.
         self.record: dict[str, Any] = {}
         if database is None or not len(database):
             return

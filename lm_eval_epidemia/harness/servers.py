@@ -57,7 +57,7 @@ def check_template(url: str, server: str = "auto", verify: bool | ssl.SSLContext
     server : str
         "openai" skips the check: the user knows better.
     verify : bool or ssl.SSLContext
-        As of `Endpoint`.
+        See `Endpoint`.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def what_it_says(
     paths : iterable of str
         Other paths on that server.
     verify : bool or ssl.SSLContext
-        As of `Endpoint`.
+        See `Endpoint`.
 
     Returns
     -------

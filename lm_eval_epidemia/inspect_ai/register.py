@@ -1,4 +1,4 @@
-"""What the register of community evals (inspect_evals) wants: a file per task, at a pinned commit.
+"""Files for the register of community evals (inspect_evals): one per task, at a pinned commit.
 
 ``tests/data/inspect_register.schema.json`` is its schema.
 """
@@ -39,12 +39,12 @@ def write(folder: Path) -> str:
     Returns
     -------
     str
-        What is left to do.
+        The remaining steps.
 
     Raises
     ------
     EpidemiaError
-        If an entry is there and is another: it may have been edited.
+        If a different entry exists, since it may have been edited.
     """
     commit = _git("rev-parse", "HEAD") or UNKNOWN
     origin = _git("remote", "get-url", "origin").removesuffix(".git")

@@ -1,8 +1,8 @@
-"""One address of a server, asked by many at a time: what passes is asked again, the rest is said.
+"""One address of a server, used concurrently: temporary faults are retried, others reported.
 
-Rate limits, errors of the server, timeouts, dropped connections and replies that cannot be read are
-asked again, after a pause that doubles each time or that the server names (Retry-After). What
-asking again will not mend ends the run in one line. Nothing said here holds a key.
+Rate limits, server errors, timeouts, dropped connections and unreadable replies are retried after a
+pause, which doubles each time or is set by the server (Retry-After). Errors that a retry cannot fix
+end the run with a one-line message. No message contains a key.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Endpoint:
     timeout : float
         Seconds that one request may take, from first to last byte.
     tries : int
-        How often a prompt is asked at most.
+        The most tries of a prompt.
     pause : float
         Seconds before the second try; doubled each time, up to a minute.
     verify : bool or ssl.SSLContext
@@ -113,7 +113,7 @@ class Endpoint:
         tries: int | None = None,
         noted: bool = True,
     ) -> T:
-        """Post a request until its reply can be read.
+        """Send a request until its reply can be read.
 
         Parameters
         ----------
@@ -123,14 +123,14 @@ class Endpoint:
         url : str, optional
             Another address of the server.
         tries, noted
-            As of `until`.
+            See `until`.
 
         Raises
         ------
         Declined
-            If the server does not take such a request.
+            If the server declines such a request.
         EpidemiaError
-            If it cannot be asked, or did not answer after all tries.
+            If it cannot be reached, or did not answer after all tries.
         Stopped
             If the run ends before it answers.
         """
@@ -157,7 +157,7 @@ class Endpoint:
         tries : int, optional
             Instead of the usual number.
         noted : bool
-            Whether what goes wrong is said and counted.
+            Whether failures are reported and counted.
 
         Raises
         ------

@@ -1,8 +1,8 @@
-"""What is wrong with a model that cannot be loaded, said before or while transformers loads it.
+"""Clear errors for a model that cannot be loaded, before or while transformers loads it.
 
-Transformers and peft speak of backend tokenizers, repository ids and state dictionaries; and an
-adapter whose weights have no place in the base is loaded without a word. Here each of these is one
-error that names what was given, what is expected and how to mend it.
+Errors of transformers and peft speak of backend tokenizers, repository ids and state dictionaries,
+and an adapter whose weights do not fit the base is loaded silently. Here each of these is one error
+that says what was given, what is expected and how to fix it.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def is_batch_given(given: Mapping[str, Any]) -> bool:
 def explaining_arguments(
     name: str, stock: type, args: Sequence[Any], more: Mapping[str, Any]
 ) -> Iterator[None]:
-    """Refuse arguments that a model of lm-eval's does not have, or that it would pass over.
+    """Refuse arguments that a model of lm-eval does not have, or would ignore.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def explaining_arguments(
 
 
 def check_folder(given: Given) -> None:
-    """Refuse a folder that is not there, or holds no model.
+    """Refuse a folder that does not exist or contains no model.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def _check_gguf(file: Path, others: list[str]) -> None:
 
 @_explaining(OSError, ValueError, KeyError)
 def explaining_config(error: Exception, given: Given) -> str:
-    """Say what an error in reading a model's configuration means."""
+    """Explain an error in reading a model's configuration."""
     if given.gguf_file and "architecture" in str(error):
         from transformers import __version__
         from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
@@ -242,7 +242,7 @@ def explaining_config(error: Exception, given: Given) -> str:
 
 @_explaining(OSError, ValueError, KeyError, TypeError, AttributeError, ImportError)
 def explaining_tokenizer(error: Exception, given: Given, tokenizer: str | None = None) -> str:
-    """Say what an error in reading a tokenizer means; the user may say that it lies elsewhere."""
+    """Explain an error in reading a tokenizer; the user may name another place for it."""
     where = tokenizer or str(given)
     mend = "give lm_eval a folder or id that has one with tokenizer="
     if not (given.gguf_file or tokenizer):
@@ -258,7 +258,7 @@ def explaining_tokenizer(error: Exception, given: Given, tokenizer: str | None =
 
 @_explaining(Exception)
 def explaining_weights(error: Exception, given: Given) -> str | None:
-    """Say what it means that transformers finds no weights, or cannot read them."""
+    """Explain that transformers finds no weights, or cannot read them."""
     from safetensors import SafetensorError
 
     if isinstance(error, SafetensorError):
@@ -275,7 +275,7 @@ def explaining_weights(error: Exception, given: Given) -> str | None:
 
 
 def check_adapter_folder(peft: str, pretrained: str) -> None:
-    """Refuse a folder that is no adapter, before the base is loaded.
+    """Refuse a folder that is not an adapter, before the base is loaded.
 
     Parameters
     ----------
@@ -359,7 +359,7 @@ def _is_from_peft(error: BaseException) -> bool:
 
 @_explaining(Exception)
 def explaining_adapter(error: Exception, peft: str | None, pretrained: str) -> str | None:
-    """Say what an error in putting an adapter on its base means."""
+    """Explain an error in loading an adapter onto its base."""
     if peft is None or isinstance(error, OSError):
         return None
     if shapes := re.search(
@@ -384,10 +384,10 @@ def explaining_adapter(error: Exception, peft: str | None, pretrained: str) -> s
 
 
 def check_adapter_in_place(model: Any, peft: str, pretrained: str) -> None:
-    """Refuse an adapter of which only a part was put on the base.
+    """Refuse an adapter that fits the base only in part.
 
-    peft passes over weights for layers that the base does not have, and only warns of layers that
-    the adapter has nothing for: numbers of neither model would come of it.
+    peft silently skips weights for layers that the base does not have, and only warns about layers
+    that the adapter lacks: the results would belong to neither model.
 
     Parameters
     ----------
@@ -463,7 +463,7 @@ def _same_weights(*named: str) -> bool | None:
 
 
 def check_model(given: Given) -> bool:
-    """Check all of a model but its weights: that its configuration and tokenizer can be read.
+    """Check that a model's configuration and tokenizer can be read, without loading its weights.
 
     Parameters
     ----------

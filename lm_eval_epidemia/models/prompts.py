@@ -1,4 +1,4 @@
-"""Prompts as a served model gets them: the requests that each answers, and what came back."""
+"""Prompts for a served model: the requests that each answers, and its answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Prompt(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """What came back for a prompt.
+    """The answer to a prompt.
 
     Attributes
     ----------
@@ -61,12 +61,12 @@ def task_of(requests: Sequence[Any]) -> str:
 
 
 def prompts_of(requests: Sequence[Any], chat: bool) -> list[Prompt]:
-    """Put the requests together that one prompt answers.
+    """Group the requests that one prompt answers.
 
     Raises
     ------
     EpidemiaError
-        If a choice is not a letter, or a context not what the address takes.
+        If a choice is not a letter, or the address does not accept the context.
     """
     by_context: dict[Any, tuple[dict[str, int], list[tuple[int, int]]]] = {}
     for number, request in enumerate(requests):

@@ -1,7 +1,8 @@
-"""How a served model is asked for letters: the best way that its server takes, found by asking.
+"""Asking a served model for letters, in the best form that its server supports.
 
-What server it is says which forms it has (`servers`). Where it takes token ids (vLLM, SGLang) the
-log-probabilities of exactly the letters come back; else the likeliest tokens, as text.
+The kind of server determines the possible forms (`servers`). If it accepts token ids (vLLM,
+SGLang), it returns the log-probabilities of exactly the letters; otherwise the most likely tokens,
+as text.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class Served:
     ----------
     endpoint : Endpoint
     model : str
-        As the server knows it.
+        The server's name for the model.
     chat : bool
         Whether it takes messages.
     variants : {"auto", "sum", "one"}
@@ -136,12 +137,12 @@ class Served:
         return {"server": self.server or "not known", **repeats}
 
     def answer(self, prompt: Prompt) -> Answered:
-        """Ask a prompt; the first one also finds out how.
+        """Send a prompt; the first one also determines the form.
 
         Raises
         ------
         EpidemiaError
-            If the server gives no log-probabilities or cannot be asked.
+            If the server gives no log-probabilities or cannot be reached.
         """
         try:
             if self.how is None:

@@ -30,7 +30,7 @@ class ModelWriter:
     Raises
     ------
     EpidemiaError
-        If no backend has this name, or it cannot be made of these arguments.
+        If no backend has this name, or it cannot be loaded with these arguments.
     """
 
     def __init__(self, backend: str, args: str = "", seed: int = 0) -> None:

@@ -45,7 +45,7 @@ def log_odds(p: Array, n: Array) -> Array:
     ----------
     p : ndarray, shape (..., C, K)
     n : ndarray, shape (C,)
-        As of `scales.sizes`.
+        See `scales.sizes`.
 
     Returns
     -------
@@ -123,7 +123,7 @@ def moments(
     weights : ndarray, shape (C,)
     p, q : ndarray, shape (C, K)
     n : ndarray, shape (C,)
-        As of `scales.sizes`.
+        See `scales.sizes`.
     replicates : ndarray, shape (B, C, K)
         Of the truth; B is 0 of an exact table.
     sample : str

@@ -142,7 +142,7 @@ class SharedError(float):
 
 
 def _sums(draws: Sequence[Draws | None], weights: Sequence[float]) -> dict[str, Array] | None:
-    """Add weighted draws of each sample; None where those of a task are not known."""
+    """Add weighted draws of each sample; None if those of a task are not known."""
     sums: dict[str, Array] = {}
     for task, weight in zip(draws, weights, strict=True):
         if task is None:

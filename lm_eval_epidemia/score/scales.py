@@ -122,7 +122,7 @@ def log_score(p: Array, q: Array, n: Array) -> Array:
     ----------
     p, q : ndarray, shape (..., C, K)
     n : ndarray, shape (C,)
-        As of `sizes`.
+        See `sizes`.
 
     Returns
     -------
@@ -134,7 +134,7 @@ def log_score(p: Array, q: Array, n: Array) -> Array:
 
 
 def _standard_ranks(values: Array) -> Array:
-    """Rank cells, level by level, to a mean of 0 and a sum of squares of 1; 0 where all are equal.
+    """Rank cells, level by level, to a mean of 0 and a sum of squares of 1; 0 if all are equal.
 
     Parameters
     ----------

@@ -159,7 +159,7 @@ def zero(weights: Array, p: Array) -> Array:
 
 
 def scale(d: Array | float, zero: Array | float, perfect: float) -> Array:
-    """Put distances on the scale from 0 (knows nothing) to 100 (cannot be told from the truth).
+    """Convert distances to scores from 0 (knows nothing) to 100 (indistinguishable from the truth).
 
     ``100 * clip((D_zero - D) / (D_zero - D_perfect), 0, 1)``. Where D_zero <= D_perfect the survey
     cannot tell the two ends apart: 100 if D <= D_perfect, else 0.
@@ -173,7 +173,7 @@ def scale(d: Array | float, zero: Array | float, perfect: float) -> Array:
     Returns
     -------
     ndarray
-        In [0, 100]; NaN where `d` is NaN.
+        In [0, 100]; NaN if `d` is NaN.
     """
     d, zero = np.asarray(d, dtype=float), np.asarray(zero, dtype=float)
     width = zero - perfect
@@ -192,7 +192,7 @@ def draw_truths(p: Array, n_eff: Array, draws: int = DRAWS, seed: int = SEED) ->
     ----------
     p : ndarray, shape (C, K)
     n_eff : ndarray, shape (C,)
-        Effective sample sizes; infinite where there is no sampling error.
+        Effective sample sizes; infinite if there is no sampling error.
 
     Returns
     -------

@@ -199,7 +199,7 @@ def fresh_sets() -> dict[Path, FreshSet]:
 
 
 def drawn(task: str) -> FreshSet | None:
-    """Return the set that a task is of; None where a record declares it."""
+    """Return the set that a task is of; None if a record declares it."""
     sets = fresh_sets().values()
     return next((drawn for drawn in sets if task.startswith(f"{drawn.group}_")), None)
 

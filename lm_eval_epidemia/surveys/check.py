@@ -41,7 +41,7 @@ class Checked(NamedTuple):
     vintage : str
     rows : int
     weight : str
-        Weight column; empty where all count alike.
+        Weight column; empty if all count equally.
     variables : list of Seen
     tasks, left_out : list of str
         Tasks that can and cannot be built from them.

@@ -91,7 +91,7 @@ _TIMES = {None: 1.0, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion"
 def number(text: str) -> float:
     """Read the first number of a text: ``1.39 trillion (2024 est.)``.
 
-    NaN where there is none (``NA``), or a bound of one (``<1%``).
+    NaN if there is none (``NA``), or a bound of one (``<1%``).
     """
     match = _NUMBER.search(re.sub(r"^.*: ", "", _YEAR.sub("", text)))
     if match is None or re.search(r"[<>]\s*$", match.string[: match.start()]):
@@ -190,7 +190,7 @@ OF_RESIDENCES = {"urban": "improved: urban", "rural": "improved: rural"}
 
 
 def _people(profile: Profile) -> dict[tuple[str, str], float]:
-    """Count the people of each age group and sex; NaN where that is not known."""
+    """Count the people of each age group and sex; NaN if that is not known."""
     texts = AGE_STRUCTURE.texts(profile)
     counts = {}
     for text, age in AGES.items():

@@ -150,7 +150,7 @@ def hash_of(record: Record, vintage: str) -> str:
 
 
 def command(drawn: FreshSet) -> str:
-    """Return the command that makes a set anew, but for the file."""
+    """Return the command that makes a set again, except for the file."""
     asked = drawn.asked
     given = f" --dimension {','.join(map(str, asked.dimension))}"
     if asked.outcomes:

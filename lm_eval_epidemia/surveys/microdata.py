@@ -42,7 +42,7 @@ class Microdata:
     levels : dict of str to ndarray of int16, shape (n,)
         Level number of each record, `MISSING` where there is none.
     weight_column : str
-        The weight that was used; empty where all records count alike.
+        The weight that was used; empty if all records count alike.
     weight : ndarray of float64, shape (n,)
         As in the file: how many members of the population a record stands for.
     replicates : ndarray of float32, shape (n, R), or None
@@ -52,7 +52,7 @@ class Microdata:
     columns : dict of str to ndarray of float64, shape (n,)
         The columns that restrictions and adjustments look at, by their name in the record.
     measured : dict of str to ndarray of float64, shape (n,)
-        The numbers of each variable that has a `measure`, NaN where it has no level.
+        The numbers of each variable that has a `measure`, NaN if it has no level.
     """
 
     record: Record
@@ -182,7 +182,7 @@ class _Release(NamedTuple):
     record : Record
     vintage : str
     present : set of str
-        The files' columns, in small letters.
+        The files' columns, in lower case.
     every : bool
         As for `load_microdata`.
     """

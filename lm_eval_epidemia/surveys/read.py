@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-#: Suffix -> the pyreadstat function that reads it; None where pandas, pyarrow or we do.
+#: Suffix -> the pyreadstat function that reads it; None if pandas, pyarrow or we do.
 FORMATS: dict[str, str | None] = {
     ".parquet": None,
     ".csv": None,
@@ -60,7 +60,7 @@ BATCH = 2**16
 
 
 def suffix_of(name: str) -> str:
-    """Return the suffix of a file's name, in small letters."""
+    """Return the suffix of a file's name, in lower case."""
     # BRFSS publishes 'LLCP2023.XPT ', with a space at the end.
     return Path(name.strip()).suffix.lower()
 
@@ -466,7 +466,7 @@ def read_columns(
 
 
 def _words(column: pd.Series) -> pd.Series | None:
-    """Return a column of text as categories, blanks as NaN; None where all are numbers."""
+    """Return a column of text as categories, blanks as NaN; None if all are numbers."""
     import pandas as pd
 
     # Millions of records have few distinct texts.

@@ -87,7 +87,7 @@ class File(Strict):
     Attributes
     ----------
     url : str, optional
-        None where a site wants a browser or a key.
+        None if a site wants a browser or a key.
     members : tuple of str
         Data files of an archive; all are needed, if several.
     aliases : tuple of str
@@ -116,7 +116,7 @@ class Design(Strict):
     Attributes
     ----------
     weight : tuple of str
-        Best first; the first that the file has is used. None: all count alike.
+        Best first; the first that the file has is used. None: all count equally.
     merge : dict of int to int
         Strata with a single PSU, whose variance cannot be told, and that which each is merged with.
     unit : str, optional
@@ -463,7 +463,7 @@ class Record(Strict):
     def _marginals(self) -> Iterator[Task]:
         """P(Y) of every outcome, of those whom its first task is about.
 
-        None where the truth is a published table: the rows that a record takes need not be all.
+        None if the truth is a published table: the rows that a record takes need not be all.
         """
         if self.vintages[self.official].tables:
             return

@@ -44,7 +44,7 @@ class PublishedTable(NamedTuple):
         Share of each row, summing to 1.
     p : ndarray, shape (C, K)
     n_eff : ndarray, shape (C,)
-        From the published confidence interval; infinite where there is none.
+        From the published confidence interval; infinite if there is none.
     dropped : dict of str to int
         Rows left out, by reason.
     absent : tuple of str

@@ -15,7 +15,7 @@ TOTALS = (1e-6, 1e15)
 #: From so many records on, none weighs more than all others together.
 MANY = 100
 
-#: The sum of a replicate weight is that of the weight itself, but for chance: in a file of a few
+#: The sum of a replicate weight is that of the weight itself, except for chance: in a file of a few
 #: records within this factor.
 APART = 20
 

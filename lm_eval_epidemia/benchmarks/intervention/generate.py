@@ -159,7 +159,7 @@ def _candidates(graph: Graph) -> dict[str, list[Effect]]:
 def _with_all_kinds(
     shape: str, nodes: int, rng: Random
 ) -> tuple[Graph | None, dict[str, list[Effect]]]:
-    """Draw a graph that can be asked every kind of query; None where the shape has none."""
+    """Draw a graph that can be asked every kind of query; None if the shape has none."""
     for _ in range(TRIES):
         graph = shaped(shape, nodes, rng)
         asked = _candidates(graph)

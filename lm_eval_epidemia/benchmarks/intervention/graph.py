@@ -12,7 +12,7 @@ import networkx as nx
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
-#: A variable called so cannot be told from an answer.
+#: A variable called so cannot be distinguished from an answer.
 ANSWERS = ("yes", "no")
 
 
@@ -107,7 +107,7 @@ class Graph:
         )
 
     def distance(self, cause: str, result: str) -> int:
-        """Return the number of edges of the shortest directed path; 0 where there is none."""
+        """Return the number of edges of the shortest directed path; 0 if there is none."""
         if not self.reaches(cause, result):
             return 0
         return int(nx.shortest_path_length(self._network, cause, result))

@@ -107,7 +107,7 @@ def clustered(truth: Questions, effects: Graded, of: Array) -> Array:
         cluster's effects of what they differ from their stratum's mean (Cochran 1977, sections 5.3
         and 11.7). With all effects there, of one graph, that is the variance of its samples' means
         over n.
-        NaN where a stratum has one cluster only, or nothing is there.
+        NaN if a stratum has one cluster only, or nothing is there.
     """
     ids, strata = clusters(truth, effects)
     number, shares = len(strata), np.zeros(len(strata))

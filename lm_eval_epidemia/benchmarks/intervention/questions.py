@@ -133,7 +133,7 @@ class Questions(NamedTuple):
     prompts : tuple of CausalQuestion
         Each is a cell.
     pairs : tuple of DoPair
-        What is scored together; empty where no intervention is asked about.
+        What is scored together; empty if no intervention is asked about.
     listed : tuple of int
         Of each prompt, the number of the listed pair that it asks about, where there is no graph:
         several samples, of either kind of names, may ask about the same pair.

@@ -275,7 +275,7 @@ def made_from(parquet: Path) -> str:
 
 
 def main() -> None:
-    """Write ``pairs.csv`` beside this file."""
+    """Write ``pairs.csv`` next to this file."""
     parser = argparse.ArgumentParser(description="Write pairs.csv from the list of pairs.")
     parser.add_argument("parquet", type=Path, help="tubingen_pairs_direction.parquet")
     target = Path(__file__).with_name("pairs.csv")

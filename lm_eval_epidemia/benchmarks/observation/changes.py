@@ -21,7 +21,7 @@ class TruthChange(NamedTuple):
     cells : int
         In the new one.
     distance : float
-        Between the two truths, in [0, 2]; NaN where they have other cells or answers.
+        Between the two truths, in [0, 2]; NaN if they have other cells or answers.
     anchors, new_anchors : Anchors
         As scores use them.
     errors, new_errors : bool

@@ -165,7 +165,7 @@ def _other_surveys() -> Array:
 def p_value(apart: float, by_chance: Array) -> float:
     """Return the share of numbers by chance that are no smaller than one, itself among them.
 
-    ``(1 + #{by chance >= apart}) / (1 + N)``; NaN where one is not known, or there are none.
+    ``(1 + #{by chance >= apart}) / (1 + N)``; NaN if one is not known, or there are none.
     """
     if math.isnan(apart) or not len(by_chance):
         return math.nan

@@ -205,7 +205,7 @@ class Lived(NamedTuple):
 
     @property
     def untold(self) -> str:
-        """Why no year can be told; empty where it can."""
+        """Why no year can be told; empty if it can."""
         years = len(self.fits)
         if self.course.moved < FEWEST:
             return f"{self.course.moved} of {FEWEST} outcomes moved"

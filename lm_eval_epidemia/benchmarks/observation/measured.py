@@ -93,7 +93,7 @@ class Part:
 
     @cached_property
     def noise_twice(self) -> Array:
-        """Deviations of samples drawn from the replicates, shape (J, B, C', K), as of `noise`.
+        """Deviations of samples drawn from the replicates, shape (J, B, C', K), as in `noise`.
 
         A replicate is off by its mean less P, and a sample drawn from it by that twice.
         """
@@ -202,7 +202,7 @@ class Measured:
 
     @cached_property
     def l1_at(self) -> Array | None:
-        """The distance at each replicate, shape (B,); None where there are none."""
+        """The distance at each replicate, shape (B,); None if there are none."""
         at = self.part.distances(self.elicited.q)
         if at is None or self.elicited.counts is None:
             return at
@@ -227,7 +227,7 @@ class Measured:
 
     @property
     def score_expected(self) -> float:
-        """Of the second distribution; NaN where there is none."""
+        """Of the second distribution; NaN if there is none."""
         part, expected = self.part, self.elicited.expected
         return math.nan if expected is None else float(part.score_of(part.distance(expected)))
 

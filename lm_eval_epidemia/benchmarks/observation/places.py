@@ -45,7 +45,7 @@ class Places(NamedTuple):
 
 
 def places_of(part: Part) -> Places | None:
-    """Return the places that a part of a task is about; None where it is about none."""
+    """Return the places that a part of a task is about; None if it is about none."""
     ways = ways_of(part.truth)
     for at, condition in enumerate(task(part.truth.task).given):
         within = {level.label: level.within for level in ways[condition].levels if level.within}
@@ -203,7 +203,7 @@ def by_region(off: Iterable[Mapping[str, float]], region: Mapping[str, str]) -> 
 def _means(
     values: Array, at: NDArray[np.intp], regions: NDArray[np.intp], left_out: int | None = None
 ) -> Array:
-    """Return each region's number; `values` (T, P) has NaN where a task lacks a place."""
+    """Return each region's number; `values` (T, P) has NaN if a task lacks a place."""
     known = ~np.isnan(values)
     if left_out is not None:
         known[:, left_out] = False

@@ -73,7 +73,7 @@ def nearest(ones: Sequence[Alike], others: Sequence[Alike]) -> list[int | None]:
     Returns
     -------
     list of int or None
-        For each of `ones`, the place of its match; None where it has none.
+        For each of `ones`, the place of its match; None if it has none.
     """
     matches: list[int | None] = []
     for task in ones:
@@ -98,7 +98,7 @@ class PairDifference(NamedTuple):
         How many different seconds there are.
     survey : float
         Joint standard error of the difference in these very tasks, from the surveys' samples and
-        the asking; NaN where that of a task is not known.
+        the asking; NaN if that of a task is not known.
     error : float
         With what other tasks of this kind would differ by; NaN for one pair.
     low, high : float
@@ -141,7 +141,7 @@ def contrast(
 
     with a_t the weight of a task. sigma^2 is how much scores of comparable tasks vary: the variance
     of the N differences, less what sampling and asking add to it on average, over its expectation
-    for sigma = 1, ``1 + (N - sum_j K_j^2 / N) / (N - 1)``; 0 where that is negative. The interval
+    for sigma = 1, ``1 + (N - sum_j K_j^2 / N) / (N - 1)``; 0 if that is negative. The interval
     takes Student's t with N - 1 degrees of freedom.
 
     Parameters
@@ -191,7 +191,7 @@ def _explained(drawn: Sequence[Draws | None], n: int, match: np.ndarray) -> floa
     Returns
     -------
     float
-        NaN where one is not known.
+        NaN if one is not known.
     """
     known = [draws for draws in drawn if draws is not None]
     if len(known) < len(drawn):

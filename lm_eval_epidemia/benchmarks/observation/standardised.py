@@ -99,7 +99,7 @@ def weighted(p: Array, joint: Array, propensity: Array) -> Array:
     Returns
     -------
     ndarray, shape (..., X)
-        NaN where a propensity is 0 though there are such people: positivity does not hold.
+        NaN if a propensity is 0 though there are such people: positivity does not hold.
     """
     possible = propensity > 0
     weight = joint / np.where(possible, propensity, 1.0)

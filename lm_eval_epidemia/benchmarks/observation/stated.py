@@ -85,7 +85,7 @@ def distribution(values: Array, _first: Response, levels: int) -> Elicited:
 
 
 def sum_error(answers: Sequence[Response]) -> float:
-    """Mean distance from 100 of the sum of the numbers; in [0, 100], NaN where there are none.
+    """Mean distance from 100 of the sum of the numbers; in [0, 100], NaN if there are none.
 
     Of all replies with a number for every answer, those whose sum is too far off among them; one
     that is off by more than 100 counts as 100. A group's is the mean over the tasks that have one.

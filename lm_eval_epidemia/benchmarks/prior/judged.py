@@ -33,7 +33,7 @@ class Stated(NamedTuple):
     family : ndarray of int, shape (Q, R)
         Places in `benchmarks.prior.quantities.families.FAMILIES`.
     a, b : ndarray, shape (Q, R)
-        Parameters; NaN where nothing could be read.
+        Parameters; NaN if nothing could be read.
     """
 
     family: NDArray[np.int64]
@@ -42,7 +42,7 @@ class Stated(NamedTuple):
 
 
 def stated_as(values: Array) -> Stated:
-    """Return priors given as family and parameters, shape (Q, R, 3), NaN where there are none."""
+    """Return priors given as family and parameters, shape (Q, R, 3), NaN if there are none."""
     family, a, b = np.moveaxis(values, 2, 0)
     # What was not read is of no family; which one it is listed under does not matter.
     return Stated(np.where(np.isnan(family), 0, family).astype(int), a, b)
@@ -106,7 +106,7 @@ class Judged(NamedTuple):
 
 
 class _Priors(NamedTuple):
-    """Priors of any form, shapes (Q, R) and, of `after`, (Q, R, S, D); NaN where there is none."""
+    """Priors of any form, shapes (Q, R) and, of `after`, (Q, R, S, D); NaN if there is none."""
 
     centre: Array
     spread: Array
@@ -153,7 +153,7 @@ def judge_grid(truth: Quantities, logprobs: Array, draws: str | None = None) -> 
         Log-probability of each point, not normalised. A quantity with one that is not finite counts
         as not read: as the `flat` prior, and never as a win.
     draws : str, optional
-        As of `judge`.
+        See `judge`.
 
     Returns
     -------
@@ -210,7 +210,7 @@ def baseline_errors(truth: Quantities, draws: str | None = None) -> Array:
 
 
 def mean_of(values: Array, axis: int | tuple[int, ...] = -1) -> Array:
-    """Return the mean of what is not NaN; NaN where nothing is."""
+    """Return the mean of what is not NaN; NaN if nothing is."""
     there = ~np.isnan(values)
     with np.errstate(invalid="ignore"):
         return np.asarray(np.where(there, values, 0).sum(axis=axis) / there.sum(axis=axis))

@@ -60,7 +60,7 @@ def in_quarters(position: Array) -> Array:
 
 
 def below(position: Array, at: float = 0.5) -> Array:
-    """Return 1 for truths below a quantile of the prior, 0.5 if equal, else 0; NaN without a prior."""
+    """Return 1 for truths below a quantile of the prior, 0.5 if equal, else 0; or NaN."""
     off = np.where(np.abs(position - at) <= _ROUNDING, 0, position - at)
     return np.asarray(np.where(np.isnan(position), np.nan, np.heaviside(-off, 0.5)))
 
@@ -366,7 +366,7 @@ def error_ratio_draws(answers: Sequence[Answer]) -> Draws | None:
 def _metric(
     higher_is_better: bool | None = False, low: float = 0, high: float = math.inf, **more: Any
 ) -> Callable[[Callable[[JudgedTask], Any]], Callable[[Sequence[Answer]], float]]:
-    """Make a metric of a number; `more` is as of `Metric`."""
+    """Make a metric of a number; `more` is as in `Metric`."""
 
     def declare(number: Callable[[JudgedTask], Any]) -> Callable[[Sequence[Answer]], float]:
         @functools.wraps(number)

@@ -89,7 +89,7 @@ def plain(text: str) -> str:
 
 
 def place_of(mark: str) -> int | None:
-    """Return the number of the answer that a sign stands for; None where it may be a number."""
+    """Return the number of the answer that a sign stands for; None if it may be a number."""
     return None if mark == UNSURE else ord(mark) - _FIRST
 
 

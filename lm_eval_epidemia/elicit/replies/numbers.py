@@ -288,7 +288,7 @@ def numbers(
         How many were asked for, 5 at most.
     percent : float
         What a number with a per cent sign is multiplied by: 0.01 of a proportion, 1 of a quantity
-        measured in per cent; NaN where a per cent sign has no meaning.
+        measured in per cent; NaN if a per cent sign has no meaning.
     unit : str, optional
         Of the quantity, empty for a count or a share: no other one may stand in the tag. Without
         it, any may that is known here. Of "millions USD" a number with its magnitude ("$27
@@ -300,7 +300,7 @@ def numbers(
     Returns
     -------
     tuple of float or None
-        Finite, `count` of them; None where so many could not be read.
+        Finite, `count` of them; None if so many could not be read.
     """
     if text is None or not {*labels(text)} <= {*allowed, "first", "second"}:
         return None

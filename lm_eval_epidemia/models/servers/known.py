@@ -1,4 +1,4 @@
-"""Which server it is that answers at an address, and whether what it shows can be true."""
+"""Detect the server at an address, and check whether its probabilities are plausible."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Found(NamedTuple):
 
 
 def find(url: str, given: str, verify: bool | ssl.SSLContext) -> Found:
-    """Find out what serves an address, by requests that generate nothing and carry no key.
+    """Detect the server at an address, by requests that generate nothing and carry no key.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def unlike(one: Shown, other: Shown) -> float:
 
 
 def same(one: Shown, other: Shown) -> bool | None:
-    """Whether two prompts got the very same answer; None where too little is shown to tell."""
+    """Whether two prompts got the very same answer; None if too little is shown to tell."""
     first, second = dict(one.top), dict(other.top)
     both = first.keys() & second.keys()
     if len(both) < FEWEST:

@@ -1,7 +1,6 @@
-"""llama.cpp's ``llama-server``: ``/completion`` shows as many of the likeliest tokens as one asks.
+"""llama.cpp's ``llama-server``: ``/completion`` returns any number of most likely tokens.
 
-It passes over fields that it does not know, and answers with the one model it serves, whatever its
-name.
+It ignores unknown fields, and answers with the one model it serves, whatever name is given.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Ollama (0.12.11 or later): ``/api/generate`` with ``raw`` takes plain text as it is.
 
-Its ``/v1/completions`` puts the chat template of the model around every prompt. Prompts longer than
-its context (``num_ctx``, 4,096 by default) are cut without a word, in a chat too: both are asked in
-its own forms, which take the context's size. ``truncate: false`` forbids cutting where the version
-knows it, and the number of tokens that it read tells it everywhere.
+Its ``/v1/completions`` wraps every prompt in the model's chat template. Prompts longer than its
+context (``num_ctx``, 4,096 by default) are silently cut, in chat too. So we use its own forms,
+which accept the size of the context. ``truncate: false`` forbids cutting in versions that know it;
+in others, the reported number of tokens reveals it.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Field(NamedTuple):
     place : int
         Its position there, from 1.
     label : str
-        In words; empty where the file has none.
+        In words; empty if the file has none.
     labels : dict
         Of its values, by code (a number, or a text in a column of texts).
     missing : tuple of (float, float)

@@ -38,7 +38,7 @@ class Guess(NamedTuple):
     weights : list of str
         The likeliest first.
     strata, psu : str
-        Empty where there is none.
+        Empty if there is none.
     replicates : list of str
         Replicate weights, which are left out.
     span : str

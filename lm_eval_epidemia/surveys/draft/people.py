@@ -35,7 +35,7 @@ class Sampling(NamedTuple):
     year_from : str
         What told it.
     weight, strata, psu : str
-        Columns; empty where there is none.
+        Columns; empty if there is none.
     select : sequence of (str, float, float)
         Columns, and the range that the records have there.
     checks : sequence of str

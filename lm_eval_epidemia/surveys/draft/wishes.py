@@ -22,7 +22,7 @@ class Proposal(NamedTuple):
         As they would be taken; of a weight the likeliest first.
     labels : mapping of str to str
     doubt : str
-        What tells against it; empty where nothing does.
+        What tells against it; empty if nothing does.
     """
 
     what: str

@@ -61,7 +61,7 @@ class FreshPlan(NamedTuple):
 
     @property
     def lacking(self) -> str:
-        """Why there are fewer than were asked for; empty where there are not."""
+        """Why there are fewer than were asked for; empty if there are not."""
         drawn, asked = self.fresh_set.draws, self.fresh_set.asked
         if drawn.kept == asked.n:
             return ""
@@ -331,7 +331,7 @@ def sample_of(data: Microdata, number: int) -> Replicated:
     """Name the joint replicates of a file.
 
     Those of the survey's declared tasks, where these are from the same people: one of the tasks is
-    counted anew, and must come to the same in every replicate. Else a name of their own, the same
+    counted again, and must come to the same in every replicate. Else a name of their own, the same
     for all sets from one file; report and probe then take the two as independent.
 
     Parameters

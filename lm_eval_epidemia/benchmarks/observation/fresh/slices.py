@@ -125,7 +125,7 @@ def who_is_asked(record: Record, outcome: str) -> tuple[tuple[Universe, ...], st
     Returns
     -------
     (tuple of Universe, str or None) or None
-        None where nobody can say who is asked.
+        None if nobody can say who is asked.
     """
     declared = [(t.universe, t.subject) for t in record.declared if t.outcome == outcome]
     usual = _form(record.subject)
@@ -173,7 +173,7 @@ def normalised_information(joint: Array) -> float:
     Returns
     -------
     float
-        In [0, 1]; 0 where one has a single level.
+        In [0, 1]; 0 if one has a single level.
     """
     p = joint / joint.sum()
     x, y = p.sum(axis=1), p.sum(axis=0)

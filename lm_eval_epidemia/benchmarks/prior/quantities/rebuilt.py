@@ -1,4 +1,4 @@
-"""The published quantities anew, from the official files of NHANES 2017-2018.
+"""The published quantities recomputed from the official files of NHANES 2017-2018.
 
 The package ships their published truths; who has the files can recompute them: the same people,
 quarters and estimators, and baseline draws of one's own.
@@ -58,7 +58,7 @@ class Rebuilt(NamedTuple):
 
 
 class _Respondents(NamedTuple):
-    """Examined adults: what is known of them by variable (NaN where nothing is), their design."""
+    """Examined adults: what is known of them by variable (NaN if nothing is), their design."""
 
     values: dict[str, Array]
     design: SampleDesign
