@@ -1,4 +1,4 @@
-"""The records of a task: which are kept, in which cell, with which weight."""
+"""Prepare the records of a task: which are kept, in which cell, with which weight."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The registry of a folder of ground truth: what there is, how it was made, what vouches for it.
+"""The registry of a folder of ground truth: its content, how it was made, and its hashes.
 
-The parquet files are named with their sha256. What gives their numbers a meaning (levels, columns,
-estimator, source) stands in the registry itself, so every task's entry carries a hash too: its
-*seal*, over the entry and all that is said of its survey and vintage.
+It lists the parquet files with their sha256. The metadata of the numbers (levels, columns,
+estimator, source) is in the registry itself, so every task's entry has a hash too: its *seal*, over
+the entry and the metadata of its survey and vintage.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
     @property
     def mend(self) -> str:
-        """What to do when this truth cannot be used."""
+        """How to fix a truth that cannot be used."""
         if self.folder.parent == paths.fresh_tasks():
             seed = self.folder.name.rpartition("_")[2]
             return (
@@ -150,12 +150,12 @@ def _outlines(path: Path) -> dict[str, str]:
 
 
 def entry_of(place: Place, task: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what the registry says of a survey's truth, and of one of its tasks.
+    """Return the registry's entries for a survey's truth, and for one of its tasks.
 
     Raises
     ------
     EpidemiaError
-        If the entry is not what was registered; other tasks can still be used.
+        If the entry was changed after registration; other tasks can still be used.
     """
     return _entry_of(place.registry, place, task)
 
@@ -175,7 +175,7 @@ def _entry_of(path: Path, place: Place, task: str) -> tuple[dict[str, Any], dict
 
 
 def seal(truth: dict[str, Any], task: str) -> str:
-    """Hash a task's entry with all that is said of its survey and vintage."""
+    """Hash a task's entry with the metadata of its survey and vintage."""
     about = {name: value for name, value in truth.items() if name != "tasks"}
     entry = {name: value for name, value in truth["tasks"][task].items() if name != "sha256"}
     return seal_of([about, task, entry])
@@ -205,7 +205,7 @@ def locked(folder: Path) -> Iterator[None]:
 def enter(folder: Path, key: str, truth: dict[str, Any]) -> None:
     """Enter a truth in a folder's registry; the folder is `locked`.
 
-    A registry that cannot be read is set aside under another name, which is said.
+    A registry that cannot be read is renamed, with a message.
     """
     try:
         truths = read_registry(folder)

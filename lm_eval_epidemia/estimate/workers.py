@@ -1,4 +1,4 @@
-"""Where the work of a build is done: processes of this machine, or a cluster."""
+"""The workers of a build: processes of this machine, or a cluster."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _lives(parent: int) -> bool:
 
 
 def check_jobs(backend: str | None, jobs: int) -> None:
-    """Refuse a backend or a number of processes that cannot be meant, before long work."""
+    """Refuse an invalid backend or number of processes, before long work starts."""
     import joblib
 
     cores = joblib.cpu_count()

@@ -156,7 +156,7 @@ class Baseline(LM):
         raise EpidemiaError("epidemia-baseline only answers questions: it cannot score other text")
 
     def generate_until(self, requests: list[Any]) -> list[str]:
-        """Write a choice (the most likely, or a drawn one for sampled answers), or the way's text."""
+        """Write a choice (the most likely, or a drawn one if sampled), or the way's text."""
         replies = []
         for request in requests:
             doc, way = self._ours(request), self._way(request)

@@ -1,9 +1,9 @@
-"""The records there are: those that ship, and the user's own.
+"""The catalogue of survey records: those that ship, and the user's own.
 
-Own records are found in ``$EPIDEMIA_HOME/surveys/*.yaml`` and in the files and folders that
-``EPIDEMIA_RECORDS`` lists (``epidemia --record PATH`` adds to it). They are read when they change,
-so that one can be written while Python runs. Tasks are those that records declare, and those of the
-sets that were drawn from them (`surveys.fresh`).
+The user's records are in ``$EPIDEMIA_HOME/surveys/*.yaml`` and in the files and folders listed in
+``EPIDEMIA_RECORDS`` (``epidemia --record PATH`` adds to it). They are read again when they change,
+so that one can be written while Python runs. Tasks are those that records declare, and those of
+sets drawn from them (`surveys.fresh`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def own_files() -> list[Path]:
     Raises
     ------
     EpidemiaError
-        If ``EPIDEMIA_RECORDS`` names what does not exist, or a folder without records.
+        If ``EPIDEMIA_RECORDS`` names a path that does not exist, or a folder without records.
     """
     files = sorted((paths.home() / "surveys").glob("*.yaml"))
     for named in filter(None, os.environ.get(RECORDS, "").split(os.pathsep)):
@@ -162,8 +162,8 @@ def _now() -> _Catalogue:
 def records() -> dict[str, Record]:
     """Return the survey records, by survey name: those that ship, then the user's own.
 
-    An own record that is wrong is left out with a warning, so that other tasks go on; `record` says
-    what is wrong with it.
+    A user's record with errors is left out with a warning, so that other tasks still work; `record`
+    raises its error.
     """
     return _now().records
 
@@ -180,7 +180,7 @@ def own_surveys() -> frozenset[str]:
 
 @looked_up
 def state() -> tuple[Stamped, ...]:
-    """Return what changes when an own record or a set of fresh tasks does, hashable."""
+    """Return a hashable value that changes when a user's record or a set of fresh tasks does."""
     stats = [(path, path.stat()) for path in declarations()]
     return tuple((path, (stat.st_mtime_ns, stat.st_ino, stat.st_size)) for path, stat in stats)
 
@@ -199,13 +199,13 @@ def fresh_sets() -> dict[Path, FreshSet]:
 
 
 def drawn(task: str) -> FreshSet | None:
-    """Return the set that a task is of; None if a record declares it."""
+    """Return the set that a task belongs to; None if a record declares the task."""
     sets = fresh_sets().values()
     return next((drawn for drawn in sets if task.startswith(f"{drawn.group}_")), None)
 
 
 def record(survey: str) -> Record:
-    """Return one survey's record; an unknown name is answered with the nearest ones."""
+    """Return one survey's record; the error for an unknown name suggests the nearest ones."""
     known = _now()
     if survey in known.records:
         return known.records[survey]
@@ -216,7 +216,7 @@ def record(survey: str) -> Record:
 
 
 def how_to_build(survey: str) -> str:
-    """Say which official files the tasks of a survey need, and what fetches them and builds."""
+    """Say which official files the tasks of a survey need, and how to fetch and build them."""
     entry = record(survey)
     official = entry.vintages[entry.official]
     how = f"epidemia survey download {survey}, then epidemia groundtruth build {survey}"
@@ -245,7 +245,7 @@ def official_cells(task: Task) -> int:
 
 
 def task(name: str) -> Task:
-    """Return one declared task; an unknown name is answered with the nearest ones."""
+    """Return one declared task; the error for an unknown name suggests the nearest ones."""
     try:
         return all_tasks()[name]
     except KeyError:

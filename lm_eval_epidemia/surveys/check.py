@@ -1,4 +1,4 @@
-"""Look at a survey's files through its record, before building anything from them."""
+"""Compare a survey's files with its record, before building anything from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lm_eval_epidemia.surveys.tables import load_tables, tables_vintage
 
 
 class Seen(NamedTuple):
-    """One variable as the files have it.
+    """One variable as found in the files.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Seen(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What some files are.
+    """The result of a check of files.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Checked(NamedTuple):
 
 
 def check_files(record: Record, paths: Sequence[Path], vintage: str | None = None) -> Checked:
-    """Read files as a build would, and say what they hold.
+    """Read files as a build would, and describe their content.
 
     Parameters
     ----------

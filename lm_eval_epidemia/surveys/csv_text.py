@@ -37,7 +37,7 @@ NO_NUMBERS = frozenset({*BLANKS, "#N/A N/A", *_UNKNOWN.split()})
 
 
 def header(path: Path) -> list[str]:
-    """Read the column names of a csv file; what is below them can be gigabytes."""
+    """Read the column names of a csv file, without reading its rows."""
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         head = file.read(HEADER)
     if "\0" in head.partition("\n")[0]:
@@ -65,7 +65,7 @@ def header(path: Path) -> list[str]:
 def csv_batches(path: Path, places: list[int], width: int, of_texts: bool) -> Iterator[Any]:
     """Read columns of a csv file as text, some rows at a time.
 
-    A row that is wider or narrower than the header is an error here; pandas would take it, with
+    A row that is wider or narrower than the header is an error here; pandas would accept it, with
     codes in the wrong columns.
 
     Parameters
@@ -76,7 +76,7 @@ def csv_batches(path: Path, places: list[int], width: int, of_texts: bool) -> It
     width : int
         How many the header has.
     of_texts : bool
-        Whether what they say matters, and so their encoding.
+        Whether their text matters, and therefore their encoding.
 
     Yields
     ------
@@ -105,10 +105,9 @@ def csv_batches(path: Path, places: list[int], width: int, of_texts: bool) -> It
 
 
 def encoding_of(path: Path) -> str:
-    """Tell whether a csv file is UTF-8; if not, it is taken for Western European.
+    """Return the encoding of a csv file: UTF-8, or else Western European.
 
-    That is ``cp1252`` as Windows writes it, and ``latin-1``, in which every byte is a character,
-    where a byte has no meaning there.
+    The latter is ``cp1252``, as Windows writes it, or ``latin-1`` if a byte is undefined there.
     """
     for encoding in ("utf8", "cp1252"):
         with suppress(UnicodeDecodeError), path.open(encoding=encoding, newline="") as file:
@@ -119,7 +118,7 @@ def encoding_of(path: Path) -> str:
 
 
 def parsed(texts: Any, small: bool = False) -> NDArray[Any]:
-    """Turn the texts of a csv column into numbers; where one is none, leave all as they are."""
+    """Convert the texts of a csv column to numbers; if one is not a number, leave all unchanged."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

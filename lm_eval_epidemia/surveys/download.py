@@ -1,4 +1,4 @@
-"""Fetch a survey's official files: with progress, resumed where they stopped, hash checked."""
+"""Download a survey's official files: with progress, resuming, and a check of hashes."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def raw_paths(
     ----------
     record : Record
     given : Path or sequence of Path, optional
-        What the user names; nothing stands for what was downloaded.
+        The user's paths; if none, the downloaded files.
     vintage : str, optional
 
     Returns
     -------
     paths : list of Path
     vintage : str or None
-        As given; of downloaded files by default the official one.
+        As given; by default for downloaded files, the official one.
 
     Raises
     ------
@@ -99,7 +99,7 @@ class _Resuming:
 
 
 def fetch(url: str, target: Path, sha256: str | None, page: str, progress: bool = True) -> Path:
-    """Download one file, unless it is there already.
+    """Download one file, unless it exists already.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def fetch(url: str, target: Path, sha256: str | None, page: str, progress: bool 
     Raises
     ------
     EpidemiaError
-        If the site cannot be reached or wants a browser, or the file is not the known one.
+        If the site cannot be reached or requires a browser, or the file is not the known one.
     """
     try:
         import pooch
@@ -177,7 +177,7 @@ def download(record: Record, vintage: str | None = None, progress: bool = True) 
     Raises
     ------
     EpidemiaError
-        Also if the record knows no direct address: then it names the page.
+        Also if the record has no direct address; the message then names the page.
     """
     name = vintage or record.official
     entry = record.vintage(name)

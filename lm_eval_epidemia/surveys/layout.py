@@ -1,4 +1,4 @@
-"""Where a published table has what, as its record says; `tables` reads it."""
+"""The layout of a published table, as its record describes it; `tables` reads the table."""
 
 from __future__ import annotations
 
@@ -70,5 +70,5 @@ class TableLayout(Strict):
 
     @property
     def said(self) -> str:
-        """What it is a table of."""
+        """What the table is about."""
         return f"{self.outcome} by {', '.join(self.given)}"

@@ -1,4 +1,4 @@
-"""A survey record from its YAML file; whatever is wrong with it is said with file and line."""
+"""Load a survey record from its YAML file; errors name file and line."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def load_record(path: Path) -> Record:
     Raises
     ------
     EpidemiaError
-        Naming file, line and field of everything that is wrong.
+        Names file, line and field of every error.
     """
     try:
         data, tree = _parsed(path)

@@ -92,7 +92,7 @@ class Microdata:
         )
 
     def within(self, universe: Universe) -> NDArray[np.bool_]:
-        """Tell which records meet a restriction."""
+        """Return which records meet a restriction."""
         return _within(self.columns[universe.column], universe.codes)
 
 
@@ -235,7 +235,7 @@ class _Release(NamedTuple):
         return {u.column for u in universes} | {r.known for r in rakes if r.known is not None}
 
     def replicates(self) -> list[str]:
-        """Name the replicate weights that the files have; some of them alone are an error."""
+        """Name the replicate weights that the files have; an incomplete set is an error."""
         columns = self.design.replicate_columns
         lacking = [column for column in columns if not self.has(column)]
         if 0 < len(lacking) < len(columns):
@@ -274,7 +274,7 @@ class _Release(NamedTuple):
         return keep
 
     def check_complete(self, columns: list[str], file: str) -> None:
-        """Refuse a file that lacks more than a known file of its vintage may lack."""
+        """Refuse a file that lacks more columns than a known file of its vintage."""
         record, entry = self.record, self.entry
         of = f"{record.survey} {self.vintage}"
         # What a joint outcome lacks is one of its variables.
@@ -443,7 +443,7 @@ def load_microdata(
         The official files or subsets of their columns, in any of `read.FORMATS`, zipped or not;
         or a folder that holds them. By default those that were downloaded.
     vintage : str, optional
-        Needed where neither the row count nor the file name tells.
+        Needed if neither the row count nor the file name determines it.
     every : bool
         Read every variable of the record that the files have, not only those that tasks use.
 
@@ -454,7 +454,7 @@ def load_microdata(
     Raises
     ------
     EpidemiaError
-        Naming file, column, code and rows of what does not fit the record.
+        Names file, column, code and rows that do not fit the record.
     """
     paths, vintage = raw_paths(record, raw, vintage)
     name = ", ".join(path.name for path in paths)

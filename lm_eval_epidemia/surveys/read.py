@@ -1,7 +1,7 @@
 """Raw survey files in every format agencies publish: one function per kind of content.
 
-`open_raw` gives the data files behind what a user names (files, folders, archives); `read_columns`
-reads columns of microdata as numbers, `read_grids` a workbook's sheets as they are printed.
+`open_raw` finds the data files in the user's paths (files, folders, archives); `read_columns` reads
+columns of microdata as numbers, `read_grids` the sheets of a workbook as printed.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _once(files: list[Path]) -> list[Path]:
 
 
 def raw_files(paths: Sequence[Path], expected: Collection[str] = ()) -> list[Path]:
-    """Spell out folders as the survey's files in them.
+    """Replace folders by the survey's files in them.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def raw_files(paths: Sequence[Path], expected: Collection[str] = ()) -> list[Pat
     Raises
     ------
     EpidemiaError
-        If a path is not there or cannot be read, or a folder holds none of the files.
+        If a path does not exist or cannot be read, or a folder contains none of the files.
     """
     files: list[Path] = []
     for path in paths:
@@ -202,7 +202,7 @@ def _files_in(folder: Path, expected: Collection[str]) -> list[Path]:
 
 @contextmanager
 def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[list[Path]]:
-    """Give the readable data files behind some paths, unpacking archives for as long as needed.
+    """Yield readable data files for some paths; archives are unpacked while the block runs.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ def read_labelled(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Turn whatever a reader raises on a damaged file into an error that names the file."""
+    """Turn any exception of a reader on a damaged file into an error that names the file."""
     try:
         yield
     except EpidemiaError:
@@ -510,7 +510,7 @@ def _numbers(column: pd.Series, name: str, path: Path) -> pd.Series:
 
 
 def stacked(parts: list[pd.DataFrame]) -> pd.DataFrame:
-    """Put tables of the same columns one under the other, emptying them column by column."""
+    """Concatenate tables with the same columns, emptying them column by column."""
     import pandas as pd
 
     if len(parts) == 1:

@@ -1,8 +1,8 @@
 """The schema of a survey record.
 
-A record is one YAML file: where the survey comes from, its weights and design, its variables
-(official column, code -> level) and its tasks. Adding a survey or a task is writing YAML; `load`
-reads the file, `catalogue` knows which there are.
+A record is one YAML file: the survey's source, its weights and design, its variables (official
+column, code -> level) and its tasks. A survey or a task is added by writing YAML; `load` reads the
+file, `catalogue` lists all records.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class File(Strict):
     Attributes
     ----------
     url : str, optional
-        None if a site wants a browser or a key.
+        None if the site requires a browser or a key.
     members : tuple of str
         Data files of an archive; all are needed, if several.
     aliases : tuple of str
@@ -118,7 +118,8 @@ class Design(Strict):
     weight : tuple of str
         Best first; the first that the file has is used. None: all count equally.
     merge : dict of int to int
-        Strata with a single PSU, whose variance cannot be told, and that which each is merged with.
+        Strata with a single PSU, whose variance cannot be estimated, and the stratum that each is
+        merged with.
     unit : str, optional
         Column of the sampled unit when it has several records (SCF: the family).
     replicates : str, optional
@@ -150,7 +151,7 @@ class Vintage(Strict):
     Attributes
     ----------
     period : str
-        How the year is said; the year if empty.
+        The wording of the year; the year itself if empty.
     page : str
         Where a person finds the files.
     rows : int, optional
@@ -162,11 +163,11 @@ class Vintage(Strict):
     may_lack : tuple of str
         Variables a known file of this vintage lacks; tasks on them are left out.
     only_given : set of str
-        Variables that tell who is missing in a file of a part of the people: it says P(Y | X) of
-        everybody only with one of these in X, and other tasks are left out.
+        For a file that covers only part of the people: variables that explain who is missing. Only
+        tasks with one of these as condition can be estimated; others are left out.
     same_people : tuple of str
-        Other vintages whose files hold some of the same people, so that the two are no independent
-        samples.
+        Other vintages whose files include some of the same people, so that the samples are not
+        independent.
     tables : tuple of TableLayout
         Published tables, instead of microdata.
     """
@@ -215,22 +216,22 @@ class Task(Strict):
     Attributes
     ----------
     given : tuple of str
-        Conditions; none asks for P(Y).
+        Conditions; without any, the task is about P(Y).
     number : int, optional
         Position in the published list.
     subject : str, optional
-        Who is asked about, if not the record's; it may have a place for each condition, by name,
-        instead of one for all: 'a person living in {country} who {sex}'.
+        The people that the question is about, if other than the record's; it may have one place per
+        condition, by name, instead of one for all: 'a person living in {country} who {sex}'.
     anyone : str, optional
         The same where nothing is said of them, if that is no part of it.
     equal : str, optional
-        A condition whose levels weigh the same in P(X), as years do: a year is no draw. Such a task
-        is never boosted, and its outcome has no task without conditions.
+        A condition whose levels have equal weights in P(X), such as years, which are not a random
+        sample. Such a task is never boosted, and its outcome has no task without conditions.
     retrieval : bool
         In the published subset for retrieval.
     stands_for : int, optional
-        Position in the published list of `high` of the task for which it stands in, as one of
-        another survey or question whose truth ships where that one's does not.
+        For a stand-in: position in the published list of `high` of the task that it replaces, whose
+        truth does not ship.
     """
 
     title: str
@@ -264,11 +265,12 @@ class Record(Strict):
     Attributes
     ----------
     domain : Domain
-        What reports put it under.
+        The domain in reports.
     replaces : str, optional
-        A record of your own in place of the shipped one: its name, the same.
+        For a user's record that replaces a shipped one: the name of both.
     subject : str
-        Who is asked about: {year} is the vintage's, {conditions} the cell's phrases.
+        The people that questions are about: {year} is the vintage's, {conditions} the cell's
+        phrases.
     anyone : str, optional
         The same where nothing is said of them, if leaving ' who {conditions}' out of `subject` does
         not say it.
@@ -520,7 +522,7 @@ class Record(Strict):
 
     @property
     def official(self) -> str:
-        """The vintage that gives every task: the first listed."""
+        """The vintage that has every task: the first listed."""
         return next(iter(self.vintages))
 
     def vintage(self, name: str) -> Vintage:
@@ -532,7 +534,7 @@ class Record(Strict):
             ) from None
 
     def ways(self, variable: str, vintage: str) -> tuple[Variable, ...]:
-        """Return how `variable` may be recorded in `vintage`, best first."""
+        """Return the possible recordings of `variable` in `vintage`, best first."""
         ways = self.variables.get(variable, ())
         return tuple(way for way in ways if not way.vintages or vintage in way.vintages)
 

@@ -1,7 +1,7 @@
-"""From a published table, as an agency prints it, to distributions.
+"""Read distributions from a published table, as an agency prints it.
 
-A table is found in its workbook by the texts of its headers, wherever they stand: agencies move
-header rows from year to year, and put titles above and footnotes below.
+A table is found in its workbook by the texts of its headers, wherever they are: agencies move
+header rows from year to year, and add titles above and footnotes below.
 """
 
 from __future__ import annotations
@@ -318,7 +318,7 @@ def _years(text: str, entry: Vintage) -> bool:
 
 
 def tables_vintage(record: Record, paths: Sequence[Path], given: str | None) -> str | None:
-    """Decide which vintage some published tables are; None if the files are no tables.
+    """Determine the vintage of published tables; None if the files are not tables.
 
     By the year printed above the table, else in the file's name.
     """
@@ -378,7 +378,7 @@ def load_tables(record: Record, paths: Sequence[Path], vintage: str) -> list[Pub
     Raises
     ------
     EpidemiaError
-        If a table, a header or a row is not where and what the record says.
+        If a table, a header or a row is not as the record says.
     """
     entry, tables = record.vintages[vintage], []
     with open_raw(paths, record.expected_files) as files:

@@ -1,4 +1,4 @@
-"""What no weight and no design of a survey can be."""
+"""Checks of the weights and the design of a survey."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ APART = 20
 
 
 def check_weights(weight: NDArray[np.float64], column: str, file: str) -> None:
-    """Refuse what is no weight: blanks, negative numbers, a sum that is that of no population."""
+    """Refuse invalid weights: blanks, negative numbers, or an impossible sum."""
     what = f"{file}: column {column} (weight)"
     if (blank := np.isnan(weight)).any():
         raise EpidemiaError(f"{what} is missing in {rows_said(blank)}")
@@ -46,7 +46,7 @@ def check_weights(weight: NDArray[np.float64], column: str, file: str) -> None:
 def check_replicate(
     replicate: NDArray[np.float32], weight: NDArray[np.float64], column: str, file: str
 ) -> None:
-    """Refuse what is no replicate of a weight; some replicates of a few people are negative."""
+    """Refuse invalid replicates of a weight; some valid ones are negative for a few people."""
     what = f"{file}: column {column} (replicate weight)"
     if (blank := np.isnan(replicate)).any():
         raise EpidemiaError(f"{what} is missing in {rows_said(blank)}")
@@ -61,7 +61,7 @@ def check_replicate(
 def check_nested(
     unit: NDArray[np.int64], psu: NDArray[np.int64], column: str, psu_column: str, file: str
 ) -> None:
-    """Refuse a sampled unit whose records lie in several PSUs: it was drawn in one of them."""
+    """Refuse a sampled unit with records in several PSUs, since it was drawn in one of them."""
     _, first, index = np.unique(unit, return_index=True, return_inverse=True)
     if (elsewhere := psu != psu[first][index]).any():
         raise EpidemiaError(

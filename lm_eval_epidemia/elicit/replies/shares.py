@@ -188,7 +188,8 @@ def shares(reply: str, answers: Sequence[str]) -> tuple[float, ...] | None:
     Returns
     -------
     tuple of float or None
-        In displayed order, at least 0, of 100 but of any sum; None if they cannot be read.
+        In displayed order, at least 0, per 100 but not necessarily summing to 100; None if they
+        cannot be read.
     """
     lines = (line.strip() for line in answer_text(reply).splitlines())
     text = before_next_question(
@@ -207,7 +208,7 @@ def shares(reply: str, answers: Sequence[str]) -> tuple[float, ...] | None:
 
 
 def normalised(numbers: Sequence[float]) -> tuple[float, ...] | None:
-    """Return numbers of 100 as shares that sum to 1; None if they sum to no such."""
+    """Return numbers per 100 as shares that sum to 1; None if their sum is too far from 100."""
     total = math.fsum(numbers)
     # A little more than the bounds, which sums of decimals miss by rounding alone.
     if not LEAST - 1e-9 <= total <= MOST + 1e-9:
