@@ -1,4 +1,4 @@
-"""What an intervention changes in a causal graph."""
+"""Questions about the effect of an intervention in a causal graph."""
 
 from __future__ import annotations
 

@@ -88,12 +88,12 @@ class Graph:
         return {node: nx.descendants(self._network, node) for node in self.nodes}
 
     def reaches(self, cause: str, result: str) -> bool:
-        """Whether a directed path leads from one variable to another: C_uv of the paper.
+        """Return whether a directed path leads from one variable to another: C_uv of the paper.
 
         Raises
         ------
         EpidemiaError
-            If it has no such variable, here as below.
+            If the graph has no such variable; also in the methods below.
         """
         below = self._descendants
         if cause not in below or result not in below:
@@ -124,7 +124,7 @@ class Graph:
 
 
 class Effect(NamedTuple):
-    """What an intervention changes in the answer to "does U cause V?".
+    """The effect of an intervention on the answer to "does U cause V?".
 
     Attributes
     ----------
@@ -146,13 +146,13 @@ class Effect(NamedTuple):
     def kappa(self) -> int:
         """The intervention effect C_uv(G) - C_uv(G after do(X)): 1 where a yes becomes a no.
 
-        Deleting edges makes no path, so that it is 0 or 1.
+        Deleting edges creates no path, so it is 0 or 1.
         """
         return int(self.before) - int(self.after)
 
 
 def effects(graph: Graph, queries: Iterable[tuple[str, str]]) -> list[Effect]:
-    """Work out, by reachability, what every intervention changes in the answers to queries.
+    """Compute, by reachability, how every intervention changes the answers to queries.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The tasks about causal graphs: graphs with names, what is asked of them, and what is right."""
+"""The tasks about causal graphs: named graphs, their questions, and the correct answers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TASKS: dict[str, GraphTask] = {
 
 
 class Scene(NamedTuple):
-    """A graph with names, all of whose questions belong together.
+    """A graph with names; all its questions belong together.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class CausalQuestion(NamedTuple):
     intervened : str, optional
         X of do(X); None before any.
     right : bool
-        Whether the right answer is yes.
+        Whether the correct answer is yes.
     """
 
     scene: Scene
@@ -248,7 +248,7 @@ def knowledge(task: str) -> Questions:
 
 
 def cells_of(truth: Questions) -> dict[str, Sequence[Any]]:
-    """Return what is right in each cell, as it is exported.
+    """Return the correct answer of each cell, for export.
 
     Returns
     -------

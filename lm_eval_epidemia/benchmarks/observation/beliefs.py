@@ -1,6 +1,6 @@
-"""Reading what somebody believes about a task: by position, by label, or one cell at a time.
+"""Reading beliefs about a task: by position, by label, or one cell at a time.
 
-Nothing is normalised, filled in or left out: what does not fit the truth is refused by name.
+Nothing is normalised, filled in or left out: the error names anything that does not fit the truth.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def believed(truth: GroundTruth, q: Any) -> Array:
     Raises
     ------
     EpidemiaError
-        If `q` lacks a cell or answer, has one twice or one that the truth does not have; if it
-        holds what is no probability; if a cell does not sum to 1.
+        If `q` lacks a cell or answer, has one twice, or one that the truth does not have; if a
+        value is not a probability; if a cell does not sum to 1.
     """
     if isinstance(q, pd.Series):
         raise EpidemiaError("q is a Series: give a DataFrame, q.rename('q').reset_index()")
@@ -107,7 +107,7 @@ def _row(truth: GroundTruth, cell: int, given: Any) -> list[float]:
 
 
 def number(value: Any) -> float:
-    """Read a number; a text or True is none, though Python would make one of it."""
+    """Read a number; texts and True are refused, though Python would convert them."""
     if isinstance(value, str | bytes | bool | np.bool_):
         raise TypeError
     return float(value)

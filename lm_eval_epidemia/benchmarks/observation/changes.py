@@ -1,4 +1,4 @@
-"""What another build of the ground truth changes, task by task: for releases, and for builders."""
+"""Compare two builds of the ground truth, task by task."""
 
 from __future__ import annotations
 

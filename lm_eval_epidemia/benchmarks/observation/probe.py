@@ -1,8 +1,8 @@
 """Are some tasks known better than comparable ones? Matching, and the error of the difference.
 
-Two things make a difference uncertain. The surveys' samples and the asking do, which the joint
-replicates tell (`score.joint`). And of two tasks that are equally hard to know, one is known better
-by chance: that shows in how the differences of matched pairs vary, beyond what sampling explains.
+A difference is uncertain for two reasons. The surveys' samples and the asking have errors, which
+the joint replicates give (`score.joint`). And of two equally hard tasks, one is known better by
+chance: this is the variance of the differences of matched pairs beyond sampling error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONFIDENCE = 0.95
 
 
 class Alike(NamedTuple):
-    """What tasks are matched by.
+    """The properties by which tasks are matched.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Alike(NamedTuple):
 
 
 def nearest(ones: Sequence[Alike], others: Sequence[Alike]) -> list[int | None]:
-    """Match each task with the nearest of others, which may serve several.
+    """Match each task with the nearest other one, which may be matched several times.
 
     By how far the scales are apart, within the same stratum and number of conditions; where none
     of these is within the calipers, within the stratum. Of equally near ones the first.
@@ -100,7 +100,7 @@ class PairDifference(NamedTuple):
         Joint standard error of the difference in these very tasks, from the surveys' samples and
         the asking; NaN if that of a task is not known.
     error : float
-        With what other tasks of this kind would differ by; NaN for one pair.
+        Standard error that also covers other tasks of this kind; NaN for one pair.
     low, high : float
         Confidence interval at `CONFIDENCE`.
     """
@@ -120,7 +120,7 @@ class PairDifference(NamedTuple):
 
     @property
     def side(self) -> int:
-        """1 or -1 where the interval leaves out 0 on the upper or lower side, else 0."""
+        """1 or -1 if the interval is above or below 0, else 0."""
         return 1 if self.low > 0 else -1 if self.high < 0 else 0
 
 

@@ -92,7 +92,7 @@ class QuickOutcome(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What was chosen for a group.
+    """The chosen cells and curves of a group.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ def apart(p: Array, said: Array) -> Array:
 
 @lru_cache(maxsize=1)
 def choices() -> dict[str, Choice]:
-    """Return what was chosen, by the name of the quick task."""
+    """Return the chosen cells and curves, by the name of the quick task."""
     text = (files(__package__) / FILE).read_text(encoding="utf-8")
     return {name: _choice(content) for name, content in yaml.safe_load(text)["tasks"].items()}
 
@@ -277,7 +277,7 @@ def read(row: Any, responses: Sequence[Any]) -> SingleAnswer:
 
 
 def answers(truth: QuickTruth, kind: str, noise: float = 1.0, seed: int = 0) -> list[Array]:
-    """Return what a respondent believes in each cell; see `respondents.answers`."""
+    """Return a simulated respondent's belief in each cell; see `respondents.answers`."""
     of = {
         cell.truth.task: respondents.answers(cell.truth, kind, noise, seed) for cell in truth.asked
     }

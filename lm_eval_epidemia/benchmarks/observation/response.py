@@ -1,4 +1,4 @@
-"""What came back for one prompt about P(Y | X), in whatever way it was asked."""
+"""The answer to one prompt about P(Y | X), for every way of asking."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What surveys asked in many years, asked without a year: no answer is the true one.
+"""Questions that surveys asked in many years, asked without a year: no answer is the true one.
 
 Each outcome that a record declares by year and sex is asked of men and women today, or whenever a
 model lives: the errors of two prompts average out. `lived` says of which year the answers are true.
@@ -133,5 +133,5 @@ def seen(answers: Sequence[Response]) -> float:
 
 
 def metrics_of(way: Way) -> dict[str, Metric]:
-    """Return how a model answered: no metric says how well."""
+    """Return the metrics of how a model answered; none says how well."""
     return {**way.diagnostics, "seen": Metric(seen, True, 0, 1)}

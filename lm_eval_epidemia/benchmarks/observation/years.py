@@ -1,4 +1,4 @@
-"""Whether answers follow a truth over the years.
+"""How answers follow a truth over the years.
 
 Shapes: C cells of a task, K levels, B joint replicates of the survey. A *series* is what is alike
 but for the year: the cells of men, of a state, of everybody.

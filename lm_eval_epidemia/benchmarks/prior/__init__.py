@@ -1,4 +1,4 @@
-"""What a model expects of a number, and how sure it is."""
+"""Priors: what a model expects a number to be, and how sure it is."""
 
 from __future__ import annotations
 

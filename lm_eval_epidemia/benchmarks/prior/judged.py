@@ -1,4 +1,4 @@
-"""Priors beside what N real answers would have told: the numbers of each quantity.
+"""Priors compared with samples of N real answers: the numbers for each quantity.
 
 Shapes: Q quantities, R repeats of each, S sizes of sample (`SIZES`), D draws of each size, G points
 of a grid.
@@ -49,7 +49,7 @@ def stated_as(values: Array) -> Stated:
 
 
 class Judged(NamedTuple):
-    """What priors are worth. A quantity of which nothing is known has NaN.
+    """The judgement of priors. A quantity without answers has NaN.
 
     Errors and CRPS are in the unit of the quantity: take means of ratios only.
 
@@ -125,10 +125,10 @@ def judge(
     truth : Quantities
     stated : Stated
     published : bool
-        Whether repeats that could not be read are dropped, as in the published numbers. Otherwise
-        each counts as the `flat` prior, and never as a win.
+        Whether unreadable repeats are dropped, as in the published numbers. Otherwise each counts
+        as the `flat` prior, and never as a win.
     draws : str, optional
-        Which baseline, of ``truth.baselines``; that which scores are relative to by default.
+        A baseline of ``truth.baselines``; by default the one that scores use.
 
     Raises
     ------
@@ -173,7 +173,7 @@ def proportions(truth: Quantities) -> NDArray[np.bool_]:
 
 
 def flat(truth: Quantities) -> Stated:
-    """Return the prior of somebody who knows the marginals only, one repeat, shape (Q, 1).
+    """Return the prior of knowing only the marginals, one repeat, shape (Q, 1).
 
     Normal with the mean and the standard deviation between people of the base variable without
     conditions, and Beta(1, 1) of a proportion: what a repeat counts as that could not be read.
@@ -204,7 +204,7 @@ def part_of(truth: Quantities, kept: NDArray[np.bool_]) -> Quantities:
 
 
 def baseline_errors(truth: Quantities, draws: str | None = None) -> Array:
-    """Return how far the means of the baselines' posteriors are off on average, shape (Q, S)."""
+    """Return the mean errors of the baselines' posterior means, shape (Q, S)."""
     told = families.mean(*_told(truth, _baseline(truth, draws)))
     return np.asarray(np.abs(told - truth.column("mean")[:, None, None]).mean(axis=-1))
 

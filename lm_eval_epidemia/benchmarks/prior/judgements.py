@@ -1,4 +1,4 @@
-"""What was said of the quantities of a task, judged, and its means over quantities with errors."""
+"""The judged answers about a task's quantities, and their means over quantities with errors."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def relative_error(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
 
 
 def knower(truth: Quantities) -> JudgedTask:
-    """Judge the respondent that knows the population, of which the truth is an estimate.
+    """Judge the simulated respondent that knows the population (the truth is only an estimate of
+    it).
 
     `POPULATIONS` are drawn from the truths' own errors. Errors and wins are averaged over these.
     """

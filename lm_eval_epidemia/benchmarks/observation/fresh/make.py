@@ -1,4 +1,4 @@
-"""A set of fresh tasks is made: drawn and checked, estimated, and written to the user's folder."""
+"""Make a set of fresh tasks: draw, check and estimate them, and write the user's folder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ATTEMPTS = 100
 
 
 class FreshPlan(NamedTuple):
-    """What would be built.
+    """The plan of a set.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class FreshPlan(NamedTuple):
 
     @property
     def said(self) -> str:
-        """How many draws were kept, and why others were not."""
+        """The number of draws kept, and the reasons against the others."""
         drawn = self.fresh_set.draws
         refused = f"; refused: {_reasons(drawn)}" if drawn.refused else ""
         return f"{drawn.kept} of {drawn.tried} draws kept{refused}"
@@ -76,7 +76,7 @@ def _reasons(drawn: FreshDraws) -> str:
 
 
 class Made(NamedTuple):
-    """A set that was made.
+    """The result: a set of fresh tasks.
 
     Attributes
     ----------
@@ -110,8 +110,8 @@ def plan(
 ) -> FreshPlan:
     """Draw the tasks of a set and check them, without estimating any.
 
-    The same record, files, seed and options draw the same; more tasks of one seed begin with those
-    of fewer.
+    The same record, files, seed and options give the same draws; a longer set of one seed begins
+    with the tasks of a shorter one.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def plan(
     raw : sequence of Path, optional
         The survey's files, or a folder that holds them; by default those that were downloaded.
     n : int
-        How many to keep; fewer where the survey has no more.
+        How many to keep; fewer if the survey has no more.
     seed : int
         Not negative.
     dimension : sequence of int
@@ -136,7 +136,7 @@ def plan(
     Raises
     ------
     EpidemiaError
-        If an option cannot be meant, the files do not fit the record, or nothing can be kept.
+        If an option is invalid, the files do not fit the record, or no draw can be kept.
     """
     entry = record(survey)
     _check(entry, n, seed, dimension, vintage)
@@ -258,8 +258,8 @@ def make(
 ) -> Made:
     """Build the set that was planned, in the user's folder of fresh tasks.
 
-    An interrupted build goes on where it stopped; the same plan gives the same bytes for any
-    number of jobs. A set that is there already is left as it is.
+    An interrupted build continues where it stopped; the same plan gives the same bytes for any
+    number of jobs. An existing set of the same plan is kept.
 
     Parameters
     ----------
@@ -269,13 +269,13 @@ def make(
     backend : str, optional
         As for `estimate.build.build`.
     replace : bool
-        Put it in the place of another set of the same survey and seed.
+        Replace another set of the same survey and seed.
     progress : bool
 
     Raises
     ------
     EpidemiaError
-        If there is another set and `replace` is not said, or the folder cannot be written to.
+        If there is another set and `replace` is false, or the folder cannot be written to.
     """
     drawn, data = planned.fresh_set, planned.data
     folder, text = fresh.folder_of(drawn.survey, drawn.seed), fresh.write_set(drawn)

@@ -1,4 +1,4 @@
-"""What models answered in the published benchmark: reference rows beside the models of a user.
+"""Answers of models in the published benchmark: reference rows for a user's models.
 
 ``groundtruth/quantities/published_answers.parquet`` is made from the benchmark's own files:
 ``python -m lm_eval_epidemia.benchmarks.prior.quantities.answers FOLDER``, where FOLDER holds

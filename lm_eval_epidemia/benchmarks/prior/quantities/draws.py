@@ -1,4 +1,4 @@
-"""What N real answers say: sums over the people of a draw, weighted once or twice."""
+"""Samples of N real answers: sums over the people of a draw, weighted once or twice."""
 
 from __future__ import annotations
 

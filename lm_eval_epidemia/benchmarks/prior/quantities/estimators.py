@@ -1,6 +1,6 @@
 """The truth of a quantity: weighted mean, spread between people, standard error of the design.
 
-Everything is about a *domain*, the people whom the conditions describe and whose answer is known.
+All estimates are for a *domain*: the people who meet the conditions and whose answer is known.
 """
 
 from __future__ import annotations
