@@ -146,7 +146,7 @@ def test_what_does_not_fit_is_refused_by_name():
         (frame().replace("Yes", "yes"), "(no answer 'yes'; nearest: Yes)"),
         (frame().drop(columns="q"), "q has a column p but no column q: to score p, rename it"),
         (frame().drop(columns="age"), "q has no column age"),
-        (frame().set_index("age", drop=False), "q has age as index and as column"),
+        (frame().set_index("age", drop=False), "q has age both as index and as column"),
         (pd.concat([frame(), frame()[["q"]]], axis=1), "q has two columns q: keep one"),
         (frame().assign(q="much"), "q of age=12-13, answer Yes is 'much': expected a number"),
         (wide.assign(Maybe=0.0), "q has a column Maybe, which is no answer"),
@@ -284,8 +284,8 @@ def test_what_questions_refuses():
         ((BY_AGE[:-4],), {}, "nearest: "),
         ((BY_AGE,), {"few_shot": 3}, "no variant 'few_shot' (nearest: fewshot)"),
         ((BY_AGE,), {"fewshot": -1}, "fewshot -1: expected a whole number"),
-        ((BY_AGE,), {"n_samples": 8}, "n_samples does not change"),
-        (("epidemia_prior_gss",), {"wording": "bare"}, "wording does not change"),
+        ((BY_AGE,), {"n_samples": 8}, "n_samples has no effect on"),
+        (("epidemia_prior_gss",), {"wording": "bare"}, "wording has no effect on"),
         (("epidemia_low_brfss_asthma_by_state",), {}, "has no ground truth here"),
     ):
         with pytest.raises(EpidemiaError) as raised:
@@ -377,7 +377,10 @@ def test_what_takes_the_extra_says_so_before_any_work(tmp_path):
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert done.stdout == "exit 2\n" * len(needs)
-    said = "".join(f"error: {message}: {install('report')}\n" for message in needs.values())
+    said = "".join(
+        f"error: {message}, which is not installed. Install it with: {install('report')}\n"
+        for message in needs.values()
+    )
     assert done.stderr == said
     assert not list(tmp_path.glob("[!h]*"))  # but for the home of every test
 

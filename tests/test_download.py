@@ -85,7 +85,9 @@ def test_a_file_is_fetched_once(server, tmp_path):
 def test_a_broken_download_goes_on_where_it_stopped(server, tmp_path):
     Handler.drop_next = True
     target = tmp_path / "file.zip"
-    with pytest.raises(EpidemiaError, match=r"bytes are kept.*Try again.*example\.org/by-hand"):
+    with pytest.raises(
+        EpidemiaError, match=r"bytes are kept.*again to continue.*example\.org/by-hand"
+    ):
         get(f"{server}/file.zip", target)
     kept = (tmp_path / "file.zip.part").stat().st_size
     assert 0 < kept < len(CONTENT)

@@ -111,7 +111,13 @@ def test_the_quintiles_are_weighted():
         # Ends of a scale.
         ([1, 2, 3, 4, 5], {1: "never", 5: "always"}, ["never", "2", "3", "4", "always"], [], None),
         # One code that was forgotten.
-        ([1, 2, 3], {1: "a", 2: "b"}, ["a", "b", "3"], [], "without a label, and a level: 3"),
+        (
+            [1, 2, 3],
+            {1: "a", 2: "b"},
+            ["a", "b", "3"],
+            [],
+            "made a level, though without a label: 3",
+        ),
         # A label that nobody has: in a scale it is a level, beside it not.
         ([1, 3], {1: "a", 2: "b", 3: "c", 4: "d"}, ["a", "b", "c"], [], None),
         # Codes in front of labels; labels that are the same.
@@ -236,11 +242,11 @@ def test_a_csv_of_words_works_as_it_is(tmp_path, home):
     assert way(record, "owns_a_car").column == "Owns a car?"
     # Of numbers NA is none; of words it is an answer, here taken for none, with a mark.
     assert set(way(record, "country").missing_texts) == {"NA", "<NA>"}
-    assert re.search("# check: country: taken as no answer: .*NA", found.text)
-    assert "# check: religion: taken as an answer: None\n" in found.text
+    assert re.search("# check: country: treated as missing: .*NA", found.text)
+    assert "# check: religion: treated as an answer: None\n" in found.text
     assert labels_of(record, "rooms") == ["1", "2", "3"]
     counts = frame["Rooms"].value_counts()
-    (mark,) = re.findall("# check: rooms: taken as no answer: (.*)", found.text)
+    (mark,) = re.findall("# check: rooms: treated as missing: (.*)", found.text)
     assert set(mark.split(", ")) == {f"{text} ({counts[text]} people)" for text in (".", "NA")}
     seen = {one.variable: one for one in check_files(record, [path]).variables}
     assert seen["owns_a_car"].missing == (frame["Owns a car?"] == "").sum()
@@ -269,7 +275,7 @@ def test_files_are_joined_by_the_number_of_a_person(tmp_path):
     weight = first["finalwt"]
     expected = weight[other["gun"][other["gun"].isin(map(float, levels))].index].sum()
     assert known == pytest.approx(expected / weight.sum())
-    with pytest.raises(EpidemiaError, match="--join nobody: not all of"):
+    with pytest.raises(EpidemiaError, match="--join nobody: not every file of"):
         draft(files, Wishes("joined", weight="finalwt", year=2020, join="nobody"))
     other.assign(SEQN=1.0).pipe(
         lambda same: pyreadstat.write_xport(same, str(tmp_path / "B.xpt"), table_name="B")
@@ -293,7 +299,7 @@ def test_one_year_of_several_is_selected(tmp_path):
     assert "happy" in {one.name for one in found.variables}
     older = draft([path], Wishes(weight="finalwt", year=2018))
     assert "happy" not in {one.name for one in older.variables}
-    with pytest.raises(EpidemiaError, match=r"--year 1999: .* has no record of it"):
+    with pytest.raises(EpidemiaError, match=r"--year 1999: .* has no record of that year"):
         draft([path], Wishes(weight="finalwt", year=1999))
 
 
@@ -349,7 +355,8 @@ def test_the_draft_is_built_and_scored_by_lm_eval(tmp_path, home):
 
 def test_a_guess_is_never_used_without_being_asked(sav):
     with pytest.raises(
-        EpidemiaError, match="--weight finalwt --strata vstrat --psu vpsu, or --weight none"
+        EpidemiaError,
+        match="--weight finalwt --strata vstrat --psu vpsu to use it, or --weight none",
     ):
         draft([sav])
     alone = draft([sav], Wishes(weight="FINALWT")).source.sampling
@@ -607,7 +614,7 @@ def test_what_may_be_codes_has_no_mean(sav, tmp_path):
     assert way(record, "firstuse").measure is None and way(record, "gun").measure is None
     assert way(record, "bmi").measure.unit == "kg/m2"
     assert way(record, "age").measure.note == "counting '89 or older' as 89"
-    assert "# check: bmi: what 'the average ...' is of, and its unit" in found.text
+    assert "# check: bmi: the noun after 'the average', and its unit" in found.text
 
 
 def test_a_salary_file_gives_means_without_an_editor(tmp_path, home):

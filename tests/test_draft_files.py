@@ -177,18 +177,18 @@ def csv_of(tmp_path, name="x2020.csv", **columns_):
         ({"q": 1}, {"given": ["sx"]}, "--given sx: x2020.csv has no such column (nearest: sex)"),
         ({"q": 1}, {"outcomes": ["q"]}, "--outcomes q: this column cannot be used: constant"),
         ({"q": 1}, {"strata": "sex"}, "--strata and --psu must be given together"),
-        ({"q": 1}, {"tasks": 0}, "--tasks 0: at least 1"),
-        ({"q": 1}, {"name": "nsduh"}, "nsduh is the name of a survey that ships"),
-        ({"q": 1}, {"name": "low"}, "low is the name of a group of tasks"),
+        ({"q": 1}, {"tasks": 0}, "--tasks 0: expected at least 1"),
+        ({"q": 1}, {"name": "nsduh"}, "nsduh is already the name of a survey that ships"),
+        ({"q": 1}, {"name": "low"}, "low is already the name of a group of tasks"),
         ({"q": 1}, {"name": "My survey"}, "--name 'My survey': the name of a survey must begin"),
         ({"q": 1}, {"name": ""}, "--name '': the name of a survey must begin"),
         ({"q": 1}, {"name": "a" * 300}, "40 at most"),
         ({"q": 1}, {"year": -5}, "--year -5: expected a year such as 2022"),
         ({"q": 1}, {"year": 99999}, "--year 99999: expected a year such as 2022"),
-        ({"q": 1}, {"encoding": "klingon"}, "--encoding klingon: not known"),
+        ({"q": 1}, {"encoding": "klingon"}, "--encoding klingon: unknown"),
         ({"q": 1}, {"encoding": "cp1251"}, "save it as UTF-8 (iconv -f cp1251 -t utf-8)"),
         ({"q": 1}, {}, "one column is left to make tasks from (left out: constant"),
-        ({"age": np.arange(ROWS) % 50, "q": 1}, {}, "of sex, age (left out: constant"),
+        ({"age": np.arange(ROWS) % 50, "q": 1}, {}, "from sex, age (left out: constant"),
         (
             {"pay": np.arange(ROWS) + 20_000.0},
             {"outcomes": ["pay"], "given": ["pay"]},
@@ -220,7 +220,7 @@ def csv_of(tmp_path, name="x2020.csv", **columns_):
         (
             {"weight": np.arange(ROWS) + 50.0, "q": 1},
             {},
-            "weight looks like a weight (weight is 50 to 449, mean 249.5): say so",
+            "weight looks like a weight (weight is 50 to 449, mean 249.5): give --weight",
         ),
         (
             {"q": [f"a{n % 30}" for n in range(ROWS)]},
@@ -278,7 +278,7 @@ def test_a_file_without_any_label_or_demography(tmp_path):
     found = draft([path])
     assert found.plans and "no column looks like age" in found.notes[0]
     assert all(
-        one.checks == ("if these are codes, say what they mean: the file does not",)
+        one.checks == ("if these are codes, write what they mean: the file has no labels",)
         for one in found.variables
     )
 

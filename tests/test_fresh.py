@@ -361,7 +361,9 @@ def test_draws_that_are_given_up(raw, declare, monkeypatch):
     found = planned(raw, n=30)
     assert found.fresh_set.draws.tried == 30 > found.fresh_set.draws.kept
     assert "after 30 of" in found.lacking
-    with pytest.raises(EpidemiaError, match=r"none of .* draws from toy 2020 can be kept .*answer"):
+    with pytest.raises(
+        EpidemiaError, match=r"none of .* draws from toy 2020 meets the conditions .*answer"
+    ):
         planned(raw, outcomes=["rare"])
 
 
@@ -563,8 +565,8 @@ def test_the_command_lists_builds_and_says_what_was_refused(raw, declare, home):
 
 
 REFUSED = [
-    (["--n", 0], "--n 0: at least 1"),
-    (["--seed", -1], "--seed -1 is negative"),
+    (["--n", 0], "--n 0: expected at least 1"),
+    (["--seed", -1], "--seed -1: expected 0 or more"),
     (["--dimension", "0"], "a fresh task has 1 to 3 conditions"),
     (["--dimension", "1,4"], "--dimension 4"),
     (["--dimension", "one"], "expected numbers of conditions"),
@@ -587,7 +589,7 @@ def test_what_cannot_be_meant_is_refused(raw, declare):
 def test_unknown_surveys_tables_and_files_without_columns(raw, declare, tmp_path):
     with pytest.raises(EpidemiaError, match=r"no survey 'toi' .nearest: toy"):
         plan("toi", [raw])
-    with pytest.raises(EpidemiaError, match="published as tables"):
+    with pytest.raises(EpidemiaError, match="published only as tables"):
         plan("bls", [raw])
     with pytest.raises(
         EpidemiaError, match="toy is your own survey, which cannot be downloaded: give its file"

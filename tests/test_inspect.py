@@ -134,7 +134,7 @@ def test_scores_are_those_of_choice_api_in_the_same_chat(sharpness, monkeypatch,
         assert sum(float(part.split()[-1].rstrip("%")) for part in text.split(", ")) == (
             pytest.approx(100, abs=0.2)
         )
-    assert "Together" in score.explanation and "Distance from the truth" in score.explanation
+    assert "together" in score.explanation and "Distance from the truth" in score.explanation
 
 
 def test_letters_by_themselves_or_missing(tmp_path, caplog):
@@ -254,7 +254,7 @@ def test_stated_answers_score_as_under_lm_eval(tmp_path):
     assert 0.8 < numbers["answered"] < 0.95 and 5 < numbers["score"] < 95
     first, other = (log.samples[number].scores["stated"] for number in (0, 1))
     assert first.answer is None and "equally likely" in first.explanation
-    assert other.answer and "as they were written" in other.explanation
+    assert other.answer and "as written" in other.explanation
 
 
 def test_the_command_line_without_lm_eval(tmp_path):
@@ -282,7 +282,7 @@ def test_the_command_line_without_lm_eval(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"way": "letter"}, "no way of asking 'letter' here .nearest: letters"),
+        ({"way": "letter"}, "way='letter' is not available here .nearest: letters"),
         ({"survey": "nsdhu"}, "epidemia_high has no survey 'nsdhu' .nearest: nsduh"),
         ({"survey": "ipeds"}, "epidemia_high has no survey 'ipeds'"),
         ({"survey": 5}, "epidemia_high has no survey '5' .known: meps, nsduh, scf"),
@@ -376,7 +376,7 @@ def test_the_register_names_where_the_code_is(monkeypatch, tmp_path):
     assert entry["contributors"] == entry["source"]["maintainers"] == ["someone"]
     monkeypatch.undo()
     monkeypatch.setattr(register, "CHECKOUT", tmp_path)
-    assert "in place of COMMIT" in register.write(tmp_path / "other")
+    assert "replace COMMIT" in register.write(tmp_path / "other")
 
 
 def test_sizes_are_those_of_the_dataset(monkeypatch):

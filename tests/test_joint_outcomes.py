@@ -166,7 +166,7 @@ WRONG = {
         "12 answers, at most 8",
     ),
     "four": (BOTH, "both: [happy, healthy, region, w]", "region, w", "at most 3 items"),
-    "many levels": (BOTH, "both: [happy, region]", "labels:", "takes 6 different answers"),
+    "many levels": (BOTH, "both: [happy, region]", "labels:", "needs 6 different answers"),
     "itself": (BOTH, "both: [happy, both_well]", "happy, both_well", "is a joint outcome itself"),
     "three answers": (LABELLED, "[Happy only, ", "labels:", "takes 4 different answers"),
     "doubled": (LABELLED, "[Both, Both, ", "labels:", "takes 4 different answers"),

@@ -106,7 +106,7 @@ def test_a_bad_weight(tmp_path, value, said):
 
 @pytest.mark.parametrize(
     ("factor", "said"),
-    [(0.0, "zero in every row"), (1e-300, "of no population"), (1e303, "of no population")],
+    [(0.0, "zero in every row"), (1e-300, "for any population"), (1e303, "for any population")],
 )
 def test_weights_of_no_population(tmp_path, factor, said):
     """Their squares, or their sum, are no numbers any more."""
@@ -132,9 +132,9 @@ def test_some_replicate_weights_without_the_others_are_refused(tmp_path):
         (np.nan, "(replicate weight) is missing in 1 rows: 5"),
         (np.inf, "is infinite in 1 rows: 5"),
         (1e39, "is infinite in 1 rows: 5"),  # in the single precision that replicates are held in
-        (1e9, "it is no replicate of it"),
-        (-1e9, "it is no replicate of it"),
-        (0, "sums to 0, the weight itself to"),  # throughout
+        (1e9, "it is not a replicate of it"),
+        (-1e9, "it is not a replicate of it"),
+        (0, "sums to 0, but the weight itself to"),  # throughout
     ],
 )
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
@@ -163,7 +163,7 @@ def test_zero_rows(tmp_path):
 
 def test_text_where_codes_belong(tmp_path):
     message = broken(tmp_path, lambda f: f.assign(irsex="male"), "NSDUH_2023.csv")
-    assert "column irsex holds text" in message
+    assert "column irsex contains text" in message
 
 
 def test_a_blank_design_column(tmp_path):
@@ -293,7 +293,7 @@ MISREAD = {
     "open quote": (CSV.replace("\n1", '\n"1', 1), "Expected 15 columns"),
     "twins": (each(lambda line: line + ",2", lambda line: line + ",irsex"), "irsex and irsex"),
     "Twins": (each(lambda line: line + ",2", lambda line: line + ",IRSEX"), "irsex and IRSEX"),
-    "NUL": (NUL, "holds text"),
+    "NUL": (NUL, "contains text"),
     "UTF-16": (CSV.encode("utf-16"), "contains NUL bytes in its header"),
     "wide": (
         each(lambda line: line + ",1" * MAX_COLUMNS, lambda line: line + WIDE),

@@ -428,7 +428,7 @@ def test_a_table_that_says_its_year_in_a_column_or_its_name(tmp_path):
     pd.read_parquet(table).to_parquet(unnamed)
     pd.read_parquet(table).drop(columns="year").to_parquet(named)
     for path in (table, unnamed, named):
-        assert "the table of bls 2023, not of 2019" in refused("bls", path, "2019")
+        assert "the table of bls 2023, not 2019" in refused("bls", path, "2019")
     with pytest.raises(EpidemiaError, match="published table without a sampling design"):
         build("bls", table, vintage="2023", bootstrap=["design"], progress=False)
 
@@ -507,7 +507,7 @@ def test_labels_instead_of_codes_and_an_unknown_code(tmp_path):
     assert "60 rows: 1, 2, 3, 4, 5, ..." in message
     frame.loc[[4, 9], "HISPALLP_A"] = 8
     message = refused("nhis", official.write("nhis", tmp_path, frame))
-    assert "column HISPALLP_A has codes that the record of 'race' does not know: 8 (2 rows)" in (
+    assert "column HISPALLP_A has codes that the record of 'race' does not list: 8 (2 rows)" in (
         message
     )
     assert "2 rows: 5, 10" in message

@@ -103,7 +103,7 @@ def changed(old, new):
 
 #: The record, and what is said of it.
 WRONG = {
-    "a survey that ships": (changed("survey: toy", "survey: gss"), "say 'replaces: gss'"),
+    "a survey that ships": (changed("survey: toy", "survey: gss"), "add 'replaces: gss'"),
     "replaces another": (changed("toy\n", "toy\nreplaces: gss\n"), "of its own name"),
     "replaces what does not ship": (changed("toy\n", "toy\nreplaces: toy\n"), "of its own name"),
     "a group": (changed("survey: toy", "survey: low"), "epidemia_low is the name of another group"),
@@ -117,7 +117,7 @@ WRONG = {
     ),
     "a task that is another one's way of asking": (
         changed("  region:", "  sex_stated:").replace("[region]", "[sex_stated]"),
-        "by_sex_stated would be epidemia_extra_toy_happy_by_sex in another way",
+        "by_sex_stated would also be epidemia_extra_toy_happy_by_sex in another way",
     ),
     "a vintage that leaves its folder": (
         changed('"2020":', '"../../2020":'),
@@ -177,7 +177,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         ("a: &a [*a]\n", "aliases .* expand to more than"),
         ("[" * 100_000, "nested too deeply|not valid YAML"),
         ("- " * 5_000 + "x", "nested too deeply|not valid YAML"),
-        ("#" * 6_000_000, "that is no record"),
+        ("#" * 6_000_000, "too large for a survey record"),
         (
             RECORD.replace(
                 "{label: Male, phrase: is male, codes: [1]}",
@@ -229,7 +229,7 @@ def test_from_record_to_scores_in_every_way_and_without_it(home, raw, tmp_path, 
     path.unlink()
     made = CliRunner().invoke(cli.app, ["report", str(runs)])
     assert isinstance(made.exception, EpidemiaError)
-    assert "there is no record of toy here" in str(made.exception)
+    assert "the survey record of toy is missing" in str(made.exception)
     assert "this version of lm-eval-epidemia" not in str(made.exception)
 
 
@@ -245,7 +245,7 @@ def test_lm_eval_finds_them_in_a_process_of_its_own(home, raw, tmp_path, monkeyp
     assert json.loads(file.read_text())["results"]["epidemia_toy"]["score,none"] == 100
     # The record is not there for this process: its truth is left out, and it is said why.
     assert CliRunner().invoke(cli.app, ["tasks", "list", "--summary"]).exit_code == 0
-    assert "there is no record of toy here" in caplog.text
+    assert "the survey record of toy is missing" in caplog.text
 
 
 EDITED = {

@@ -200,7 +200,7 @@ def test_damaged_files_are_refused_and_left_out(own, caplog):
     draws = own.with_suffix(".draws.parquet")
     record, content = own.read_text(), draws.read_bytes()
     for text, table, message in (
-        ("{", content, "is no record of quantities"),
+        ("{", content, "is not a record of quantities"),
         ('{"schema": 1}', content, "Field required"),
         (record.replace("0.37", "0.38", 1), content, "was changed after it was written"),
         (record, content[:-9], "is not the file that mine.json was written with"),
@@ -228,7 +228,7 @@ def test_sets_that_cannot_be_scored_are_not_written(tmp_path):
         ({"family": "lognormal", "mean": -1.0}, "a lognormal prior needs a positive mean"),
         ({"n": 29}, "29 people"),
         ({"name": others[0].name}, "several quantities are named"),
-        (short, "must be"),
+        (short, "must have shape"),
         ({}, "relative to 'corrected' draws"),
     ):
         if {*change} <= {"corrected"}:

@@ -162,7 +162,7 @@ def test_another_form_is_refused_with_what_was_given_and_expected(tmp_path, vari
             r"easy_4\.std: .*valid number.*NAME_variables",
         ),
         ((changed("easy_4", ground_truth_distribution_type="gamma"), baselines), "beta"),
-        ((but("WeightKg"), baselines), "easy_4 is about a slice of WeightKg, which the file does"),
+        ((but("WeightKg"), baselines), "easy_4 is about a slice of WeightKg, but the file lacks"),
         (
             (variables, less),
             "5 answers about easy_13 .beta.: missing or empty; expected 25 posteriors of a share: "

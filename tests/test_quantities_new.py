@@ -185,7 +185,7 @@ def test_more_than_a_survey_holds_is_an_error(data):
     for n, seed, message in (
         (400, 0, r"has \d+ quantities of difficulty 'base'.*--n \d+"),
         (3, 0, "at least 4"),
-        (8, -1, "is negative"),
+        (8, -1, "expected 0 or more"),
     ):
         with pytest.raises(EpidemiaError, match=message):
             generate(data, n, seed)
@@ -403,7 +403,7 @@ def test_the_command_makes_a_task_of_ones_own(raw, home):
 
 def test_commands_say_what_is_wrong():
     wrong = [
-        ("new bls --raw x", "published as tables"),
+        ("new bls --raw x", "published only as tables"),
         ("new scff --raw x", "nearest: scf"),
         ("new scf", "epidemia survey download scf"),
         ("new scf --vintage 1999 --raw x", "1999"),

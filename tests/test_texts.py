@@ -90,7 +90,7 @@ def test_files_are_joined_by_words(tmp_path, frame):
 
 def test_a_word_that_the_record_does_not_know_is_named(tmp_path, frame):
     frame.loc[[1, 5], "Sex"] = "female"
-    said = r"Sex has texts .* know: 'female' \(2 rows\) \(2 rows: 2, 6\).*add the texts"
+    said = r"Sex has texts .* list: 'female' \(2 rows\) \(2 rows: 2, 6\).*add the texts"
     with pytest.raises(EpidemiaError, match=said):
         load_microdata(load(tmp_path), save(frame, tmp_path / "toy.csv"))
 

@@ -229,7 +229,7 @@ def test_a_file_of_each_year_is_needed_under_its_name(tmp_path):
         files[year] = tmp_path / f"cpsaat11_{year}.xlsx"
         files[year].symlink_to(raw_file("bls", name))
     given = [files[year] for year in (2019, 2021, 2022)]
-    with pytest.raises(EpidemiaError, match=r"expected .*cpsaat11_2023\.xlsx: a file"):
+    with pytest.raises(EpidemiaError, match=r"expected .*cpsaat11_2023\.xlsx: one file"):
         load_tables(record("blstrend"), given, "2019-2023")
     # Its name is one thing, what it says another.
     files[2022].unlink()

@@ -126,7 +126,7 @@ def complete_cells(asked: Collected, cell: str = "cell") -> NDArray[np.bool_]:
     if not complete.any():
         notices.warn(
             "no complete cell",
-            f"{asked.name}: only {int(answered.sum())} of {answered.size} prompts were asked, and "
+            f"{asked.name}: {int(answered.sum())} of {answered.size} prompts were asked, and "
             f"no {cell} has all its {needed} {asked.way.prompts_are}, so there is no score: raise "
             f"--limit to at least {needed}",
         )
@@ -140,7 +140,7 @@ def readable(asked: Collected, answers: Sequence[Answer]) -> bool:
         if (share := way.diagnostics["answered"].of(answers)) < LOW_ANSWERED:
             notices.warn(
                 "few answers that could be read",
-                f"{name}: only {share:.0%} of the replies contained an answer; the others count "
+                f"{name}: {share:.0%} of the replies contained an answer; the others count "
                 f"as {way.unread}",
                 " (look at them with --log_samples; a model that thinks may need --gen_kwargs "
                 "max_gen_toks=8192, a chat model --apply_chat_template)",

@@ -178,7 +178,7 @@ def against_truth(answers: Sequence[Any]) -> GradedTask | None:
     if len(grades.numbers) < (whole := len(truth.pairs or truth.prompts)):
         notices.warn(
             "only part of the task was seen",
-            f"{name}: only {len(grades.numbers)} of {whole} effects were asked both before and "
+            f"{name}: {len(grades.numbers)} of {whole} effects were asked both before and "
             "after the intervention; the accuracy is for these"
             if truth.pairs
             else f"{name}: {len(grades.numbers)} of {whole} prompts were asked",

@@ -42,7 +42,7 @@ def against_truth(answers: Sequence[Answer]) -> Measured | None:
     if not complete.all():
         notices.warn(
             "only part of the task was seen",
-            f"{collected.name}: only {int(complete.sum())} of {complete.size} cells are complete "
+            f"{collected.name}: {int(complete.sum())} of {complete.size} cells are complete "
             f"({truth.weights[complete].sum():.0%} of the population); the score is for these",
         )
     assert way.distribution is not None

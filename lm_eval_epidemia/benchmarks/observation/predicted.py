@@ -59,7 +59,7 @@ def prediction(answers: Sequence[Any]) -> Prediction | None:
     if not asked.answered.all():
         notices.warn(
             "only part of a quick look was seen",
-            f"{asked.name}: only {int(asked.answered.sum())} of {asked.answered.size} prompts "
+            f"{asked.name}: {int(asked.answered.sum())} of {asked.answered.size} prompts "
             "were asked, but a quick look needs all of them: leave out --limit",
         )
         return None

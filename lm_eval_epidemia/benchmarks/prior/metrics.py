@@ -194,7 +194,7 @@ def known(answers: Sequence[Any]) -> JudgedTask | None:
     if not complete.all():
         notices.warn(
             "only part of the task was seen",
-            f"{collected.name}: only {int(complete.sum())} of {whole} quantities were asked "
+            f"{collected.name}: {int(complete.sum())} of {whole} quantities were asked "
             "completely; the score is for these",
         )
     stated = stated_as(values) if way.generated else values[:, 0]
