@@ -147,7 +147,7 @@ def test_what_does_not_fit_is_refused_by_name():
         (frame().drop(columns="q"), "q has a column p but no column q: to score p, rename it"),
         (frame().drop(columns="age"), "q has no column age"),
         (frame().set_index("age", drop=False), "q has age both as index and as column"),
-        (pd.concat([frame(), frame()[["q"]]], axis=1), "q has two columns q: keep one"),
+        (pd.concat([frame(), frame()[["q"]]], axis=1), "q has two columns named q: keep one"),
         (frame().assign(q="much"), "q of age=12-13, answer Yes is 'much': expected a number"),
         (wide.assign(Maybe=0.0), "q has a column Maybe, which is no answer"),
         (wide[["No"]], "q has no column Yes"),

@@ -306,8 +306,8 @@ def test_run_reads_tasks_from_a_config_file(tmp_path, epidemia):
 
 
 NO_CONFIG = [
-    ("- tasks\n", "contains a list: expected options of lm-eval by name"),
-    ("3\n", "holds int: expected options"),
+    ("- tasks\n", "is of type list: expected options of lm-eval by name"),
+    ("3\n", "is of type int: expected options"),
     ("", "holds NoneType: expected options"),
     ("tasks: 5\n", "has tasks: 5: expected names"),
     ("tasks: [1, null]\n", "has tasks: [1, None]: expected names"),

@@ -425,7 +425,7 @@ def test_metadata_that_some_tasks_heed_is_a_line_for_the_others(mmlu_style, capl
     caplog.clear()
     simple([TASK], metadata={"system_prompt": "base", "names": "", "fewshot": 0, "wording": None})
     simple([TASK, "lettered"], include=str(mmlu_style), metadata={"names": "letters"})
-    (said,) = (entry.message for entry in caplog.records if "effect" in entry.message)
+    (said,) = (entry.message for entry in caplog.records if "does not change" in entry.message)
     assert f"our tasks ignore this: --metadata names does not change {TASK}; it applies to" in said
 
 

@@ -204,7 +204,7 @@ def test_damaged_files_are_refused_and_left_out(own, caplog):
         ('{"schema": 1}', content, "Field required"),
         (record.replace("0.37", "0.38", 1), content, "was changed after it was written"),
         (record, content[:-9], "is not the file that mine.json was written with"),
-        (record, None, "has no mine.draws.parquet beside it"),
+        (record, None, "mine.draws.parquet, which contains the baselines of .* is missing"),
     ):
         own.write_text(text)
         draws.unlink() if table is None else draws.write_bytes(table)
@@ -229,7 +229,7 @@ def test_sets_that_cannot_be_scored_are_not_written(tmp_path):
         ({"n": 29}, "29 people"),
         ({"name": others[0].name}, "several quantities are named"),
         (short, "must have shape"),
-        ({}, "relative to 'corrected' draws"),
+        ({}, "scores use 'corrected' draws"),
     ):
         if {*change} <= {"corrected"}:
             wrong = truth._replace(baselines=change)

@@ -174,13 +174,13 @@ def test_another_form_is_refused_with_what_was_given_and_expected(tmp_path, vari
             r'{"easy_4": {"10": \[{"mu": ..., "sigma": ...}, ...\]}}',
         ),
         ((variables, of_share), "easy_13 .beta.: alpha: Field required"),
-        ((variables, variables), "both hold variables"),
+        ((variables, variables), "both contain variables"),
         (
             (variables, {"a": {"b": 1}}),
-            "holds b: expected OpenEstimate's NAME_variables.json .*mu and sigma.*alpha and beta",
+            "b: expected OpenEstimate's NAME_variables.json .*mu and sigma.*alpha and beta",
         ),
-        ((variables, []), "holds no JSON object"),
-        ((variables, {}), "holds nothing"),
+        ((variables, []), "contains no JSON object"),
+        ((variables, {}), "contains nothing"),
         ((changed("easy_4", mean=1e400), baselines), "finite"),
         ((changed("easy_4", se=0), baselines), r"easy_4\.se: .*greater than 0"),
     ]

@@ -234,7 +234,7 @@ def test_a_file_of_each_year_is_needed_under_its_name(tmp_path):
     # Its name is one thing, what it says another.
     files[2022].unlink()
     files[2022].symlink_to(raw_file("bls", OF_YEARS[2021]))
-    with pytest.raises(EpidemiaError, match=r"cpsaat11_2022\.xlsx is a table of 2021, not of 2022"):
+    with pytest.raises(EpidemiaError, match=r"cpsaat11_2022\.xlsx is a table of 2021, not 2022"):
         load_tables(record("blstrend"), [tmp_path], "2019-2023")
 
 

@@ -50,7 +50,7 @@ def _configured(path: Path) -> dict[str, Any]:
         raise EpidemiaError(f"--config {path} cannot be read as YAML: {reason}") from None
     if not isinstance(options, dict):
         raise EpidemiaError(
-            f"--config {path} contains a {type(options).__name__}: expected options of lm-eval by "
+            f"--config {path} is of type {type(options).__name__}: expected options of lm-eval by "
             "name, such as 'tasks: [epidemia_low]'"
         )
     tasks = options.get("tasks")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lm_eval_epidemia.core import paths
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural
+from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.core.names import RESERVED, check_name
 from lm_eval_epidemia.surveys.catalogue import own_surveys, records
 from lm_eval_epidemia.surveys.csv_text import encoding_of
@@ -363,9 +363,9 @@ def _those_without(
     """Say which of the named outcomes and conditions did not become a task, and why."""
     possible = len(outcomes) * len(conditions)
     if len(plans) >= most and possible > most:
-        could = plural(possible, "task")
         return [
-            f"{most} of {could} possible tasks with one condition were made: --tasks N makes more"
+            f"{most} of {possible:,} possible tasks with one condition were made: --tasks N makes "
+            "more"
         ]
     there = {(plan.outcome, given) for plan in plans for given in plan.given}
     gone = [
