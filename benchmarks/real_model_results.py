@@ -75,6 +75,7 @@ RUNS = {
     "years": f"{BFLOAT16} --tasks epidemia_years {BALANCED} --log_samples",
     "years/undated": f"{BFLOAT16} --tasks epidemia_years_undated {BALANCED} --log_samples",
     "people": f"{BFLOAT16} --tasks epidemia_people {BALANCED} --log_samples",
+    "one-question": f"{FLOAT32} --tasks epidemia_low_nsduh_marijuana_ever_by_age --log_samples",
     "quick": f"{FLOAT32} --tasks epidemia_quick",
     "interventions": f"{FLOAT32} --tasks epidemia_intervention,epidemia_intervention_retrieval",
     "priors/direct": f"{WRITING} --tasks epidemia_prior",
@@ -86,7 +87,7 @@ RUNS = {
 TABLES = {"world": "places", "years": "years", "people": "people"}
 
 #: Runs whose samples are few enough to be kept.
-WITH_SAMPLES = ("years/undated",)
+WITH_SAMPLES = ("years/undated", "one-question")
 
 
 def results_of(name: str, out: Path) -> Path | None:

@@ -26,6 +26,7 @@ nb_execution_timeout = 300  # seconds a cell
 nb_execution_show_tb = True
 nb_merge_streams = True
 nb_output_stderr = "remove"
+suppress_warnings = ["myst-nb.lexer"]  # of notebooks that were not run
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]

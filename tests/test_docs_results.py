@@ -39,10 +39,11 @@ FOLDERS = sorted(
 
 #: Pages that name the small model: what holds their numbers, or why no file of docs/results does.
 PAGES = {
-    "README.md": "test_readme",
+    "README.md": "quotes the table of the next page, which README's own tests hold",
+    "docs/start/reading-a-score.md": "test_one_question, test_scores_so_far",
     "benchmarks/README.md": "speeds, each measured by the script that is named there",
     "docs/start/comparing.md": "test_two_models; of sums, the random model is not kept",
-    "docs/guides/finetuning.md": "test_fine_tuning, test_fine_tuning_over_seeds",
+    "docs/guides/finetuning-study.md": "test_fine_tuning, test_fine_tuning_over_seeds",
     "docs/guides/finetuning-writer.md": "no number of it: only commands",
     "docs/guides/fresh.md": "fresh slices of the GSS need its raw file: they are where it is",
     "docs/guides/interventional.md": "test_interventions",
@@ -198,7 +199,35 @@ def row_of(name, cells):
     return rf"\| {name} \|{shown}\|", [number for cell in cells for number in cell]
 
 
-def test_readme():
+def test_one_question():
+    (samples,) = (RESULTS / "one-question").glob("samples_*.jsonl")
+    first, second = {}, {}  # the probability of "Yes" by age, where it stands first and second
+    for line in samples.read_text(encoding="utf-8").splitlines():
+        sample = json.loads(line)
+        letters = np.exp([float(reply[0][0]) for reply in sample["resps"]])
+        prompt = sample["doc"]["prompt"].splitlines()
+        yes = prompt.index("A. Yes") if "A. Yes" in prompt else prompt.index("B. Yes")
+        of_order = first if prompt[yes].startswith("A") else second
+        of_order[prompt[0]] = 100 * letters[0 if of_order is first else 1] / letters.sum()
+    (asked_age,) = (question for question in first if "30 to 34" in question)
+    means = {question: (first[question] + second[question]) / 2 for question in first}
+    assert len(means) == 11 and all(round(mean) == 50 for mean in means.values())
+    score = results("one-question")["results"]["epidemia_low_nsduh_marijuana_ever_by_age"]
+    text = section("docs/start/reading-a-score.md", "The survey (NSDUH 2022").partition("SmolLM2")[
+        2
+    ]
+    assert_printed(
+        text,
+        [
+            (r"says ([\d.]+) % when", [first[asked_age]]),
+            (r"and ([\d.]+) % when", [second[asked_age]]),
+            (r"both orders, ([\d.]+) %", [means[asked_age]]),
+            (r"over all ages is ([\d.]+\d)", [score["score,none"]]),
+        ],
+    )
+
+
+def test_scores_so_far():
     averages, small = [], []
     for group in ("epidemia_low", "epidemia_high"):
         averages.append(score_of("real-model/mean", group))
@@ -214,7 +243,7 @@ def test_readme():
     ]
     three = r" (\.\d+), (\.\d+), (\.\d+) "
     assert_printed(
-        section("README.md", "## Run a model"),
+        section("docs/start/reading-a-score.md", "## Scores so far"),
         [
             row_of("knows averages only", averages),
             row_of("SmolLM2-135M-Instruct", small),
@@ -397,7 +426,7 @@ def test_people():
         section("docs/guides/people.md", "## A small model"),
         [
             (
-                r"it is (\d+) points off on average, where people are (\d+), and (\d+) % of them",
+                r"it is (\d+) points off. The Americans were (\d+) points off, and (\d+) % of them",
                 [small[off], mean[off], small[further]],
             ),
             (r"Its slope is (-?[\d.]+) \(people ([\d.]+)\)", [small["slope"], mean["slope"]]),
@@ -459,7 +488,8 @@ SEEDS = [f"notes-2500-seed-{seed}" for seed in (1, 2, 3)]
 
 def table(first):
     """Rows of the table whose head begins so, by their first cells: the others by column."""
-    lines = (DOCS / "guides" / "finetuning.md").read_text(encoding="utf-8").split(f"| {first} ")[1]
+    page = DOCS / "guides" / "finetuning-study.md"
+    lines = page.read_text(encoding="utf-8").split(f"| {first} ")[1]
     head, _, *rows = (f"| {first} {lines}".split("\n\n")[0]).splitlines()
     names, *rows = (
         [cell.strip(" *").replace("`", "") for cell in row.split("|")[1:-1]]
@@ -543,8 +573,8 @@ def test_fine_tuning_over_seeds():
 def test_the_page_says_what_the_report_says_was_tested():
     read = make_report(read_results([RESULTS / "finetuning"]))
     (said,) = tuning_tables.tested(tuning.over_seeds(tuning.study(read, {}).groups))
-    page = " ".join((DOCS / "guides" / "finetuning.md").read_text(encoding="utf-8").split())
-    assert said in page
+    text = (DOCS / "guides" / "finetuning-study.md").read_text(encoding="utf-8")
+    assert said in " ".join(text.split())
 
 
 def test_every_page_with_the_small_model_is_held():
