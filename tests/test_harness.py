@@ -316,6 +316,6 @@ def test_what_a_respondent_cannot_answer_is_refused_before_the_first_request(mon
     asked = []
     monkeypatch.setattr(Baseline, "loglikelihood", lambda self, requests: asked.append(requests))
     tasks = ["epidemia_low_nsduh_heroin_ever_by_race", "epidemia_prior_nhanes"]
-    with pytest.raises(EpidemiaError, match="kind=uniform has no answers to epidemia_prior_nhanes"):
+    with pytest.raises(EpidemiaError, match="kind=uniform cannot answer epidemia_prior_nhanes"):
         evaluate(tasks, model_args="kind=uniform")
     assert not asked

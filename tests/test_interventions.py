@@ -397,7 +397,7 @@ def test_single_letters_as_in_the_paper():
 def test_respondents_of_other_benchmarks_are_refused():
     low = "epidemia_low_nsduh_cocaine_ever_by_age"
     for kind, task in (("mean", RANDOM), ("yes", low), ("yes", "epidemia_prior_nhanes")):
-        with pytest.raises(EpidemiaError, match=f"kind={kind} has no answers to {task}"):
+        with pytest.raises(EpidemiaError, match=f"kind={kind} cannot answer {task}"):
             evaluate([task], model_args=f"kind={kind}")
 
 
