@@ -45,7 +45,7 @@ from lm_eval_epidemia.surveys.tables import tables_vintage
 
 
 class Built(NamedTuple):
-    """What a build made: the key in the registry, the folder, its tasks, and those left out."""
+    """The result of a build: the key in the registry, the folder, its tasks, and those left out."""
 
     key: str
     folder: Path
@@ -54,7 +54,7 @@ class Built(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What is drawn for every task, and who does it; see `build`."""
+    """The bootstrap for every task, and the workers; see `build`."""
 
     schemes: tuple[Scheme, ...]
     replicates: int
@@ -72,7 +72,7 @@ class _Job(NamedTuple):
     estimator: OfRecords | None
 
     def prepared(self, data: Microdata) -> tuple[Cells, str]:
-        """Return what it is estimated from, and the hash of all that its estimate is made of."""
+        """Return the data to estimate from, and the hash of all inputs."""
         ready = prepare(data, self.task, self.estimator)
         return ready, unfinished.key_of(ready, self.work.schemes, self.work.replicates)
 
@@ -101,7 +101,7 @@ def build(
 ) -> Built:
     """Build the ground truth of every task that a survey's files allow.
 
-    The work is kept task by task: an interrupted build, started again, goes on where it stopped.
+    The work is kept task by task: an interrupted build continues where it stopped if started again.
     The same inputs give the same bytes for any number of jobs.
 
     Parameters
@@ -138,8 +138,8 @@ def build(
     Raises
     ------
     EpidemiaError
-        If the files do not fit the survey's record, hold too few records, `out` cannot be written
-        to, or another build of the same is at work there.
+        If the files do not fit the survey's record or have too few rows, `out` cannot be written
+        to, or another build of the same survey is running there.
     """
     entry = record(survey)
     check_options(replicates, backend, jobs)
@@ -177,7 +177,7 @@ def build(
 
 
 def check_options(replicates: int, backend: str | None, jobs: int) -> None:
-    """Refuse what cannot be meant, and what cannot be done without the extra ``build``."""
+    """Refuse invalid options, and builds without the extra ``build``."""
     if replicates < 4:
         raise EpidemiaError(f"--replicates {replicates} is too few for a quantile: give at least 4")
     try:
@@ -229,7 +229,7 @@ def build_tasks(
     estimator: OfRecords | None = None,
     **about: Any,
 ) -> None:
-    """Estimate tasks and write their truth, going on where an interrupted build stopped.
+    """Estimate tasks and write their truth, continuing where an interrupted build stopped.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ def build_tasks(
     estimator : OfRecords, optional
         Of all of them; by default each task's own.
     **about
-        What else the registry is to say of this truth.
+        Other entries for the registry.
     """
     # Absolute: processes that were started for an earlier build may be in another folder.
     with unfinished.unfinished(folder.absolute(), data.key) as kept:

@@ -1,4 +1,4 @@
-"""What a task is estimated from, and what an estimator makes of it.
+"""The data that a task is estimated from, and the result of an estimator.
 
 `prepare` and `published` put the first together; `estimators` and `published` have the second.
 """
@@ -71,7 +71,7 @@ class Estimated(NamedTuple):
 
 
 class Estimator(ABC, Generic[Ready]):
-    """From what was prepared of a task to P(Y | X) and its sampling error.
+    """Estimates P(Y | X) and its sampling error from the prepared data of a task.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class Estimator(ABC, Generic[Ready]):
         return joint.single
 
     def check(self, ready: Ready, p: Array, perfect: float) -> None:
-        """Refuse an estimate that the records contradict: further from them than D_perfect.
+        """Refuse an estimate that differs from the records by more than D_perfect.
 
         Raises
         ------
@@ -140,7 +140,7 @@ class Estimator(ABC, Generic[Ready]):
 
 @dataclass(frozen=True)
 class Cells(ABC):
-    """What is known of a task before it is estimated, from whatever source.
+    """The data of a task before it is estimated, from any source.
 
     Attributes
     ----------

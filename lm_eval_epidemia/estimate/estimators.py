@@ -1,4 +1,4 @@
-"""The ways P(Y | X) is estimated from the records of a survey, and what follows for its error.
+"""The estimators of P(Y | X) from the records of a survey, and their errors.
 
 An estimator says by itself what sets it apart: what it can be fitted on, how often, how the spread
 of its replicates becomes an effective size. Which of them serves a task is asked in `estimator_of`
@@ -33,7 +33,7 @@ class OfRecords(Estimator[Prepared]):
     takes_totals: ClassVar[bool] = False
 
     def lacks(self, units: int) -> str:
-        """Say how many sampled units it takes, if these are too few; else nothing."""
+        """Say how many sampled units are needed, if these are too few; else nothing."""
         return ""
 
     def _iid(self, ready: Prepared, number: int) -> Array:
@@ -156,7 +156,7 @@ class Boosting(OfRecords):
         return fits
 
     def check(self, ready: Prepared, p: Array, perfect: float) -> None:
-        """Compare a fit with counts, where most people are in cells that can be counted."""
+        """Compare a fit with counts, if most people are in cells that can be counted."""
         large = ready.n >= COUNTABLE
         if ready.weights[large].sum() < MOST:
             return
@@ -191,7 +191,7 @@ class Boosting(OfRecords):
 
 
 def estimator_of(task: Task, answers: int) -> OfRecords:
-    """Return what estimates a task of microdata that has so many answers.
+    """Return the estimator for a task of microdata with this number of answers.
 
     Two answers under several conditions are boosted, as published; else people are counted, as
     they are where levels weigh the same whatever their people.

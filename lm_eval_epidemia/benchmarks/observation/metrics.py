@@ -70,7 +70,7 @@ def score(answers: Sequence[Answer]) -> float:
 
 
 def score_expected(answers: Sequence[Answer]) -> float:
-    """Score, 0 to 100, if an interval's midpoint is weighted by its probability, not chosen."""
+    """Score, 0 to 100, if the answer is the mean of all interval midpoints by probability."""
     return _of(answers, "score_expected")
 
 

@@ -83,7 +83,7 @@ def score(answers: Sequence[Any]) -> float:
 
 
 def score_stderr(answers: Sequence[Any]) -> float:
-    """Standard error of the prediction: the full score is within 1.96 of it in 95 % of runs."""
+    """Standard error of the prediction: the full score is within 1.96 times it in 95 %."""
     predicted = prediction(answers)
     return math.nan if predicted is None else predicted.error
 

@@ -127,7 +127,7 @@ def elicited(answers: Sequence[Response]) -> Array | None:
 
 
 def seen(answers: Sequence[Response]) -> float:
-    """Share of the prompts that were asked: 1 without ``--limit``."""
+    """Share of the prompts that were asked; 1 without ``--limit``."""
     elicited(answers)  # what it warns of is said during the run
     return float(collect.collected(WAYS, answers).answered.mean())
 

@@ -444,7 +444,7 @@ def crps_ratio_published(known: JudgedTask) -> Any:
 
 @_metric(None, high=37.5)
 def ece(known: JudgedTask) -> Any:
-    """Mean difference from 25 % of the share of truths in each quarter of the priors, in points.
+    """Mean absolute difference from 25 % of the share of truths per quarter of the priors.
 
     Neither end is best: stating the truth gives 34, and knowing only how people differ gives 8.
     """

@@ -1,4 +1,4 @@
-"""What the columns of a survey file are, from what it says of them: nothing is read of its rows."""
+"""The columns of a survey file, from its metadata; rows are not read."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Field(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What a file says of itself: its columns, a title, the rows where it counts them."""
+    """The metadata of a file: its columns, a title, and the number of rows if given."""
 
     columns: list[Field]
     title: str
@@ -67,7 +67,7 @@ class Header(NamedTuple):
 
 
 def header_of(path: Path, file: int = 0, encoding: str | None = None) -> Header:
-    """Read what a file says of its columns.
+    """Read a file's metadata of its columns.
 
     Parameters
     ----------

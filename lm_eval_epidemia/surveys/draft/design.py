@@ -91,7 +91,7 @@ def guessed(columns: Sequence[Field]) -> Guess:
 
 
 def like_kilograms(column: Field, values: pd.Series) -> bool:
-    """Tell whether a column called weight and no more holds what adults and children weigh.
+    """Tell whether a column called only weight contains the body weights of people.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def _stem(name: str) -> str:
 
 
 def single_units(strata: pd.Series, psu: pd.Series) -> str:
-    """Say why strata and PSUs tell no variance; empty if they do.
+    """Say why strata and PSUs give no variance; empty if they do.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Drafting a record, from the files to its text."""
+"""Draft a record, from the files to its text."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def write(draft: Drafted, out: Path | None = None, replace: bool = False) -> Pat
 
 
 def check_free(path: Path, replace: bool) -> None:
-    """Refuse what is no record's name, and to write over what a person may have worked on."""
+    """Refuse a path that is not a record, and overwriting a file that a person may have edited."""
     if path.suffix != ".yaml":
         raise EpidemiaError(f"--out {path}: a record is a .yaml file")
     if path.exists() and not replace:

@@ -1,4 +1,4 @@
-"""What the numbers of a column measure, and in which unit: so that means can be asked for."""
+"""What the numbers of a column measure, and in which unit, for questions about means."""
 
 from __future__ import annotations
 

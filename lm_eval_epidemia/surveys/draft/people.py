@@ -27,7 +27,7 @@ YEARS = ("year", "survey_year", "surveyyear")
 
 
 class Sampling(NamedTuple):
-    """Which records a survey has, how much each counts, and how people were drawn.
+    """The records of a survey, their weights, and the design.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class UsedRows(NamedTuple):
 
 
 def looked_at(read: Files, usable: Sequence[Field], guess: Guess) -> Guess:
-    """Look at the values of guessed weights: what people weigh is a weight only if nothing else is.
+    """Look at the values of guessed weights: a body weight is used only if there is no other.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def looked_at(read: Files, usable: Sequence[Field], guess: Guess) -> Guess:
 def rows_of(
     read: Files, usable: Sequence[Field], guess: Guess, wishes: Wishes, choose: Chooser | None
 ) -> UsedRows:
-    """Settle weight, strata, PSUs and year, and read their columns.
+    """Determine weight, strata, PSUs and year, and read their columns.
 
     Parameters
     ----------
@@ -194,14 +194,14 @@ class _Settling(NamedTuple):
     choose: Chooser | None
 
     def ask(self, what: str, option: str, *columns: str) -> Sequence[str]:
-        """Let the user choose from what is guessed."""
+        """Let the user choose among the guesses."""
         assert self.choose is not None
         labels = {column.name: column.label for column in self.usable}
         doubt = f"{columns[0]} is {self.seen()}" if what == "weight" and self.guess.body else ""
         return self.choose(Proposal(what, option, columns, labels, doubt))
 
     def seen(self) -> str:
-        """Say what the values of the guessed weight are."""
+        """Describe the values of the guessed weight."""
         return self.guess.span + ", as people's kilograms are" * self.guess.body
 
     def weight(self) -> str:
@@ -299,7 +299,7 @@ def _year(read: Files, column: pd.Series | None, wishes: Wishes) -> tuple[int, s
 def rows_in(
     path: Path, rows: UsedRows, join: str
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64], tuple[float, float]]:
-    """Return which rows of a file count, their weights, and who is not in it."""
+    """Return the rows of a file that count, their weights, and the people missing in it."""
     if rows.keys is None:
         return rows.keep, rows.weights, (0.0, 0.0)
     import pandas as pd

@@ -48,7 +48,7 @@ class DraftLevel(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A variable as it is drafted.
+    """The draft of a variable.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Draft(NamedTuple):
 
     @property
     def most(self) -> float:
-        """Share of the commonest answer among those who have one."""
+        """Share of the most common answer among people with an answer."""
         weights = [level.weight for level in self.levels]
         return max(weights) / (sum(weights) or 1)
 

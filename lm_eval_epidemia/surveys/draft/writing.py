@@ -1,4 +1,4 @@
-"""The text of a drafted record, with a mark wherever a person's eye is needed."""
+"""The text of a drafted record, with a mark wherever a person must check it."""
 
 from __future__ import annotations
 
