@@ -100,7 +100,7 @@ def _meant(word: str, known: Iterable[str]) -> dict[str, float]:
     for other in known:
         likeness = alike(word, other)
         is_akin = word[:STEM] == other[:STEM] and likeness >= AKIN
-        # Who misspells a word knows how it begins: wealth is not health.
+        # A misspelt word usually begins correctly: wealth is not health.
         if word[0] == other[0] and (likeness >= ALIKE or is_akin):
             near[other] = likeness
     return near

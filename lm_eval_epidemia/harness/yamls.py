@@ -76,7 +76,7 @@ _METRIC = """  - metric: {name}
     higher_is_better: {better}
 """
 
-#: That a model may write, where nothing else is said.
+#: The default number of tokens that a model may write.
 MOST_TOKENS = 1024
 
 #: Stands between a system prompt and a question, where no chat template does.

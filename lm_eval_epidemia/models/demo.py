@@ -61,7 +61,7 @@ def _evaluate(name: str, out: Path, groups: list[str], **arguments: Any) -> Line
     from lm_eval.utils import handle_non_serializable
 
     is_baseline = arguments["model"] == "epidemia-baseline"
-    # Who is known answers alike in every order: two fifths of the prompts tell as much.
+    # Simulated respondents answer alike in every order: two fifths of the prompts suffice.
     metadata = {"orderings": "balanced"} if is_baseline else {}
     arguments["task_manager"] = discovery.task_manager(metadata=metadata)
     results = simple_evaluate(tasks=groups, log_samples=not is_baseline, **arguments)

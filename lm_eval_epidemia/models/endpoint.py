@@ -174,7 +174,7 @@ class Endpoint:
             except BadReply as fault:
                 if noted:
                     self._note(fault)
-                # Who waits for a rate limit while others get through is only late.
+                # Waiting for a rate limit while other requests succeed is not a failure.
                 tried += not (tried and fault.limits and self._through > through)
                 through = self._through
                 if isinstance(fault, Unreached) and not through:

@@ -152,8 +152,8 @@ def by_id(shown: Shown, wanted: Sequence[Sequence[int]]) -> list[tuple[float, bo
 def by_text(shown: Shown, choices: Sequence[str], add: bool) -> list[tuple[float, bool]]:
     """Read letters among the likeliest tokens.
 
-    Letters that are not shown share what is left beside the tokens shown, each no more than the
-    last of these. Of a letter's spellings that are not shown each may have as much.
+    Letters that are not shown share the remaining probability, each at most that of the last token
+    shown. Of a letter's spellings that are not shown each may have as much.
 
     Parameters
     ----------

@@ -114,7 +114,7 @@ class Anchors(NamedTuple):
 
     @property
     def said(self) -> str:
-        """What is said of the scale that tells little: ``barely informative``; empty of others."""
+        """The mark of a scale that tells little: ``barely informative``; empty for others."""
         if not self.informative:
             return "uninformative"
         return "barely informative" if self.barely else ""

@@ -72,7 +72,7 @@ def csv_batches(path: Path, places: list[int], width: int, of_texts: bool) -> It
     ----------
     path : Path
     places : list of int
-        Which columns, by position, since columns that nobody asks for may share a name.
+        Columns by position, since unused columns may share a name.
     width : int
         How many the header has.
     of_texts : bool

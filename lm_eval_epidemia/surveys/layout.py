@@ -24,8 +24,8 @@ class TableLayout(Strict):
     size : tuple of str
         Header of the column that weighs the rows; none: all alike.
     shares : dict of str to str
-        Level of the outcome -> header of its column, 'remainder' for what is left; by default the
-        first of the level's names.
+        Level of the outcome -> header of its column, 'remainder' for the rest; by default the first
+        of the level's names.
     where : dict of str to str
         Only rows with these texts in these columns.
     total : str, optional

@@ -200,7 +200,7 @@ class Vintage(Strict):
         return ", ".join(file.name for file in self.files)
 
 
-#: What is left out of a subject where nothing is said of a person: " who {conditions}".
+#: The part of a subject that is dropped in questions without conditions: " who {conditions}".
 _CLAUSE = re.compile(r",? (who|that|which|whose [^,{}]+) \{conditions\}")
 
 
@@ -223,7 +223,7 @@ class Task(Strict):
         The people that the question is about, if other than the record's; it may have one place per
         condition, by name, instead of one for all: 'a person living in {country} who {sex}'.
     anyone : str, optional
-        The same where nothing is said of them, if that is no part of it.
+        The subject of questions without conditions, if it differs.
     equal : str, optional
         A condition whose levels have equal weights in P(X), such as years, which are not a random
         sample. Such a task is never boosted, and its outcome has no task without conditions.
@@ -272,8 +272,8 @@ class Record(Strict):
         The people that questions are about: {year} is the vintage's, {conditions} the cell's
         phrases.
     anyone : str, optional
-        The same where nothing is said of them, if leaving ' who {conditions}' out of `subject` does
-        not say it.
+        The subject of questions without conditions, if dropping ' who {conditions}' from `subject`
+        does not give it.
     join : str, optional
         Column that several files of a vintage share.
     """

@@ -22,7 +22,7 @@ from lm_eval_epidemia.surveys.read import open_raw, read_grids
 from lm_eval_epidemia.surveys.record import Record, Vintage
 from lm_eval_epidemia.surveys.variable import Level, normalised
 
-#: Published percentages are rounded: what is left may fall this far (in percent) below 0.
+#: Published percentages are rounded: a remainder may be this far (in percent) below 0.
 ROUNDING = 0.3
 
 #: The headers of a table stand in its first rows.
@@ -164,7 +164,7 @@ class _TableRow(NamedTuple):
 
     name: str
     size: float
-    shares: list[float]  # by level of the outcome, summing to 1 but for rounding
+    shares: list[float]  # by level of the outcome, summing to 1 except for rounding
     limits: list[float]  # of the confidence interval of the first share, in percent
 
 

@@ -95,7 +95,7 @@ class Universe(Strict):
 
 
 class Level(Strict):
-    """One answer: how it is shown, how it is said, and which codes mean it.
+    """One answer: its label, its phrase, and the codes that mean it.
 
     Attributes
     ----------

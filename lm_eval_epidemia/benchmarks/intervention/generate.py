@@ -53,7 +53,7 @@ class Drawn(NamedTuple):
     shape : str
         One of `SHAPES`.
     graph : Graph
-        Its nodes are letters in an order that tells nothing.
+        Its nodes are letters in an order without meaning.
     effects : tuple of Effect
         Four: two that change, for either reason, one that stays yes, one that stays no.
     kinds : tuple of str

@@ -184,7 +184,7 @@ class Pair(NamedTuple):
     Attributes
     ----------
     cause, effect : str
-        Noun phrases that read well in "X causes Y."; in lower case but for proper names.
+        Noun phrases that read well in "X causes Y."; in lower case except for proper names.
     rows : tuple of int
         Official numbers of the pairs merged, 1 to 108.
     field : str

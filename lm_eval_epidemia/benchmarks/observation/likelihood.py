@@ -91,7 +91,7 @@ def believed(p: Array, row: Any) -> Array:
 
 
 def told(p: Array) -> Array:
-    """Round a distribution to the middles of the intervals that are said of it."""
+    """Round a distribution to the midpoints of its intervals."""
     middles = [MIDPOINTS[bin_of(float(p[level]))] for level in asked_levels(len(p))]
     return distribution(np.array(middles), len(p))
 

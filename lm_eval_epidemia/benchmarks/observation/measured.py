@@ -206,7 +206,7 @@ class Measured:
         at = self.part.distances(self.elicited.q)
         if at is None or self.elicited.counts is None:
             return at
-        # What is taken off the distance of drawn answers is taken off at every replicate.
+        # The correction for sampled answers is subtracted at every replicate.
         return at + (self.l1 - float(self.part.distance(self.elicited.q)))
 
     @cached_property

@@ -19,7 +19,7 @@ from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.scales import resolution, total_variation
 from lm_eval_epidemia.surveys.catalogue import task
 
-#: Nothing is said of a region of fewer places.
+#: Regions with fewer places are not reported.
 FEWEST = 5
 
 #: Printed shares have at most so many digits; longer ones are of counts.

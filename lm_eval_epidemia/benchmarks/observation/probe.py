@@ -41,8 +41,8 @@ class Alike(NamedTuple):
     conditions : int
         How many.
     mean, zero : float
-        D_mean and D_zero. Their ratio is what is left to know for who knows averages only;
-        D_zero is how long the scale is.
+        D_mean and D_zero. Their ratio is the part of the scale beyond knowing averages; D_zero is
+        the length of the scale.
     """
 
     stratum: Hashable

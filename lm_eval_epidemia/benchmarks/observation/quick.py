@@ -6,9 +6,9 @@
     r = sum_c w_c (D_c - OFF A_c)
 
 where D_c is the L1 distance of a cell's mean answer from the truth, and A_c half the distance
-between its two answers (nothing is taken off where there are two levels). A falling curve, 100 at
-0, turns r into the mean score of the outcome's tasks. Another one turns the mean over tasks into
-the score of the group.
+between its two answers (nothing is subtracted if there are two levels). A falling curve, 100 at 0,
+turns r into the mean score of the outcome's tasks. Another one turns the mean over tasks into the
+score of the group.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
 
-#: What is taken off the distance for two orderings, whose noise the mean of all has not.
+#: Subtracted from the distance because of the noise of only two orderings.
 OFF = 0.4
 
 GROUP = "epidemia_quick"

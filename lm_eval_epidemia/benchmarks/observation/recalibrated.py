@@ -22,8 +22,8 @@ import numpy as np
 
 from lm_eval_epidemia.core.distance import Array, distance
 
-#: Probabilities below this count as this, before recalibration: an answer that is said to be
-#: impossible for everybody has no share that a factor could raise.
+#: Smaller probabilities count as this before recalibration: no factor could raise the share of an
+#: answer with probability 0 for everybody.
 LEAST = 1e-9
 
 #: By how much P(Y) may be missed; steps of Newton's method, how long they are in a logarithm, and

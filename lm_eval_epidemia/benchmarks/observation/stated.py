@@ -30,7 +30,7 @@ REQUESTS = {
 }
 REQUESTS["regex"] = REQUESTS[""]
 
-#: How far from 100 a sum is said to be at most.
+#: The largest reported distance of a sum from 100.
 FARTHEST = 100.0
 
 

@@ -102,7 +102,7 @@ WAY = replace(
     name="undated",
     rows=lambda task, variant: letters.in_orders(task.questions(), task.levels, variant),
     read=read,
-    # What is said is no P(Y | X): no year is named, and none is true.
+    # The answers are no P(Y | X): no year is named, so no answer is the true one.
     distribution=None,
     moved=None,
     question=None,

@@ -1,7 +1,7 @@
 """How answers follow a truth over the years.
 
-Shapes: C cells of a task, K levels, B joint replicates of the survey. A *series* is what is alike
-but for the year: the cells of men, of a state, of everybody.
+Shapes: C cells of a task, K levels, B joint replicates of the survey. A *series* is a set of cells
+that differ only in the year: those of men, of a state, of everybody.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def uncertainty_rank_of(judged: Judged) -> float:
     """
     both = np.column_stack([judged.uncertainty, judged.ratio])
     both = both[np.isfinite(both).all(axis=1)]
-    # Equal but for rounding is equal: ranks must not come from the last digit.
+    # Values that differ only by rounding are equal: ranks must not depend on the last digit.
     both = np.round(both, 9)
     if len(both) < 3 or (both == both[0]).all(axis=0).any():
         return math.nan

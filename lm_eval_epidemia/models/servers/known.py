@@ -47,7 +47,7 @@ _logger = logging.getLogger("lm_eval_epidemia")
 
 
 class Found(NamedTuple):
-    """A server, and what is said of it.
+    """A detected server and its description.
 
     Attributes
     ----------

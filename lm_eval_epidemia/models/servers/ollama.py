@@ -33,7 +33,7 @@ def _plain(asked: Asked) -> dict[str, Any]:
 
 
 def _chat(asked: Asked) -> dict[str, Any]:
-    # Of a chat that is too long an older version drops the first turns, and tells nothing of it.
+    # Older versions silently drop the first turns of a chat that is too long.
     turns = sum(message["role"] == "user" for message in asked.content)
     if turns > 1:
         raise EpidemiaError(

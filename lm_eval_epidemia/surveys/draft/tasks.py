@@ -28,7 +28,7 @@ class TaskPlan(NamedTuple):
 
 
 def conditions_of(drafts: Sequence[Draft]) -> list[Draft]:
-    """Propose conditions: one variable per demographic kind, the one that varies most.
+    """Propose conditions: one variable per demographic kind, the most suitable one.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ from lm_eval_epidemia.surveys.record import MAX_LEVELS, Record
 #: How many conditions a task may have.
 DIMENSIONS = (1, 2, 3)
 
-#: Draws per task that is wished for, before a survey is said to have no more.
+#: Draws per requested task before the search stops.
 ATTEMPTS = 100
 
 

@@ -60,8 +60,8 @@ COMMON = 2 / 3
 #: From this skewness on, positive values get a lognormal prior.
 SKEWED = 1.0
 
-#: Attempts per quantity before a survey is said to have no more: as for so many at least, or who
-#: asks for fewer would find fewer.
+#: Attempts per quantity before the search stops: as for so many at least, or who asks for fewer
+#: would find fewer.
 ATTEMPTS, AT_LEAST = 500, 15
 
 Mask = NDArray[np.bool_]

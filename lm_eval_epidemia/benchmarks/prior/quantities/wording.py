@@ -22,7 +22,7 @@ _SUBJECT = re.compile(
 
 
 class Subject(NamedTuple):
-    """Who is asked about.
+    """The people that a question is about.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ def wording(
     """
     subject = subject_of(record, vintage)
     relative = way.relative or subject.relative
-    # What is said of "whose reference person" is said of that person, not of the household.
+    # A clause about "whose reference person" is about that person, not the household.
     part = relative.removeprefix("whose ") if relative.startswith("whose ") else ""
     if level is not None:
         whom = f"the {part}" if part else f"a {subject.noun}"
