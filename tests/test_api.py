@@ -149,7 +149,7 @@ def test_what_does_not_fit_is_refused_by_name():
         (frame().set_index("age", drop=False), "q has age both as index and as column"),
         (pd.concat([frame(), frame()[["q"]]], axis=1), "q has two columns named q: keep one"),
         (frame().assign(q="much"), "q of age=12-13, answer Yes is 'much': expected a number"),
-        (wide.assign(Maybe=0.0), "q has a column Maybe, which is no answer"),
+        (wide.assign(Maybe=0.0), "q has a column Maybe, which is not an answer"),
         (wide[["No"]], "q has no column Yes"),
         (lambda condition: [0.2, 0.3, 0.5], "q(age=12-13) has 3 numbers: expected 2"),
         (lambda condition: None, "q(age=12-13) is None: expected 2 probabilities or that of 'Yes'"),

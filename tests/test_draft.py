@@ -179,7 +179,7 @@ def test_every_mark_names_what_it_is_about(sav):
     assert len(said) == len(set(said)), "two marks that say the same"
     used = {name for plan in found.plans for name in (plan.outcome, *plan.given)}
     for name in used:
-        assert f"{name}: as you would ask it" in said
+        assert f"{name}: the question, as you would ask it" in said
     assert any(one.startswith("firstuse: cut at round numbers") for one in said)
 
 

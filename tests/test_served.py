@@ -208,7 +208,7 @@ def test_a_pause_that_is_none_is_the_usual_one(named):
     [
         ((500, b'{"error": {"message": "out of memory"}}'), "HTTP 500; the server said: out of m"),
         ((200, b'{"error": {"message": "overloaded"}}'), r"\(HTTP 200\); the server said: overl"),
-        ((200, b"<html>Welcome</html>"), r"not JSON; the server said: a web page \(is base_url co"),
+        ((200, b"<html>Welcome</html>"), r"not JSON; the server said: a web page \(is base"),
         ((403, b'{"error": {"message": "not in your country"}}'), "HTTP 403.*said: not in your"),
         ((307, b"", ("Location", "/elsewhere/v1")), "HTTP 307.*give it as base_url.*/elsewhere/v1"),
         ((200, b"[" * 100_000), "an answer that is not JSON"),

@@ -239,7 +239,7 @@ def test_a_variant_that_does_not_exist():
         ({"structured": "json", "fewshot": 2}, "solved examples are written in lines"),
         ({"wording": "short"}, "expected bare"),
         ({"wording": "bare", "fewshot": 1}, "give one of"),
-        ({"names": "words"}, "names 'words' is unknown: expected letters, or nothing"),
+        ({"names": "words"}, "names 'words' is not known: expected letters, or nothing"),
         ({"system_prompt": "bold"}, "give your own text with --system_instruction"),
     ):
         with pytest.raises(EpidemiaError, match=message):

@@ -65,7 +65,7 @@ def design_of(levels: int, asked: str | int | None = None) -> str:
     if (match := re.fullmatch(r"random:(\d+)", design)) and int(match[1]) >= 2:
         return "all" if int(match[1]) >= every else design
     raise EpidemiaError(
-        f"orderings {design!r} is unknown: expected 'all', 'random:N' (N >= 2), 'balanced' or 1"
+        f"orderings {design!r} is not known: expected 'all', 'random:N' (N >= 2), 'balanced' or 1"
     )
 
 

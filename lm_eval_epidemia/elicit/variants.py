@@ -111,10 +111,10 @@ class Variant(NamedTuple):
             )
         for name, (known, expected) in _KNOWN.items():
             if (value := getattr(chosen, name)) not in known:
-                raise EpidemiaError(f"{name} {value!r} is unknown: expected {expected}")
+                raise EpidemiaError(f"{name} {value!r} is not known: expected {expected}")
         if str(chosen.system_prompt) not in SYSTEM_PROMPTS:
             raise EpidemiaError(
-                f"system_prompt {chosen.system_prompt!r} is unknown "
+                f"system_prompt {chosen.system_prompt!r} is not known "
                 f"({nearest(str(chosen.system_prompt), SYSTEM_PROMPTS)}); give your own text with "
                 "--system_instruction"
             )
@@ -145,7 +145,7 @@ def unknown_keys(keys: Iterable[str]) -> str:
     if not unknown:
         return ""
     hints = ", ".join(f"{key!r} ({nearest(key, Variant._fields)})" for key in unknown)
-    return f"--metadata has no such key: {hints}"
+    return f"--metadata has no key {hints}"
 
 
 def _whole(name: str, value: Any, least: int, most: int) -> None:

@@ -42,7 +42,7 @@ def check_jobs(backend: str | None, jobs: int) -> None:
 
     cores = joblib.cpu_count()
     if backend not in (None, "loky", "dask", "ray"):
-        raise EpidemiaError(f"--backend {backend!r} is unknown: expected loky, dask or ray")
+        raise EpidemiaError(f"--backend {backend!r} is not known: expected loky, dask or ray")
     if jobs == 0:
         raise EpidemiaError("--jobs 0: expected at least 1, or -1 for all cores")
     if backend in (None, "loky") and jobs > MOST_PER_CORE * cores:

@@ -90,7 +90,7 @@ def named(benchmark: str, graph: str, nodes: int, sample: int, letters: bool = F
     """
     if benchmark not in BENCHMARKS:
         raise EpidemiaError(
-            f"names {benchmark!r} is unknown: expected one of {', '.join(BENCHMARKS)} "
+            f"names {benchmark!r} is not known: expected one of {', '.join(BENCHMARKS)} "
             f"({nearest(benchmark, BENCHMARKS)})"
         )
     single = letters and benchmark == "random"
