@@ -66,9 +66,8 @@ class Simulated(NamedTuple):
 
 def outcomes_of(group: str) -> list[Outcome]:
     by_outcome = defaultdict(list)
-    places = store.all_places()
     for entry in OBSERVATION.asked("letters"):
-        if entry.group == group and any(p.state == "shipped" for p in places[entry.name]):
+        if entry.group == group and store.vintages(entry.name, "shipped"):
             by_outcome[entry.outcome].append(store.load(entry.name, state="shipped"))
     return [
         Outcome(" ".join(name), tuple(truths), [SEEDS["orderings"], number])

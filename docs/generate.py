@@ -227,6 +227,8 @@ def fill(app: Sphinx, name: str, source: list[str]) -> None:
         return _led(*_part_of(mark[2]), page)
 
     text = MARK.sub(filled, _led(source[0], page.parent, page))
+    if left := re.search(r"<!-- (?:table|from):", text):
+        raise ValueError(f"{page}: a mark must end its line: {text[left.start() :][:60]!r}")
     source[0] = text.replace("<!-- contents -->", _contents(text))
 
 

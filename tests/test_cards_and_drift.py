@@ -159,7 +159,7 @@ def test_drift_may_be_seen_or_not():
 
 def test_vintages_live_side_by_side():
     name = "epidemia_low_gss_party_by_race"
-    assert [place.vintage for place in store.all_places()[name]] == ["2022", "2024", "2021", "2018"]
+    assert store.vintages(name) == ["2022", "2024", "2021", "2018"]
     assert store.load(name).vintage == "2022"
     assert not np.array_equal(store.load(name).p, store.load(name, "2018").p)
     with pytest.raises(

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -155,6 +156,22 @@ def test_tasks_list_shows_every_task_with_its_state(epidemia):
     named = [name for name, state in states.items() if ", stand-in" in state]
     assert len(named) == 50 and "epidemia_high_standin: 44 of the 94" in shown
     assert "nearest: nsduh" in epidemia("tasks", "list", "--survey", "nsdhu").stderr
+
+
+def test_tasks_list_counts_against_the_whole_study_and_is_never_empty(epidemia):
+    shown = epidemia("tasks", "list", "epidemia_high_standin").stdout
+    assert "94 of 94 tasks available" in shown and "epidemia_high_standin: 44 of the 94" in shown
+    assert "of the published study: 44 of 169 tasks (44 of 94 in epidemia_high)" in shown
+    shown = epidemia("tasks", "list", "epidemia_extra").stdout
+    assert "published study" not in shown
+    shown = epidemia("tasks", "list", "--survey", "gss").stdout
+    assert "10 of 169 tasks (10 of 75 in epidemia_low)" in shown and "standin" not in shown
+    none = epidemia("tasks", "list", "epidemia_world", "--survey", "brfss")
+    assert none.returncode == 2 and none.stdout == ""
+    assert none.stderr == (
+        "error: epidemia_world has no tasks of brfss, only of factbook; those of brfss are in "
+        "epidemia_low, epidemia_high, epidemia_marginal\n"
+    )
 
 
 def test_anchors_and_their_options(epidemia):
@@ -433,6 +450,9 @@ def test_anchors_of_a_survey_a_vintage_a_summary_and_a_comparison(epidemia):
     assert older.count("epidemia_low_gss_") == 10 and older != listed
     summary = epidemia("anchors", "scf", "--summary").stdout
     assert "epidemia_high_scf" in summary and "_by_" not in summary
+    assert "standin" not in summary
+    union = epidemia("anchors", "epidemia_high_standin", "--summary").stdout
+    assert re.search(r"─ *\n +epidemia_high_standin +94 .*\n +epidemia_extra +50 ", union)
     compared = epidemia("anchors", "bls", "--compare").stdout
     rows = [line.split() for line in compared.splitlines() if "sex_by_occupation" in line]
     assert [row[1:4] for row in rows] == [

@@ -86,8 +86,6 @@ def commands_of(page):
 
 def only_names(line):
     """Tell whether a text names a command that cannot be typed without more."""
-    if line == "epidemia run":
-        return True
     if not line.startswith("epidemia "):
         return line in (
             "lm_eval run",
@@ -96,7 +94,8 @@ def only_names(line):
             "accelerate launch",
         )
     command, rest = command_of(line.split()[1:])
-    more = any(parameter.required for parameter in command.params) or command.ignore_unknown_options
+    more = any(parameter.required for parameter in command.params)
+    more |= "ignore_unknown_options" in command.context_settings  # `epidemia run` takes lm-eval's
     return not rest and (more or hasattr(command, "commands"))
 
 

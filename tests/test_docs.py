@@ -56,6 +56,15 @@ def test_the_index_of_each_shelf_names_its_pages():
         assert {name for name in listed if "/" not in name} == names, shelf
 
 
+def test_pages_are_of_one_sitting_and_merged():
+    """At most 2,000 words, besides the one page that is a table."""
+    for page in WRITTEN:
+        text = page.read_text()
+        assert not re.search(r"^(?:<{7}|>{7}) ", text, re.MULTILINE), f"{page}: an open merge"
+        in_shelf = page.parent.name in SHELVES and page.name != "anchors.md"
+        assert not in_shelf or len(text.split()) <= 2000, page
+
+
 def test_the_page_of_the_api_names_all_of_it():
     page = (ROOT / "docs" / "reference" / "api.md").read_text()
     assert sorted(re.findall(r"^   (\w+)$", page, re.MULTILINE)) == sorted(api.__all__)

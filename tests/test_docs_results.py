@@ -572,7 +572,7 @@ def test_fine_tuning_over_seeds():
 
 def test_the_page_says_what_the_report_says_was_tested():
     read = make_report(read_results([RESULTS / "finetuning"]))
-    (said,) = tuning_tables.tested(tuning.over_seeds(tuning.study(read, {}).groups))
+    (said,) = tuning_tables.tested(tuning.over_seeds(tuning.study(read, {}).groups).changes)
     text = (DOCS / "guides" / "finetuning-study.md").read_text(encoding="utf-8")
     assert said in " ".join(text.split())
 

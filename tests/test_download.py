@@ -144,6 +144,14 @@ def test_files_are_those_given_or_those_downloaded(home):
     assert raw_paths(scf, path, None) == raw_paths(scf, [path], None) == ([path], None)
     with pytest.raises(EpidemiaError, match="scf 2022 has not been downloaded: run 'epidemia surv"):
         load_microdata(scf)
+    meps = records.record("meps")
+    for vintage, said in (
+        ("2023", "run 'epidemia survey download meps --vintage 2023', or give h251dta.zip (https:"),
+        ("2022-panel27", "give HC243_panel27_subset.parquet (https:"),
+    ):
+        with pytest.raises(EpidemiaError) as caught:
+            raw_paths(meps, None, vintage)
+        assert f"meps {vintage} has not been downloaded: {said}" in str(caught.value)
     raw_folder("scf", "2022").mkdir(parents=True)
     assert raw_paths(scf, None, None) == ([raw_folder("scf", "2022")], "2022")
     with pytest.raises(EpidemiaError, match="scf has no vintage '1066'"):

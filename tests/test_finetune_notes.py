@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import datasets
 import numpy as np
+import official
 import pandas as pd
 import pytest
 from conftest import REPOSITORY, nsduh_2023
@@ -221,7 +222,7 @@ def test_a_statement_that_is_drawn_twice_is_in_one_split(tmp_path):
 
 
 def test_texts_that_are_all_alike_cannot_be_divided():
-    with pytest.raises(EpidemiaError, match="the 20 rows are 2 different texts or people"):
+    with pytest.raises(EpidemiaError, match=r"each text has 10 of the 20 .* a lower --n or more"):
         divided({"text": ["a", "b"] * 10}, np.random.default_rng(0))
 
 
@@ -569,7 +570,10 @@ def test_what_does_not_exist_is_refused(tmp_path, raw):
         "nsduh --kind answers --writer hf": "answers is made from the truths",
         "nsduh --kind answers --per-person 2": "answers is made from the truths",
         f"nsduh --raw {raw} --n 25 --per-person 10": "a number that divides the 25 notes",
-        f"nsduh --raw {raw} --n 10 --per-person 10": "are 1 different texts or people",
+        f"nsduh --raw {raw} --n 10 --per-person 10": (
+            "each person has 10 of the 10 rows or more, and the validation split has a tenth of "
+            "the rows: give a higher --n or a lower --per-person"
+        ),
         "nsduh --kind answers --raw x": "answers is made from the truths",
         "nsduh --writer-args pretrained=x": "--writer-args are of a model",
         "nhis --kind answers": "no task of nhis with one condition has a ground truth",
@@ -579,7 +583,9 @@ def test_what_does_not_exist_is_refused(tmp_path, raw):
         ),
         "nsduh --kind answers --tasks epidemia_lo_nsduh": "no task or group",
         "nsduh --kind answers --tasks ,": "',' contains no name: expected names",
-        f"nsduh --kind distributions --tasks {LOW[3]}": "8 rows are left, 10 are needed",
+        f"nsduh --kind distributions --tasks {LOW[3]}": (
+            "8 rows left, 10 are needed: hold out less, or give more --tasks"
+        ),
         f"nsduh --raw {raw} --tasks epidemia_high_nsduh --hold-out cells=0.2": (
             "no task of the notes has one"
         ),
@@ -619,7 +625,25 @@ def test_a_file_of_another_vintage_than_the_truths(tmp_path):
     path = tmp_path / "NSDUH_2023_invented.parquet"
     nsduh_2023().to_parquet(path)
     said = refused("nsduh --raw", path, out=tmp_path / "out")
-    assert "is nsduh 2023, scores are against the ground truth of 2022" in said
+    assert "is nsduh 2023, scores are against the ground truth of 2022: give the file of 2" in said
+    assert (
+        "or build the truth of this one: 'epidemia groundtruth build nsduh --vintage 2023" in said
+    )
+
+
+def test_a_survey_that_asks_nothing_by_yes_or_no(tmp_path):
+    path = official.save(official.people("gss", 60, "2018"), tmp_path / "GSS2018.parquet")
+    said = refused("gss --vintage 2018 --raw", path, out=tmp_path / "out")
+    assert "GSS2018.parquet answers no task of gss that asks yes or no" in said
+
+
+def test_a_file_whose_truth_scores_would_not_use(tmp_path):
+    """A truth of 2023-adults, once built, stands behind that of 2022-panel27."""
+    path = tmp_path / "HC251_2023_adults.parquet"
+    frame = official.people("meps", 60).rename(columns=lambda name: name.replace("22", "23"))
+    frame.to_parquet(path)
+    said = refused("meps --vintage 2023-adults --raw", path, out=tmp_path / "out")
+    assert said.endswith("against the ground truth of 2022-panel27: give the file of 2022-panel27")
 
 
 def test_a_folder_that_is_something_else(tmp_path):

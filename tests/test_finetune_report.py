@@ -478,7 +478,7 @@ def test_runs_that_differ_in_their_seed_are_one_row_with_both_errors(answered, t
     study = seeds(answered, tmp_path, ("0.6", "0.2"))
     (one,) = (
         change
-        for change in tuning.over_seeds(study.groups)
+        for change in tuning.over_seeds(study.groups).changes
         if (change.group, change.part) == ("epidemia_low", "all")
     )
     low, high = (
@@ -495,7 +495,7 @@ def test_runs_that_differ_in_their_seed_are_one_row_with_both_errors(answered, t
     # their error is most of both, so that Satterthwaite's degrees are hardly more.
     assert one.value.difference.value < 12 * one.value_over_seeds
     assert one.verdict == "not shown"
-    assert len(study.groups) == 2 * len(tuning.over_seeds(study.groups))
+    assert len(study.groups) == 2 * len(tuning.over_seeds(study.groups).changes)
 
 
 def test_the_table_has_a_row_of_seeds_and_programs_every_one(answered, tmp_path):
@@ -528,26 +528,31 @@ def test_seeds_are_better_only_where_l1_says_so_and_they_answer(answered, tmp_pa
     study = seeds(answered, tmp_path, ("0.6", "0.6", "0.6"))
     (one,) = (
         change
-        for change in tuning.over_seeds(study.groups)
+        for change in tuning.over_seeds(study.groups).changes
         if (change.group, change.part) == ("epidemia_low", "all")
     )
     assert one.verdict == "better here"
     further = one.l1._replace(after=one.l1.before + 1e-3)
-    assert one._replace(l1=further).verdict == "not shown"
     (seed, *others), entry = one.seeds, one.seeds[0].run.entry
+    assert seed.verdict == seed.compared.verdict == "better here"
+    # The same of one training.
+    assert {of._replace(l1=further).verdict for of in (one, seed)} == {"not shown"}
     scores = {
         asked: score._replace(metrics={**score.metrics, "choice_mass": 0.09})
         for asked, score in entry.scores.items()
     }
     silent = seed._replace(run=seed.run._replace(entry=replace(entry, scores=scores)))
-    assert one._replace(seeds=(silent, *others)).verdict == "does not answer"
+    for change in (one._replace(seeds=(silent, *others)), silent):
+        assert change.verdict == "does not answer"
 
 
 def test_few_seeds_do_not_widen_the_survey_s_error(answered, tmp_path):
     """Of errors 1.4 and 0.3, the second of 2 degrees, Satterthwaite: 1038 degrees, t 1.962."""
     (one,) = (
         change
-        for change in tuning.over_seeds(seeds(answered, tmp_path, ("0.6", "0.6", "0.6")).groups)
+        for change in tuning.over_seeds(
+            seeds(answered, tmp_path, ("0.6", "0.6", "0.6")).groups
+        ).changes
         if (change.group, change.part) == ("epidemia_low", "all")
     )
     spread = (-0.3 * 3**0.5, 0.0, 0.3 * 3**0.5)  # standard error of their mean: 0.3
@@ -566,7 +571,7 @@ def test_other_settings_and_seeds_that_are_the_same_are_no_seeds(answered, tmp_p
     cards = [tmp_path / "trained" / f"seed-{seed}" for seed in range(3)]
 
     def numbers():
-        means = tuning.over_seeds(tuning.read(report_of(tmp_path / "results")).groups)
+        means = tuning.over_seeds(tuning.read(report_of(tmp_path / "results")).groups).changes
         return sorted(len(one.seeds) for one in means if one.group == "epidemia_low")
 
     assert {*numbers()} == {3} and len(study.cells) == 0

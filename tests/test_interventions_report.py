@@ -161,6 +161,13 @@ def test_who_does_not_retrieve_is_left_out_of_the_shortcut_test_and_named(report
     # All samples say so: that tells of no error.
     assert shortcut.note.endswith(ALIKE_NOTE)
     assert not any("do(A)" in row[2] for row in shortcut.rows)
+    # Where it is alone, that nobody was tested comes first.
+    (alone,) = (one for one in interventions.findings([entry]) if one.kind == "shortcut")
+    assert not alone.rows
+    assert alone.note.startswith(
+        "No model was tested: the test is for those that find at least 0.95"
+    )
+    assert f"Left out: {entry.name} in epidemia_intervention (finds {share:.3f}" in alone.note
 
 
 def test_memorisation_is_paired_where_the_pairs_are_the_same(seen):
@@ -355,7 +362,8 @@ def test_without_what_was_said_the_rest_of_the_report_stands(runs, tmp_path):
 
 def test_tables_fit_a_terminal(report):
     """Columns that do not fit go into another table, which names the rows again."""
-    from lm_eval_epidemia.cli.printing import _blocks, _taken, _widths
+    from lm_eval_epidemia.cli.printing import _EDGES, _GAP, _blocks, _widths
+    from lm_eval_epidemia.core.columns import taken
 
     for section in map(printed, interventions.findings(report.runs)):
         if not section.rows:
@@ -367,7 +375,8 @@ def test_tables_fit_a_terminal(report):
         assert sorted({place for block in blocks for place in block}) == list(
             range(len(section.columns))
         )
-        assert all(_taken([widths[place] for place in block]) <= 110 for block in blocks)
+        sizes = [taken([widths[place] for place in block], _GAP, _EDGES) for block in blocks]
+        assert max(sizes) <= 110
     everything = [list(range(len(section.columns)))]
     assert _blocks(section.named, _widths(section, 1000), 1000) == everything
 

@@ -64,7 +64,10 @@ def broken(tmp_path, change, name="NSDUH_2023.parquet", vintage=None):
 
 def test_a_missing_weight_column(tmp_path):
     message = broken(tmp_path, lambda f: f.rename(columns={"ANALWT2_C": "ANALWT_C"}))
-    assert "NSDUH_2023.parquet lacks column ANALWT2_C (nearest: ANALWT_C)" in message
+    assert (
+        "NSDUH_2023.parquet lacks column ANALWT2_C of nsduh 2023 and 2022 (nearest: ANALWT_C)"
+        in message
+    )
 
 
 def test_a_missing_variable(tmp_path):

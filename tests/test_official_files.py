@@ -495,8 +495,23 @@ def test_columns_of_another_year(tmp_path):
     """MEPS puts the year into its column names."""
     frame = official.people("meps", 60).rename(columns=lambda name: name.replace("22", "21"))
     message = refused("meps", official.save(frame, tmp_path / "h243.xlsx"), "2022")
-    assert "lacks column PERWT22F (nearest: PERWT21F)" in message
+    assert "lacks column PERWT22F of meps 2022 (nearest: PERWT21F)" in message
     assert "looks like 2021-panels24-26: give --vintage 2021-panels24-26" in message
+
+
+def test_a_file_of_another_survey_and_a_folder_without_files(tmp_path):
+    path = tmp_path / "other.csv"
+    path.write_text("a,b\n1,2\n")
+    assert refused("meps", path) == (
+        "other.csv lacks column PERWT22F of meps 2022 and 2022-panel27, column PERWT23F of meps "
+        "2023 and 2023-adults, column PERWT21F of meps 2021-panels24-26 (known: a, b): it is "
+        "another vintage, a subset without its weights, or not of this survey"
+    )
+    message = refused("meps", tmp_path)
+    assert (
+        f"the folder {tmp_path} contains none of the survey's files: expected h243, h243" in message
+    )
+    assert message.endswith("give a file of another name by itself, --raw FILE")
 
 
 def test_labels_instead_of_codes_and_an_unknown_code(tmp_path):

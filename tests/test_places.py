@@ -15,7 +15,7 @@ from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.answered import Answered, with_known
-from lm_eval_epidemia.findings.data import is_ranked, rows_of_curve
+from lm_eval_epidemia.findings.data import is_ranked, rows_of_curve, rows_of_distribution
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.score import score as scoring
 
@@ -176,14 +176,23 @@ def test_the_report_has_the_table(tmp_path):
     out = tmp_path / "out"
     recorded(out, [WORLD + "internet_by_country", WORLD + "tobacco_by_country_sex"])
     command = [sys.executable, "-m", "lm_eval_epidemia.cli", "report", str(out), "--places"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    table = done.stdout.split("How evenly places are known")[1]
-    assert "knows its region's average" in table
+    command += ["--effects", "--wide"]
+    long = subprocess.run(command, capture_output=True, text=True, check=True)
+    table = long.stdout.split("How evenly places are known")[1]
+    assert "knows its region's average (baseline)" in table
     assert re.search(r"100\.0 +100\.0", table)
-    long = subprocess.run(
-        [*command, "--effects", "--wide"], capture_output=True, text=True, check=True
-    )
     assert "Central America and the Caribbean" in long.stdout.split("Regions and incomes")[1]
+
+
+def test_respondents_that_were_run_are_drawn_once():
+    truth = store.load("epidemia_low_nsduh_heroin_ever_by_age")
+    ran = [SimpleNamespace(cells=range(len(truth.p)), q=truth.p)] * 2
+    models = dict(zip(("small", "knows averages only (kind=mean)"), ran, strict=True))
+    names = ["knows averages only (kind=mean)", "guesses uniformly", "small"]
+    rows = rows_of_curve(truth, models)
+    assert [*dict.fromkeys(row["who"] for row in rows)] == ["truth", *names]
+    rows = rows_of_distribution(truth, 0, models)
+    assert [*dict.fromkeys(row["who"] for row in rows)] == ["truth", names[0], names[2]]
 
 
 def test_curves_over_many_places_rise():

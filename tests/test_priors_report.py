@@ -13,6 +13,7 @@ import pytest
 from conftest import REPOSITORY, recorded
 from recorded_runs import copied_run
 from report_parts import command, kind_of, numbers, rewritten
+from rich.cells import cell_len
 from scipy import stats
 
 from lm_eval_epidemia.benchmarks import WAYS
@@ -745,6 +746,25 @@ def test_names_that_leave_no_room_fold_and_numbers_never(capsys):
         shown = capsys.readouterr().out
         assert all(f" {number} " in shown for number in row[3:])
         assert max(map(len, shown.splitlines())) <= width
+
+
+@pytest.mark.parametrize("model", ["\u6a21\u578b" * 9, "e\u0301" * 36])
+def test_letters_of_two_columns_and_of_none_are_measured(model, capsys):
+    """Nine times two Chinese letters are 36 columns, as are 36 letters with accents apart."""
+    from lm_eval_epidemia.cli import printing
+    from lm_eval_epidemia.report.sections import Section
+
+    row = [model, *["1.249 ± 0.123"] * 3]
+    section = Section("wide", ("model", "before", "after", "difference"), [row])
+    # 36 and three times 13, 3 between any two and 4 around all.
+    width = 36 + 3 * 13 + 3 * 3 + 4
+    assert printing._widths(section, width) == [36, 13, 13, 13]
+    printing.show_sections([section], width)
+    shown = capsys.readouterr().out
+    assert " ".join(shown.splitlines()[4].split()) == " ".join(row)
+    printing.show_sections([section], width - 1)
+    shown = capsys.readouterr().out
+    assert max(map(cell_len, shown.splitlines())) <= width - 1
 
 
 def test_columns_of_a_table_have_names_of_their_own(report):

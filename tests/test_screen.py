@@ -13,10 +13,11 @@ from test_report import AGE_SEX, COCAINE, HEROIN, write
 from test_runs import MMLU, SMALL, run_as
 from typer.testing import CliRunner
 
+from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.leaderboard import make_report
+from lm_eval_epidemia.findings.leaderboard import headline, make_report
 from lm_eval_epidemia.findings.summary import summary
 from lm_eval_epidemia.report import output
 from lm_eval_epidemia.report.screen import cut_names, lines
@@ -112,6 +113,16 @@ def test_several_benchmarks_and_ten_long_names_fit_in_25_lines_too(tmp_path, wid
     assert sum("Model-" in line.text for line in alone) >= 10
 
 
+def test_a_sentence_on_priors_says_what_they_are_held_against():
+    """Among all results there is no room for their table, which is named."""
+    said = run(RESULTS).stdout
+    assert "More tables (quick, intervention, prior)" in said and len(said.splitlines()) <= 25
+    assert (
+        "stated priors beat five real answers 0.15 (epidemia_prior_grid); who knows averages only "
+        "gets 0.68."
+    ) in " ".join(said.split())
+
+
 def test_long_settings_are_folded_while_there_are_lines(tmp_path):
     config = {"model_args": {"pretrained": "x/small", "dtype": "bfloat16", "revision": "r" * 30}}
     more = {"chat_template": "{{ x }}", "metadata": {"orderings": "balanced", "wording": "bare"}}
@@ -125,6 +136,21 @@ def test_wide_letters_take_two_columns(tmp_path):
         write(tmp_path / name, dict.fromkeys(LOW, a_row(3.0)), model=f"x/{name}")
     rows = [row for row in rows_of(run(tmp_path).stdout) if row.split()[0] in ("模型甲", "plain")]
     assert len({cell_len(row) for row in rows}) == 1 and len({len(row) for row in rows}) == 2
+
+
+def test_a_union_stands_before_its_parts_and_in_the_sentence(tmp_path):
+    union, parts = "epidemia_high_standin", ["epidemia_high", "epidemia_extra"]
+    tasks = [task for task, _ in members(union)]
+    write(tmp_path, dict.fromkeys(tasks, a_row(3.0)), model="x/small")
+    report = make_report(read_results([tmp_path]))
+    assert report.columns == [union, *parts]
+    (sentence,) = summary(report).sentences
+    assert sentence.startswith("small: 3 of 100 on two to five conditions, with stand-ins; knowing")
+    write(tmp_path / "low", dict.fromkeys(LOW, a_row(3.0)), model="x/small")
+    report = make_report(read_results([tmp_path]))
+    assert report.columns == ["epidemia_low", union, *parts]
+    assert headline(report.columns) == ["epidemia_low", union]
+    assert headline(parts[1:]) == parts[1:]
 
 
 def test_names_are_cut_where_they_are_alike():

@@ -58,6 +58,9 @@ def test_the_records_first_vintage_is_scored_whatever_was_built(home, epidemia):
     assert store.available()[GSS].key == "gss_2022"
     older = store.load(GSS, "2018")
     assert (older.vintage, older.state) == ("2018", "built here")
+    # 2018 is here twice, shipped and built.
+    assert store.vintages(GSS) == store.vintages(GSS, "shipped") == ["2022", "2024", "2021", "2018"]
+    assert store.vintages(GSS, "built here") == ["2018"]
     # The task files say the same, and so does the list.
     shipped = store.read_registry(paths.shipped_groundtruth())["gss_2022"]
     (file,) = task_path().rglob(f"{GSS}.yaml")

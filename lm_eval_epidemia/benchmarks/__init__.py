@@ -51,6 +51,11 @@ def unions() -> dict[str, frozenset[str]]:
     return _unions(*_declared())
 
 
+def within(group: str) -> set[str]:
+    """Return the groups that have the tasks of a union; of another group, itself."""
+    return {leaves()[task].group for task in unions().get(group, ())} or {group}
+
+
 def made_of(group: str) -> str:
     """Return what a union (lm-eval's name) consists of; empty for other groups."""
     of = groups()[group].unions if group in unions() else {}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from lm_eval_epidemia.cli.printing import plain, table_of
 from lm_eval_epidemia.core.errors import plural
-from lm_eval_epidemia.surveys.catalogue import how_to_build
+from lm_eval_epidemia.surveys.catalogue import all_tasks, how_to_build
 from lm_eval_epidemia.surveys.fresh import GROUP
 from lm_eval_epidemia.surveys.record import Kind
 
@@ -55,10 +56,11 @@ def scales(listed: Iterable[Scale]) -> Table:
 
 def groups_of_scales(listed: Iterable[Scale]) -> Table:
     """The same by group: means, and how many tasks are barely informative."""
+    from lm_eval_epidemia.benchmarks import unions
     from lm_eval_epidemia.benchmarks.observation.scales import by_group
 
     rows = []
-    for group, members in by_group(listed).items():
+    for group, members in by_group(listed, unions()).items():
         barely = sum(scale.anchors.barely for scale in members)
         mean = sum(scale.anchors.score_of_mean for scale in members) / len(members)
         rows.append((group, len(members), barely, mean))
@@ -167,17 +169,21 @@ def waiting(declared: DataFrame) -> list[str]:
     ]
 
 
-def published(declared: DataFrame) -> str:
-    """Say how many tasks of the published study have a truth here; empty if none is listed."""
-    here = {}
-    for group in ("epidemia_low", "epidemia_high"):
-        if len(states := declared.state[declared.group == group]):
-            here[group] = (sum(states != "waiting"), len(states))
-    of_groups = ", ".join(f"{here[group][0]} of {here[group][1]} in {group}" for group in here)
-    if not here:
-        return ""
-    available, number = (sum(column) for column in zip(*here.values(), strict=True))
-    return f"of the published study: {available} of {number} tasks ({of_groups})"
+def standins(declared: DataFrame) -> list[str]:
+    """Say what the stand-ins in a list are for; nothing if there is none."""
+    from lm_eval_epidemia.benchmarks.observation import OBSERVATION, STANDIN
+
+    return [f"{STANDIN}: {OBSERVATION.unions[STANDIN]}"] * any(declared.stands_for)
+
+
+def published(declared: DataFrame) -> list[str]:
+    """Say how many tasks of the published study are listed with a truth; nothing if none is."""
+    study = Counter(f"epidemia_{task.kind}" for task in all_tasks().values() if task.number)
+    here = Counter(declared.group[declared.state != "waiting"])
+    listed = [group for group in study if group in {*declared.group}]
+    available = sum(here[group] for group in listed)
+    of = ", ".join(f"{here[group]} of {study[group]} in {group}" for group in listed)
+    return [f"of the published study: {available} of {study.total()} tasks ({of})"] * bool(listed)
 
 
 def ways_compared(rows: Sequence[SideBySide]) -> Table:

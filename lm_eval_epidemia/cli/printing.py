@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from lm_eval_epidemia.core.columns import taken, widest
+
 
 def table_of(
     title: str,
@@ -109,21 +111,14 @@ def show_sections(sections: Iterable[Any], width: int | None = None) -> None:
             print()
 
 
-#: Between two columns of `SIMPLE_HEAD`.
-_GAP = 3
-
-
-def _taken(widths: Sequence[int]) -> int:
-    """Return how wide a table is; its edges take one more than what is between columns."""
-    return sum(width + _GAP for width in widths) + 1
-
+#: Between two columns of `SIMPLE_HEAD`, and around all.
+_GAP, _EDGES = 3, 4
 
 #: A table has room for a number or two beside what its rows are of, which folds for them. Texts
 #: among them fold beyond it.
 _NUMBERS = 30
 
-
-#: No name is folded to fewer characters, and to so few only where it makes room for a number.
+#: No name is folded to fewer columns, and to so few only where it makes room for a number.
 _LEAST, _SHORT = 8, 20
 
 
@@ -134,21 +129,25 @@ def _widths(section: Any, width: int) -> list[int]:
     spaces first.
     """
     texts = list(zip(section.columns, *section.rows, strict=True))
-    widest = [max(map(len, column)) for column in texts]
-    if _taken(widest) <= width:
-        return widest
-    names, others = widest[: section.named], [min(n, _NUMBERS) for n in widest[section.named :]]
+    whole = [widest(column) for column in texts]
+    if taken(whole, _GAP, _EDGES) <= width:
+        return whole
+    names, others = whole[: section.named], [min(n, _NUMBERS) for n in whole[section.named :]]
     spaced = [any(" " in text for text in column) for column in texts[: section.named]]
-    whole = _taken(others) - 1 - _GAP
-    but_first, every = [names[0] > width // 2, *spaced[1:]], [True] * len(names)
-    most, two = max(others, default=0), min(_NUMBERS, whole)
-    tried = [(spaced, whole, _SHORT)]
-    tried += [(may, room, _LEAST) for may in (but_first, every) for room in (two, most)]
-    for may_fold, taken, least in tried:
+    every, but_first = [True] * len(names), [names[0] > width // 2, *spaced[1:]]
+    most, together = max(others, default=0), taken(others, _GAP)
+    # How wide the numbers of a table are, which names fold for them, and how far.
+    ways = (
+        (together, spaced, _SHORT),
+        (min(together, _NUMBERS), but_first, _LEAST),
+        (most, but_first, _LEAST),
+        (most, every, _LEAST),
+    )
+    for numbers, may_fold, least in ways:
         for longest in range(width // 2, least - 1, -1):
             pairs = zip(names, may_fold, strict=True)
             folded = [min(name, longest) if may else name for name, may in pairs]
-            if _taken([*folded, taken]) <= width:
+            if taken([*folded, numbers], _GAP, _EDGES) <= width:
                 return [*folded, *others]
     return [*(min(name, _LEAST) for name in names), *others]
 
@@ -159,7 +158,7 @@ def _blocks(named: int, widths: Sequence[int], width: int) -> list[list[int]]:
     blocks = [list(names)]
     for place in range(named, len(widths)):
         block = [*blocks[-1], place]
-        is_wider = _taken([widths[column] for column in block]) > width
+        is_wider = taken([widths[column] for column in block], _GAP, _EDGES) > width
         if len(blocks[-1]) > len(names) and is_wider:
             blocks.append([*names, place])
         else:

@@ -36,15 +36,21 @@ def tasks_list(
     from pandas import concat
 
     from lm_eval_epidemia.api import tasks
-    from lm_eval_epidemia.benchmarks import OBSERVATION, meant
-    from lm_eval_epidemia.benchmarks.observation import STANDIN
+    from lm_eval_epidemia.benchmarks import meant
     from lm_eval_epidemia.cli import listings
 
-    declared = concat(map(tasks, separated([survey]))) if survey else tasks()
+    every = tasks()
+    declared = concat(map(tasks, separated([survey]))) if survey else every
     if names:
         wanted = {leaf.entry.name for name in separated(names) for leaf in meant(name)}
-        if beside := sorted(wanted - {*tasks().task}):
+        if beside := sorted(wanted - {*every.task}):
             raise EpidemiaError(f"{few(beside)}: no tasks about surveys; see 'epidemia show NAME'")
+        if not wanted & {*declared.task}:
+            surveys, groups = every.survey[every.task.isin(wanted)], declared.group
+            raise EpidemiaError(
+                f"{', '.join(separated(names))} has no tasks of {survey}, only of "
+                f"{few([*surveys.unique()])}; those of {survey} are in {few([*groups.unique()])}"
+            )
         declared = declared[declared.task.isin(wanted)]
     if summary:
         show(listings.tasks_summary(declared))
@@ -56,13 +62,9 @@ def tasks_list(
         table.add_row(task["task"], state.format_map(task), task["title"])
     show(table)
     print(f"{sum(declared.state != 'waiting')} of {plural(len(declared), 'task')} available")
-    # Among stand-ins, the published tasks that have a truth are all that are listed.
-    has_standins = (declared.stands_for != "").any()
-    published = f"{STANDIN}: {OBSERVATION.unions[STANDIN]}"
-    if not has_standins or not names:
-        published = listings.published(declared) + f"\n{published}" * bool(has_standins)
-    for line in filter(None, [published, *listings.waiting(declared)]):
-        print(line)
+    for say in (listings.published, listings.standins, listings.waiting):
+        for line in say(declared):
+            print(line)
     if survey is None and not names:
         print(
             "others are about causal graphs (docs/guides/interventional.md) "

@@ -7,6 +7,7 @@ import zlib
 import numpy as np
 
 from lm_eval_epidemia.core.errors import EpidemiaError, plural
+from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.elicit.orderings import SEED
 from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.estimate import store
@@ -16,6 +17,7 @@ from lm_eval_epidemia.surveys.catalogue import all_tasks
 MOST_LEVELS = 8
 
 
+@held()
 def examples(task: str, number: int, way: Way) -> str:
     """Return solved examples for a task, the same for all its questions.
 
@@ -41,12 +43,12 @@ def examples(task: str, number: int, way: Way) -> str:
     """
     if not number or way.example is None:
         return ""
-    survey, places = all_tasks()[task].survey, store.all_places()
+    survey = all_tasks()[task].survey
     others = [
         truth
         for name, declared in all_tasks().items()
         if declared.survey != survey and declared.kind not in store.APART
-        if any(place.state == "shipped" for place in places.get(name, ()))
+        if store.vintages(name, "shipped")
         if len((truth := store.load(name, state="shipped")).levels) <= MOST_LEVELS
     ]
     if number > len(others):

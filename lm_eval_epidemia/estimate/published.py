@@ -89,6 +89,7 @@ def take(table: PublishedTable, task: Task, columns: dict[str, str], survey: str
         With its vintage, as the registry has it.
     """
     weights = equalised(table.weights, table.cells, task, survey)
+    # A table's shares sum to 1 up to rounding: dividing them again would change bytes that ship.
     return Shares(
         survey=survey,
         task=task,

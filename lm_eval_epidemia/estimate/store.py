@@ -268,9 +268,17 @@ def all_places() -> dict[str, list[Place]]:
     return places
 
 
-def vintages(name: str) -> list[str]:
-    """Return the available vintages of a task's truth; the one in use comes first."""
-    return [place.vintage for place in all_places().get(name, [])]
+def vintages(name: str, state: State | None = None) -> list[str]:
+    """Return the available vintages of a task's truth; the one in use comes first.
+
+    Parameters
+    ----------
+    name : str
+    state : str, optional
+        Only truths that were built here, or only shipped ones.
+    """
+    places = all_places().get(name, [])
+    return list(dict.fromkeys(place.vintage for place in places if state in (None, place.state)))
 
 
 def _of_sets() -> list[Place]:
@@ -324,7 +332,7 @@ def load(name: str, vintage: str | None = None, state: State | None = None) -> G
     places = [place for place in all_places().get(name, []) if state in (None, place.state)]
     if vintage is not None:
         survey.vintage(vintage)
-        here = list(dict.fromkeys(place.vintage for place in places))
+        here = vintages(name, state)
         places = [place for place in places if place.vintage == vintage]
         if not places:
             raise EpidemiaError(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -37,8 +37,9 @@ from lm_eval_epidemia.findings.means import (
     slices,
     tasks_in,
 )
-from lm_eval_epidemia.findings.reference import KNOWS_MARGINAL, known_over, references
+from lm_eval_epidemia.findings.reference import AVERAGES, UNIFORM, known_over, references
 from lm_eval_epidemia.results.entry import Asked, Entry, leaf
+from lm_eval_epidemia.results.naming import kind_of
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.confidence import interval
@@ -49,6 +50,8 @@ from lm_eval_epidemia.surveys.catalogue import all_tasks
 BINS = 20
 
 Rows = list[dict[str, Any]]
+
+T = TypeVar("T")
 
 
 def finite(value: float) -> float | None:
@@ -418,15 +421,22 @@ def of_task(report: Report, task: str) -> tuple[store.GroundTruth, dict[str, Tas
     return store.load(asked.task), {name: answers for (name, _), answers in samples.items()}
 
 
+def _each_once(respondents: Mapping[str, T], models: Mapping[str, T]) -> dict[str, T]:
+    """Put reference respondents, by kind, before models: as they were run, where they were."""
+    ran = {kind_of(name): name for name in models}
+    first = {ran.get(kind, RESPONDENTS[kind]): own for kind, own in respondents.items()}
+    return {**first, **models}
+
+
 def rows_of_distribution(
     truth: store.GroundTruth, cell: int, models: dict[str, TaskAnswers]
 ) -> Rows:
     """Rows of the figure `distribution`: truth, averages only, and models, in one cell."""
     low, high = interval(truth.p, truth.n_eff)
-    answered = {KNOWS_MARGINAL: scoring.mean(truth.weights, truth.p)[cell]}
-    answered |= {
-        name: own.q[own.cells.index(cell)] for name, own in models.items() if cell in own.cells
-    }
+    answered = _each_once(
+        {AVERAGES: scoring.mean(truth.weights, truth.p)[cell]},
+        {name: own.q[own.cells.index(cell)] for name, own in models.items() if cell in own.cells},
+    )
     rows: Rows = [
         {
             "who": "truth",
@@ -470,12 +480,11 @@ def rows_of_curve(truth: store.GroundTruth, models: dict[str, TaskAnswers]) -> R
     low, high = interval(truth.p, truth.n_eff)
     everywhere = range(len(truth.given))
     place = np.argsort(np.argsort(truth.p[:, 0], kind="stable")) if is_ranked(truth) else everywhere
-    answered = {
-        "truth": (everywhere, truth.p),
-        KNOWS_MARGINAL: (everywhere, scoring.mean(truth.weights, truth.p)),
-        RESPONDENTS["uniform"]: (everywhere, scoring.uniform(truth.p)),
-        **{name: (own.cells, own.q) for name, own in models.items()},
-    }
+    known = {AVERAGES: scoring.mean(truth.weights, truth.p), UNIFORM: scoring.uniform(truth.p)}
+    answered = {"truth": (everywhere, truth.p)} | _each_once(
+        {kind: (everywhere, p) for kind, p in known.items()},
+        {name: (own.cells, own.q) for name, own in models.items()},
+    )
     rows = []
     for who, (cells, p) in answered.items():
         for cell, values in zip(cells, p, strict=True):

@@ -442,12 +442,21 @@ def _over_all(table: Table, entries: Sequence[Entry]) -> Finding:
     return finding._replace(note=finding.note + more)
 
 
+#: What is said of the shortcut test where its table is empty.
+_NOBODY = (
+    f"No model was tested: the test is for those that find at least {FOUND:.2f} of the relations "
+    "between variables with random names."
+)
+
+
 def findings(entries: Sequence[Entry]) -> list[Finding]:
     """Return the tables of what was asked, published models beside runs."""
     tables = [_over_all(table, entries) for table in _TABLES]
     left_out = _without_shortcuts(entries)
     return [
-        table._replace(note=table.note + left_out) if table.kind == "shortcut" else table
+        table._replace(note=(table.note if table.rows else _NOBODY) + left_out)
+        if table.kind == "shortcut"
+        else table
         for table in tables
         if table.rows or (table.kind == "shortcut" and left_out)
     ]

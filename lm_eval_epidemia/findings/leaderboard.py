@@ -9,7 +9,15 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, Benchmark, groups, in_way, made_of, unions
+from lm_eval_epidemia.benchmarks import (
+    OBSERVATION,
+    Benchmark,
+    groups,
+    in_way,
+    made_of,
+    unions,
+    within,
+)
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.estimate import store
@@ -42,12 +50,16 @@ TOLERANCE = 1e-6
 def columns(entries: Iterable[Entry]) -> list[str]:
     """Return the groups with scores that somebody was asked, in their usual order.
 
-    Unions are among them where somebody was asked all of their tasks.
+    Unions are among them where somebody was asked all of their tasks, each before its parts.
     """
     entries = list(entries)
     asked = {leaf(task).group for entry in entries for task in entry.scores}
     asked |= {name for name in unions() if any(tasks_in(entry, name) for entry in entries)}
-    return [name for name, benchmark in groups().items() if name in asked and benchmark.scored]
+    listed = list(groups())
+    return sorted(
+        (name for name in asked if groups()[name].scored),
+        key=lambda name: (min(map(listed.index, within(name))), name not in unions()),
+    )
 
 
 def compared(columns: Iterable[str]) -> list[str]:
@@ -323,6 +335,16 @@ MOST_SHOWN, MOST_PAIRS_OF = 5, 20
 
 #: Groups that are compared together besides, in each way of asking.
 TOGETHER = ("epidemia_low", "epidemia_high")
+
+
+def headline(columns: Sequence[str]) -> list[str]:
+    """Return the groups that a sentence is about: of `TOGETHER`, or the union that has one of them.
+
+    Where none is there, the first group.
+    """
+    shown = [column for column in columns if within(column) & {*TOGETHER}]
+    whole = [c for c in shown if not any(within(c) < within(other) for other in shown)]
+    return whole or [*columns[:1]]
 
 
 def comparisons(report: Report, most: int = MOST_PAIRS_OF) -> list[Comparison]:

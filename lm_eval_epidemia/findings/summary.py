@@ -13,6 +13,7 @@ from lm_eval_epidemia.benchmarks import OBSERVATION
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.findings.boards import (
+    BESIDE,
     MOST_ROWS,
     MOST_SENTENCES,
     Board,
@@ -20,7 +21,7 @@ from lm_eval_epidemia.findings.boards import (
     board_of,
     share_of,
 )
-from lm_eval_epidemia.findings.leaderboard import TOGETHER, Report, by_benchmark
+from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark, headline
 from lm_eval_epidemia.findings.means import shared_tasks, too_low
 from lm_eval_epidemia.findings.model_rows import TRAINED, ModelRow
 from lm_eval_epidemia.findings.overview import predictions
@@ -103,9 +104,16 @@ def _sentence(row: ModelRow, board: Board) -> str:
         return f"{name}: predicted to get {predicted} of 100 in full runs."
     asked = [column for column in board.columns if column in row.cells]
     if board.benchmark is not OBSERVATION:
-        says, number = board.benchmark.says, row.cells[asked[0]].mean
-        return f"{name}: {says[0].lower()}{says[1:]} {number.value:.2f} ({asked[0]})."
-    asked = [column for column in asked if column in TOGETHER] or asked[:1]
+        says, group = board.benchmark.says, asked[0]
+        # There may be no room for the table, so what its numbers are held against stands here.
+        others = [
+            f"; who {without_kind(other.model.name)} gets {other.cells[group].mean.value:.2f}"
+            for other in board.respondents
+            if other.model.name in BESIDE and group in other.cells
+        ]
+        number = f"{row.cells[group].mean.value:.2f}"
+        return f"{name}: {says[0].lower()}{says[1:]} {number} ({group}){''.join(others)}."
+    asked = headline(asked)
     scores = " and ".join(
         f"{_rounded(row.cells[c].mean.value)}{' of 100' * (c == asked[0])} on {_plural(c)}"
         f"{share_of(row.cells[c].mean.tasks, c)}"

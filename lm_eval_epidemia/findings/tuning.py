@@ -129,26 +129,34 @@ class Change(NamedTuple):
     def verdict(self) -> str:
         """What can be said of the tuned one; empty of what is not compared.
 
-        Of a mean over seeds: `SILENT` where the tuned one does not answer; ``better here`` or
-        ``worse here`` where the difference is beyond Student's t of both errors in quadrature, that
-        over seeds and the survey's, and `l1` does not contradict it; else ``not shown``. The
-        degrees of freedom are Satterthwaite's, those of the survey's error being without end.
+        `SILENT` where the tuned one does not answer, and ``not shown`` where `l1` contradicts what
+        follows. Of one training, the verdict of `compared`. Of a mean over seeds, ``better here``
+        or ``worse here`` where the difference is beyond Student's t of both errors in quadrature,
+        that over seeds and the survey's. The degrees of freedom are Satterthwaite's, those of the
+        survey's error being without end.
         """
-        if not self.seeds:
-            return self.compared.verdict if self.compared else ""
-        if not (compared := self.seeds[0].compared):
+        trainings = self.seeds or (self,)
+        if not (compared := trainings[0].compared):
             return ""
-        if not all(answers(seed.run.entry, self.group) for seed in self.seeds):
+        if not all(answers(training.run.entry, self.group) for training in trainings):
             return SILENT
+        is_better = (self.value.difference.value > 0) == compared.higher_is_better
+        is_nearer = self.l1.after < self.l1.before
+        if is_better != is_nearer and not math.isnan(self.l1.after):
+            return "not shown"
+        if not self.seeds:
+            return compared.verdict
+        if not self._is_beyond_seeds:
+            return "not shown"
+        return "better here" if is_better else "worse here"
+
+    @property
+    def _is_beyond_seeds(self) -> bool:
+        """Whether the difference of a mean over seeds is beyond its error, see `verdict`."""
         moved, over_seeds = self.value.difference, self.value_over_seeds
         error = math.hypot(moved.error, over_seeds)
         freedom = (len(self.seeds) - 1) * (error / over_seeds) ** 4 if over_seeds else math.inf
-        is_beyond = abs(moved.value) > stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * error
-        is_better = (moved.value > 0) == compared.higher_is_better
-        is_nearer = self.l1.after < self.l1.before
-        if not is_beyond or (is_better != is_nearer and not math.isnan(self.l1.after)):
-            return "not shown"
-        return "better here" if is_better else "worse here"
+        return bool(abs(moved.value) > stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * error)
 
     @property
     def base(self) -> Entry:
@@ -160,26 +168,39 @@ def _error_over(values: Sequence[float]) -> float:
     return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
 
 
-def over_seeds(changes: Iterable[Change]) -> list[Change]:
+class OverSeeds(NamedTuple):
+    """Changes over the seeds of each set-up.
+
+    Attributes
+    ----------
+    changes : list of Change
+        Means of trainings that differ in their seeds alone, each in the place of the first of them;
+        and the other changes.
+    again : list of str
+        Runs of trainings that have the set-up and the seeds of another: they have no mean.
+    """
+
+    changes: list[Change]
+    again: list[str]
+
+
+def over_seeds(changes: Iterable[Change]) -> OverSeeds:
     """Put changes of trainings that differ in their seeds alone into their mean.
 
     Seeds are the training's (order of rows, an adapter's first weights) and the dataset's (which
-    people, which sentences, which rows are validation). The mean stands in the place of the first.
+    people, which sentences, which rows are validation).
     """
-    return [one for several in _set_ups(changes) for one in _mean_of_seeds(several)]
-
-
-def trained_again(changes: Iterable[Change]) -> list[str]:
-    """Name the runs of trainings that have the set-up and the seeds of another."""
-    again = [several for several in _set_ups(changes) if _seeds(several) < len(several)]
-    return sorted({change.run.entry.name for several in again for change in several})
-
-
-def _set_ups(changes: Iterable[Change]) -> list[list[Change]]:
-    alike: dict[Hashable, list[Change]] = {}
+    set_ups: dict[Hashable, list[Change]] = {}
     for change in changes:
-        alike.setdefault(_but_for_seeds(change), []).append(change)
-    return [*alike.values()]
+        set_ups.setdefault(_but_for_seeds(change), []).append(change)
+    means, again = list[Change](), set[str]()
+    for several in set_ups.values():
+        if _seeds(several) < len(several):
+            again.update(change.run.entry.name for change in several)
+        elif len(several) > 1:
+            several = [_mean_of_seeds(several)]
+        means += several
+    return OverSeeds(means, sorted(again))
 
 
 def _seeds(several: Iterable[Change]) -> int:
@@ -188,12 +209,10 @@ def _seeds(several: Iterable[Change]) -> int:
     return len({(c.dataset.seed, c.settings.get("seed")) if c else () for c in cards})
 
 
-def _mean_of_seeds(several: Sequence[Change]) -> Sequence[Change]:
-    if len(several) < 2 or _seeds(several) < len(several):
-        return several  # one training, or one that was asked twice
+def _mean_of_seeds(several: Sequence[Change]) -> Change:
     value = _mean([change.value for change in several])
     l1 = _mean([change.l1 for change in several])
-    return [several[0]._replace(value=value, l1=l1, compared=None, seeds=tuple(several))]
+    return several[0]._replace(value=value, l1=l1, compared=None, seeds=tuple(several))
 
 
 def _but_for_seeds(change: Change) -> Hashable:

@@ -9,7 +9,7 @@ from typing import Any
 from lm_eval_epidemia.benchmarks import groups, in_way
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.findings.finding import Cell, Column, Finding, Row, known
-from lm_eval_epidemia.findings.tuning import ALL, Change, Study, over_seeds, trained_again
+from lm_eval_epidemia.findings.tuning import ALL, Change, Study, over_seeds
 from lm_eval_epidemia.results.card import Tuned
 from lm_eval_epidemia.results.protocol import printable
 
@@ -167,7 +167,7 @@ def findings(study: Study) -> list[Finding]:
     """
     kinds = ("tuning", "tuning task", "tuning cells", "tuning task cells")
     means = [
-        (f"{kind} seeds", [change for change in over_seeds(changes) if change.seeds])
+        (f"{kind} seeds", [change for change in over_seeds(changes).changes if change.seeds])
         for kind, changes in zip(kinds, study, strict=True)
     ]
     return [_finding(*of) for of in (*zip(kinds, study, strict=True), *means)]
@@ -176,11 +176,11 @@ def findings(study: Study) -> list[Finding]:
 def tables(study: Study, long: bool) -> list[Finding]:
     """Return the tables: by group and, where some were held out, by cells; `long` by task."""
     shown = ("group", "part", *_SHOWN, "tasks", "win / tie / loss", *_LAST)
-    means = over_seeds(study.groups)
+    means, again = over_seeds(study.groups)
     known_means = {id(change) for change in means}
     single = [c for c in study.groups if id(c) not in known_means] if long else []
     notes = [NOTE + SEEDS_NOTE * any(change.seeds for change in means), *tested(means)]
-    if again := trained_again(study.groups):
+    if again:
         notes.append(
             f"Of one set-up and the same seeds, so that they are no sample of seeds: {few(again)}."
         )
@@ -188,7 +188,9 @@ def tables(study: Study, long: bool) -> list[Finding]:
     by_group = _finding("tuning", [*means, *single], "tasks that were", "", shown, note)
     shown = ("group", "part", "people", *_SHOWN, "tasks", "tuned from", "asked as trained")
     more = ": cells trained on against held-out cells"
-    cells = _finding("tuning cells", over_seeds(study.cells), "cells", more, shown, CELLS_NOTE)
+    cells = _finding(
+        "tuning cells", over_seeds(study.cells).changes, "cells", more, shown, CELLS_NOTE
+    )
     by_task = sorted([*study.tasks, *study.task_cells], key=_place) if long else []
     shown = ("task", "part", *_SHOWN, "tuned from", "asked as trained")
     of_tasks = _finding("tuning task", by_task, "part", " by task", shown)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,7 +60,15 @@ def divided(
     order = rng.permutation(size).tolist()
     parts = {"train": order, "validation": order}
     if "p" not in rows:
-        kept = _kept_back(order, together or rows.get("text", range(size)))
+        alike = together or rows.get("text", range(size))
+        if not (kept := _kept_back(order, alike)):
+            what, how = "text", "a lower --n or more --tasks"
+            if together:
+                what, how = "person", "a higher --n or a lower --per-person"
+            raise EpidemiaError(
+                f"each {what} has {min(Counter(alike).values())} of the {size} rows or more, and "
+                f"the validation split has a tenth of the rows: give {how}"
+            )
         parts = {"train": [k for k in order if k not in kept], "validation": sorted(kept)}
     kinds = {
         "text": datasets.Value("string"),
@@ -88,12 +97,6 @@ def _kept_back(order: Sequence[int], together: Sequence[Any]) -> set[int]:
     for rows in copies.values():
         if len(kept) + len(rows) <= round(VALIDATION * len(order)):
             kept.update(rows)
-    if not kept:
-        raise EpidemiaError(
-            f"the {len(order)} rows are {len(copies)} different texts or people, each too often "
-            "for the validation split (a tenth of the rows): of texts give a lower --n or more "
-            "--tasks, of people a higher --n or a lower --per-person"
-        )
     return kept
 
 

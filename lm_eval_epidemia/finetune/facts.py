@@ -110,11 +110,16 @@ def facts_of(data: Microdata, tasks: Iterable[Task]) -> Facts:
     given = {name for task in tasks for name in task.given}
     outcomes = [n for n in known if n in {task.outcome for task in tasks} and n not in given]
     conditions = [name for name in known if name in given]
+    if not tasks:
+        raise EpidemiaError(
+            f"{data.name} answers no task of {data.record.survey} that asks yes or no: choose "
+            "others with --tasks, or take another survey, as nsduh"
+        )
     if not conditions or not outcomes:
         asked = sorted(given | {task.outcome for task in tasks}, key=order.index)
         raise EpidemiaError(
             f"{data.name} has no {'outcome' if conditions else 'condition'} to state in notes "
-            f"(of {', '.join(asked) or 'none'}): give the official file, or other --tasks"
+            f"(of {', '.join(asked)}): give the official file, or other --tasks"
         )
     implied = {}
     for name in conditions:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.finetune.check import Checker
 from lm_eval_epidemia.finetune.dataset import FEWEST, check_out, divided, save
@@ -253,10 +253,17 @@ def _stated(
     facts = facts_of(data, [task for task in declared if data.can_estimate(task)])
     truth = next(iter(truths.values()))
     if truth.vintage != data.vintage:
+        listed = list(data.record.vintages)
+        how = f"give the file of {truth.vintage}"
+        # Of a later one a truth may be built, and scores would not use it.
+        if listed.index(data.vintage) < listed.index(truth.vintage):
+            how += (
+                f", or build the truth of this one: 'epidemia groundtruth build {survey} --vintage "
+                f"{data.vintage} --raw FILE'"
+            )
         raise EpidemiaError(
             f"{data.name} is {survey} {data.vintage}, scores are against the ground truth of "
-            f"{truth.vintage}: build that of the file, with 'epidemia groundtruth build {survey} "
-            f"--vintage {data.vintage} --raw FILE', or give the file of {truth.vintage}"
+            f"{truth.vintage}: {how}"
         )
     if lacking := [task.name for task in declared if not facts.states(task)]:
         if tasks is not None:
@@ -306,9 +313,9 @@ def _kept(
     """Divide rows, write them with their card, and return it with their numbers."""
     size = len(next(iter(rows.values())))
     if size < FEWEST:
-        raise EpidemiaError(
-            f"{size} rows are left, {FEWEST} are needed: hold out less, or give more --tasks or --n"
-        )
+        # All prompts were taken; notes were dropped, as many as were wanted or more.
+        how = "give a higher --n" if together else "hold out less, or give more --tasks"
+        raise EpidemiaError(f"{plural(size, 'row')} left, {FEWEST} are needed: {how}")
     splits = divided(rows, np.random.default_rng([card.seed, 1]), together)
     card = replace(card, rows={name: len(part) for name, part in splits.items()})
     save(out, splits, card)

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from lm_eval_epidemia.core.columns import taken, widest
 from lm_eval_epidemia.findings.boards import Board
 from lm_eval_epidemia.findings.summary import Summary
 from lm_eval_epidemia.report.sections import Section, printed
@@ -126,15 +127,12 @@ def _table(section: Section, width: int | None, folds: bool) -> list[Line]:
 def _widths(section: Section) -> dict[str, int]:
     """Return how wide each column has to be."""
     columns = zip(section.columns, _heads(section), zip(*section.rows, strict=True), strict=True)
-    return {
-        title: max(cell_len(line) for cell in (*head, *cells) for line in cell.split("\n"))
-        for title, head, cells in columns
-    }
+    return {title: widest((*head, *cells)) for title, head, cells in columns}
 
 
 def _taken(widths: dict[str, int]) -> int:
     """Return how wide a table of such columns is."""
-    return INDENT + sum(widths.values()) + GAP * (len(widths) - 1)
+    return taken(widths.values(), GAP, INDENT)
 
 
 def _head(title: str) -> list[str]:

@@ -51,14 +51,18 @@ def raw_paths(
         return [given] if isinstance(given, Path) else [Path(path) for path in given], vintage
     survey, vintage = record.survey, vintage or record.official
     folder = raw_folder(survey, vintage)
-    if not folder.is_dir():
+    if folder.is_dir():
+        return [folder], vintage
+    if survey in own():
         raise EpidemiaError(
             f"{survey} is your own survey, which cannot be downloaded: give its file with --raw"
-            if survey in own()
-            else f"{survey} {vintage} has not been downloaded: run 'epidemia survey download "
-            f"{survey}', or give the files with --raw"
         )
-    return [folder], vintage
+    entry = record.vintages[vintage]
+    how = f"give {entry.needed} ({entry.page}) with --raw"
+    if all(file.url for file in entry.files):
+        of = "" if vintage == record.official else f" --vintage {vintage}"
+        how = f"run 'epidemia survey download {survey}{of}', or {how}"
+    raise EpidemiaError(f"{survey} {vintage} has not been downloaded: {how}")
 
 
 class _Resuming:

@@ -310,12 +310,17 @@ def _viable(
     looks = (
         f"looks like {others[0]}: give --vintage {others[0]}"
         if others
-        else "is another vintage or a subset without its weights"
+        else "is another vintage, a subset without its weights, or not of this survey"
     )
-    names, column = " and ".join(r.vintage for r in candidates), first.lacking()[0]
+    having: dict[str, list[str]] = {}
+    for release in candidates:
+        having.setdefault(release.lacking()[0], []).append(release.vintage)
+    lacks = ", ".join(
+        f"column {column} of {first.record.survey} {' and '.join(vintages)}"
+        for column, vintages in having.items()
+    )
     raise EpidemiaError(
-        f"{file} lacks column {column} ({nearest(column, columns)}), which {first.record.survey} "
-        f"{names} {'has' if len(candidates) == 1 else 'have'}: it {looks}"
+        f"{file} lacks {lacks} ({nearest(next(iter(having)), columns)}): it {looks}"
     )
 
 

@@ -195,8 +195,9 @@ def _files_in(folder: Path, expected: Collection[str]) -> list[Path]:
     if files := [file for file in named if _is_data(file.name) or suffix_of(file.name) == ".zip"]:
         return files
     raise EpidemiaError(
-        f"{folder} contains none of the survey's files (expected names: "
-        f"{', '.join(sorted(expected))}): give the file itself"
+        f"the folder {folder} contains none of the survey's files: expected "
+        f"{', '.join(sorted(expected))}, packed or not; give a file of another name by itself, "
+        "--raw FILE"
     )
 
 

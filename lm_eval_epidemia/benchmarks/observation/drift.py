@@ -278,10 +278,10 @@ def drifts(tasks: Iterable[str], vintage: str | None = None) -> list[Drift]:
     EpidemiaError
         If no task is here in two vintages.
     """
-    places, pairs = store.all_places(), []
+    pairs = []
     for name in tasks:
-        here = list(dict.fromkeys(place.vintage for place in places.get(name, [])))
-        first = vintage or (here[0] if here else None)
+        here = store.vintages(name)
+        first = vintage or next(iter(here), None)
         pairs += [drift(name, first, other) for other in here if first and other != first]
     if not pairs:
         raise EpidemiaError(

@@ -26,6 +26,7 @@ import yaml
 from lm_eval_epidemia.benchmarks.observation import respondents
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.elicit.orderings import LETTERS, orderings
 from lm_eval_epidemia.elicit.prompts import prompt
 from lm_eval_epidemia.elicit.responses import CHOICE_MASS, SingleAnswer, logprobs_of
@@ -245,14 +246,13 @@ def load(task: str) -> QuickTruth:
     return QuickTruth(task, choice, asked, digest[:12])
 
 
+@held()
 def available() -> list[str]:
     """Return the quick tasks all of whose truths ship."""
-    places = store.all_places()
-    shipped = {name for name, of in places.items() if any(place.state == "shipped" for place in of)}
     return [
         name
         for name, choice in choices().items()
-        if shipped.issuperset(cell.task for cell in choice.cells)
+        if all(store.vintages(task, "shipped") for task in {cell.task for cell in choice.cells})
     ]
 
 

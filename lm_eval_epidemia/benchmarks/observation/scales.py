@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from lm_eval_epidemia.estimate import store
@@ -65,12 +65,23 @@ def has_bootstrap(task: str, scheme: Scheme, vintage: str | None = None) -> bool
     return not truth.distances or scheme in truth.distances
 
 
-def by_group(scales: Iterable[Scale]) -> dict[str, list[Scale]]:
-    """Sort scales into the groups of their tasks, and those into the order of their names."""
-    groups = defaultdict(list)
+def by_group(
+    scales: Iterable[Scale], unions: Mapping[str, Collection[str]]
+) -> dict[str, list[Scale]]:
+    """Sort scales into the groups of their tasks, and those into the order of their names.
+
+    Unions of which every task is there come first; they are given by name, with their tasks.
+    """
+    groups, of_task = defaultdict(list), dict[str, Scale]()
     for scale in scales:
         task = declared_task(scale.task)
         part = task.part if isinstance(task, FreshTask) else f"{task.group}_{scale.survey}"
         for name in (task.group, part):
             groups[name].append(scale)
-    return dict(sorted(groups.items()))
+        of_task[scale.task] = scale
+    whole = {
+        name: [of_task[task] for task in sorted(tasks)]
+        for name, tasks in unions.items()
+        if of_task.keys() >= set(tasks)
+    }
+    return whole | dict(sorted(groups.items()))
