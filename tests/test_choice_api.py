@@ -275,7 +275,7 @@ def test_what_passes_is_asked_again_and_said_in_one_line(fault, caplog):
         expected = server.faults[fault]
         assert expected > 2 and server.answered == dict.fromkeys(TEXTS[:12], 1)
     assert len(found) == 48
-    said = [one.getMessage() for one in caplog.records if "asking again" in one.getMessage()]
+    said = [one.getMessage() for one in caplog.records if "retrying" in one.getMessage()]
     assert len(said) == 1 and "\n" not in said[0]
     what = {
         "429": "HTTP 429",

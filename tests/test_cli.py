@@ -325,7 +325,7 @@ def test_run_reads_tasks_from_a_config_file(tmp_path, epidemia):
 NO_CONFIG = [
     ("- tasks\n", "is of type list: expected options of lm-eval by name"),
     ("3\n", "is of type int: expected options"),
-    ("", "holds NoneType: expected options"),
+    ("", "is of type NoneType: expected options"),
     ("tasks: 5\n", "has tasks: 5: expected names"),
     ("tasks: [1, null]\n", "has tasks: [1, None]: expected names"),
     ("tasks: [epidemia_low]\nmetadata: 5\n", "has metadata: 5: expected, for example,"),
@@ -458,7 +458,7 @@ def test_anchors_of_a_survey_a_vintage_a_summary_and_a_comparison(epidemia):
     assert [row[1:4] for row in rows] == [
         ["2023", year, "314"] for year in ("2022", "2021", "2019")
     ]
-    assert "in two vintages" in epidemia("anchors", "scf", "--compare").stderr
+    assert "for two vintages" in epidemia("anchors", "scf", "--compare").stderr
 
 
 def test_survey_check_and_card(tmp_path, nsduh_file, epidemia):

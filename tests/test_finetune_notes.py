@@ -562,7 +562,7 @@ def test_what_does_not_exist_is_refused(tmp_path, raw):
     for command, said in {
         "nsdhu": "no survey 'nsdhu' (nearest: nsduh)",
         "nsduh --kind answer": "--kind 'answer' is not known (nearest: answers)",
-        "bls": "bls is published only as tables, and notes are about people",
+        "bls": "bls is published as tables, and notes are about people",
         "nsduh": "nsduh 2023 has not been downloaded",
         "nsduh --kind answers --n 9": "--n 9: at least 10 rows",
         "nsduh --kind distributions --n 91": "--n 91: there are 90 prompts",

@@ -178,7 +178,7 @@ def test_a_llama_server_that_is_still_loading_is_waited_for(chat, caplog):
         lm, found = ask(server, chat, max_retries=4)
         assert lm.served.server == "llama.cpp b7000" and lm.served.read_by == "top 300"
         assert is_right(found, "llama.cpp", chat, "top 300")
-    assert "while it loads its model; asking again" in caplog.text
+    assert "while it loads its model; retrying" in caplog.text
     with home("llama.cpp") as server:
         server.loading = 1000
         with pytest.raises(

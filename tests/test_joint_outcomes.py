@@ -170,7 +170,7 @@ WRONG = {
     "itself": (BOTH, "both: [happy, both_well]", "happy, both_well", "is a joint outcome itself"),
     "three answers": (LABELLED, "[Happy only, ", "labels:", "needs 4 different answers"),
     "doubled": (LABELLED, "[Both, Both, ", "labels:", "needs 4 different answers"),
-    "a column": (BOTH, f"{BOTH}\n    column: TWO", "column: TWO", "of its variables"),
+    "a column": (BOTH, f"{BOTH}\n    column: TWO", "column: TWO", "from its variables"),
     "levels": (BOTH, f"{BOTH}\n    levels: []", "levels: []", "leave it out"),
     "what it has not": (BOTH, f"{BOTH}\n    among: all", "among: all", "Extra inputs"),
     "no question": (ASKED, "", "both_well:", "question: Field required"),

@@ -403,7 +403,7 @@ def test_the_command_makes_a_task_of_ones_own(raw, home):
 
 def test_commands_say_what_is_wrong():
     wrong = [
-        ("new bls --raw x", "published only as tables"),
+        ("new bls --raw x", "published as tables"),
         ("new scff --raw x", "nearest: scf"),
         ("new scf", "epidemia survey download scf"),
         ("new scf --vintage 1999 --raw x", "1999"),
