@@ -211,7 +211,10 @@ def test_managers_of_other_lm_evals_get_ours_or_are_left_as_they_are(caplog):
         assert extended(finds)(include_path="mine").read == "mine"
     assert not caplog.records
     assert extended(Renamed)(task_dirs="mine").read == "mine"
-    assert "TaskManager(self, task_dirs=None, include_defaults=True) is not known" in caplog.text
+    assert (
+        "TaskManager(self, task_dirs=None, include_defaults=True) that we do not know"
+        in caplog.text
+    )
     assert extended(OneOnly)(include_path="mine").read == "mine"
     assert "could not be added to lm-eval: TypeError: include_path: one folder" in caplog.text
 

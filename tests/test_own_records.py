@@ -229,7 +229,7 @@ def test_from_record_to_scores_in_every_way_and_without_it(home, raw, tmp_path, 
     path.unlink()
     made = CliRunner().invoke(cli.app, ["report", str(runs)])
     assert isinstance(made.exception, EpidemiaError)
-    assert "the survey record of toy is missing" in str(made.exception)
+    assert "there is no record of toy here" in str(made.exception)
     assert "this version of lm-eval-epidemia" not in str(made.exception)
 
 
