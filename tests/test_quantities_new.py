@@ -183,7 +183,7 @@ def test_families_follow_from_the_values():
 
 def test_more_than_a_survey_holds_is_an_error(data):
     for n, seed, message in (
-        (400, 0, r"has \d+ quantities of difficulty 'base'.*--n \d+"),
+        (400, 0, r"has only \d+ suitable quantities of difficulty 'base'.*--n \d+"),
         (3, 0, "at least 4"),
         (8, -1, "expected 0 or more"),
     ):
