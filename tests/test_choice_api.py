@@ -356,7 +356,7 @@ def test_what_does_not_pass_is_refused_with_a_way_out(fault):
 def test_a_server_that_does_not_count_tokens_cannot_be_limited():
     with scripted(usage=False) as server:
         assert len(ask(server, plain(TEXTS))) == 160
-        with pytest.raises(EpidemiaError, match="does not say how many tokens"):
+        with pytest.raises(EpidemiaError, match="does not report the tokens"):
             ask(server, plain(TEXTS), max_cost_tokens=1000)
 
 
@@ -447,7 +447,7 @@ def test_lettered_tasks_of_others_and_those_it_cannot_answer(mmlu_style):
         ):
             evaluate([TASK], model="choice-api", model_args=arguments, apply_chat_template=True)
         arguments = f"base_url={server.url(True)},model=any"
-        with pytest.raises(EpidemiaError, match=r"takes messages.*--apply_chat_template"):
+        with pytest.raises(EpidemiaError, match=r"accepts chat messages.*--apply_chat_template"):
             evaluate([TASK], model="choice-api", model_args=arguments)
 
 
