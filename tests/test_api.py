@@ -133,23 +133,23 @@ def test_what_does_not_fit_is_refused_by_name():
     p = load_truth(BY_AGE).p
     for q, said in [
         (np.ones((2, 11)) / 2, "q has shape (2, 11): expected 11 cells x 2 answers"),
-        ("truth", "q is no array of numbers"),
+        ("truth", "q is not an array of numbers"),
         (None, "q has shape (): expected 11 cells"),
-        (but(np.nan), "no probability: age=18-20, answer No: nan"),
-        (but(-0.25), "no probability: age=18-20, answer No: -0.25"),
-        (np.ma.masked_greater(but(0.5), 0.99), "no probability: age=12-13, answer No: nan"),
+        (but(np.nan), "values outside 0 to 1: age=18-20, answer No: nan"),
+        (but(-0.25), "values outside 0 to 1: age=18-20, answer No: -0.25"),
+        (np.ma.masked_greater(but(0.5), 0.99), "values outside 0 to 1: age=12-13, answer No: nan"),
         (but(0.5), "does not sum to 1 over the answers: age=18-20: 0.5"),
         (np.ones((11, 2)), "age=12-13: 2; age=14-15: 2; age=16-17: 2 and 8 more"),
         (frame()[1:], "q lacks age=12-13, answer Yes"),
-        (pd.concat([frame(), frame()[:1]]), "q has age=12-13, answer Yes twice"),
+        (pd.concat([frame(), frame()[:1]]), "q contains age=12-13, answer Yes twice"),
         (frame().replace("18-20", "18-19"), "q's age=18-19, answer Yes (no age '18-19'; nearest: "),
         (frame().replace("Yes", "yes"), "(no answer 'yes'; nearest: Yes)"),
-        (frame().drop(columns="q"), "q has no column q, but p: to score that, rename it"),
+        (frame().drop(columns="q"), "q has a column p but no column q: to score p, rename it"),
         (frame().drop(columns="age"), "q has no column age"),
-        (frame().set_index("age", drop=False), "q has age as index and as column"),
-        (pd.concat([frame(), frame()[["q"]]], axis=1), "q has two columns q: keep one"),
+        (frame().set_index("age", drop=False), "q has age both as index and as column"),
+        (pd.concat([frame(), frame()[["q"]]], axis=1), "q has two columns named q: keep one"),
         (frame().assign(q="much"), "q of age=12-13, answer Yes is 'much': expected a number"),
-        (wide.assign(Maybe=0.0), "q has a column Maybe, which is no answer"),
+        (wide.assign(Maybe=0.0), "q has a column Maybe, which is not an answer"),
         (wide[["No"]], "q has no column Yes"),
         (lambda condition: [0.2, 0.3, 0.5], "q(age=12-13) has 3 numbers: expected 2"),
         (lambda condition: None, "q(age=12-13) is None: expected 2 probabilities or that of 'Yes'"),
@@ -158,12 +158,15 @@ def test_what_does_not_fit_is_refused_by_name():
         (lambda condition: [True, False], "q(age=12-13) is [True, False]: expected 2 prob"),
         (frame().assign(q=frame().q > 0.5), ": expected a number"),
         (lambda condition: {"Yes": 0.5}, "q(age=12-13) lacks No"),
-        (lambda condition: {"Yes": 0.5, "Noo": 0.5}, "no such answer as Noo (nearest: No)"),
-        (lambda condition: thrice, "has an answer twice"),
-        (p + 1j, "q is no array of numbers (its values are of type"),
-        (p.astype(str), "q is no array of numbers (its values are of type"),
-        (p > 0.5, "q is no array of numbers (its values are of type bool"),
-        (lambda condition: 1.5, "no probability: age=12-13, answer No: -0.5"),
+        (
+            lambda condition: {"Yes": 0.5, "Noo": 0.5},
+            "q(age=12-13) contains Noo, which is not an answer (nearest: No)",
+        ),
+        (lambda condition: thrice, "contains an answer twice"),
+        (p + 1j, "q is not an array of numbers (its values have type"),
+        (p.astype(str), "q is not an array of numbers (its values have type"),
+        (p > 0.5, "q is not an array of numbers (its values have type bool"),
+        (lambda condition: 1.5, "values outside 0 to 1: age=12-13, answer No: -0.5"),
     ]:
         with pytest.raises(EpidemiaError) as raised:
             score(BY_AGE, q)
@@ -179,7 +182,7 @@ def test_conditions_that_nobody_has_together_are_refused():
     more = pd.DataFrame([[*missing, "Yes", 0.5]], columns=[*truth.conditions, "answer", "q"])
     long = truth.to_frame().assign(q=lambda rows: rows.p)
     with pytest.raises(
-        EpidemiaError, match="nobody in the survey has these conditions together: leave it out"
+        EpidemiaError, match="nobody in the survey has this combination of conditions: leave it out"
     ):
         score(truth, pd.concat([long, more]))
 
@@ -330,7 +333,7 @@ try:
 except EpidemiaError as error:
     print(error)
 """)
-    needed = f"plot() needs altair: {install('report')}"
+    needed = f"plot() needs altair, which is not installed. Install it with: {install('report')}"
     assert said.splitlines() == ["100.0 2022", f"{len(all_tasks())} 22", needed]
 
 
@@ -374,7 +377,10 @@ def test_what_takes_the_extra_says_so_before_any_work(tmp_path):
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert done.stdout == "exit 2\n" * len(needs)
-    said = "".join(f"error: {message}: {install('report')}\n" for message in needs.values())
+    said = "".join(
+        f"error: {message}, which is not installed. Install it with: {install('report')}\n"
+        for message in needs.values()
+    )
     assert done.stderr == said
     assert not list(tmp_path.glob("[!h]*"))  # but for the home of every test
 
@@ -464,7 +470,7 @@ def test_every_figure_of_the_catalogue_has_its_chart():
 def test_what_are_no_draws_is_said():
     found = score(MANY_ANSWERS, lambda condition: believed(MANY_ANSWERS)[0])
     for wrong in (found.draws, [found], [1.0], None):
-        with pytest.raises(EpidemiaError, match="takes a list of draws, one per task"):
+        with pytest.raises(EpidemiaError, match="expects a list of draws, one per task"):
             joint_error(wrong)
     with pytest.raises(EpidemiaError, match="2 weights for the draws of 1 task"):
         joint_error([found.draws], [0.5, 0.5])

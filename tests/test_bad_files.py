@@ -351,7 +351,7 @@ def test_a_disk_that_takes_no_more(runs, tmp_path):
     command = [sys.executable, "-c", LIMITED, "report", runs, "--html", out]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
-    assert "File too large; make room there" in done.stderr.splitlines()[-1]
+    assert "File too large; free some space" in done.stderr.splitlines()[-1]
     assert not out.exists() or list(out.iterdir()) == []
     assert "knows the truth with noise (kind=noisy" in done.stdout
 
@@ -370,7 +370,7 @@ def limited():
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("demo", "report")])
 def test_what_a_command_says_of_a_disk_that_takes_no_more(runs, tmp_path, name):
     out = tmp_path / "out"
-    with pytest.raises(EpidemiaError, match=r"File too large; make room there$"), limited():
+    with pytest.raises(EpidemiaError, match=r"File too large; free some space$"), limited():
         run_into(name, runs, out, tmp_path / "figure.svg")
     assert not out.exists() or list(out.iterdir()) == []
 

@@ -166,7 +166,7 @@ def test_vintages_live_side_by_side():
         EpidemiaError, match=r"no ground truth of 2023 here.*only of none|no vintage"
     ):
         store.load("epidemia_low_nsduh_heroin_ever_by_age", "2024")
-    with pytest.raises(EpidemiaError, match=r"of 2023 here, only of 2022: epidemia groundtruth"):
+    with pytest.raises(EpidemiaError, match=r"for 2023 here, only for 2022: epidemia groundtruth"):
         store.load("epidemia_low_nsduh_heroin_ever_by_age", "2023")
 
 

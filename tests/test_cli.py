@@ -83,7 +83,7 @@ def test_the_package_is_a_command_too(monkeypatch, capsys):
 
 def test_names_are_separated_by_commas_or_spaces(epidemia):
     assert separated(["a,b", "c, d", ",e,"]) == ["a", "b", "c", "d", "e"] and separated([]) == []
-    with pytest.raises(EpidemiaError, match="', ,' holds no name"):
+    with pytest.raises(EpidemiaError, match="', ,' contains no name"):
         separated([",", ","])
     two = "epidemia_low_nsduh_heroin_ever_by_race", "epidemia_low_nsduh_heroin_ever_by_age"
     for command in (["cost"], ["anchors"], ["tasks", "list"], ["show"]):
@@ -323,18 +323,18 @@ def test_run_reads_tasks_from_a_config_file(tmp_path, epidemia):
 
 
 NO_CONFIG = [
-    ("- tasks\n", "holds list: expected options of lm-eval by name"),
-    ("3\n", "holds int: expected options"),
-    ("", "holds NoneType: expected options"),
-    ("tasks: 5\n", "has tasks: 5: expected names"),
-    ("tasks: [1, null]\n", "has tasks: [1, None]: expected names"),
-    ("tasks: [epidemia_low]\nmetadata: 5\n", "has metadata: 5: expected such as"),
+    ("- tasks\n", "is of type list: expected options of lm-eval by name"),
+    ("3\n", "is of type int: expected options"),
+    ("", "is of type NoneType: expected options"),
+    ("tasks: 5\n", "has tasks: 5: expected a list of names"),
+    ("tasks: [1, null]\n", "has tasks: [1, None]: expected a list of names"),
+    ("tasks: [epidemia_low]\nmetadata: 5\n", "has metadata: 5: expected, for example,"),
     ("a: [\n", "cannot be read as YAML: while parsing"),
     (None, "cannot be read: No such file"),
-    ("modl: hf\n", "has 'modl', no option of lm-eval (nearest: model"),
-    ("1: 2\n", "has 1, no option of lm-eval"),
-    ("model: [a]\n", "has model: ['a']: expected such as model: hf"),
-    ("limit: four\n", "has limit: 'four': expected such as limit: 10"),
+    ("modl: hf\n", "has 'modl', which is not an option of lm-eval (nearest: model"),
+    ("1: 2\n", "has 1, which is not an option of lm-eval"),
+    ("model: [a]\n", "has model: ['a']: expected, for example, model: hf"),
+    ("limit: four\n", "has limit: 'four': expected, for example, limit: 10"),
 ]
 
 
@@ -458,7 +458,7 @@ def test_anchors_of_a_survey_a_vintage_a_summary_and_a_comparison(epidemia):
     assert [row[1:4] for row in rows] == [
         ["2023", year, "314"] for year in ("2022", "2021", "2019")
     ]
-    assert "in two vintages" in epidemia("anchors", "scf", "--compare").stderr
+    assert "for two vintages" in epidemia("anchors", "scf", "--compare").stderr
 
 
 def test_survey_check_and_card(tmp_path, nsduh_file, epidemia):

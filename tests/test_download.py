@@ -85,7 +85,9 @@ def test_a_file_is_fetched_once(server, tmp_path):
 def test_a_broken_download_goes_on_where_it_stopped(server, tmp_path):
     Handler.drop_next = True
     target = tmp_path / "file.zip"
-    with pytest.raises(EpidemiaError, match=r"bytes are kept.*Try again.*example\.org/by-hand"):
+    with pytest.raises(
+        EpidemiaError, match=r"bytes are kept.*again to continue.*example\.org/by-hand"
+    ):
         get(f"{server}/file.zip", target)
     kept = (tmp_path / "file.zip.part").stat().st_size
     assert 0 < kept < len(CONTENT)
@@ -99,7 +101,7 @@ def test_a_part_that_is_already_whole_is_taken(server, tmp_path):
 
 
 def test_another_file_than_the_known_one_is_refused(server, tmp_path):
-    with pytest.raises(EpidemiaError, match=r"sha256 is not 0000.*replaced by its publisher"):
+    with pytest.raises(EpidemiaError, match=r"sha256 is not 0000.*the publisher replaced it"):
         get(f"{server}/file.zip", tmp_path / "file.zip", "0" * 64)
     assert list(tmp_path.glob("file.zip*")) == []
 
@@ -140,7 +142,7 @@ def test_every_file_of_a_vintage_is_fetched_into_its_folder(server, home):
 def test_files_are_those_given_or_those_downloaded(home):
     scf, path = records.record("scf"), Path("mine.dta")
     assert raw_paths(scf, path, None) == raw_paths(scf, [path], None) == ([path], None)
-    with pytest.raises(EpidemiaError, match="no downloaded files of scf 2022: run 'epidemia surv"):
+    with pytest.raises(EpidemiaError, match="scf 2022 has not been downloaded: run 'epidemia surv"):
         load_microdata(scf)
     meps = records.record("meps")
     for vintage, said in (
@@ -149,7 +151,7 @@ def test_files_are_those_given_or_those_downloaded(home):
     ):
         with pytest.raises(EpidemiaError) as caught:
             raw_paths(meps, None, vintage)
-        assert f"no downloaded files of meps {vintage}: {said}" in str(caught.value)
+        assert f"meps {vintage} has not been downloaded: {said}" in str(caught.value)
     raw_folder("scf", "2022").mkdir(parents=True)
     assert raw_paths(scf, None, None) == ([raw_folder("scf", "2022")], "2022")
     with pytest.raises(EpidemiaError, match="scf has no vintage '1066'"):

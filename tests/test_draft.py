@@ -62,10 +62,12 @@ def test_a_labelled_file_becomes_a_record(sav, tmp_path):
     reasons = {reason: [c.name for c in listed] for reason, listed in found.left_out.items()}
     assert reasons == {
         "used for the design": ["finalwt", "vstrat", "vpsu"],
-        "identifiers: no two people have the same (--outcomes or --given keeps one)": ["id"],
+        "identifiers: no two people have the same (name one in --outcomes or --given to keep it)": [
+            "id"
+        ],
         "constant: everybody has one answer": ["always"],
         "more than half of the people have no answer": ["rarely"],
-        "free text, or too many answers in words": ["note"],
+        "free text, or too many different texts": ["note"],
         "dates or times": ["day"],
     }
     for reason, names in reasons.items():
@@ -109,7 +111,13 @@ def test_the_quintiles_are_weighted():
         # Ends of a scale.
         ([1, 2, 3, 4, 5], {1: "never", 5: "always"}, ["never", "2", "3", "4", "always"], [], None),
         # One code that was forgotten.
-        ([1, 2, 3], {1: "a", 2: "b"}, ["a", "b", "3"], [], "without a label, and a level: 3"),
+        (
+            [1, 2, 3],
+            {1: "a", 2: "b"},
+            ["a", "b", "3"],
+            [],
+            "made a level, though without a label: 3",
+        ),
         # A label that nobody has: in a scale it is a level, beside it not.
         ([1, 3], {1: "a", 2: "b", 3: "c", 4: "d"}, ["a", "b", "c"], [], None),
         # Codes in front of labels; labels that are the same.
@@ -171,7 +179,7 @@ def test_every_mark_names_what_it_is_about(sav):
     assert len(said) == len(set(said)), "two marks that say the same"
     used = {name for plan in found.plans for name in (plan.outcome, *plan.given)}
     for name in used:
-        assert f"{name}: as you would ask it" in said
+        assert f"{name}: the question, as you would ask it" in said
     assert any(one.startswith("firstuse: cut at round numbers") for one in said)
 
 
@@ -234,11 +242,11 @@ def test_a_csv_of_words_works_as_it_is(tmp_path, home):
     assert way(record, "owns_a_car").column == "Owns a car?"
     # Of numbers NA is none; of words it is an answer, here taken for none, with a mark.
     assert set(way(record, "country").missing_texts) == {"NA", "<NA>"}
-    assert re.search("# check: country: taken as no answer: .*NA", found.text)
-    assert "# check: religion: taken as an answer: None\n" in found.text
+    assert re.search("# check: country: treated as missing: .*NA", found.text)
+    assert "# check: religion: treated as an answer: None\n" in found.text
     assert labels_of(record, "rooms") == ["1", "2", "3"]
     counts = frame["Rooms"].value_counts()
-    (mark,) = re.findall("# check: rooms: taken as no answer: (.*)", found.text)
+    (mark,) = re.findall("# check: rooms: treated as missing: (.*)", found.text)
     assert set(mark.split(", ")) == {f"{text} ({counts[text]} people)" for text in (".", "NA")}
     seen = {one.variable: one for one in check_files(record, [path]).variables}
     assert seen["owns_a_car"].missing == (frame["Owns a car?"] == "").sum()
@@ -257,7 +265,7 @@ def test_files_are_joined_by_the_number_of_a_person(tmp_path):
     found = draft(files, Wishes("joined", weight="finalwt", year=2020))
     record = loaded(found, tmp_path)
     assert record.join == "SEQN" and record.vintages["2020"].rows == ROWS
-    assert [c.name for c in found.left_out["in another file too, which is read"]] == ["sex"]
+    assert [c.name for c in found.left_out["also in another file, which is used"]] == ["sex"]
     data = check_files(record, files)
     gun = next(one for one in data.variables if one.variable == "gun")
     here = other["gun"].isin([1, 2])
@@ -267,7 +275,7 @@ def test_files_are_joined_by_the_number_of_a_person(tmp_path):
     weight = first["finalwt"]
     expected = weight[other["gun"][other["gun"].isin(map(float, levels))].index].sum()
     assert known == pytest.approx(expected / weight.sum())
-    with pytest.raises(EpidemiaError, match="--join nobody: not all of"):
+    with pytest.raises(EpidemiaError, match="--join nobody: not every file of"):
         draft(files, Wishes("joined", weight="finalwt", year=2020, join="nobody"))
     other.assign(SEQN=1.0).pipe(
         lambda same: pyreadstat.write_xport(same, str(tmp_path / "B.xpt"), table_name="B")
@@ -291,7 +299,7 @@ def test_one_year_of_several_is_selected(tmp_path):
     assert "happy" in {one.name for one in found.variables}
     older = draft([path], Wishes(weight="finalwt", year=2018))
     assert "happy" not in {one.name for one in older.variables}
-    with pytest.raises(EpidemiaError, match=r"--year 1999: .* has no record of it"):
+    with pytest.raises(EpidemiaError, match=r"--year 1999: .* has no record of that year"):
         draft([path], Wishes(weight="finalwt", year=1999))
 
 
@@ -302,7 +310,7 @@ def test_a_year_that_the_file_contradicts_is_marked(tmp_path):
     assert not any("year" in check for check in plain.checks)
     found = draft([path], Wishes(weight="finalwt", year=2022))
     (said,) = [check for check in found.source.sampling.checks if "year" in check]
-    assert said == "year says 2018 of every record, --year 2022: questions say 2022"
+    assert said == "year is 2018 in every record, but --year is 2022: questions use 2022"
     assert "2022" in loaded(found, tmp_path).vintages
 
 
@@ -347,7 +355,8 @@ def test_the_draft_is_built_and_scored_by_lm_eval(tmp_path, home):
 
 def test_a_guess_is_never_used_without_being_asked(sav):
     with pytest.raises(
-        EpidemiaError, match="--weight finalwt --strata vstrat --psu vpsu, or --weight none"
+        EpidemiaError,
+        match="--weight finalwt --strata vstrat --psu vpsu to use it, or --weight none",
     ):
         draft([sav])
     alone = draft([sav], Wishes(weight="FINALWT")).source.sampling
@@ -397,7 +406,7 @@ def test_what_people_weigh_is_no_weight_with_yes(tmp_path, home):
     done = CliRunner().invoke(cli.app, shlex.split(line))
     assert done.exit_code == 0, (done.output, done.exception)
     assert "no weight" in done.output and "as people's kilograms are" in done.output
-    assert "it does not weigh records, --weight weight lets it" in done.output
+    assert "it is not used as the weight; to use it, give --weight weight" in done.output
     text = (home / "surveys" / "kg.yaml").read_text()
     assert 'column: "weight"' in text and "# check: weight is" in text
     taken = draft([path], Wishes(weight="weight", given=["sex"]))
@@ -471,7 +480,9 @@ def test_most_tasks_have_one_condition_and_spread_over_the_file(tmp_path):
     assert len(found.variables) == 102
     names = [f"q{n}" for n in range(30)]
     few = draft([path], Wishes(outcomes=names, given=["age", "sex"]))
-    assert few.notes == ["60 tasks of one condition could be made, 40 were: --tasks takes more"]
+    assert few.notes == [
+        "40 of 60 possible tasks with one condition were made: --tasks N makes more"
+    ]
 
 
 def test_a_recoding_is_no_task(tmp_path):
@@ -549,8 +560,11 @@ def test_identifiers_are_left_out_unless_they_are_named(tmp_path, name, values):
     drafted = draft([path])
     ((reason, columns),) = drafted.left_out.items()
     assert [column.name for column in columns] == [name]
-    assert reason.startswith("identifiers") and "(--outcomes or --given keeps one)" in reason
-    assert "--outcomes or --given keeps one" in drafted.text.replace("\n# ", " ")
+    assert (
+        reason.startswith("identifiers")
+        and "(name one in --outcomes or --given to keep it)" in reason
+    )
+    assert "name one in --outcomes or --given to keep it" in drafted.text.replace("\n# ", " ")
     kept = draft([path], Wishes(outcomes=[name], given=["sex"]))
     assert name in [each.column.name for each in kept.variables]
 
@@ -600,7 +614,7 @@ def test_what_may_be_codes_has_no_mean(sav, tmp_path):
     assert way(record, "firstuse").measure is None and way(record, "gun").measure is None
     assert way(record, "bmi").measure.unit == "kg/m2"
     assert way(record, "age").measure.note == "counting '89 or older' as 89"
-    assert "# check: bmi: what 'the average ...' is of, and its unit" in found.text
+    assert "# check: bmi: the noun after 'the average', and its unit" in found.text
 
 
 def test_a_salary_file_gives_means_without_an_editor(tmp_path, home):

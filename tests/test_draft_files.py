@@ -150,7 +150,7 @@ def test_columns_of_the_same_name_are_told_apart(tmp_path):
     found = draft([path])
     assert [one.name for one in found.variables] == ["q_1", "q_1_2", "q_1_3", "sex"]
     (reason,) = found.left_out
-    assert reason.startswith("of a name that several columns have")
+    assert reason.startswith("name shared by several columns")
 
 
 # -- Bad files ---------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def csv_of(tmp_path, name="x2020.csv", **columns_):
     [
         ({"w": -1.0, "q": 1}, {"weight": "w"}, "w (weight) is negative in 400 rows"),
         ({"w": 0, "q": 1}, {"weight": "w"}, "w (weight) is zero in every row"),
-        ({"w": "much", "q": 1}, {"weight": "w"}, "column w holds text where codes are expected"),
+        ({"w": "much", "q": 1}, {"weight": "w"}, "column w contains text such as"),
         ({"q": 1}, {"weight": "wieght"}, "--weight wieght: x2020.csv has no such column"),
         (
             {"happy": 1},
@@ -175,57 +175,57 @@ def csv_of(tmp_path, name="x2020.csv", **columns_):
             "--outcomes hapy: x2020.csv has no such column (nearest: happy)",
         ),
         ({"q": 1}, {"given": ["sx"]}, "--given sx: x2020.csv has no such column (nearest: sex)"),
-        ({"q": 1}, {"outcomes": ["q"]}, "--outcomes q: the column cannot be used: constant"),
-        ({"q": 1}, {"strata": "sex"}, "--strata and --psu go together"),
-        ({"q": 1}, {"tasks": 0}, "--tasks 0: at least 1"),
-        ({"q": 1}, {"name": "nsduh"}, "nsduh is the name of a survey that ships"),
-        ({"q": 1}, {"name": "low"}, "low is the name of a group of tasks"),
-        ({"q": 1}, {"name": "My survey"}, "--name 'My survey': the name of a survey is of small"),
-        ({"q": 1}, {"name": ""}, "--name '': the name of a survey is of small"),
-        ({"q": 1}, {"name": "a" * 300}, "and is no longer than 40"),
+        ({"q": 1}, {"outcomes": ["q"]}, "--outcomes q: this column cannot be used: constant"),
+        ({"q": 1}, {"strata": "sex"}, "--strata and --psu must be given together"),
+        ({"q": 1}, {"tasks": 0}, "--tasks 0: expected at least 1"),
+        ({"q": 1}, {"name": "nsduh"}, "nsduh is already the name of a survey that ships"),
+        ({"q": 1}, {"name": "low"}, "low is already the name of a group of tasks"),
+        ({"q": 1}, {"name": "My survey"}, "--name 'My survey': the name of a survey must begin"),
+        ({"q": 1}, {"name": ""}, "--name '': the name of a survey must begin"),
+        ({"q": 1}, {"name": "a" * 300}, "40 at most"),
         ({"q": 1}, {"year": -5}, "--year -5: expected a year such as 2022"),
         ({"q": 1}, {"year": 99999}, "--year 99999: expected a year such as 2022"),
-        ({"q": 1}, {"encoding": "klingon"}, "--encoding klingon: not known"),
+        ({"q": 1}, {"encoding": "klingon"}, "--encoding klingon: unknown"),
         ({"q": 1}, {"encoding": "cp1251"}, "save it as UTF-8 (iconv -f cp1251 -t utf-8)"),
-        ({"q": 1}, {}, "one column is left to make tasks of (left out: constant"),
-        ({"age": np.arange(ROWS) % 50, "q": 1}, {}, "of sex, age (left out: constant"),
+        ({"q": 1}, {}, "one column is left to make tasks from (left out: constant"),
+        ({"age": np.arange(ROWS) % 50, "q": 1}, {}, "from sex, age (left out: constant"),
         (
             {"pay": np.arange(ROWS) + 20_000.0},
             {"outcomes": ["pay"], "given": ["pay"]},
-            "--outcomes pay --given pay: one column cannot be outcome and condition of a task",
+            "--outcomes pay --given pay: a column cannot be both outcome and condition",
         ),
         (
             {"pay": np.where(np.arange(ROWS) == 16, np.inf, np.arange(ROWS) * 3.5)},
             {"outcomes": ["pay"]},
-            "infinite numbers, as in row 17: write a finite number there, or nothing",
+            "infinite numbers, as in row 17: write a finite number, or leave the field empty",
         ),
         (
             {"pay": [f"${59_400 + 7 * n:,}" for n in range(ROWS)]},
             {"outcomes": ["pay"]},
-            "numbers written for people, as '$59,400': take currency signs and commas out",
+            "formatted numbers such as '$59,400': remove currency signs and commas",
         ),
         (
             {"pay": [f"{59_400 + 7 * n},50" for n in range(ROWS)]},
             {"outcomes": ["pay"]},
-            "numbers written for people, as '59400,50'",
+            "formatted numbers such as '59400,50'",
         ),
         ({"q": [f"a, {n}" for n in range(ROWS)]}, {"outcomes": ["q"]}, "free text"),
         (
             {"weight": np.arange(ROWS) % 60 + 50.0, "q": 1},
             {},
             "weight looks like a weight (weight is 50 to 109, mean 78.5, as people's kilograms "
-            "are): say so with --weight weight, or --weight none if all records count alike "
+            "are): give --weight weight to use it, or --weight none if all records count equally "
             "(--yes takes none)",
         ),
         (
             {"weight": np.arange(ROWS) + 50.0, "q": 1},
             {},
-            "weight looks like a weight (weight is 50 to 449, mean 249.5): say so",
+            "weight looks like a weight (weight is 50 to 449, mean 249.5): give --weight",
         ),
         (
             {"q": [f"a{n % 30}" for n in range(ROWS)]},
             {"outcomes": ["q"]},
-            "--outcomes q: it has 30 answers, at most 26",
+            "--outcomes q: it has 30 answers, but only 26 letters exist",
         ),
     ],
 )
@@ -250,14 +250,14 @@ def test_files_that_are_none(tmp_path):
         ("x2020.sav", "cannot be read as .sav"),
         ("x2020.docx", "is not in a known format"),
         ("semi2020.csv", "separated by ';'"),
-        ("folder2020", "is a folder: give the files in it"),
+        ("folder2020", "is a folder: give the files inside it"),
         ("none2020.parquet", "has zero rows"),
         ("gone2020.csv", "no file"),
     ):
         with pytest.raises(EpidemiaError) as raised:
             draft([tmp_path / name])
         assert said in str(raised.value) and "\n" not in str(raised.value)
-    with pytest.raises(EpidemiaError, match="neither a name nor a column called year"):
+    with pytest.raises(EpidemiaError, match="neither the file name nor a column called year"):
         draft([csv_of(tmp_path, "x.csv", q=1)])
     one = csv_of(tmp_path, q=1)
     with pytest.raises(EpidemiaError, match=r"x2020.csv is given twice"):
@@ -278,7 +278,7 @@ def test_a_file_without_any_label_or_demography(tmp_path):
     found = draft([path])
     assert found.plans and "no column looks like age" in found.notes[0]
     assert all(
-        one.checks == ("if these are codes, say what they mean: the file does not",)
+        one.checks == ("if these are codes, write what they mean: the file has no labels",)
         for one in found.variables
     )
 
@@ -332,7 +332,7 @@ def test_columns_without_a_name_or_with_one_name_are_left_out(tmp_path):
     left_out = {reason.split(" (")[0]: listed for reason, listed in found.left_out.items()}
     assert {reason: [column.name for column in listed] for reason, listed in left_out.items()} == {
         "without a name": [""],
-        "of a name that several columns have": ["q", "Q"],
+        "name shared by several columns": ["q", "Q"],
     }
 
 
@@ -376,8 +376,10 @@ def test_columns_of_a_parquet_file_that_hold_other_things(tmp_path):
         "dates or times": ["when", "born"],
         "neither numbers nor text": ["lists"],
         "empty: nobody has a value": ["nothing"],
-        "infinite numbers, as in row 1: write a finite number there, or nothing": ["endless"],
-        "of a name that a record cannot hold ('+', '{yy}', control characters)": [
+        "infinite numbers, as in row 1: write a finite number, or leave the field empty": [
+            "endless"
+        ],
+        "name not allowed in a record ('+', '{yy}', control characters)": [
             "a + b",
             "bell\x07",
         ],
@@ -478,7 +480,7 @@ def test_the_command_drafts_counts_and_says_what_comes_next(sav, home):
     path.write_text(path.read_text().replace(CHECK, "#"))
     assert "nothing is left to check" in epidemia("survey check mine2022").output
     again = epidemia(f"survey new {sav} --weight finalwt")
-    assert "is there already: --replace" in str(again.exception)
+    assert "already exists: overwrite it with --replace" in str(again.exception)
     assert epidemia(f"survey new {sav} --yes --replace").exit_code == 0
     assert load_record(path).design.strata == "vstrat"
 

@@ -235,15 +235,15 @@ def test_a_server_that_fails_says_what_became_of_the_answers(
     assert not isinstance(lost.value, EpidemiaError)  # lm-eval's own
     said = "".join(traceback.format_exception(lost.value))
     assert said.strip().splitlines()[-1] == (
-        "epidemia: what was answered before this is lost; with --use_cache PATH lm-eval keeps each "
-        "answer, and the same command goes on where it stopped"
+        "epidemia: the answers so far are lost. With --use_cache PATH lm-eval keeps each answer, "
+        "and the same command continues where it stopped"
     )
     cache = {"use_cache": str(tmp_path / "responses")}
     server = endpoint(reply, Completions)
     with pytest.raises(type(lost.value)) as kept:
         run(server, **cache)
     said = "".join(traceback.format_exception(kept.value))
-    assert said.strip().splitlines()[-1].startswith("epidemia: what was answered before this is in")
+    assert said.strip().splitlines()[-1].startswith("epidemia: the answers so far are in")
     down.clear()
     found = run(server, **cache)
     assert found["results"][LETTERS]["seen,none"] == 1
@@ -257,7 +257,7 @@ def test_fewer_choices_than_prompts(concurrent, endpoint, tiny_llama):
     with pytest.raises(ValueError, match="zip") as short:
         completions(server, tiny_llama, concurrent=concurrent)
     said = "".join(traceback.format_exception(short.value))
-    assert "asked one at a time (batch_size=1)" in said.splitlines()[-1]
+    assert "send one prompt at a time (batch_size=1)" in said.splitlines()[-1]
     again = completions(server, tiny_llama, concurrent=concurrent, batch=1)
     assert again["results"][LETTERS]["seen,none"] == 1
 

@@ -232,7 +232,7 @@ def test_a_folder_is_written_again_and_those_of_others_are_refused(tmp_path, mon
     (out / "notes.txt").write_text("mine")
     export(out)
     assert not (out / "data").exists() and (out / "notes.txt").read_text() == "mine"
-    with pytest.raises(EpidemiaError, match=r"holds notes.txt, not written by us"):
+    with pytest.raises(EpidemiaError, match=r"contains notes.txt, which we did not write"):
         export(out)
     assert (out / "notes.txt").read_text() == "mine"
     # Before anything is written.
@@ -248,7 +248,7 @@ def test_what_share_wrote_is_not_removed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(exporting, "_fill", fill)
     out = export(tmp_path / "questions")
-    with pytest.raises(EpidemiaError, match="holds what another command wrote"):
+    with pytest.raises(EpidemiaError, match="contains the output of another command"):
         check(out)
 
 

@@ -563,7 +563,7 @@ def test_what_does_not_exist_is_refused(tmp_path, raw):
         "nsdhu": "no survey 'nsdhu' (nearest: nsduh)",
         "nsduh --kind answer": "--kind 'answer' is not known (nearest: answers)",
         "bls": "bls is published as tables, but notes are about people",
-        "nsduh": "no downloaded files of nsduh 2023",
+        "nsduh": "nsduh 2023 has not been downloaded",
         "nsduh --kind answers --n 9": "--n 9: expected at least 10 rows",
         "nsduh --kind distributions --n 91": "--n 91: there are only 90 different prompts",
         "nsduh --kind answers --seed -1": "--seed -1: expected 0 or more",
@@ -582,7 +582,7 @@ def test_what_does_not_exist_is_refused(tmp_path, raw):
             "expected survey tasks asked by letter"
         ),
         "nsduh --kind answers --tasks epidemia_lo_nsduh": "no task or group",
-        "nsduh --kind answers --tasks ,": "',' holds no name: expected names",
+        "nsduh --kind answers --tasks ,": "',' contains no name: expected names",
         f"nsduh --kind distributions --tasks {LOW[3]}": (
             "8 rows left, but 10 are needed: hold out less, or give more --tasks"
         ),
@@ -590,9 +590,9 @@ def test_what_does_not_exist_is_refused(tmp_path, raw):
             "no task of the notes has exactly one"
         ),
         f"nsduh --raw {raw} --writer vlm": (
-            "--writer 'vlm' is neither template nor a model of lm-eval (nearest: "
+            "--writer 'vlm': expected 'template' or a model type of lm-eval (nearest: "
         ),
-        f"nsduh --raw {raw} --writer hf --writer-args pretrained={nowhere}": "gives no model",
+        f"nsduh --raw {raw} --writer hf --writer-args pretrained={nowhere}": "could not be loaded",
     }.items():
         assert said in refused(command, out=tmp_path / "out"), command
 
@@ -673,7 +673,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(datasets.DatasetDict, "save_to_disk", full)
-    with pytest.raises(EpidemiaError, match="make room"):
+    with pytest.raises(EpidemiaError, match="free some space"):
         make("nsduh", "answers", out, n=30)
     assert {path.name for path in tmp_path.iterdir()} <= {"home"}
 

@@ -65,7 +65,7 @@ def test_what_another_command_wrote_is_not_removed(tmp_path):
     """Records would go the way of an export, and the other way round."""
     out = tmp_path / "out"
     put(out, OLD)
-    refused = pytest.raises(EpidemiaError, match=r"what another command wrote \(data/a, .*give")
+    refused = pytest.raises(EpidemiaError, match=r"the output of another command \(data/a, .*give")
     with refused, folders.rewritten(out, ".epidemia-site") as new:
         fill(new, NEW)
     assert tree(out) == OLD
@@ -75,12 +75,12 @@ def test_the_users_files_are_never_in_our_way(tmp_path):
     out = tmp_path / "out"
     put(out, OLD)
     fill(out, {"more/d": "mine"})
-    with pytest.raises(EpidemiaError, match="holds more/d, not written by us"):
+    with pytest.raises(EpidemiaError, match="contains more/d, which we did not write"):
         put(out, NEW)
     assert tree(out) == OLD | {"more/d": "mine"}
     shutil.rmtree(out / "more")
     (out / "more").write_text("mine")
-    with pytest.raises(EpidemiaError, match="holds more, not written by us"):
+    with pytest.raises(EpidemiaError, match="contains more, which we did not write"):
         put(out, NEW)
     assert tree(out) == OLD | {"more": "mine"}
 
@@ -101,7 +101,7 @@ def test_a_list_that_is_not_as_written_is_not_followed(tmp_path, line):
     (tmp_path / "precious").write_text("mine")
     raw = line.encode() if line.isascii() and "\\" not in line else b"\xff\xfe"
     (out / folders.MANIFEST).write_bytes(raw + b"\n")
-    with pytest.raises(EpidemiaError, match="is not as it was written"):
+    with pytest.raises(EpidemiaError, match="was edited or damaged"):
         put(out, NEW)
     assert (tmp_path / "precious").read_text() == "mine" and tree(out) == OLD
 
@@ -118,7 +118,7 @@ def test_links_inside_are_not_followed(tmp_path):
     (out / "data" / "a").unlink()
     (out / "data").rmdir()
     (out / "data").symlink_to(elsewhere)
-    with pytest.raises(EpidemiaError, match="holds data, gone, not written by us"):
+    with pytest.raises(EpidemiaError, match="contains data, gone, which we did not write"):
         put(out, OLD)
     assert tree(elsewhere) == {"a": "mine", "deep/c": "mine"}
 

@@ -361,7 +361,9 @@ def test_draws_that_are_given_up(raw, declare, monkeypatch):
     found = planned(raw, n=30)
     assert found.fresh_set.draws.tried == 30 > found.fresh_set.draws.kept
     assert "after 30 of" in found.lacking
-    with pytest.raises(EpidemiaError, match=r"none of .* draws from toy 2020 can be kept .*answer"):
+    with pytest.raises(
+        EpidemiaError, match=r"none of .* draws from toy 2020 meets the conditions .*answer"
+    ):
         planned(raw, outcomes=["rare"])
 
 
@@ -445,7 +447,7 @@ def test_a_set_that_is_there_is_left_and_another_asks_for_replace(raw, first, mo
         made(raw)
     assert contents(first.folder) == before
     for other in ({"n": 5}, {"dimension": [1]}, {"outcomes": ["mood"]}, {"replicates": 10}):
-        with pytest.raises(EpidemiaError, match="--replace to put this one in its place"):
+        with pytest.raises(EpidemiaError, match="or replace that set with --replace"):
             made(raw, **other)
     assert contents(first.folder) == before
     made(raw, n=2, replace=True)
@@ -485,9 +487,8 @@ def test_a_set_whose_record_has_changed_is_left_out(raw, declare, first, caplog)
     declare("is happy, codes", "is glad, codes")
     with caplog.at_level(logging.WARNING):
         assert not catalogue.fresh_sets()
-    assert "the record of toy has changed since it was drawn; make it anew: epidemia tasks" in (
-        caplog.text
-    )
+    said = "record of toy has changed since these tasks were drawn; draw them again: epidemia tasks"
+    assert said in caplog.text
     assert "--n 8 --seed 7 --dimension 1,2,3 --replicates 8 --replace" in caplog.text
     assert "epidemia_fresh_toy_7_01" not in leaves()
     with pytest.raises(EpidemiaError, match="--replace"):
@@ -509,10 +510,13 @@ def test_other_words_of_the_same_numbers_are_another_truth(raw, declare):
 WRONG = {
     "no YAML": (lambda text: "tasks: [", "cannot be read"),
     "nothing": (lambda text: "", "is damaged"),
-    "another seed": (lambda text: text.replace("seed: 11", "seed: 8"), "must be called so"),
+    "another seed": (lambda text: text.replace("seed: 11", "seed: 8"), "rename its folder to that"),
     "no tasks": (lambda text: text[: text.index("tasks:\n")] + "tasks: []\n", "is damaged"),
     "a field too many": (lambda text: text + "more: 1\n", "is damaged"),
-    "edited": (lambda text: text.replace("title: 'TOY", "title: 'Toy"), "is not that of the tasks"),
+    "edited": (
+        lambda text: text.replace("title: 'TOY", "title: 'Toy"),
+        "does not belong to the tasks",
+    ),
 }
 
 
@@ -561,8 +565,8 @@ def test_the_command_lists_builds_and_says_what_was_refused(raw, declare, home):
 
 
 REFUSED = [
-    (["--n", 0], "--n 0: at least 1"),
-    (["--seed", -1], "--seed -1 is negative"),
+    (["--n", 0], "--n 0: expected at least 1"),
+    (["--seed", -1], "--seed -1: expected 0 or more"),
     (["--dimension", "0"], "a fresh task has 1 to 3 conditions"),
     (["--dimension", "1,4"], "--dimension 4"),
     (["--dimension", "one"], "expected numbers of conditions"),
@@ -585,9 +589,11 @@ def test_what_cannot_be_meant_is_refused(raw, declare):
 def test_unknown_surveys_tables_and_files_without_columns(raw, declare, tmp_path):
     with pytest.raises(EpidemiaError, match=r"no survey 'toi' .nearest: toy"):
         plan("toi", [raw])
-    with pytest.raises(EpidemiaError, match="published as tables"):
+    with pytest.raises(EpidemiaError, match="published only as tables"):
         plan("bls", [raw])
-    with pytest.raises(EpidemiaError, match="toy is a survey of your own: give its file"):
+    with pytest.raises(
+        EpidemiaError, match="toy is your own survey, which cannot be downloaded: give its file"
+    ):
         raise command("toy").exception
     lacking = tmp_path / "toy.csv"
     people().drop(columns="HAPPY").to_csv(lacking, index=False)

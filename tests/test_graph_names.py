@@ -286,7 +286,7 @@ def test_the_documentation_lists_what_is_drawn():
 
 def test_bad_requests():
     for names, graph, nodes, sample, message in (
-        ("tubingen", "bivariate", 2, 0, "'tubingen' are not known.*nearest: tuebingen"),
+        ("tubingen", "bivariate", 2, 0, "'tubingen' is not known.*nearest: tuebingen"),
         ("tuebingen", "collider", 3, 0, "no names for sample 0 of 'collider' with 3 nodes"),
         ("anticommonsense", "bivariate", 3, 0, "sample 0 of 'bivariate' with 3 nodes"),
         ("anticommonsense", "bivariate", 2, 15, "sample 15 of 'bivariate' with 2 nodes"),

@@ -41,15 +41,19 @@ def test_the_published_effects(name):
     [
         ("AB", [("A", "B"), ("B", "A")], "A -> B -> A are a cycle"),
         ("ABC", [("A", "B"), ("B", "C"), ("C", "A")], "A -> B -> C -> A are a cycle"),
-        ("AB", [("A", "D")], "the edge A -> D has the unknown variable 'D': expected one of A, B"),
+        (
+            "AB",
+            [("A", "D")],
+            "the edge A -> D names the unknown variable 'D': expected one of A, B",
+        ),
         ("AB", [("A", "A")], "the edge A -> A is a loop"),
         ("AB", [("A", "B"), ("A", "B")], "the edge A -> B is given 2 times"),
         ("ABA", [], "the variable 'A' is listed 2 times"),
-        (("rain", "Yes"), [], "a variable is called 'Yes'"),
-        (("NO", "rain"), [], "a variable is called 'NO'"),
-        (("", "rain"), [], "a variable is called ''"),
-        (("rain ", "sun"), [], "a variable is called 'rain '"),
-        ((1, 2), [(1, 2)], "a variable is called 1: expected a text"),
+        (("rain", "Yes"), [], "the variable name 'Yes'"),
+        (("NO", "rain"), [], "the variable name 'NO'"),
+        (("", "rain"), [], "the variable name ''"),
+        (("rain ", "sun"), [], "the variable name 'rain '"),
+        ((1, 2), [(1, 2)], "the variable name 1: expected a text"),
         ("AB", [("A", "B", "C")], "the edge ('A', 'B', 'C'): expected a pair"),
         ("AB", ["AB"], "the edge 'AB': expected a pair"),
     ],
@@ -62,7 +66,7 @@ def test_what_is_no_graph(nodes, edges, says):
 
 def test_an_intervention_on_nothing():
     graph = GRAPHS["bivariate"]
-    unknown = "the graph has no such variable as Z; expected one of A, B"
+    unknown = "the graph has no variable Z; expected one of A, B"
     for asks, message in (
         (lambda: graph.after("Z"), rf"do\(Z\): {unknown}"),
         (lambda: graph.reaches("A", "Z"), unknown),

@@ -232,7 +232,7 @@ def test_damaged_ground_truth_is_named(home):
     folder = shipped_as_built("nsduh_2022")
     truth = store.read_registry(folder)["nsduh_2022"]
     for table, damage, said in (
-        ("cells", lambda path, content: path.write_bytes(content + b" "), r"was altered.*rebuild"),
+        ("cells", lambda path, content: path.write_bytes(content + b" "), r"was changed.*rebuild"),
         ("bootstrap", lambda path, content: path.unlink(), r"bootstrap\.parquet is missing"),
     ):
         path = folder / f"nsduh_2022.{table}.parquet"

@@ -106,11 +106,11 @@ def test_cached_requests_of_other_metadata_are_built_anew(
 ):
     task = ASKED[mode]
     run(task, metadata=before, cache_requests=True, **settings)
-    assert "built anew" not in caplog.text
+    assert "rebuilt" not in caplog.text
     fresh = run(task, metadata=after, **settings)
     again = run(task, metadata=after, cache_requests=True, **settings)
     assert again == fresh
-    assert f"{task}: the requests that --cache_requests kept" in caplog.text
+    assert f"{task}: the requests stored by --cache_requests" in caplog.text
 
 
 @pytest.mark.parametrize("settings", [PLAIN, CHAT], ids=["plain", "chat"])
@@ -127,7 +127,7 @@ def test_cached_requests_of_the_same_run_are_used(settings, cache, caplog):
     evaluate(list(ASKED.values()), cache_requests=True, limit=7, **arguments)
     assert sorted(cache.iterdir()) == files
     assert {file.stat().st_mtime for file in files} == {1}
-    assert "built anew" not in caplog.text
+    assert "rebuilt" not in caplog.text
 
 
 def test_cached_requests_of_other_documents_and_of_other_settings_of_generation(cache, caplog):
@@ -141,7 +141,7 @@ def test_cached_requests_of_other_documents_and_of_other_settings_of_generation(
     run(closed, cache_requests=True)
     asked, _ = run(closed, cache_requests=True, gen_kwargs={"max_gen_toks": 7})
     assert asked[0][1][0][1]["max_gen_toks"] == 7
-    assert caplog.text.count("built anew") == 3
+    assert caplog.text.count("rebuilt") == 3
 
 
 @pytest.mark.parametrize("mode", ["letters", "closed"])
@@ -153,7 +153,7 @@ def test_cached_requests_of_another_truth_are_built_anew(mode, cache, caplog):
     kept[-1][0].doc["truth"] = "0123456789ab"
     file.write_bytes(dill.dumps(kept))
     assert run(ASKED[mode], **arguments) == fresh
-    assert "built anew" in caplog.text
+    assert "rebuilt" in caplog.text
 
 
 def test_cached_requests_of_other_people_are_theirs(cache, mmlu_style, caplog):
@@ -175,7 +175,7 @@ def test_cached_requests_of_other_people_are_theirs(cache, mmlu_style, caplog):
     file.write_bytes(dill.dumps(kept))
     lm_eval.evaluator.simple_evaluate(Counted(), **arguments)
     assert asked[1][0].args[0] == "changed" != asked[0][0].args[0]
-    assert "built anew" not in caplog.text
+    assert "rebuilt" not in caplog.text
 
 
 # The model, which stays as it is.
@@ -374,7 +374,7 @@ def simple(tasks, **given):
         ({"metadata": {"ordering": 1}}, r"no key 'ordering' \(nearest: orderings"),
         ({"metadata": {"few_shot": 1, "orderings": 1}}, r"no key 'few_shot' \(nearest: fewshot"),
         ({"metadata": {"max_seq_lengths": [1]}}, r"'max_seq_lengths' \(known: fewshot, gen_p"),
-        ({"num_fewshot": 2}, r"num_fewshot 2 would be passed over.*'\{\"fewshot\": 2\}'"),
+        ({"num_fewshot": 2}, r"num_fewshot 2 would be ignored.*'\{\"fewshot\": 2\}'"),
     ],
 )
 def test_arguments_that_our_tasks_do_not_heed(given, message, mmlu_style, caplog):
@@ -383,7 +383,7 @@ def test_arguments_that_our_tasks_do_not_heed(given, message, mmlu_style, caplog
     # Somebody else's task in the run may know the key, and takes its own examples.
     caplog.clear()
     ran = simple([TASK, "lettered"], include=str(mmlu_style), **given)
-    assert "our tasks do not heed this" in caplog.text
+    assert "our tasks ignore this" in caplog.text
     assert ran["n-shot"] == {TASK: 0, "lettered": given.get("num_fewshot", 2)}
     caplog.clear()
     simple(["lettered"], include=str(mmlu_style), **given)
@@ -393,31 +393,31 @@ def test_arguments_that_our_tasks_do_not_heed(given, message, mmlu_style, caplog
 @pytest.mark.parametrize(
     ("names", "metadata", "says"),
     [
-        ([INTERVENTION], {"system_prompt": "conservative"}, "it is for epidemia_prior, "),
-        ([INTERVENTION], {"wording": "bare"}, "it is for epidemia_low, "),
-        ([INTERVENTION], {"names": "letters"}, "it is for epidemia_intervention, "),
-        (["epidemia_intervention"], {"orderings": "balanced"}, "it is for epidemia_low, "),
-        ([TASK, in_way(TASK, "stated")], {"names": "letters"}, f"no effect on {TASK}, "),
-        ([TASK], {"n_samples": 100}, "it is for epidemia_low_sampled, "),
-        ([PRIOR], {"n_samples": 8}, "no effect on epidemia_prior_nhanes; it is for"),
-        ([ASKED["sampled"]], {"leading_space": True}, "it is for epidemia_low, "),
-        ([PRIOR], {"fewshot": 2}, "no effect on epidemia_prior_nhanes; it is for"),
+        ([INTERVENTION], {"system_prompt": "conservative"}, "it applies to epidemia_prior, "),
+        ([INTERVENTION], {"wording": "bare"}, "it applies to epidemia_low, "),
+        ([INTERVENTION], {"names": "letters"}, "it applies to epidemia_intervention, "),
+        (["epidemia_intervention"], {"orderings": "balanced"}, "it applies to epidemia_low, "),
+        ([TASK, in_way(TASK, "stated")], {"names": "letters"}, f"does not change {TASK}, "),
+        ([TASK], {"n_samples": 100}, "it applies to epidemia_low_sampled, "),
+        ([PRIOR], {"n_samples": 8}, "does not change epidemia_prior_nhanes; it applies to"),
+        ([ASKED["sampled"]], {"leading_space": True}, "it applies to epidemia_low, "),
+        ([PRIOR], {"fewshot": 2}, "does not change epidemia_prior_nhanes; it applies to"),
     ],
 )
 def test_metadata_without_effect_is_refused_before_the_model_is_loaded(names, metadata, says):
     with pytest.raises(EpidemiaError, match=re.escape(says)) as refused:
         lm_eval.evaluator.simple_evaluate("no such model", tasks=names, metadata=metadata)
-    assert str(refused.value).startswith(f"--metadata {next(iter(metadata))} has no effect on ")
+    assert str(refused.value).startswith(f"--metadata {next(iter(metadata))} does not change ")
     with pytest.raises(EpidemiaError, match=re.escape(says)):
         cost(names, metadata=metadata)
 
 
 def test_metadata_that_some_tasks_heed_is_a_line_for_the_others(mmlu_style, caplog):
     simple([TASK, ASKED["sampled"]], metadata={"n_samples": 8, "orderings": 1})
-    said = [entry.message for entry in caplog.records if "no effect" in entry.message]
+    said = [entry.message for entry in caplog.records if "does not change" in entry.message]
     assert len(said) == 2
-    assert f"n_samples has no effect on {TASK}; it is for" in said[1]
-    assert f"orderings has no effect on {ASKED['sampled']}; it is for" in said[0]
+    assert f"n_samples does not change {TASK}; it applies to" in said[1]
+    assert f"orderings does not change {ASKED['sampled']}; it applies to" in said[0]
     prior = "epidemia_prior_nhanes"
     samples = simple([TASK, prior], metadata={"fewshot": 1})["samples"]
     asked = {name: rows[0]["doc"]["prompt"] for name, rows in samples.items()}
@@ -425,10 +425,8 @@ def test_metadata_that_some_tasks_heed_is_a_line_for_the_others(mmlu_style, capl
     caplog.clear()
     simple([TASK], metadata={"system_prompt": "base", "names": "", "fewshot": 0, "wording": None})
     simple([TASK, "lettered"], include=str(mmlu_style), metadata={"names": "letters"})
-    (said,) = (entry.message for entry in caplog.records if "effect" in entry.message)
-    assert (
-        f"our tasks do not heed this: --metadata names has no effect on {TASK}; it is for" in said
-    )
+    (said,) = (entry.message for entry in caplog.records if "does not change" in entry.message)
+    assert f"our tasks ignore this: --metadata names does not change {TASK}; it applies to" in said
 
 
 def test_arguments_that_are_heeded(caplog):
@@ -436,7 +434,7 @@ def test_arguments_that_are_heeded(caplog):
     assert ran["configs"][TASK]["metadata"]["fewshot"] == 1
     assert "heed" not in caplog.text
     asked = {"tasks": [TASK], "task_manager": lm_eval_epidemia.task_manager()}
-    with pytest.raises(EpidemiaError, match=r"'orderings': 1.*give it to task_manager\(metadata"):
+    with pytest.raises(EpidemiaError, match=r"'orderings': 1.*Give it to task_manager\(metadata"):
         lm_eval.evaluator.simple_evaluate(
             "epidemia-baseline", "kind=truth", metadata={"orderings": 1}, **asked
         )
@@ -448,7 +446,7 @@ def test_arguments_on_the_command_line(monkeypatch, capsys):
     for words, says in (
         ([*model, "--metadata", '{"ordering": 1}'], "'ordering' (nearest: orderings"),
         (["cost", TASK, "--metadata", '{"ordering": 1}'], "'ordering' (nearest: orderings"),
-        ([*model, "--num_fewshot", "2"], "would be passed over"),
+        ([*model, "--num_fewshot", "2"], "would be ignored"),
     ):
         monkeypatch.setattr(sys, "argv", ["epidemia", *words])
         with pytest.raises(SystemExit) as ended:
@@ -506,5 +504,5 @@ def test_a_run_says_once_how_many_of_the_declared_tasks_ship(caplog):
         logger.removeHandler(caplog.handler)
     both, likelihood = dict.fromkeys(record.getMessage() for record in caplog.records)
     low, high = "63 of the 75 tasks of epidemia_low", "44 of the 94 tasks of epidemia_high"
-    assert both.startswith(f"{low}, {high} are asked") and "'epidemia tasks list'" in both
-    assert likelihood.startswith("44 of the 94 tasks of epidemia_high_likelihood are asked")
+    assert both.startswith(f"Only {low}, {high} are run") and "'epidemia tasks list'" in both
+    assert likelihood.startswith("Only 44 of the 94 tasks of epidemia_high_likelihood are run")

@@ -190,7 +190,7 @@ def test_low_choice_mass_is_warned_of(caplog, monkeypatch):
     results = evaluate([TASK])["results"][TASK]
     assert results["choice_mass,none"] == pytest.approx(math.exp(-5))
     assert results["score,none"] == 100
-    assert "letters together carry a probability of 0.00674" in caplog.text
+    assert "letters together have a probability of only 0.00674" in caplog.text
 
 
 def test_the_cache_of_requests_and_of_responses(tmp_path, monkeypatch):
@@ -222,7 +222,7 @@ def test_the_baseline_refuses_what_it_cannot_do(mmlu_style):
         with pytest.raises(EpidemiaError, match=said):
             evaluate([TASK], model_args=options)
     manager = lm_eval_epidemia.task_manager(include_path=str(mmlu_style))
-    with pytest.raises(EpidemiaError, match="tasks of this package only, not 'lettered'"):
+    with pytest.raises(EpidemiaError, match="only the tasks of this package, not 'lettered'"):
         simple_evaluate("epidemia-baseline", "kind=truth", ["lettered"], task_manager=manager)
 
 
@@ -243,7 +243,7 @@ def test_metrics_do_not_depend_on_the_order_of_answers():
 
 
 def test_task_files_of_the_first_version_are_told_from_new_ones():
-    with pytest.raises(EpidemiaError, match=r"written by version 0\.1\.0: write them anew"):
+    with pytest.raises(EpidemiaError, match=r"are from version 0\.1\.0: write them again"):
         hooks.process_results  # noqa: B018
     with pytest.raises(AttributeError):
         hooks.process_nothing  # noqa: B018
@@ -308,7 +308,7 @@ def test_answers_of_another_shape_are_said_in_a_line():
 
     Odd.__abstractmethods__ = frozenset()
     for Odd.answered in (None, [-1.0, -2.0], [None, None]):
-        with pytest.raises(EpidemiaError, match=r"the model (gave None|answered)"):
+        with pytest.raises(EpidemiaError, match=r"the model (returned None|answered)"):
             evaluate([TASK], model=Odd(), model_args=None)
 
 
@@ -316,6 +316,6 @@ def test_what_a_respondent_cannot_answer_is_refused_before_the_first_request(mon
     asked = []
     monkeypatch.setattr(Baseline, "loglikelihood", lambda self, requests: asked.append(requests))
     tasks = ["epidemia_low_nsduh_heroin_ever_by_race", "epidemia_prior_nhanes"]
-    with pytest.raises(EpidemiaError, match="kind=uniform has no answers to epidemia_prior_nhanes"):
+    with pytest.raises(EpidemiaError, match="kind=uniform cannot answer epidemia_prior_nhanes"):
         evaluate(tasks, model_args="kind=uniform")
     assert not asked

@@ -140,7 +140,7 @@ def test_a_chat_of_several_turns_is_refused_where_turns_may_be_dropped():
     with home("ollama") as server:
         lm = ChoiceAPI(base_url=server.url(True), model="any", pause=0.001)
         asked = requests([(lm.apply_chat_template(turns), letter) for letter in LETTERS])
-        with pytest.raises(EpidemiaError, match=r"2 questions.*without --fewshot_as_multiturn"):
+        with pytest.raises(EpidemiaError, match=r"2 questions.*Leave out --fewshot_as_multiturn"):
             lm.loglikelihood(asked, disable_tqdm=True)
     with home("llama.cpp") as server:
         lm = ChoiceAPI(base_url=server.url(True), model="any", pause=0.001)
@@ -178,10 +178,12 @@ def test_a_llama_server_that_is_still_loading_is_waited_for(chat, caplog):
         lm, found = ask(server, chat, max_retries=4)
         assert lm.served.server == "llama.cpp b7000" and lm.served.read_by == "top 300"
         assert is_right(found, "llama.cpp", chat, "top 300")
-    assert "while it loads its model; asking again" in caplog.text
+    assert "while it loads its model; retrying" in caplog.text
     with home("llama.cpp") as server:
         server.loading = 1000
-        with pytest.raises(EpidemiaError, match=r"in 3 tries, the last: HTTP 503 .* loads its mo"):
+        with pytest.raises(
+            EpidemiaError, match=r"in 3 tries; the last error: HTTP 503 .* loads its mo"
+        ):
             ask(server, chat)
         assert not server.bodies
 

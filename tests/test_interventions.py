@@ -344,7 +344,7 @@ def test_parse_failures_are_wrong_and_counted(caplog):
         for pair in truth.pairs
     ]
     assert row["accuracy,none"] == pytest.approx(np.mean(right))
-    assert "50% of the replies held an answer; the others count as wrong" in caplog.text
+    assert "50% of the replies contained an answer; the others count as wrong" in caplog.text
     assert results["epidemia"]["said"][task].split()[:4] == ["?", "1", "?", "1"]
 
 
@@ -397,11 +397,11 @@ def test_single_letters_as_in_the_paper():
 def test_respondents_of_other_benchmarks_are_refused():
     low = "epidemia_low_nsduh_cocaine_ever_by_age"
     for kind, task in (("mean", RANDOM), ("yes", low), ("yes", "epidemia_prior_nhanes")):
-        with pytest.raises(EpidemiaError, match=f"kind={kind} has no answers to {task}"):
+        with pytest.raises(EpidemiaError, match=f"kind={kind} cannot answer {task}"):
             evaluate([task], model_args=f"kind={kind}")
 
 
 def test_a_task_that_is_none():
-    with pytest.raises(EpidemiaError, match="no task about causal graphs"):
+    with pytest.raises(EpidemiaError, match="is not a task about causal graphs"):
         questions("epidemia_intervention_randon")
     assert len(TASKS) == 3 + 10

@@ -166,25 +166,28 @@ WRONG = {
         "12 answers, at most 8",
     ),
     "four": (BOTH, "both: [happy, healthy, region, w]", "region, w", "at most 3 items"),
-    "many levels": (BOTH, "both: [happy, region]", "labels:", "takes 6 different answers"),
+    "many levels": (BOTH, "both: [happy, region]", "labels:", "needs 6 different answers"),
     "itself": (BOTH, "both: [happy, both_well]", "happy, both_well", "is a joint outcome itself"),
-    "three answers": (LABELLED, "[Happy only, ", "labels:", "takes 4 different answers"),
-    "doubled": (LABELLED, "[Both, Both, ", "labels:", "takes 4 different answers"),
-    "a column": (BOTH, f"{BOTH}\n    column: TWO", "column: TWO", "of its variables"),
+    "three answers": (LABELLED, "[Happy only, ", "labels:", "needs 4 different answers"),
+    "doubled": (LABELLED, "[Both, Both, ", "labels:", "needs 4 different answers"),
+    "a column": (BOTH, f"{BOTH}\n    column: TWO", "column: TWO", "from its variables"),
     "levels": (BOTH, f"{BOTH}\n    levels: []", "levels: []", "leave it out"),
     "what it has not": (BOTH, f"{BOTH}\n    among: all", "among: all", "Extra inputs"),
     "no question": (ASKED, "", "both_well:", "question: Field required"),
     "a condition": (
         *("outcome: happy, given: [region]", "outcome: happy, given: [both_well]"),
-        *("given: [both_well]", "is a joint outcome, no condition"),
+        *("given: [both_well]", "is a joint outcome and cannot be a condition"),
     ),
     "a part": (
         *(GIVEN, "outcome: both_well, given: [happy]"),
-        *("outcome: both_well, given: [happy]", "'happy' is a part of its outcome"),
+        *(
+            "outcome: both_well, given: [happy]",
+            "'happy' is both a condition and a part of the outcome",
+        ),
     ),
     "not joint": (
         *(JOINT, f"  joint:\n    - {{outcome: happy, given: [region], title: A}}\n{JOINT}"),
-        *("title: A}", "'happy' is no joint one"),
+        *("title: A}", "'happy' is not a joint outcome"),
     ),
 }
 

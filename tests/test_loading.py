@@ -86,18 +86,18 @@ def bad(tiny_llama, tmp_path):
     adapter.mkdir()
     (adapter / "adapter_config.json").write_text("{}")
     return {
-        tmp_path / "nowhere" / "model": "there is no .*nowhere/model: expected a folder",
-        "no-owner/no-model": "no folder here, and cannot be had from the Hugging Face Hub",
-        tiny_llama / "config.json": "is no folder: expected one with config.json",
+        tmp_path / "nowhere" / "model": ".*nowhere/model does not exist: expected a model folder",
+        "no-owner/no-model": "not a local folder, and could not be downloaded from the Hugging",
+        tiny_llama / "config.json": "is not a folder: expected one with config.json",
         copy_of(tiny_llama, tmp_path / "a", *tokenizer): "has no tokenizer that transformers can "
         "read .*expected tokenizer.json.*save_pretrained",
         copy_of(tiny_llama, tmp_path / "b", "config.json"): "has no config.json; expected a folder",
-        adapter: "has no config.json; it is an adapter, .*lm_eval takes pretrained=BASE and peft=",
-        tmp_path: "has no config.json; it holds new.gguf, page.gguf: give the file",
+        adapter: "has no config.json; it is an adapter, .*give lm_eval pretrained=BASE and peft=",
+        tmp_path: "has no config.json; it contains new.gguf, page.gguf: give that file",
         tmp_path / "new.gguf": "architecture frobnicate is not supported yet: transformers .* "
-        "reads GGUF files of .*llama.*Give the model as safetensors",
-        tmp_path / "page.gguf": "is no GGUF file: it begins with b'<htm'",
-        tmp_path / "third.gguf": "has no file third.gguf: it has new.gguf, page.gguf",
+        "can only read GGUF files of .*llama.*Give the model as safetensors",
+        tmp_path / "page.gguf": "is not a GGUF file: it begins with b'<htm'",
+        tmp_path / "third.gguf": "contains no file third.gguf: it has new.gguf, page.gguf",
     }
 
 
@@ -131,7 +131,7 @@ def test_a_named_tokenizer_mends_a_folder_without_one(tiny_llama, tmp_path):
 
 def test_a_folder_without_weights(tiny_llama, tmp_path):
     folder = copy_of(tiny_llama, tmp_path / "a", "model")
-    with pytest.raises(EpidemiaError, match=r"has no weights .*a download that was stopped"):
+    with pytest.raises(EpidemiaError, match=r"has no weights .*Was the download interrupted"):
         load(pretrained=folder)
 
 
@@ -145,7 +145,10 @@ def test_without_torch_the_extra_is_named(tiny_llama, tmp_path, monkeypatch):
 
     monkeypatch.setattr(demo, "_evaluate", lambda *_, **__: pytest.fail("checked too late"))
     monkeypatch.setattr(loading, "find_spec", lambda name: None if name == "torch" else True)
-    with pytest.raises(EpidemiaError, match=r"needs torch: pip install .*\[hf\]'"):
+    with pytest.raises(
+        EpidemiaError,
+        match=r"needs torch, which is not installed. Install it with: pip install .*\[hf\]'",
+    ):
         demo.demo(tmp_path, models=[str(tiny_llama)])
 
 
@@ -160,9 +163,15 @@ def test_a_model_given_twice_is_refused(tiny_llama, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"hidden_size": 96}, r"layers.0\S+ has the shape \(2, 96\), here it is \(2, 64\)"),
-        ({"num_hidden_layers": LAYERS + 2}, rf"8 of its weights have no place .*layers.{LAYERS}"),
-        ({"num_hidden_layers": LAYERS - 1}, r"no weights for 4 places there, the first is .*s\.1"),
+        ({"hidden_size": 96}, r"layers.0\S+ has the shape \(2, 96\) there, but \(2, 64\) here"),
+        (
+            {"num_hidden_layers": LAYERS + 2},
+            rf"8 of its weights do not exist in the base; .*layers.{LAYERS}",
+        ),
+        (
+            {"num_hidden_layers": LAYERS - 1},
+            r"it lacks 4 weights that the base needs; the first is .*s\.1",
+        ),
     ],
     ids=["wider", "deeper", "shallower"],
 )
@@ -192,7 +201,7 @@ def test_an_adapter_that_fits_but_names_another_base_is_warned_of(tiny_llama, tm
             json.dumps({**json.loads(path.read_text()), "base_model_name_or_path": named})
         )
         load(pretrained=tiny_llama, peft=adapter)
-        said = f"trained on {named}, and is put on {tiny_llama}"
+        said = f"trained on {named} by its own account, but is loaded onto {tiny_llama}"
         assert (said in caplog.text) == warned
 
 
@@ -277,8 +286,8 @@ def configured(**changed):
         (renamed, "does not fit"),
         (configured(r=4), "has the shape"),
         (configured(target_modules=["nowhere"]), "not found in the base model"),
-        (configured(lora_alpha="x"), r"peft cannot put it on .* \(TypeError: "),
-        (configured(r=0), r"peft cannot put it on .* \(ValueError: "),
+        (configured(lora_alpha="x"), r"peft cannot load it onto .* \(TypeError: "),
+        (configured(r=0), r"peft cannot load it onto .* \(ValueError: "),
         (configured(peft_type="LOHA"), "peft=.*adapter"),
     ],
     ids=["renamed", "r", "modules", "alpha", "r0", "type"],
@@ -297,7 +306,7 @@ def test_a_changed_adapter_is_not_told_to_take_the_base_it_has(tiny_llama, tmp_p
     ("arguments", "says"),
     [
         ({"pretrain": "x"}, r"needs --model_args pretrained=.* \(given: dtype, pretrain\)"),
-        ({"max_length": -1}, "max_length=-1: expected how many tokens .* at least 1"),
+        ({"max_length": -1}, "max_length=-1: expected the most tokens .* at least 1"),
         ({"max_length": 0}, "max_length=0: expected"),
         ({"max_length": "many"}, "max_length=many: expected"),
         ({"max_length": 60.5}, "max_length=60.5: expected"),
@@ -326,16 +335,16 @@ def test_an_adapter_for_other_layers_is_refused(tiny_llama, tmp_path):
 def test_what_is_no_adapter_is_refused_before_the_base_is_loaded(tiny_llama, tmp_path):
     pytest.importorskip("peft")
     for given, said in {
-        tiny_llama: "has no adapter_config.json; it is a whole model: give it as pretrained=",
+        tiny_llama: "has no adapter_config.json; it is a whole model, not an adapter: give",
         tmp_path: "has no adapter_config.json; expected a folder as PeftModel.save_pretrained",
-        tmp_path / "no" / "such" / "adapter": "there is no such folder",
-        "no-owner/no-adapter": "is no folder here, and no adapter of the Hugging Face Hub",
+        tmp_path / "no" / "such" / "adapter": "is neither a folder nor a Hub id",
+        "no-owner/no-adapter": "is not a local folder, and no adapter of that name",
     }.items():
         with pytest.raises(EpidemiaError, match=said):
             load(pretrained=tiny_llama, peft=given)
     adapter = adapter_for(llama(tiny_llama), tmp_path / "adapter")
     (adapter / "adapter_model.safetensors").unlink()
-    with pytest.raises(EpidemiaError, match=r"has no adapter_model\.safetensors"):
+    with pytest.raises(EpidemiaError, match=r"has no weights \(adapter_model\.safetensors\)"):
         load(pretrained=tiny_llama, peft=adapter)
 
 

@@ -213,8 +213,8 @@ def test_gss_cumulative_file(tmp_path, counted_only):
     years = {y: official.people("gss", 300, seed=y).assign(year=y) for y in (1972, 2018, 2022)}
     years[1972][["wtssnrps", "vstrat", "vpsu"]] = np.nan
     path = official.save(pd.concat(years.values()), tmp_path / "gss7224_r1.dta")
-    assert "pass --vintage" in refused("gss", path)
-    assert "no record of gss 2024" in refused("gss", path, "2024")
+    assert "give --vintage" in refused("gss", path)
+    assert "no rows of gss 2024" in refused("gss", path, "2024")
     for year in (2018, 2022):
         assert built("gss", path, vintage=str(year))["vintage"] == str(year)
         truth = store.load("epidemia_low_gss_party_by_sex", str(year))
@@ -428,7 +428,7 @@ def test_a_table_that_says_its_year_in_a_column_or_its_name(tmp_path):
     pd.read_parquet(table).to_parquet(unnamed)
     pd.read_parquet(table).drop(columns="year").to_parquet(named)
     for path in (table, unnamed, named):
-        assert "the table of bls 2023, not of 2019" in refused("bls", path, "2019")
+        assert "the table of bls 2023, not 2019" in refused("bls", path, "2019")
     with pytest.raises(EpidemiaError, match="published table without a sampling design"):
         build("bls", table, vintage="2023", bootstrap=["design"], progress=False)
 
@@ -440,7 +440,7 @@ def test_tables_that_are_not_as_the_record_says(tmp_path, monkeypatch):
         return refused(survey, official.write_tables(tmp_path, survey, frames, vintage, **layout))
 
     bls = official.tables("bls")
-    assert "the table of bls 2019, not of 2023: pass --vintage 2019" in refused(
+    assert "the table of bls 2019, not 2023: give --vintage 2019" in refused(
         "bls", official.write_tables(tmp_path, "bls", bls, year="2019"), "2023"
     )
     path = official.write_tables(
@@ -451,7 +451,7 @@ def test_tables_that_are_not_as_the_record_says(tmp_path, monkeypatch):
     renamed = [frame.rename(columns={"Women": "Females"}) for frame in bls]
     said = "cpsaat11.xlsx has no table of sex by occupation: no header Women"
     assert said in wrong("bls", renamed)
-    said = "1 rows that the record of bls does not know, for example 'Dragon tamers'"
+    said = "1 rows that the record of bls does not list, for example 'Dragon tamers'"
     assert said in wrong("bls", official.tables("bls", None, "Dragon tamers"))
     # A figure may look like another year: thousands of chief executives.
     for frame in bls:
@@ -478,7 +478,7 @@ def test_truncated_files_are_named(tmp_path):
     assert "table-43a.xls cannot be read as .xls" in refused("fbi", [tables[0], cut(tables[1])])
     frame = official.people("nsduh", 100)
     archive = official.write("nsduh", tmp_path, frame)
-    assert f"{archive.name} is not a whole zip archive" in refused("nsduh", cut(archive))
+    assert f"{archive.name} is not a complete zip archive" in refused("nsduh", cut(archive))
     stata = cut(official.save(frame, tmp_path / "NSDUH_2023.dta"))
     assert "NSDUH_2023.dta cannot be read as .dta" in refused("nsduh", stata)
     meps = cut(official.save(official.people("meps", 50), tmp_path / "h243.xlsx"))
@@ -496,7 +496,7 @@ def test_columns_of_another_year(tmp_path):
     frame = official.people("meps", 60).rename(columns=lambda name: name.replace("22", "21"))
     message = refused("meps", official.save(frame, tmp_path / "h243.xlsx"), "2022")
     assert "lacks column PERWT22F of meps 2022 (nearest: PERWT21F)" in message
-    assert "looks like 2021-panels24-26, pass --vintage 2021-panels24-26" in message
+    assert "looks like 2021-panels24-26: give --vintage 2021-panels24-26" in message
 
 
 def test_a_file_of_another_survey_and_a_folder_without_files(tmp_path):
@@ -508,7 +508,9 @@ def test_a_file_of_another_survey_and_a_folder_without_files(tmp_path):
         "another vintage, a subset without its weights, or not of this survey"
     )
     message = refused("meps", tmp_path)
-    assert f"the folder {tmp_path} holds none of the survey's files: expected h243, h243" in message
+    assert (
+        f"the folder {tmp_path} contains none of the survey's files: expected h243, h243" in message
+    )
     assert message.endswith("give a file of another name by itself, --raw FILE")
 
 
@@ -516,11 +518,11 @@ def test_labels_instead_of_codes_and_an_unknown_code(tmp_path):
     frame = official.people("nhis", 60)
     words = frame.assign(SEX_A=frame["SEX_A"].map({1: "Male", 2: "Female"}).fillna("Refused"))
     message = refused("nhis", official.write("nhis", tmp_path, words))
-    assert "column SEX_A holds text where codes are expected" in message
+    assert "column SEX_A contains text such as" in message
     assert "60 rows: 1, 2, 3, 4, 5, ..." in message
     frame.loc[[4, 9], "HISPALLP_A"] = 8
     message = refused("nhis", official.write("nhis", tmp_path, frame))
-    assert "column HISPALLP_A has codes that the record of 'race' does not know: 8 (2 rows)" in (
+    assert "column HISPALLP_A has codes that the record of 'race' does not list: 8 (2 rows)" in (
         message
     )
     assert "2 rows: 5, 10" in message
@@ -531,7 +533,7 @@ def test_a_zip_bomb_is_refused(tmp_path):
     assert path.stat().st_size < 100_000
     message = refused("nhis", path)
     assert "adult21csv.zip would unpack to 0.1 GiB" in message
-    assert "no survey file" in message
+    assert "too large for a survey file" in message
 
 
 def test_what_is_unpacked_stays_inside_and_is_gone_afterwards(tmp_path, monkeypatch, counted_only):

@@ -95,7 +95,7 @@ def test_other_peoples_tasks_run_as_without_the_hook(kind, lm_evals, without_us,
     *written, stderr = command_line(lm_evals(kind), mine, tmp_path / "on")
     assert written == without_us
     said = [line for line in stderr.splitlines() if "epidemia" in line]
-    changed = {"renamed": "is not known to us", "one path only": "include_path: one folder"}
+    changed = {"renamed": "that we do not know", "one path only": "include_path: one folder"}
     assert len(said) == (kind in changed), said
     assert changed.get(kind, "") in "".join(said)
 
@@ -211,9 +211,12 @@ def test_managers_of_other_lm_evals_get_ours_or_are_left_as_they_are(caplog):
         assert extended(finds)(include_path="mine").read == "mine"
     assert not caplog.records
     assert extended(Renamed)(task_dirs="mine").read == "mine"
-    assert "TaskManager(self, task_dirs=None, include_defaults=True) is not known" in caplog.text
+    assert (
+        "TaskManager(self, task_dirs=None, include_defaults=True) that we do not know"
+        in caplog.text
+    )
     assert extended(OneOnly)(include_path="mine").read == "mine"
-    assert "cannot be offered to lm-eval: TypeError: include_path: one folder" in caplog.text
+    assert "could not be added to lm-eval: TypeError: include_path: one folder" in caplog.text
 
 
 # Entry points. ------------------------------------------------------------------------------
@@ -358,7 +361,7 @@ def test_no_damage_to_our_files_stops_somebody_elses_run(tmp_path, monkeypatch, 
         said = [entry.getMessage() for entry in caplog.records]
         assert len(said) <= 1 and "\n" not in "".join(said), (kind, said)
         if kind in ("[]", "null", '"x"', "3", "binary", "unreadable", "{", "[" * 40):
-            assert "cannot be offered to lm-eval" in said[0] and str(home) in said[0], said
+            assert "could not be added to lm-eval" in said[0] and str(home) in said[0], said
 
 
 @pytest.mark.slow
@@ -368,7 +371,7 @@ def test_a_damaged_registry_changes_no_results(lm_evals, without_us, mine, home,
     where = {**lm_evals(INSTALLED), "EPIDEMIA_HOME": str(home)}
     *written, said = command_line(where, mine, tmp_path / "on")
     assert written == without_us
-    assert said.count("cannot be offered to lm-eval") == 1
+    assert said.count("could not be added to lm-eval") == 1
 
 
 # What others do with these classes. ---------------------------------------------------------

@@ -59,7 +59,7 @@ def test_records_are_named_in_the_environment(tmp_path, monkeypatch):
     # The same file named twice is one record.
     monkeypatch.setenv("EPIDEMIA_RECORDS", os.pathsep.join([str(one), str(tmp_path / "one")]))
     assert "toy" in catalogue.records() and "yours" not in catalogue.records()
-    for wrong, said in (("nowhere", "does not exist"), ("", "holds no .yaml")):
+    for wrong, said in (("nowhere", "does not exist"), ("", "contains no .yaml")):
         (tmp_path / "empty").mkdir(exist_ok=True)
         monkeypatch.setenv("EPIDEMIA_RECORDS", str(tmp_path / (wrong or "empty")))
         with pytest.raises(EpidemiaError, match=said):
@@ -103,24 +103,27 @@ def changed(old, new):
 
 #: The record, and what is said of it.
 WRONG = {
-    "a survey that ships": (changed("survey: toy", "survey: gss"), "say 'replaces: gss'"),
+    "a survey that ships": (changed("survey: toy", "survey: gss"), "add 'replaces: gss'"),
     "replaces another": (changed("toy\n", "toy\nreplaces: gss\n"), "of its own name"),
     "replaces what does not ship": (changed("toy\n", "toy\nreplaces: toy\n"), "of its own name"),
-    "a group": (changed("survey: toy", "survey: low"), "epidemia_low is another group"),
-    "a way of asking": (changed("y: toy", "y: stated"), "epidemia_stated is another group"),
+    "a group": (changed("survey: toy", "survey: low"), "epidemia_low is the name of another group"),
+    "a way of asking": (
+        changed("y: toy", "y: stated"),
+        "epidemia_stated is the name of another group",
+    ),
     "a variable that is a folder": (
         changed("happy", "ha/ppy"),
-        "the name of a variable is of letters",
+        "the name of a variable may contain only letters",
     ),
     "a task that is another one's way of asking": (
         changed("  region:", "  sex_stated:").replace("[region]", "[sex_stated]"),
-        "by_sex_stated would be epidemia_extra_toy_happy_by_sex in another way",
+        "by_sex_stated would also be epidemia_extra_toy_happy_by_sex in another way",
     ),
     "a vintage that leaves its folder": (
         changed('"2020":', '"../../2020":'),
-        "the name of a vintage is of letters",
+        "the name of a vintage must begin",
     ),
-    "a shipped kind": (changed("  extra:", "  low:"), "stand under 'extra', not low"),
+    "a shipped kind": (changed("  extra:", "  low:"), "under 'extra', not low"),
     "no YAML": ("survey: [", "not valid YAML"),
     "a tag": (
         changed("title: A toy survey", "title: !!python/object/apply:os.getcwd []"),
@@ -136,7 +139,7 @@ def test_a_wrong_record_is_left_out_and_says_why(home, case, caplog):
     write(home / "surveys", text)
     with caplog.at_level(logging.WARNING):
         assert len(catalogue.records()) == 16
-    assert "a record of your own is left out" in caplog.text and said in caplog.text
+    assert "one of your survey records is left out" in caplog.text and said in caplog.text
     assert store.available()  # what ships goes on
     with pytest.raises(EpidemiaError, match=r"toy\.yaml"):
         catalogue.record("toy")
@@ -170,17 +173,17 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (BOMB, "aliases .* stand for more than"),
-        ("a: &a [*a]\n", "aliases .* stand for more than"),
+        (BOMB, "aliases .* expand to more than"),
+        ("a: &a [*a]\n", "aliases .* expand to more than"),
         ("[" * 100_000, "nested too deeply|not valid YAML"),
         ("- " * 5_000 + "x", "nested too deeply|not valid YAML"),
-        ("#" * 6_000_000, "that is no record"),
+        ("#" * 6_000_000, "too large for a survey record"),
         (
             RECORD.replace(
                 "{label: Male, phrase: is male, codes: [1]}",
                 "{each: [1, 1000000000], label: '{n}', phrase: 'is {n}'}",
             ),
-            "'each' writes at most 1000 levels",
+            "'each' makes at most 1000 levels",
         ),
     ],
     ids=["aliases", "itself", "brackets", "dashes", "size", "each"],
@@ -217,7 +220,9 @@ def test_from_record_to_scores_in_every_way_and_without_it(home, raw, tmp_path, 
     sample = evaluate([TASK], limit=1)["samples"][TASK][0]
     assert "Would they say so?" in sample["doc"]["prompt"]
     path.write_text(changed("column: HAPPY", "column: JOY"))
-    with pytest.raises(EpidemiaError, match=f"truth of {TASK} was built, its record has changed"):
+    with pytest.raises(
+        EpidemiaError, match=f"record of {TASK} has changed since its truth was built"
+    ):
         evaluate([TASK], limit=1)
     assert f"{TASK} is left out" in caplog.text
     assert "epidemia groundtruth build toy --vintage 2020 --raw FILE" in caplog.text
@@ -240,7 +245,7 @@ def test_lm_eval_finds_them_in_a_process_of_its_own(home, raw, tmp_path, monkeyp
     assert json.loads(file.read_text())["results"]["epidemia_toy"]["score,none"] == 100
     # The record is not there for this process: its truth is left out, and it is said why.
     assert CliRunner().invoke(cli.app, ["tasks", "list", "--summary"]).exit_code == 0
-    assert "there is no record of toy here" in caplog.text
+    assert "the survey record of toy is missing" in caplog.text
 
 
 EDITED = {
@@ -276,10 +281,14 @@ def test_a_record_that_counts_something_else_than_its_truth_wants_a_build(home, 
         if case in WORDED:
             assert store.load(TASK).task == TASK
             continue
-        assert "its record has changed in what is counted" in caplog.text[lines:], case
+        assert "has changed since its truth was built, in what is counted" in caplog.text[lines:], (
+            case
+        )
         command = "epidemia groundtruth build toy --vintage 2020 --raw FILE"
         assert command in caplog.text[lines:], case
-        with pytest.raises(EpidemiaError, match="its record has changed in what is counted"):
+        with pytest.raises(
+            EpidemiaError, match="has changed since its truth was built, in what is counted"
+        ):
             store.load(TASK)
     build(raw)
     assert TASK in store.available()

@@ -257,8 +257,7 @@ def test_an_extra_is_installed_from_where_the_package_came_from(tmp_path, monkey
     wheel.touch()
     of_wheel, of_folder = (json.dumps({"url": path.as_uri()}) for path in (wheel, checkout))
     either = (
-        "pip install '.[hf]' in the folder of a checkout, or with the wheel pip install "
-        f"'PATH/TO/{name}[hf]'"
+        f"pip install '.[hf]' in a checkout, or from the wheel: pip install 'PATH/TO/{name}[hf]'"
     )
     installed_from(monkeypatch, site, of_wheel)
     assert extras.install("hf") == f"pip install '{wheel}[hf]'"

@@ -118,7 +118,7 @@ def test_silence(truth, caplog):
     assert priors.error_ratio(answers) == pytest.approx(flat.ratio.mean())
     assert math.isnan(priors.error_ratio_published(answers))
     assert priors.win_rate_5(answers) == priors.posterior_win_rate_5(answers) == 0
-    assert "0% of the replies held an answer" in caplog.text
+    assert "0% of the replies contained an answer" in caplog.text
 
 
 def test_questions_of_another_truth(truth, said):
@@ -167,9 +167,9 @@ def test_what_a_grid_said_comes_back(truth):
 
 def test_lines_that_cannot_be_read(truth, said):
     line = priors.kept(written(truth, said))
-    with pytest.raises(EpidemiaError, match="tell of 73 quantities, it has 74"):
+    with pytest.raises(EpidemiaError, match="have 73 quantities, but the task has 74"):
         priors.said(line.partition(" | ")[2], truth)
-    with pytest.raises(EpidemiaError, match="changed by hand"):
+    with pytest.raises(EpidemiaError, match="edited by hand"):
         priors.said(line.replace("n:", "x:"), truth)
 
 

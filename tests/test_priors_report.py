@@ -506,15 +506,15 @@ def test_quantities_have_titles_and_not_codes():
 
 #: What is done to the line of what was said, and what the note of its file says.
 DAMAGES = [
-    (lambda line: line.replace(" | ", " ; ", 1), "tell of 73 quantities, it has 74"),
+    (lambda line: line.replace(" | ", " ; ", 1), "have 73 quantities, but the task has 74"),
     (lambda line: line.replace("n:", "x:", 1), "cannot be read"),
     (lambda line: line.replace("n:", "n:one", 1), "cannot be read"),
-    (lambda line: "?", f"[(]{NHANES}: the results tell of 1 quantities"),
-    (lambda line: "", "what was said is empty"),
-    (lambda line: re.sub("n:([^,]*),", r"n:\1,-", line, count=1), "-.* is no distribution"),
-    (lambda line: re.sub("n:([^,]*),", "n:1e999,", line, count=1), "is no distribution"),
-    (lambda line: " | ".join(["n:1,2"] * 74), "1 estimates of each quantity .* expected 5"),
-    (lambda line: " | ".join(["-1.0,-2.0"] * 74), "log-probabilities were said, expected pr"),
+    (lambda line: "?", f"[(]{NHANES}: the results have 1 quantities"),
+    (lambda line: "", "the stored answers are empty"),
+    (lambda line: re.sub("n:([^,]*),", r"n:\1,-", line, count=1), "-.* is not a distribution"),
+    (lambda line: re.sub("n:([^,]*),", "n:1e999,", line, count=1), "is not a distribution"),
+    (lambda line: " | ".join(["n:1,2"] * 74), "1 estimates of each quantity, expected 5"),
+    (lambda line: " | ".join(["-1.0,-2.0"] * 74), "got log-probabilities, expected pr"),
     (lambda line: line.replace("n:", "n:9", 1), "but the recorded answers give"),
     (lambda line: line.replace("n:", "n:nan;", 1), "cannot be read"),
     (lambda line: " | ".join([";".join("?" * 5)] * 74), "but the recorded answers give"),

@@ -200,11 +200,11 @@ def test_damaged_files_are_refused_and_left_out(own, caplog):
     draws = own.with_suffix(".draws.parquet")
     record, content = own.read_text(), draws.read_bytes()
     for text, table, message in (
-        ("{", content, "is no record of quantities"),
+        ("{", content, "is not a record of quantities"),
         ('{"schema": 1}', content, "Field required"),
         (record.replace("0.37", "0.38", 1), content, "was changed after it was written"),
         (record, content[:-9], "is not the file that mine.json was written with"),
-        (record, None, "has no mine.draws.parquet beside it"),
+        (record, None, "mine.draws.parquet, which contains the baselines of .* is missing"),
     ):
         own.write_text(text)
         draws.unlink() if table is None else draws.write_bytes(table)
@@ -223,13 +223,13 @@ def test_sets_that_cannot_be_scored_are_not_written(tmp_path):
     first, *others = truth.quantities
     short = {"corrected": Samples(*(each[:, :3] for each in truth.baseline))}
     for change, message in (
-        ({"mean": 1.2}, "a beta prior is about a share"),
+        ({"mean": 1.2}, "a beta prior needs a mean between 0 and 1"),
         ({"low": 1.0, "high": 0.0}, "the grid goes from 1 to 0"),
-        ({"family": "lognormal", "mean": -1.0}, "about a positive number"),
+        ({"family": "lognormal", "mean": -1.0}, "a lognormal prior needs a positive mean"),
         ({"n": 29}, "29 people"),
         ({"name": others[0].name}, "several quantities are named"),
-        (short, "must be"),
-        ({}, "relative to 'corrected' draws"),
+        (short, "must have shape"),
+        ({}, "scores use 'corrected' draws"),
     ):
         if {*change} <= {"corrected"}:
             wrong = truth._replace(baselines=change)

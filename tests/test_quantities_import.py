@@ -162,7 +162,7 @@ def test_another_form_is_refused_with_what_was_given_and_expected(tmp_path, vari
             r"easy_4\.std: .*valid number.*NAME_variables",
         ),
         ((changed("easy_4", ground_truth_distribution_type="gamma"), baselines), "beta"),
-        ((but("WeightKg"), baselines), "easy_4 is about a slice of WeightKg, which the file does"),
+        ((but("WeightKg"), baselines), "easy_4 is about a slice of WeightKg, but the file lacks"),
         (
             (variables, less),
             "5 answers about easy_13 .beta.: missing or empty; expected 25 posteriors of a share: "
@@ -174,20 +174,20 @@ def test_another_form_is_refused_with_what_was_given_and_expected(tmp_path, vari
             r'{"easy_4": {"10": \[{"mu": ..., "sigma": ...}, ...\]}}',
         ),
         ((variables, of_share), "easy_13 .beta.: alpha: Field required"),
-        ((variables, variables), "both hold variables"),
+        ((variables, variables), "both contain variables"),
         (
             (variables, {"a": {"b": 1}}),
-            "holds b: expected OpenEstimate's NAME_variables.json .*mu and sigma.*alpha and beta",
+            "b: expected OpenEstimate's NAME_variables.json .*mu and sigma.*alpha and beta",
         ),
-        ((variables, []), "holds no JSON object"),
-        ((variables, {}), "holds nothing"),
+        ((variables, []), "contains no JSON object"),
+        ((variables, {}), "contains nothing"),
         ((changed("easy_4", mean=1e400), baselines), "finite"),
         ((changed("easy_4", se=0), baselines), r"easy_4\.se: .*greater than 0"),
     ]
     for (one, other), message in cases:
         with pytest.raises(EpidemiaError, match=message):
             imported(write(tmp_path, one, other))
-    with pytest.raises(EpidemiaError, match="no file of baselines was given"):
+    with pytest.raises(EpidemiaError, match="no file with baselines was given"):
         imported(FILES[:1])
     with pytest.raises(EpidemiaError, match=r"nowhere.json cannot be read"):
         imported([tmp_path / "nowhere.json"])

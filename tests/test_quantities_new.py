@@ -174,8 +174,8 @@ def test_families_follow_from_the_values():
     assert family_of(value, value - 1, ones) == "normal"  # the variable can be negative
     assert family_of(value, np.log(value) + 9, ones) == "normal"  # and this one is not skewed
     for family, values, message in (
-        ("beta", [0.0, 2.0], "beta prior is about shares, but 1 values are like 2"),
-        ("lognormal", [0.0, -1.0, 2.0], "about positive values, but 2 are like 0"),
+        ("beta", [0.0, 2.0], "beta prior needs values between 0 and 1, but 1 are not, such as 2"),
+        ("lognormal", [0.0, -1.0, 2.0], "needs positive values, but 2 are not, such as 0"),
     ):
         with pytest.raises(Refused, match=message):
             check_family(family, np.array(values))
@@ -183,9 +183,9 @@ def test_families_follow_from_the_values():
 
 def test_more_than_a_survey_holds_is_an_error(data):
     for n, seed, message in (
-        (400, 0, r"has \d+ quantities of difficulty 'base'.*--n \d+"),
+        (400, 0, r"has only \d+ suitable quantities of difficulty 'base'.*--n \d+"),
         (3, 0, "at least 4"),
-        (8, -1, "is negative"),
+        (8, -1, "expected 0 or more"),
     ):
         with pytest.raises(EpidemiaError, match=message):
             generate(data, n, seed)
@@ -211,7 +211,7 @@ def test_the_number_that_is_named_instead_fits(tmp_path, n, seed):
 
 def test_no_number_is_named_where_none_fits(tmp_path):
     """Under three conditions 90 families leave no 30."""
-    message = "has 0 quantities of difficulty 'hard' that can be kept, not 2: give another --seed"
+    message = "has only 0 suitable quantities of difficulty 'hard', not 2: give another --seed"
     with pytest.raises(EpidemiaError, match=message):
         generate(few(tmp_path, 90), 8)
 
@@ -370,7 +370,7 @@ def test_what_official_files_lack_is_named(official, tmp_path):
             lambda frame: frame.rename(columns={"BMXWT": "BMXWGT"}),
             r"BMX_J.parquet lacks BMXWT \(nearest: BMXWGT",
         ),
-        ("DEMO_J", lambda frame: frame.head(900), "30 are needed; are the files whole"),
+        ("DEMO_J", lambda frame: frame.head(900), "30 are needed; are the files complete"),
         ("DIQ_J", lambda frame: frame.assign(SEQN=1), "SEQN has duplicates"),
     ):
         folder = shutil.copytree(official, tmp_path / name, copy_function=os.link)
@@ -417,9 +417,11 @@ def test_commands_say_what_is_wrong():
         "nhanes": "epidemia_prior_nhanes is a set that ships: give another, for example",
         "gss": "a set that ships",
         "epidemia_prior_nhanes": "--name nhanes: epidemia_prior_nhanes is a set that ships",
-        "../registry": "'../registry': the name of a set of quantities is of small letters",
-        **dict.fromkeys(("../../../x", "a b{x}", "", "a/b", "x\n", "é"), "is of small letters"),
-        "x" * 81: "than 80",
+        "../registry": "'../registry': the name of a set of quantities must begin with",
+        **dict.fromkeys(
+            ("../../../x", "a b{x}", "", "a/b", "x\n", "é"), "only lower-case letters, digits and _"
+        ),
+        "x" * 81: "80 at most",
     }
     cases = [(command.split(), message) for command, message in wrong]
     cases += [(["new", "scf", "--name", name], message) for name, message in names.items()]

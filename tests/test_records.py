@@ -61,7 +61,7 @@ def test_a_way_of_recording_may_belong_to_a_vintage(tmp_path):
     assert counted["2023"] == [((1, 1), (2, 2)), ((3, 3), (4, 4))]
     assert counted["2023-published"] == [((1, 1),), ((2, 2), (3, 3), (4, 4))]
     assert [way.vintages for way in brfss.ways("diabetes", "2023")] == [("2023",)]
-    with pytest.raises(EpidemiaError, match=r"small.yaml:15: .*no vintage is called '2021'"):
+    with pytest.raises(EpidemiaError, match=r"small.yaml:15: .*there is no vintage '2021'"):
         small(tmp_path, ["codes: [1]", "codes: [2]"], vintages="vintages: ['2021']")
     with pytest.raises(EpidemiaError, match=r"small.yaml:13: .*not recorded in any way.*'2020'"):
         small(tmp_path, ["codes: [1]", "codes: [2]"], vintages="vintages: ['2021']")
@@ -113,7 +113,9 @@ def test_columns_follow_the_year_of_the_vintage():
     meps = records.record("meps")
     assert meps.vintages["2022"].column("PERWT{yy}F") == "PERWT22F"
     assert meps.way("insured", "INSCOV21", "2021-panels24-26").column == "INSCOV{yy}"
-    with pytest.raises(EpidemiaError, match="not read from column 'INSCOV22'"):
+    with pytest.raises(
+        EpidemiaError, match="does not read variable 'insured' from column 'INSCOV22'"
+    ):
         meps.way("insured", "INSCOV22", "2021-panels24-26")
 
 
@@ -124,7 +126,7 @@ def test_columns_follow_the_year_of_the_vintage():
         ("codes: [11]}\n  sex", "codes: [11-x]}\n  sex", "65 or older", "range such as"),
         ("phrase: is 16 or 17 years old, ", "", "label: 16-17", "Field required"),
         ("given: [sex, race], title", "given: [sexx, race], title", "[sexx, race]", "nearest: sex"),
-        ("{year} who {conditions}", "{year}", "subject:", "must say where"),
+        ("{year} who {conditions}", "{year}", "subject:", "must contain"),
         ("rows: 56705", "rows: many", "rows: many", "valid integer"),
         ("rows: 56705", "rows: 56705\n    rows: 1", "rows: 1", "rows is given twice"),
         ("rows: 56705", "rows: 5\n    may_lack: [aeg]", "may_lack: [aeg]", "nearest: age"),
@@ -197,19 +199,34 @@ def also(codes):
 @pytest.mark.parametrize(
     ("levels", "missing", "line", "said"),
     [
-        (['codes: ["1-3"]', "codes: [3, 4]"], [], 17, "'L1' and 'L0' both take 3 of X"),
-        (["codes: [7]", "codes: [1, 2]", 'codes: ["0-9"]'], [], 18, "'L2' and 'L1' both take 1"),
-        (['codes: ["1-3"]', "codes: [4]"], [2], 16, "'L0' takes 2, which 'missing' drops"),
-        (["codes: [1]", "codes: [7, 97]"], ["94-99"], 17, "'L1' takes 97, which 'missing' drops"),
-        (["up_to: 5", "at_least: 5"], [], 17, "both take 5"),
-        (["below: 5", "at_least: 4, below: 9"], [], 17, "both take 4 to 5"),
-        (["above: 5", "above: 4"], [], 17, "both take 5 or more"),
-        (["up_to: 5", "below: 9"], [], 17, "both take 5 or less"),
-        (["at_least: 40", "codes: [45]"], [], 17, "both take 45"),
-        (["above: 5, below: 5.5", "codes: [[5.25, 5.25]]"], [], 17, "both take 5.25"),
-        (["each: [5, 9]", "codes: [2]", "codes: [6]"], [], 18, "both take 6"),
-        (["names: [All, Women]", 'names: [Men, "WOMEN  1"]'], [], 17, "'WOMEN  1' is a name of"),
-        ([f"codes: [1], {also('[3]')}", f"codes: [2], {also('[2, 3]')}"], [], 17, "both take 3 of"),
+        (['codes: ["1-3"]', "codes: [3, 4]"], [], 17, "'L1' and 'L0' both include 3 of X"),
+        (["codes: [7]", "codes: [1, 2]", 'codes: ["0-9"]'], [], 18, "'L2' and 'L1' both include 1"),
+        (['codes: ["1-3"]', "codes: [4]"], [2], 16, "'L0' includes 2, which 'missing' drops"),
+        (
+            ["codes: [1]", "codes: [7, 97]"],
+            ["94-99"],
+            17,
+            "'L1' includes 97, which 'missing' drops",
+        ),
+        (["up_to: 5", "at_least: 5"], [], 17, "both include 5"),
+        (["below: 5", "at_least: 4, below: 9"], [], 17, "both include 4 to 5"),
+        (["above: 5", "above: 4"], [], 17, "both include 5 or more"),
+        (["up_to: 5", "below: 9"], [], 17, "both include 5 or less"),
+        (["at_least: 40", "codes: [45]"], [], 17, "both include 45"),
+        (["above: 5, below: 5.5", "codes: [[5.25, 5.25]]"], [], 17, "both include 5.25"),
+        (["each: [5, 9]", "codes: [2]", "codes: [6]"], [], 18, "both include 6"),
+        (
+            ["names: [All, Women]", 'names: [Men, "WOMEN  1"]'],
+            [],
+            17,
+            "'WOMEN  1' is also a name of",
+        ),
+        (
+            [f"codes: [1], {also('[3]')}", f"codes: [2], {also('[2, 3]')}"],
+            [],
+            17,
+            "both include 3 of",
+        ),
         (["codes: [1]", "at_least: 2, above: 3"], [], 17, "two cut points on one side"),
         (["codes: [1]", "at_least: 2, below: 2"], [], 17, "no number lies between"),
         (["codes: [1]", "codes: [[5, 3]]"], [], 17, "runs backwards"),
@@ -219,7 +236,7 @@ def also(codes):
     ],
 )
 def test_nobody_belongs_to_two_levels(tmp_path, levels, missing, line, said):
-    """What two levels, or a level and 'missing', both take would silently go to the last one."""
+    """What two levels, or a level and 'missing', both include would silently go to the last one."""
     with pytest.raises(EpidemiaError) as error:
         small(tmp_path, levels, missing)
     assert str(error.value).startswith(f"small.yaml:{line}: variables.x")

@@ -158,7 +158,7 @@ def test_a_model_that_refuses_is_scored_as_one_that_answers_nothing(caplog):
         assert row["answered,none"] == 0
         assert row["l1,none"] == pytest.approx(anchors.uniform)
         assert row["score,none"] == anchors.score(anchors.uniform)
-        assert f"{task}: 0% of the replies held an answer" in caplog.text
+        assert f"{task}: 0% of the replies contained an answer" in caplog.text
 
 
 def test_the_answer_and_not_the_first_letter_is_scored():

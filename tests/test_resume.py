@@ -124,7 +124,7 @@ def test_too_few_records_are_one_line_that_names_the_task(tmp_path, rows):
     path = tmp_path / "NSDUH_2023.parquet"
     frame = nsduh_2023(rows).assign(VESTR_C=40001.0, VEREP=1.0 + np.arange(rows) % 2)
     frame.to_parquet(path)
-    with pytest.raises(EpidemiaError, match=r"^.*epidemia_high_nsduh_.*is the file whole\?$"):
+    with pytest.raises(EpidemiaError, match=r"^.*epidemia_high_nsduh_.*is the file complete\?$"):
         building.build("nsduh", path, vintage="2023", replicates=4, progress=False)
 
 

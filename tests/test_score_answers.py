@@ -358,10 +358,10 @@ def test_warnings_advise_whoever_has_no_lm_eval(caplog):
     rows = questions(BY_AGE, "stated").assign(way="stated", reply="I cannot know.")
     for _ in range(2):  # each table is a run of its own
         score_answers(rows)
-    assert caplog.text.count("0% of the replies held an answer") == 2
-    assert "a reply that was cut off lacks its answer" in caplog.text
+    assert caplog.text.count("0% of the replies contained an answer") == 2
+    assert "a truncated reply has no answer" in caplog.text
     score_answers(uniform(BY_AGE, "letters"))
-    assert "the letters together carry a probability of 0.0366" in caplog.text
+    assert "the letters together have a probability of only 0.0366" in caplog.text
     assert "' A' after plain text, 'A' in a chat" in caplog.text and "--" not in caplog.text
 
 

@@ -193,7 +193,7 @@ def test_a_crowd_under_a_rate_limit():
 )
 def test_a_pause_that_is_none_is_the_usual_one(named):
     with scripted(fault=always(429, b"{}", ("Retry-After", named.encode().decode("latin-1")))) as s:
-        with pytest.raises(EpidemiaError, match="in 4 tries, the last: HTTP 429"):
+        with pytest.raises(EpidemiaError, match="in 4 tries; the last error: HTTP 429"):
             ask(s, plain(TEXTS[:1]), max_retries=3, pause=0.1)
         between = [b - a for a, b in zip(s.times, s.times[1:], strict=False)]
     # At least half of 0.1, 0.2 and 0.4 s.
@@ -208,7 +208,7 @@ def test_a_pause_that_is_none_is_the_usual_one(named):
     [
         ((500, b'{"error": {"message": "out of memory"}}'), "HTTP 500; the server said: out of m"),
         ((200, b'{"error": {"message": "overloaded"}}'), r"\(HTTP 200\); the server said: overl"),
-        ((200, b"<html>Welcome</html>"), r"not JSON; the server said: a web page \(is base_url ri"),
+        ((200, b"<html>Welcome</html>"), r"not JSON; the server said: a web page \(is base"),
         ((403, b'{"error": {"message": "not in your country"}}'), "HTTP 403.*said: not in your"),
         ((307, b"", ("Location", "/elsewhere/v1")), "HTTP 307.*give it as base_url.*/elsewhere/v1"),
         ((200, b"[" * 100_000), "an answer that is not JSON"),
@@ -245,7 +245,7 @@ def test_nobody_listens():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1/completions"
-        with pytest.raises(EpidemiaError, match=r"in 2 tries.*ConnectError\); is base_url right"):
+        with pytest.raises(EpidemiaError, match=r"in 2 tries.*ConnectError\); is base_url correct"):
             ChoiceAPI(base_url=url, model="any", max_retries=1, pause=0.01).loglikelihood(
                 plain(TEXTS[:1])
             )
@@ -343,7 +343,7 @@ def test_one_spelling_that_the_model_never_writes():
         return json.dumps({"choices": [{"logprobs": told}], "usage": {"total_tokens": 3}}).encode()
 
     found, _ = refusal(always(200, said("")), variants="one")
-    assert "in the spelling that is read with variants=one" in found and "variants=sum" in found
+    assert "in the one spelling that variants=one reads" in found and "variants=sum" in found
 
 
 # Whose answers a file holds.
@@ -354,11 +354,11 @@ def test_a_file_of_another_model_is_refused_and_its_own_says_how_it_was_read(tmp
     with scripted(ids=True) as exact, scripted() as top:
         cached(model(exact), path).loglikelihood(plain(TEXTS[:20]))
         for arguments, said in (
-            ({"model": "other"}, "model=any, and this run has model=other"),
-            ({"variants": "sum"}, "variants=auto, and this run has variants=sum"),
+            ({"model": "other"}, "model=any, but this run has model=other"),
+            ({"variants": "sum"}, "variants=auto, but this run has variants=sum"),
             (
                 {"enable_thinking": False},
-                "enable_thinking=None, and this run has enable_thi",
+                "enable_thinking=None, but this run has enable_thi",
             ),
         ):
             given = {"base_url": exact.url(False), "model": "any", **arguments}
@@ -392,7 +392,7 @@ def test_a_file_that_others_wrote_to_as_well(tmp_path):
     with scripted() as server:
         given["model_args"] = f"base_url={server.url(False)},model=any"
         evaluate([TASK], **given)
-        with pytest.raises(EpidemiaError, match="answers of any that choice-api wrote"):
+        with pytest.raises(EpidemiaError, match="answers of any, written by choice-api"):
             evaluate([TASK], model_args="kind=mean", **other)
         # One that runs without us, on tasks of ours or not.
         lm = cached(model(server), f"{tmp_path}/both_rank0.db")
@@ -407,7 +407,7 @@ def test_of_two_runs_at_once_the_second_finds_the_first(tmp_path):
         one = cached(model(server, variants="sum"), path)
         another = cached(model(server, variants="one"), path)  # the file is empty to both
         one.loglikelihood(plain(TEXTS[:3]))
-        with pytest.raises(EpidemiaError, match="variants=sum, and this run has variants=one"):
+        with pytest.raises(EpidemiaError, match="variants=sum, but this run has variants=one"):
             another.loglikelihood(plain(TEXTS))
         same = cached(model(server, variants="sum"), path)
         same.loglikelihood(plain(TEXTS))
@@ -421,7 +421,7 @@ def test_the_same_model_elsewhere_is_said(tmp_path, caplog):
         cached(model(other), path).loglikelihood(plain(TEXTS))
         assert other.asked.total() == 0
     assert (
-        f"read at {one.url(False)}; they are taken for those of {other.url(False)}" in caplog.text
+        f"read at {one.url(False)}; they are used as answers of {other.url(False)}" in caplog.text
     )
 
 
@@ -460,8 +460,8 @@ def test_files_that_cannot_be_written(tmp_path):
     damaged = (tmp_path / "whole.db").read_bytes()[:6000]
     (tmp_path / "damaged_rank0.db").write_bytes(damaged)
     for name, said in (
-        ("damaged", "or a damaged one"),
-        ("text", "is no database, or a dam"),
+        ("damaged", "or is damaged"),
+        ("text", "is not a database, or is dam"),
         ("folder", "cannot be written"),
         ("file/below", "cannot be written"),
     ):
@@ -534,8 +534,11 @@ def test_a_run_that_the_user_stops_keeps_whole_prompts_and_says_so(tmp_path, mon
             lm.loglikelihood(plain(TEXTS))
     answered = server.answered.total()
     assert 8 <= answered < 40 and len(lm.dbdict) == 4 * answered
-    assert "requests under way" in caplog.text
-    assert f"interrupted. {answered} of 40 prompts are answered; they are in the" in caplog.text
+    assert "unfinished requests" in caplog.text
+    assert (
+        f"interrupted. {answered} of 40 prompts were answered; the answers are in the"
+        in caplog.text
+    )
 
 
 # Tasks and arguments.
@@ -544,7 +547,7 @@ def test_a_run_that_the_user_stops_keeps_whole_prompts_and_says_so(tmp_path, mon
 def test_a_model_that_takes_no_temperature_is_refused_with_a_way_out():
     words = b'{"error": {"message": "Unsupported value: temperature does not support 0"}}'
     found, asked = refusal(always(400, words))
-    assert "reasoning models" in found and "epidemia_low_stated" in found and asked < 10
+    assert "Reasoning models" in found and "epidemia_low_stated" in found and asked < 10
 
 
 def test_a_server_that_takes_no_form_is_asked_once(monkeypatch):
@@ -574,7 +577,7 @@ def test_a_form_for_tasks_that_have_none_is_refused():
     run = arguments.checked(lambda tasks=None, metadata=None: "run")
     for names in ([TASK], ["epidemia_high"], [f"{TASK}_sampled"]):
         with pytest.raises(
-            EpidemiaError, match=r"structured has no effect.*for epidemia_low_stated"
+            EpidemiaError, match=r"structured does not change.*to epidemia_low_stated"
         ):
             run(tasks=names, metadata={"structured": "json"})
     assert run(tasks=[f"{TASK}_stated"], metadata={"structured": "json"}) == "run"
@@ -584,7 +587,7 @@ def test_tasks_that_need_more_than_letters_are_refused_before_the_first_request(
     with scripted() as server:
         arguments = f"base_url={server.url(False)},model=any"
         for written in (f"{TASK}_stated", f"{TASK}_sampled"):
-            with pytest.raises(EpidemiaError, match=f"{written} needs: run it apart"):
+            with pytest.raises(EpidemiaError, match=f"{written} needs: run that task separately"):
                 evaluate([TASK, written], model="choice-api", model_args=arguments)
         assert server.asked.total() == 0
 
@@ -592,27 +595,27 @@ def test_tasks_that_need_more_than_letters_are_refused_before_the_first_request(
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("max_cost_tokens", "many", "expected a whole number from 1"),
-        ("max_cost_tokens", 0, "expected a whole number from 1"),
-        ("max_cost_tokens", 1.5, "expected a whole number from 1"),
-        ("num_concurrent", "x", "expected a whole number from 1"),
-        ("num_concurrent", 0, "expected a whole number from 1"),
-        ("timeout", "x", "expected a number from 0.001"),
-        ("timeout", -1, "expected a number from 0.001"),
-        ("timeout", "nan", "expected a number from 0.001"),
-        ("timeout", "1e400", "expected a number from 0.001"),
-        ("pause", -1, "expected a number from 0"),
-        ("max_retries", -1, "expected a whole number from 0"),
+        ("max_cost_tokens", "many", "expected a whole number of at least 1"),
+        ("max_cost_tokens", 0, "expected a whole number of at least 1"),
+        ("max_cost_tokens", 1.5, "expected a whole number of at least 1"),
+        ("num_concurrent", "x", "expected a whole number of at least 1"),
+        ("num_concurrent", 0, "expected a whole number of at least 1"),
+        ("timeout", "x", "expected a number of at least 0.001"),
+        ("timeout", -1, "expected a number of at least 0.001"),
+        ("timeout", "nan", "expected a number of at least 0.001"),
+        ("timeout", "1e400", "expected a number of at least 0.001"),
+        ("pause", -1, "expected a number of at least 0"),
+        ("max_retries", -1, "expected a whole number of at least 0"),
         ("verify_certificate", "nope", "expected True or False"),
         ("enable_thinking", "maybe", "expected True or False"),
-        ("ca_cert_path", "/nowhere.pem", "is no file of certificates"),
-        ("ca_cert_path", __file__, "is no file of certificates"),
-        ("base_url", "http://[::1/v1/completions", "not an address.*square brackets"),
+        ("ca_cert_path", "/nowhere.pem", "is not a file of certificates"),
+        ("ca_cert_path", __file__, "is not a file of certificates"),
+        ("base_url", "http://[::1/v1/completions", "not a URL.*square brackets"),
         ("base_url", "localhost:8000/v1/completions", "begins with http"),
-        ("base_url", f"http://h/v1/completions?api_key={KEY}", r"takes no key in base_url"),
-        ("base_url", f"http://h/v1/completions?x=1&sig={KEY}", r"takes no key in base_url"),
-        ("api_key_env", KEY, "no variable is set by the name that api_key_env"),
-        ("header_env", KEY, "no variable is set by the name that header_env"),
+        ("base_url", f"http://h/v1/completions?api_key={KEY}", r"accepts no key in base_url"),
+        ("base_url", f"http://h/v1/completions?x=1&sig={KEY}", r"accepts no key in base_url"),
+        ("api_key_env", KEY, "variable named by api_key_env is not set"),
+        ("header_env", KEY, "variable named by header_env is not set"),
     ],
 )
 def test_arguments_that_are_none(name, value, said, caplog):
@@ -635,7 +638,7 @@ def test_an_address_with_a_query_that_is_no_key():
 def test_keys_that_no_header_can_hold(monkeypatch):
     for value in ("sk-\nabcdef", "sk-äöüabcdef"):
         monkeypatch.setenv("MY_KEY", value)
-        with pytest.raises(EpidemiaError, match="MY_KEY holds a line break or") as raised:
+        with pytest.raises(EpidemiaError, match="MY_KEY contains a line break or") as raised:
             headers("MY_KEY", None)
         assert "abcdef" not in str(raised.value)
     monkeypatch.setenv("MY_HEADER", "Two Words: x")
@@ -725,14 +728,14 @@ def test_an_interrupted_run_says_what_it_kept(tmp_path):
         client.send_signal(signal.SIGINT)
         _, said = client.communicate(timeout=300)  # on a busy machine
         answered = server.answered.total()
-    assert "requests under way" in said and "interrupted. " in said
+    assert "unfinished requests" in said and "interrupted. " in said
     assert "in the file of --use_cache" in said and answered < 40
     with SqliteDict(str(path), flag="r") as kept:
         assert len(kept) == 4 * answered
-    assert f"{answered} of 40 prompts are answered" in said
+    assert f"{answered} of 40 prompts were answered" in said
 
 
 def test_dates_far_away_are_waited_for_by_the_user():
     far = (datetime.now(timezone.utc) + timedelta(days=9)).strftime("%a, %d %b %Y %H:%M:%S GMT")
     found, asked = refusal(always(429, b"{}", ("Retry-After", far)))
-    assert "asks to be left alone for" in found and asked == 1
+    assert "asks to wait" in found and asked == 1

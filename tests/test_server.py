@@ -167,7 +167,9 @@ def test_a_chat_endpoint_asked_for_log_probabilities_names_the_group_to_use(serv
 
 
 def test_a_chat_endpoint_without_a_chat_template(served):
-    with pytest.raises(EpidemiaError, match="takes messages, not plain text: add --apply_chat_tem"):
+    with pytest.raises(
+        EpidemiaError, match="accepts chat messages, not plain text: add --apply_chat_tem"
+    ):
         evaluate(
             [f"{TASK}_sampled"],
             model="local-chat-completions",

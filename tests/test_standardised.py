@@ -283,7 +283,7 @@ def test_counts_are_of_the_same_file_and_cells(home):
     damaged = built / store.COUNTED / truths["scf_2022"]["files"]["replicates"]["name"]
     damaged.write_bytes(damaged.read_bytes()[:-1])
     (wrong,) = check(HOME)
-    assert "was altered" in wrong
+    assert "was changed" in wrong
     truths["scf_2022"]["raw"][0]["sha256"] = "0" * 64
     registry.write_registry(built / store.COUNTED, truths)
     assert store.counts_of(store.load(HOME)) is None

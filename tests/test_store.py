@@ -87,7 +87,7 @@ def test_a_build_that_scores_do_not_use_says_so(home, tmp_path):
     folder = shipped_as_built("gss_2018", "gss_2022")
     older = building.Built("gss_2018", folder, [GSS], [])
     assert building.not_scored(older) == (
-        "scores of 1 of them go on using gss_2022 (built here), which the record of gss lists "
+        "scores of 1 of them still use gss_2022 (built here), which the record of gss lists "
         "before 2018; 'epidemia anchors gss --compare' shows how they differ"
     )
     assert building.not_scored(building.Built("gss_2022", folder, [GSS], [])) == ""
@@ -198,7 +198,7 @@ def test_damaged_outlines_are_left_out_with_a_warning_that_names_them(home, capl
         (
             "atlantis_2023",
             {**truth, "survey": "atlantis"},
-            "the truth of atlantis_2023 is left out: there is no record of atlantis here",
+            "the truth of atlantis_2023 is left out: the survey record of atlantis is missing",
         ),
     ):
         caplog.clear()
@@ -261,7 +261,7 @@ def test_a_full_disk_leaves_the_old_truth(home, tmp_path):
     enter(0.25)
     for file in (tmp_path / "new").glob("nsduh*"):
         with (
-            pytest.raises(EpidemiaError, match=r"^cannot write .*make room there$"),
+            pytest.raises(EpidemiaError, match=r"^cannot write .*free some space$"),
             limited(file.stat().st_size - 1),
         ):
             enter(0.5)
@@ -308,7 +308,7 @@ def test_registries_that_cannot_be_read_are_set_aside_by_a_build(home, caplog):
     for number, text in enumerate(texts, start=1):
         notices.forget()
         (folder / "registry.json").write_text(text)
-        with pytest.raises(EpidemiaError, match="sets it aside and begins another"):
+        with pytest.raises(EpidemiaError, match="sets it aside and starts a new one"):
             store.load(HEROIN)
         enter(0.5)
         assert store.load(HEROIN).p[0, 0] == 0.5
@@ -347,7 +347,7 @@ def test_a_second_build_of_the_same_is_refused_and_the_first_not_disturbed(toy, 
         refused = epidemia(*toy)
         assert refused.returncode == 2
         assert refused.stderr.count("\n") == refused.stderr.count("epidemia: ") + 1
-        assert f"error: another build of toy_2020 is at work in {folder}" in refused.stderr
+        assert f"error: another build of toy_2020 is running in {folder}" in refused.stderr
         assert (folder / ".toy_2020.unfinished").is_dir()
     assert not (folder / ".toy_2020.unfinished").exists()
 
@@ -369,7 +369,7 @@ def test_a_file_where_the_folder_should_be_is_one_line_before_the_work(
     assert refused.returncode == 2
     (line,) = refused.stderr.splitlines()  # not even a bar
     assert line.startswith(f"error: cannot write {file}")
-    assert line.endswith("what should be a folder is a file")
+    assert line.endswith("a file stands where a folder is needed")
     assert file.read_text() == "mine"
 
 

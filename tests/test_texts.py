@@ -84,40 +84,42 @@ def test_files_are_joined_by_words(tmp_path, frame):
     data = load_microdata(load(tmp_path), [one, other])
     assert data.levels["faith"].tolist() == [MISSING, MISSING, 0, 1, 1, 0]
     numbered = save(frame.assign(id=range(6))[["id", "Faith"]], tmp_path / "other.csv")
-    with pytest.raises(EpidemiaError, match="holds numbers here and text in another file"):
+    with pytest.raises(EpidemiaError, match="contains numbers here and text in another file"):
         load_microdata(load(tmp_path), [one, numbered])
 
 
 def test_a_word_that_the_record_does_not_know_is_named(tmp_path, frame):
     frame.loc[[1, 5], "Sex"] = "female"
-    said = r"Sex has texts .* know: 'female' \(2 rows\) \(2 rows: 2, 6\).*add the texts"
+    said = r"Sex has texts .* list: 'female' \(2 rows\) \(2 rows: 2, 6\).*add the texts"
     with pytest.raises(EpidemiaError, match=said):
         load_microdata(load(tmp_path), save(frame, tmp_path / "toy.csv"))
 
 
 def test_numbers_where_words_are_expected_and_the_reverse(tmp_path, frame):
     path = save(frame.assign(Sex=[1, 2, 1, 2, 1, 2]), tmp_path / "toy.csv")
-    with pytest.raises(EpidemiaError, match=r"holds numbers where .* texts such as 'Male'"):
+    with pytest.raises(
+        EpidemiaError, match=r"contains numbers, but the record .* texts such as 'Male'"
+    ):
         load_microdata(load(tmp_path), path)
     coded = CODED.replace("    missing_texts: [Refused]\n", "")
-    with pytest.raises(EpidemiaError, match="Sex holds text where codes are expected"):
+    with pytest.raises(EpidemiaError, match="Sex contains text such as"):
         load_microdata(load(tmp_path, coded), save(frame, tmp_path / "toy.csv"))
     # A restriction is of codes, even on a column of words.
     restricted = RECORD.replace("join: id", "join: id\nuniverse: [{column: Faith, codes: [1]}]")
-    with pytest.raises(EpidemiaError, match="Faith holds text where codes are expected"):
+    with pytest.raises(EpidemiaError, match="Faith contains text such as"):
         load_microdata(load(tmp_path, restricted), save(frame, tmp_path / "toy.csv"))
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('["None", "1"]', '["None", "Some "]', "'Some' and 'None' both take 'Some'"),
-        ("[Refused]", "[Female]", "'Female' takes 'Female', which 'missing_texts' drops"),
-        ("texts: [Some]", "codes: [1]", "'Some' has no 'texts', other levels have"),
+        ('["None", "1"]', '["None", "Some "]', "'Some' and 'None' both include 'Some'"),
+        ("[Refused]", "[Female]", "'Female' includes 'Female', which 'missing_texts' drops"),
+        ("texts: [Some]", "codes: [1]", "'Some' has no 'texts', but other levels do"),
         ("texts: [Some]", "texts: [Some], codes: [1]", "needs one of 'codes', 'texts'"),
-        ("column: Faith", "column: Faith\n    missing: [9]", "'missing' is of numbers"),
-        ("column: Faith", "column: Faith\n    measure: {words: faith}", "'measure' is of numbers"),
-        ("column: Faith", 'column: "Faith + Sex"', "has no texts"),
+        ("column: Faith", "column: Faith\n    missing: [9]", "'missing' is for numbers"),
+        ("column: Faith", "column: Faith\n    measure: {words: faith}", "'measure' is for numbers"),
+        ("column: Faith", 'column: "Faith + Sex"', "cannot have texts"),
     ],
 )
 def test_mistakes_in_levels_of_texts_are_named(tmp_path, old, new, said):
@@ -128,7 +130,7 @@ def test_mistakes_in_levels_of_texts_are_named(tmp_path, old, new, said):
 
 
 def test_missing_texts_without_texts(tmp_path):
-    with pytest.raises(EpidemiaError, match="'missing_texts' go with levels that have 'texts'"):
+    with pytest.raises(EpidemiaError, match="'missing_texts' needs levels that have 'texts'"):
         load(tmp_path, CODED)
 
 
@@ -141,7 +143,7 @@ def test_a_word_far_down_makes_the_whole_column_words(tmp_path, monkeypatch):
     frame = read_columns(path, ["x", "y"], texts=["x", "y"])
     assert frame["x"].tolist() == [one.strip() for one in rows]
     assert frame["y"].dtype == np.float64
-    with pytest.raises(EpidemiaError, match="x holds text where codes are expected"):
+    with pytest.raises(EpidemiaError, match="x contains text such as"):
         read_columns(path, ["x"])
 
 

@@ -192,7 +192,7 @@ def test_odd_numbers_of_tries_and_ways_that_write_nothing_are_refused():
     for number in (0, 21, "3", True):
         with pytest.raises(EpidemiaError, match=r"tries .*: expected a whole number from 1 to 20"):
             Variant.of({"tries": number})
-    with pytest.raises(EpidemiaError, match="tries has no effect on epidemia_intervention_random"):
+    with pytest.raises(EpidemiaError, match="tries does not change epidemia_intervention_random"):
         evaluate([TASK], metadata={"tries": 3}, limit=1)
 
 

@@ -240,7 +240,7 @@ def test_a_variant_that_does_not_exist():
         ({"wording": "short"}, "expected bare"),
         ({"wording": "bare", "fewshot": 1}, "give one of"),
         ({"names": "words"}, "names 'words' is not known: expected letters, or nothing"),
-        ({"system_prompt": "bold"}, "a text of your own is given with --system_instruction"),
+        ({"system_prompt": "bold"}, "give your own text with --system_instruction"),
     ):
         with pytest.raises(EpidemiaError, match=message):
             Variant.of(metadata)
@@ -252,7 +252,7 @@ def test_a_variant_that_the_task_file_does_not_follow_is_refused():
     """Our files named by --include_path, without the hook: nothing is silently left out."""
     how = {"include_defaults": False, "metadata": {"gen_prefix": "So"}}
     manager = TaskManager(include_path=str(yamls.task_path()), **how)
-    with pytest.raises(EpidemiaError, match="these need the start-up hook"):
+    with pytest.raises(EpidemiaError, match="Use the start-up hook"):
         manager.load([TASK])
 
 
@@ -267,7 +267,9 @@ def hf(model, tasks, more="", **arguments):
 
 
 def test_a_prompt_that_does_not_fit_is_refused_and_not_shortened(lm, tiny_llama):
-    with pytest.raises(EpidemiaError, match=r"max_gen_toks=1024 do not fit.*lower --gen_kwargs"):
+    with pytest.raises(
+        EpidemiaError, match=r"max_gen_toks=1024 exceed the model.*lower --gen_kwargs"
+    ):
         evaluate([f"{TASK}_sampled"], model=lm, model_args=None, limit=2)
     with pytest.raises(EpidemiaError, match="fewer 'fewshot' examples"):
         evaluate([TASK], model=lm, model_args=None, limit=2, metadata={"fewshot": 50})
@@ -295,7 +297,7 @@ def test_what_just_fits_is_asked_and_not_shortened(tiny_llama, kind):
         ((just, _),) = guarded(own, asked)
         assert just == pytest.approx(whole, abs=1e-5)
         own._max_length = size - 2
-        with pytest.raises(EpidemiaError, match=f"not fit into the model's context of {size - 2}"):
+        with pytest.raises(EpidemiaError, match=f"exceed the model's context of {size - 2}"):
             guarded(own, asked)
 
 
@@ -374,4 +376,4 @@ def test_epidemia_run_guards_without_the_start_up_hook(tiny_llama):
     done = subprocess.run(
         [sys.executable, *command.split()], capture_output=True, text=True, env=environment
     )
-    assert done.returncode == 2 and "do not fit into the model's context of 30" in done.stderr
+    assert done.returncode == 2 and "exceed the model's context of 30" in done.stderr

@@ -97,7 +97,7 @@ def test_replies_without_a_letter_count_as_uniform_and_are_warned_of(caplog):
     assert answered(nothing) == 0
     assert metrics.l1(nothing) == pytest.approx(uniform)
     assert metrics.score(nothing) == 0 and math.isnan(sampled.order_bias(nothing))
-    assert f"{BINARY}_sampled: 0% of the replies held an answer" in caplog.text
+    assert f"{BINARY}_sampled: 0% of the replies contained an answer" in caplog.text
     caplog.clear()
     some = answers_to(BINARY, "sampled", lambda doc: ["B" * (doc["sample"] % 20 > 0)], twenty)
     assert answered(some) == pytest.approx(0.95)

@@ -229,12 +229,12 @@ def test_a_file_of_each_year_is_needed_under_its_name(tmp_path):
         files[year] = tmp_path / f"cpsaat11_{year}.xlsx"
         files[year].symlink_to(raw_file("bls", name))
     given = [files[year] for year in (2019, 2021, 2022)]
-    with pytest.raises(EpidemiaError, match=r"expected .*cpsaat11_2023\.xlsx: a file"):
+    with pytest.raises(EpidemiaError, match=r"expected .*cpsaat11_2023\.xlsx: one file"):
         load_tables(record("blstrend"), given, "2019-2023")
     # Its name is one thing, what it says another.
     files[2022].unlink()
     files[2022].symlink_to(raw_file("bls", OF_YEARS[2021]))
-    with pytest.raises(EpidemiaError, match=r"cpsaat11_2022\.xlsx is a table of 2021, not of 2022"):
+    with pytest.raises(EpidemiaError, match=r"cpsaat11_2022\.xlsx is a table of 2021, not 2022"):
         load_tables(record("blstrend"), [tmp_path], "2019-2023")
 
 
@@ -249,7 +249,7 @@ def test_a_file_of_one_year_is_refused():
 
     data = load_microdata(record("gsstrend"), raw_file("gss", "GSS2022.parquet"))
     (of, *_) = (task for task in record("gsstrend").declared if task.equal)
-    with pytest.raises(EpidemiaError, match="compares every year, and the file has one"):
+    with pytest.raises(EpidemiaError, match="compares every year, but the file has only one"):
         prepare(data, of)
 
 
@@ -260,7 +260,7 @@ def test_a_table_of_one_year_is_refused():
     cells = (("2021", "Cooks"), ("2021", "Nurses"))
     weights, p, exact = np.array([0.5, 0.5]), np.array([[0.4, 0.6], [0.9, 0.1]]), np.full(2, np.inf)
     one = PublishedTable("sex", by_year.given, ("Male", "Female"), cells, weights, p, exact, {}, ())
-    with pytest.raises(EpidemiaError, match="compares every year, and the file has one"):
+    with pytest.raises(EpidemiaError, match="compares every year, but the file has only one"):
         take(one, by_year, {}, "blstrend_2021")
 
 

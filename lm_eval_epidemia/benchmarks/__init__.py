@@ -1,7 +1,7 @@
-"""The benchmarks: a folder each, and a line each in the table below.
+"""The benchmarks: one folder each, and one line each in the table below.
 
-A benchmark joins ways of asking (`elicit.way`) to metrics and respondents. Task files, hooks,
-samples, export, cost, report and site go through the tables, and know nothing else of any.
+A benchmark combines ways of asking (`elicit.way`) with metrics and simulated respondents. Task
+files, hooks, samples, export, cost, report and site use only these tables.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from lm_eval_epidemia.surveys.catalogue import state
 
 BENCHMARKS: tuple[Benchmark, ...] = (OBSERVATION, QUICK, UNDATED, INTERVENTION, PRIOR)
 
-#: Every way of asking by its name, in the order in which they are listed everywhere.
+#: Every way of asking by its name, in the order of all lists.
 WAYS: dict[str, Way] = {name: way for each in BENCHMARKS for name, way in each.ways.items()}
 
 
 def in_way(name: str, way: str) -> str:
-    """Return what lm-eval knows a task or group as: ``..._likelihood``, bare in a plain way."""
+    """Return lm-eval's name of a task or group: ``..._likelihood``; no suffix for a plain way."""
     return WAYS[way].named(name)
 
 
 @looked_up
 def leaves() -> dict[str, Leaf]:
-    """Return every declared task in every way of its benchmark, by the name lm-eval has for it.
+    """Return every declared task in every way of its benchmark, by lm-eval's name.
 
-    In the order in which they are listed everywhere: by benchmark, way, and task.
+    In the order of all lists: by benchmark, way and task.
     """
     return _leaves(*_declared())
 
 
 @looked_up
 def unions() -> dict[str, frozenset[str]]:
-    """Return the groups of tasks that are in other groups already, and their tasks.
+    """Return the groups whose tasks are also in other groups, and these tasks.
 
-    Both as lm-eval knows them, in the ways that ask all of these tasks.
+    Both by lm-eval's names, in the ways that ask all of these tasks.
     """
     return _unions(*_declared())
 
@@ -57,7 +57,7 @@ def within(group: str) -> set[str]:
 
 
 def made_of(group: str) -> str:
-    """Say of what a union is made, as lm-eval knows it; empty for another group."""
+    """Return what a union (lm-eval's name) consists of; empty for other groups."""
     of = groups()[group].unions if group in unions() else {}
     return next((says for name, says in of.items() if group.startswith(name)), "")
 
@@ -94,7 +94,7 @@ def _leaves(_built: Hashable, _records: Hashable) -> dict[str, Leaf]:
 
 @looked_up
 def groups() -> dict[str, Benchmark]:
-    """Return the groups without parts, as lm-eval knows them, in their usual order."""
+    """Return the top-level groups, by lm-eval's names, in their usual order."""
     return {
         in_way(group, way): benchmark
         for benchmark in BENCHMARKS
@@ -105,7 +105,7 @@ def groups() -> dict[str, Benchmark]:
 
 
 def names() -> set[str]:
-    """Return every name of a task or group that is asked, whether its truth is here or not."""
+    """Return every name of a task or group, whether or not its truth is available."""
     surveys = {leaf.entry.facets.get("survey") for leaf in leaves().values()}
     return {name for _, alike in _named() for name in alike} - surveys | unions().keys()
 
@@ -134,7 +134,7 @@ def _needs(leaf: Leaf) -> str:
 
 @held()
 def meant(name: str) -> list[Leaf]:
-    """Return the declared tasks that a name means, whether their truth is here or not.
+    """Return the declared tasks that a name stands for, whether or not their truth is available.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def meant(name: str) -> list[Leaf]:
     Raises
     ------
     EpidemiaError
-        If nothing is named so; the nearest names are given.
+        If no such name exists; the message suggests the nearest names.
     """
     # A pattern means no union: its tasks are of other groups.
     if tasks := unions().get(name):
@@ -155,14 +155,14 @@ def meant(name: str) -> list[Leaf]:
         known = {meaning for _, meant_by in named for meaning in meant_by} | unions().keys()
         hint = nearest(name, known)
         if not hint.startswith("nearest"):
-            hint += f"; 'epidemia search {' '.join(words_of(name))}' looks into questions too"
+            hint += f"; 'epidemia search {' '.join(words_of(name))}' also searches the questions"
         raise EpidemiaError(f"no task or group {name!r} ({hint})")
     return of_name
 
 
 @held()
 def members(name: str) -> list[tuple[str, str]]:
-    """Spell out a name as the available tasks it means, and their way of asking.
+    """Return the available tasks that a name stands for, and their way of asking.
 
     Parameters
     ----------
@@ -178,8 +178,8 @@ def members(name: str) -> list[tuple[str, str]]:
     Raises
     ------
     EpidemiaError
-        If nothing is named so (with the nearest names), or no truth of it is here (with what it
-        needs).
+        If no such name exists (suggesting the nearest), or none of its truths is available (saying
+        what it needs).
     """
     here = {benchmark.name: set(benchmark.available()) for benchmark in BENCHMARKS}
     declared = meant(name)
@@ -188,6 +188,6 @@ def members(name: str) -> list[tuple[str, str]]:
         first_of = {leaf.entry.facets.get("survey"): leaf for leaf in reversed(declared)}
         needs = "; ".join(_needs(leaf) for leaf in reversed(first_of.values()))
         if len(declared) > 1:
-            needs = f"no task of {name} has its ground truth here: {needs}"
+            needs = f"no task of {name} has ground truth here: {needs}"
         raise EpidemiaError(needs)
     return [(leaf.entry.name, leaf.way) for leaf in asked]

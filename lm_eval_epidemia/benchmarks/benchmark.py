@@ -1,4 +1,4 @@
-"""What a benchmark is: its groups, ways of asking, metrics and tasks."""
+"""The definition of a benchmark: its groups, ways of asking, metrics and tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lm_eval_epidemia.elicit.way import Metric, Way
 
 
 class TaskEntry(NamedTuple):
-    """What a benchmark says of a task that it declares.
+    """A benchmark's description of one of its tasks.
 
     Attributes
     ----------
@@ -19,16 +19,16 @@ class TaskEntry(NamedTuple):
     group : str
         One of the benchmark's.
     part : str
-        A group in that group: ``epidemia_low_nsduh``; empty where a group has no parts.
+        A group within that group: ``epidemia_low_nsduh``; empty if the group has no parts.
     title : str
     facets : mapping of str to str
-        By what the report cuts groups: survey, domain, dimension.
+        Properties by which the report splits groups: survey, domain, dimension.
     outcome : hashable
-        Tasks of the same are alike: one observation of how two models differ.
+        Tasks with the same outcome form one cluster when two models are compared.
     declared : object
-        Itself, as a way's `asks` takes it.
+        The task itself, as a way's `asks` takes it.
     also : tuple of str
-        Of the benchmark's unions, those that it is in.
+        The benchmark's unions that include it.
     """
 
     name: str
@@ -42,7 +42,7 @@ class TaskEntry(NamedTuple):
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """All groups that it is in, the largest first."""
+        """All groups that include it, the largest first."""
         return (self.group, self.part) if self.part else (self.group,)
 
 
@@ -54,52 +54,51 @@ class Benchmark:
     ----------
     name : str
     base : str
-        Begins the names of the files that its task files include.
+        Prefix of the names of the files that its task files include.
     groups : tuple of str
         In their usual order, as named in the plain way.
     ways : mapping of str to Way
-        In which it is asked, the plain one first.
+        Its ways of asking, the plain one first.
     metrics : callable
         From a way to its metrics, by name.
     primary : str
-        The metric that comes first in lm-eval's table. Its standard error, where there is one, is
-        the metric ``{primary}_stderr``, right after it.
+        The first metric in lm-eval's table. Its standard error, if there is one, is the metric
+        ``{primary}_stderr``, right after it.
     says : str
-        What the headline is, for headings: "Score, 0 to 100".
+        Description of the headline metric, for headings: "Score, 0 to 100".
     digits : int
-        After the point, where it is shown.
+        Decimals to show.
     entries : callable
         Returns every declared task, by name.
     available : callable
-        Returns the names of the tasks whose truth is here.
+        Returns the names of the tasks whose truth is available.
     metadata : callable
-        From a truth to what a task file records of it, ``truth`` (its fingerprint) among it.
+        Maps a truth to the metadata in its task file, including ``truth`` (its fingerprint).
     version : callable
-        From a truth to the version of its questions; a way's revision is added.
+        Maps a truth to the version of its questions; a way's revision is added.
     groups_version : int
         The version of its groups.
     unions : mapping of str to str
-        Groups of tasks that are in other groups already, in the ways that ask all of them, and of
-        what each is made.
+        Groups whose tasks are also in other groups, and what each consists of.
     headline : str
-        The metric that findings lead with, and rank models by; the primary one if empty.
+        The metric that findings lead with and rank models by; the primary one if empty.
     kinds : tuple of str
-        Respondents without weights whose answers are known.
+        Simulated respondents with known answers.
     predicted : bool
-        Whether its metrics predict those of another benchmark, so that it says nothing of models
-        side by side: they are neither compared nor ranked.
+        Whether its metrics predict those of another benchmark. If so, models are neither compared
+        nor ranked on it.
     scored : bool
-        Whether its tasks have a score. Where they have none, results keep what tells how a model
-        answered, and nothing averages or ranks it.
+        Whether its tasks have a score. If not, results only describe how a model answered, and
+        nothing is averaged or ranked.
     without_anchors : str
-        What is said after the name of a group to whoever asks for its anchors, with ``{task}`` and
-        ``{way}`` of a task; empty where it has them.
+        If the benchmark has no anchors: the message after a group's name, with ``{task}`` and
+        ``{way}``. Empty if it has anchors.
     answers : callable, optional
-        From a truth, one of them, its noise and its seed to what it answers in every cell, as the
-        way's `believed` takes it.
+        Maps a truth, a kind, its noise and its seed to the answers in every cell, as the way's
+        `believed` takes them.
     cells : callable
-        From a truth to what is true in each of its cells, for whoever scores elsewhere: columns by
-        name, a value per cell; ``levels``, where the way's rows have an ``order`` of these.
+        Maps a truth to the true values in its cells, for scoring elsewhere: columns by name, a
+        value per cell; includes ``levels`` if the way's rows have an ``order`` of these.
     """
 
     name: str
@@ -141,7 +140,7 @@ class Benchmark:
 
     @property
     def heading(self) -> str:
-        """What the headline is, and its direction where that is not the usual one."""
+        """Description of the headline metric, and its direction if unusual."""
         return self.says + ("" if self.measure.higher_is_better else "; lower is better")
 
     @property
@@ -160,7 +159,7 @@ class Benchmark:
 
 
 class Leaf(NamedTuple):
-    """A task in a way of asking: what lm-eval calls a task.
+    """A task in one way of asking, which is a task of lm-eval.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Tasks, groups and surveys by words of what they ask."""
+"""Search for tasks, groups and surveys by words."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ IN_NAME, IN_CONDITION, IN_TEXT = 1.0, 0.8, 0.6
 
 
 class Entry(NamedTuple):
-    """What can be found.
+    """Something that can be found.
 
     Attributes
     ----------
     name : str
-        As `epidemia show` takes it.
+        The name for `epidemia show`.
     says : str
-        What it is, in a few words.
+        A short description.
     text : mapping of str to float
-        Its words, and what each counts.
+        Its words, and the weight of each.
     """
 
     name: str
@@ -100,20 +100,20 @@ def _meant(word: str, known: Iterable[str]) -> dict[str, float]:
     for other in known:
         likeness = alike(word, other)
         is_akin = word[:STEM] == other[:STEM] and likeness >= AKIN
-        # Who misspells a word knows how it begins: wealth is not health.
+        # A misspelt word usually begins correctly: wealth is not health.
         if word[0] == other[0] and (likeness >= ALIKE or is_akin):
             near[other] = likeness
     return near
 
 
 def search(words: str) -> list[Entry]:
-    """Return what is nearest in its words to some words, best first; empty if nothing is near.
+    """Return the entries nearest to some words, best first; empty if none is near.
 
     Parameters
     ----------
     words : str
-        Looked for in names, titles, outcomes, conditions, questions, answers and surveys. A rare
-        word counts more than a common one; their order does not count.
+        Looked up in names, titles, outcomes, conditions, questions, answers and surveys. Rare words
+        count more than common ones; order does not matter.
 
     Returns
     -------

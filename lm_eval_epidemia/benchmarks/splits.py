@@ -24,7 +24,7 @@ def split(task: str, way: str = "letters", variant: Variant | None = None) -> da
     way : str
         The way of asking, a key of `benchmarks.WAYS`.
     variant : Variant, optional
-        How the questions are put.
+        The variant of the prompts.
 
     Returns
     -------
@@ -46,7 +46,7 @@ def split(task: str, way: str = "letters", variant: Variant | None = None) -> da
     truth = how.load(task)
     rows, given = list(how.rows(truth, variant)), how.described(truth)
     before = examples(task, variant.fewshot, how)
-    # A model that writes reads its choices from the prompt, where no space is before them.
+    # A model that writes reads its choices from the prompt, where no space precedes them.
     space = " " if variant.leading_space and not how.generated else ""
     letters = how.choices(truth)
     values = {
@@ -70,7 +70,7 @@ def split(task: str, way: str = "letters", variant: Variant | None = None) -> da
 def displayed(
     way: Way, truth: Any, rows: Sequence[Mapping[str, Any]], levels: Sequence[Any] | None
 ) -> list[list[str]] | None:
-    """Return the answers that each prompt displays, in its order.
+    """Return the answers that each prompt displays, in the order of display.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def displayed(
     Returns
     -------
     list of list of str, or None
-        None where prompts display none.
+        None if prompts display no answers.
     """
     if "order" in way.columns and levels is not None:
         return [[levels[row["cell"]][level] for level in row["order"]] for row in rows]

@@ -1,1 +1,1 @@
-"""What every room may use: errors, paths, sealed folders, notices, console output, arrays."""
+"""Helpers that every room may use: errors, paths, sealed folders, notices, console output."""

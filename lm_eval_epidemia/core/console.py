@@ -1,4 +1,4 @@
-"""What all commands have in common: lists of names, and an output that takes what is written."""
+"""Helpers shared by all commands: lists of names, and output that never fails on a character."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def separated(words: Iterable[str]) -> list[str]:
     words = list(words)
     names = [name.strip() for word in words for name in word.split(",") if name.strip()]
     if words and not names:
-        raise EpidemiaError(f"{' '.join(words)!r} holds no name: expected names such as A,B")
+        raise EpidemiaError(f"{' '.join(words)!r} contains no name: expected names such as A,B")
     return names
 
 
-#: What stands for a character that the output's encoding lacks, here and in lm-eval's tables.
+#: Replacements for characters that the output's encoding lacks, ours and those of lm-eval's tables.
 PLAIN = {"±": "+-", "↑": "^", "↓": "v", "…": "...", "\u00d7": "x", "\u2013": "-"}
 
 
 def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Replace one character that cannot be encoded (a handler of errors, see `codecs`)."""
+    """Replace one character that cannot be encoded (an error handler for `codecs`)."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     character = error.object[error.start]
@@ -40,7 +40,7 @@ codecs.register_error("epidemia", _plain)
 
 
 def print_anything() -> None:
-    """Let ``stdout`` take every character, also where the locale is POSIX and knows only ASCII."""
+    """Let ``stdout`` print every character, even in a POSIX locale that knows only ASCII."""
     stream = sys.stdout
     if isinstance(stream, io.TextIOWrapper):
         try:
@@ -49,26 +49,26 @@ def print_anything() -> None:
             stream.reconfigure(errors="epidemia")
 
 
-#: An output that takes no more: a full disk, quota or limit, a reader that has gone.
+#: Errors of an output that cannot be written to: a full disk, quota or limit, or a closed pipe.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EPIPE)
 
 
 @contextmanager
 def checked_output() -> Iterator[None]:
-    """End with exit code 1, and a line but no traceback, where the output cannot be written.
+    """Exit with code 1 and a one-line message, not a traceback, if the output cannot be written.
 
-    Without a line where its reader has gone (``| head``), as other programs do.
+    If the reader has closed the pipe (``| head``), exit without a message, as other programs do.
     """
     try:
         try:
             yield
         finally:
             if sys.stdout is not None:
-                sys.stdout.flush()  # to know it now and not as the interpreter ends
+                sys.stdout.flush()  # fail here rather than when the interpreter exits
     except OSError as error:
         if error.errno not in _FULL or error.filename is not None:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discard the rest
         if error.errno != errno.EPIPE:
             print(f"error: the output could not be written: {error.strerror}", file=sys.stderr)
         sys.exit(1)

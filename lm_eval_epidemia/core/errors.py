@@ -1,4 +1,4 @@
-"""One family of errors: what was given, what was expected, how to mend it."""
+"""The package's errors: each says what was given, what was expected and how to fix it."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-#: A name is offered from this closeness on (0 to 1), and if it comes near the closest of all.
+#: A name is suggested if it is at least this close (0 to 1) and near the closest of all.
 CLOSE, NEARLY = 0.6, 0.85
-#: Of more names than this, the shortest are listed, not the first.
+#: If there are more names than this, the shortest are listed instead of the first.
 FEW = 100
-#: Two words are taken for one from here on.
+#: Two words at least this close count as the same word.
 ALIKE = 0.65
 
 
 class EpidemiaError(ValueError):
-    """Bad input, or ground truth that cannot be used; the message says how to mend it."""
+    """Bad input, or ground truth that cannot be used; the message says how to fix it."""
 
 
 class Option(NamedTuple):
-    """An option of a command, which is an argument of the same name in Python."""
+    """An option of a command and the Python argument of the same name."""
 
     name: str
     value: str | Mapping[str, str]
 
     @property
     def typed(self) -> str:
-        """As a command has it: ``--where limit=none,dtype=bfloat16``."""
+        """Write it as on the command line: ``--where limit=none,dtype=bfloat16``."""
         value = self.value
         if not isinstance(value, str):
             value = ",".join(f"{key}={each}" for key, each in value.items())
@@ -39,12 +39,12 @@ class Option(NamedTuple):
 
     @property
     def argument(self) -> str:
-        """As Python has it: ``where={'limit': 'none', 'dtype': 'bfloat16'}``."""
+        """Write it as in Python: ``where={'limit': 'none', 'dtype': 'bfloat16'}``."""
         return f"{self.name}={self.value!r}"
 
 
 class OptionError(EpidemiaError):
-    """An error that speaks of options: its text is for the command line, `in_python` for Python."""
+    """An error that names options: its text is for the command line, `in_python` for Python."""
 
     def __init__(self, *parts: str | Option) -> None:
         super().__init__("".join(x if isinstance(x, str) else x.typed for x in parts))
@@ -64,24 +64,24 @@ def plural(number: int, noun: str) -> str:
 
 
 def words_of(name: str) -> tuple[str, ...]:
-    """Return the words of a name or text, in small letters."""
+    """Return the words of a name or text, in lower case."""
     return tuple(re.findall(r"[^\W_]+", name.casefold()))
 
 
 @lru_cache(maxsize=100_000)
 def alike(word: str, other: str) -> float:
-    """How alike two words or names are, from 0 to 1; the beginning of a word is nearly it."""
+    """Return how alike two words or names are, from 0 to 1; a prefix of a word scores high."""
     if len(word) >= 4 and other.startswith(word):
         return max(0.9, len(word) / len(other))
     return difflib.SequenceMatcher(None, word, other).ratio()
 
 
 def _closest(given: str, names: Sequence[str]) -> list[str]:
-    """Return the names that are written nearly as a given one, or made of the same words.
+    """Return the names that are spelt like a given one or consist of the same words.
 
-    Words count by their rarity: of ``marijuana_by_age``, "marijuana" says more than "by" and "age".
-    Their order does not count. A word that some name has is not misspelt, nor is a name whose words
-    all are such: "marijuana" is not "marginal".
+    Rare words count more: in ``marijuana_by_age``, "marijuana" says more than "by" and "age". Order
+    does not matter. A word that occurs in some known name is not treated as a misspelling:
+    "marijuana" does not match "marginal".
     """
     words = {name: words_of(name) for name in names}
     common = Counter(word for several in words.values() for word in set(several))
@@ -111,7 +111,7 @@ def _closest(given: str, names: Sequence[str]) -> list[str]:
             shared += of_it * near * (near >= ALIKE)
             total += of_it
         own = sum(weight[word] for word in words[name])
-        # That all of the given words are there counts four times as much as that no others are.
+        # Containing all given words counts four times as much as containing no others.
         by_words = 5 * shared / (4 * total + own) if own else 0.0
         return as_written, by_words
 
@@ -141,7 +141,7 @@ def nearest(given: str, known: Iterable[str], n: int = 3) -> str:
     close = _closest(str(given), names)[:n]
     if close:
         return "nearest: " + ", ".join(close)
-    if len(names) > FEW:  # of thousands of tasks the groups
+    if len(names) > FEW:  # among thousands of tasks, name the groups
         names.sort(key=len)
     shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
     return f"known: {shown or 'none'}"

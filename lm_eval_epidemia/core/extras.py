@@ -1,4 +1,4 @@
-"""What a part of the package needs beyond the base install, said in one line."""
+"""Optional dependencies: how to install what a part of the package needs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from lm_eval_epidemia.core.version import __version__
 
 
 def install(extra: str) -> str:
-    """Return the command that installs an extra; the package is on no index.
+    """Return the command that installs an extra; the package is not on PyPI.
 
-    It names the checkout or the wheel that this package came from, where that is still there.
+    It names the checkout or wheel that this package was installed from, if that still exists.
 
     Parameters
     ----------
@@ -32,13 +32,13 @@ def install(extra: str) -> str:
         return f"pip install {shlex.quote(f'{source}[{extra}]')}"
     wheel = f"lm_eval_epidemia-{__version__}-py3-none-any.whl"
     return (
-        f"pip install '.[{extra}]' in the folder of a checkout, or with the wheel "
-        f"pip install 'PATH/TO/{wheel}[{extra}]'"
+        f"pip install '.[{extra}]' in a checkout, or from the wheel: pip install "
+        f"'PATH/TO/{wheel}[{extra}]'"
     )
 
 
 def _installed_from() -> Path | None:
-    """Return the folder or wheel that pip noted (PEP 610), if it is still there."""
+    """Return the folder or wheel that pip recorded (PEP 610), if it still exists."""
     try:
         noted = distribution("lm-eval-epidemia").read_text("direct_url.json")
         url = urlsplit(json.loads(noted or "{}").get("url", ""))
@@ -51,23 +51,25 @@ def _installed_from() -> Path | None:
 
 @contextmanager
 def needs(extra: str, what: str) -> Iterator[None]:
-    """Import in its block what an extra installs; if that is missing, say how to get it.
+    """Guard the imports in a block: if a package of an extra is missing, say how to install it.
 
     Parameters
     ----------
     extra : str
         As pip knows it, for example ``"report"``.
     what : str
-        What needs it, for example ``"plot"``.
+        What needs it, for example ``"plot"``, for the message.
 
     Raises
     ------
     EpidemiaError
-        In place of a ModuleNotFoundError of another package.
+        Instead of the ModuleNotFoundError.
     """
     try:
         yield
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("lm_eval_epidemia"):
             raise
-        raise EpidemiaError(f"{what} needs {error.name}: {install(extra)}") from None
+        raise EpidemiaError(
+            f"{what} needs {error.name}, which is not installed. Install it with: {install(extra)}"
+        ) from None

@@ -1,7 +1,7 @@
-"""A folder that is written again and again: what is ours in it is listed, the rest is the user's.
+"""Folders that are written repeatedly: a list in each names our files, and others are left alone.
 
-A site may lie in a clone with its ``.git`` and ``CNAME``, task files beside somebody's notes. Each
-write leaves a list of its files; the next one replaces and removes those, and nothing else.
+A site may be inside a clone with its ``.git`` and ``CNAME``, task files next to somebody's notes.
+Each write leaves a list of its files; the next write replaces or removes only those.
 """
 
 from __future__ import annotations
@@ -15,39 +15,38 @@ from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.paths import writing
 
-#: Lists the files that were written, relative to its folder, one a line.
+#: Lists the files we wrote, one per line, relative to its folder.
 MANIFEST = ".epidemia.manifest"
 
-#: Where new files are put together: inside a folder that is there, which may be a disk of its own;
-#: of a new one beside it, with its name before this.
+#: Staging folder for new files: inside a folder that exists (it may be a mount point), or next to a
+#: new one, with the new folder's name as prefix.
 STAGING = ".epidemia.new"
 
 
 @contextmanager
 def rewritten(folder: Path, marker: str) -> Iterator[Path]:
-    """Give an empty folder to write into; when the block succeeds, its files are put in place.
+    """Yield an empty folder to write into; when the block succeeds, move its files into place.
 
-    Until then `folder` is as it was: a new one does not exist, and is whole from the first moment.
-    Into one that is there, files are moved one by one, those deepest down first, so that a page
-    finds what it loads; what only the earlier write had is removed last. Whenever that is cut
-    short, each file is the old or the new one, all of them are listed, and the next write makes the
-    folder whole.
+    Until then `folder` is unchanged. A new folder appears complete, in one step. In an existing
+    folder, files are moved one at a time, the deepest first, so that a page finds the files it
+    loads; files that only the earlier write had are removed last. If this is interrupted, each file
+    is either the old or the new one, all are listed, and the next write completes the folder.
 
     Parameters
     ----------
     folder : Path
-        One that does not exist, is empty, or was written before. Where it is a link to a folder,
-        that folder is written; links inside it are the user's, and not followed.
+        A folder that does not exist, is empty, or was written before. If it is a link to a folder,
+        that folder is written; links inside it belong to the user and are not followed.
     marker : str
-        A file that every write of this kind has, by which a folder is known: also one that was
-        written before there were lists.
+        A file that every write of this kind creates. It identifies the folder, even one that was
+        written before lists were kept.
 
     Raises
     ------
     EpidemiaError
-        If `folder` holds other files and no list, or what a write of another kind put there, if a
-        file of the user's has the name of one of ours (before anything is changed), or if the disk
-        does not take it.
+        If `folder` contains other files and no list, or files of another kind of write; if a user's
+        file has the name of one of ours (checked before anything changes); or if the disk cannot be
+        written.
     """
     folder = folder.resolve()
     with _staged(folder, marker) as (staging, ours):
@@ -61,21 +60,21 @@ def rewritten(folder: Path, marker: str) -> Iterator[Path]:
 
 
 def check_rewritable(folder: Path, marker: str) -> None:
-    """Refuse a folder before long work is done for nothing; parameters as of `rewritten`."""
+    """Refuse an unusable folder before long work starts; parameters as in `rewritten`."""
     with _staged(folder.resolve(), marker):
         pass
 
 
 @contextmanager
 def _staged(folder: Path, marker: str) -> Iterator[tuple[Path, set[Path] | None]]:
-    """Give an empty folder in another or beside it, and which files there were written before."""
+    """Yield an empty staging folder and the files that were written before."""
     if folder.exists() and not folder.is_dir():
-        raise EpidemiaError(f"{folder} is a file: give a folder")
+        raise EpidemiaError(f"{folder} is a file: expected a folder")
     with writing(folder):
         is_new = not folder.exists()
         ours = set[Path]() if is_new else _listed(folder, marker)
         staging = folder.with_name(f".{folder.name}{STAGING}") if is_new else folder / STAGING
-        if staging.exists():  # of a write that was killed
+        if staging.exists():  # left by a write that was killed
             shutil.rmtree(staging)
         staging.mkdir(parents=True)
         try:
@@ -95,14 +94,14 @@ def _listed(folder: Path, marker: str) -> set[Path] | None:
         paths = {Path(line) for line in lines if line and not line.startswith("#")}
         if any(path.is_absolute() or ".." in path.parts for path in paths):
             raise EpidemiaError(
-                f"{manifest} is not as it was written, so nobody knows which files may be "
-                "replaced: give another folder, or take out the files that are ours, and this one"
+                f"{manifest} was edited or damaged, so it no longer shows which files may be "
+                "replaced: give another folder, or delete this file and the files that we wrote"
             )
         if Path(marker) not in paths:
             written = few(sorted(map(str, paths)))
             raise EpidemiaError(
-                f"{folder} holds what another command wrote ({written}), which would be removed: "
-                "give another folder"
+                f"{folder} contains the output of another command ({written}), which would be "
+                "deleted: give another folder"
             )
         return paths
     if all(path.name == STAGING for path in folder.iterdir()):
@@ -110,8 +109,8 @@ def _listed(folder: Path, marker: str) -> set[Path] | None:
     if (folder / marker).is_file():
         return None
     raise EpidemiaError(
-        f"{folder} holds other files, and no {MANIFEST} that says which of them an earlier write "
-        "put there: give another folder"
+        f"{folder} holds other files but no {MANIFEST}, the list of files that an earlier "
+        "write made: give another folder"
     )
 
 
@@ -134,11 +133,11 @@ def _put_in_place(staging: Path, folder: Path, ours: set[Path] | None, marker: s
         {str(blocking) for path in new if (blocking := _in_the_way(folder, path, ours))}
     ):
         raise EpidemiaError(
-            f"{folder} holds {few(blocked)}, not written by us, where a file of ours would be: "
-            "move it elsewhere, or give another folder"
+            f"{folder} contains {few(blocked)}, which we did not write and would have to "
+            "overwrite: move it elsewhere, or give another folder"
         )
     old = {Path(marker)} if ours is None else ours
-    # Both: whatever stops the moves, the next write knows what is ours.
+    # List both: if the moves are interrupted, the next write still knows our files.
     _list(staging, folder, old | new)
     for path in sorted(new, key=lambda path: (-len(path.parts), path)):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -149,14 +148,14 @@ def _put_in_place(staging: Path, folder: Path, ours: set[Path] | None, marker: s
     if ours is None:
         notices.warn(
             "folders without a list of files",
-            f"{folder} was written by a version that kept no list of its files: those of the same "
-            "names were replaced, all others are kept, out of date as they may be",
+            f"{folder} was written by an old version that kept no list of its files: files of the "
+            "same names were replaced, all others were kept and may be out of date",
         )
 
 
 def _in_the_way(folder: Path, path: Path, ours: set[Path] | None) -> Path | None:
-    """Return what of the user's lies where a file is to be, or where a folder of it is."""
-    for parent in [*path.parents][-2::-1]:  # from the top, without "."
+    """Return the user's files that block a path we must write, or a folder above it."""
+    for parent in [*path.parents][-2::-1]:  # from the top, except "."
         place = folder / parent
         if place.is_symlink() or (place.exists() and not place.is_dir()):
             return parent
@@ -166,7 +165,7 @@ def _in_the_way(folder: Path, path: Path, ours: set[Path] | None) -> Path | None
 
 
 def _remove(folder: Path, path: Path) -> None:
-    """Remove a file that the earlier write put there, and folders that are empty without it."""
+    """Remove a file of the earlier write, and the folders that this leaves empty."""
     places = [folder / path, *(folder / parent for parent in path.parents)][:-1]
     if any(place.is_symlink() for place in places) or not places[0].is_file():
         return

@@ -1,4 +1,4 @@
-"""What the disk declares, looked up once for a whole piece of work."""
+"""A cache for declarations read from disk: each is read once for a whole piece of work."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-#: What was looked up in the block that is under way; None outside of one.
+#: The cache of the current block; None outside a block.
 _held: ContextVar[dict[Callable[[], Any], Any] | None] = ContextVar("held", default=None)
 
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Hold what `looked_up` functions return until the block ends: it sees one state of the disk.
+    """Cache what `looked_up` functions return until the block ends, so that the disk has one state.
 
-    Also a decorator. For work that declares nothing itself, such as reading results.
+    Also a decorator. For work that adds no declarations itself, such as reading results.
     """
     token = _held.set({} if (known := _held.get()) is None else known)
     try:
@@ -28,7 +28,7 @@ def held() -> Iterator[None]:
 
 
 def looked_up(look: Callable[[], T]) -> Callable[[], T]:
-    """Call a function once in a block of `held`, and each time outside of one."""
+    """Call a function once per block of `held`, and every time outside a block."""
 
     @wraps(look)
     def now() -> T:

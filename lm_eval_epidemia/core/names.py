@@ -1,6 +1,6 @@
-"""What surveys, variables, vintages and sets of quantities may be called.
+"""Rules for the names of surveys, variables, vintages and sets of quantities.
 
-Each name becomes part of names of files, folders, tasks and groups, here and in an export.
+A name becomes part of the names of files, folders, tasks and groups, here and in exports.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
-#: What may follow ``epidemia_`` as the name of a group.
+#: The parts after ``epidemia_`` that name a group.
 GROUPS = (
     "low",
     "high",
@@ -25,7 +25,7 @@ GROUPS = (
     "years",
 )
 
-#: A task's name that ends so would be the name of another task in one of the ways of asking.
+#: Endings of the ways of asking: a task name with such an ending would be ambiguous.
 WAYS = (
     "likelihood",
     "sampled",
@@ -42,37 +42,38 @@ WAYS = (
     "grid",
 )
 
-#: Names of surveys that would make ``epidemia_NAME`` the name of another group.
+#: Forbidden survey names: ``epidemia_NAME`` would be the name of another group.
 RESERVED = frozenset({*GROUPS, *WAYS})
 
-#: Of each kind, what its names look like, in words too.
+#: The pattern of each kind of name, and its description.
 _FORMS = {
     "survey": (
         r"[a-z][a-z0-9]{0,39}",
-        "is of small letters and digits, begins with a letter, and is no longer than 40; for "
-        "example mysurvey2024",
+        "must begin with a lower-case letter and contain only lower-case letters and digits, 40 "
+        "at most; for example mysurvey2024",
     ),
     "set of quantities": (
         r"[a-z][a-z0-9_]{0,79}",
-        "is of small letters, digits and _, begins with a letter, and is no longer than 80; for "
-        "example nsduh_young",
+        "must begin with a lower-case letter and contain only lower-case letters, digits and _, "
+        "80 at most; for example nsduh_young",
     ),
-    "variable": (r"[A-Za-z0-9_]+", "is of letters from A to Z, digits and _"),
+    "variable": (r"[A-Za-z0-9_]+", "may contain only letters from A to Z, digits and _"),
     "vintage": (
         r"[A-Za-z0-9][A-Za-z0-9._-]*",
-        "is of letters from A to Z, digits, '.', _ and -, and begins with a letter or digit",
+        "must begin with a letter or digit and contain only letters from A to Z, digits, '.', _ "
+        "and -",
     ),
 }
 
 
 def fault_of(kind: str, name: str) -> str:
-    """Say why a name cannot be one of its kind; empty if it can."""
+    """Return why a name is not allowed; empty if it is allowed."""
     form, words = _FORMS[kind]
     return "" if re.fullmatch(form, name) else f"{name[:60]!r}: the name of a {kind} {words}"
 
 
 def check_name(kind: str, name: str, option: str = "--name") -> None:
-    """Refuse a name that would not do for files and tasks, such as ``../x`` and ``a b{x}``.
+    """Refuse a name that is unusable for files or tasks, such as ``../x`` or ``a b{x}``.
 
     Parameters
     ----------
@@ -80,7 +81,7 @@ def check_name(kind: str, name: str, option: str = "--name") -> None:
         "survey", "set of quantities", "variable" or "vintage".
     name : str
     option : str
-        Where it was given.
+        The option that gave it, for the message.
 
     Raises
     ------

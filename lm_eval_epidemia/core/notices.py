@@ -1,4 +1,4 @@
-"""Warnings that do not flood: the first few of each kind are shown, the rest is mentioned once."""
+"""Warnings in small doses: the first few of each kind are shown, the rest are mentioned once."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ _tables: list[bool] = []
 
 
 def warn(kind: str, message: str, in_lm_eval: str = "", of_table: str = "") -> None:
-    """Log a warning, once; of a kind already shown `SHOWN` times, say once that there are more.
+    """Log a warning once; after `SHOWN` of a kind, say once that there are more.
 
-    A run has up to 169 tasks, each with several metrics, and what is wrong with one is often wrong
-    with all.
+    A run has up to 169 tasks with several metrics each, and often all have the same problem.
 
     Parameters
     ----------
     kind, message : str
     in_lm_eval, of_table : str
-        How the message ends for whoever runs lm-eval, and for whoever scores a table of answers
-        that came about in another way.
+        Endings of the message: one for a run of lm-eval, the other for scoring a table of answers
+        (`of_tables`).
     """
     message += of_table if _tables else in_lm_eval
     if _muted or message in _seen[kind]:
@@ -36,17 +35,17 @@ def warn(kind: str, message: str, in_lm_eval: str = "", of_table: str = "") -> N
         _logger.warning("epidemia: %s", message)
     elif len(_seen[kind]) == SHOWN + 1:
         where = "" if _tables else "; see the table of results"
-        _logger.warning("epidemia: more tasks have this (%s)%s", kind, where)
+        _logger.warning("epidemia: more tasks have this problem (%s)%s", kind, where)
 
 
 def forget() -> None:
-    """Start over, as at the beginning of a run."""
+    """Forget what was shown, as at the start of a run."""
     _seen.clear()
 
 
 @contextmanager
 def muted() -> Iterator[None]:
-    """Warn of nothing in its block: numbers are worked out from answers that are not all there."""
+    """Suppress warnings in a block that scores incomplete answers on purpose."""
     _muted.append(True)
     try:
         yield
@@ -56,7 +55,7 @@ def muted() -> Iterator[None]:
 
 @contextmanager
 def of_tables() -> Iterator[None]:
-    """Advise in its block those who score a table of answers, and start over as a run does."""
+    """Word the warnings in a block for scoring a table of answers, and start over as a run does."""
     forget()
     _tables.append(True)
     try:

@@ -1,4 +1,4 @@
-"""Where things are: what the package ships, and what a user built."""
+"""Paths of what the package ships and of what the user built."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def _shipped(name: str) -> Path:
-    # In a wheel the data folders lie inside the package, in a checkout beside it.
+    # In a wheel the data folders are inside the package, in a checkout next to it.
     inside = _PACKAGE / name
     return inside if inside.is_dir() else _PACKAGE.parent / name
 
 
 def shipped_groundtruth() -> Path:
-    """Return the folder of the ground truth that comes with the package."""
+    """Return the folder of the ground truth that ships with the package."""
     return _shipped("groundtruth")
 
 
 def shipped_task_yamls() -> Path:
-    """Return the folder of the lm-eval task files that come with the package."""
+    """Return the folder of the lm-eval task files that ship with the package."""
     return _shipped("task_yamls")
 
 
 def home() -> Path:
-    """Return the folder for what the user builds: ``$EPIDEMIA_HOME`` or the platform's data folder.
+    """Return the folder for the user's own data: ``$EPIDEMIA_HOME`` or the platform's data folder.
 
     The folder need not exist.
     """
@@ -44,45 +44,45 @@ def home() -> Path:
 
 @lru_cache
 def _data_folder(_xdg: str | None, _home: str | None) -> Path:
-    """Return the platform's data folder, which depends on these variables."""
+    """Return the platform's data folder; these variables determine it."""
     import platformdirs
 
     return Path(platformdirs.user_data_dir("lm-eval-epidemia", appauthor=False))
 
 
 def fresh_tasks() -> Path:
-    """Return the folder of the sets of fresh tasks that the user made (it need not exist)."""
+    """Return the folder of the user's sets of fresh tasks (it need not exist)."""
     return home() / "fresh"
 
 
-#: What to do about what the system says of a write.
+#: How to fix each system error of a write.
 _WAYS_OUT = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room there"),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "give a place you may write to"),
-    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "what should be a folder is a file"),
-    errno.EISDIR: "what should be a file is a folder",
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "give a path that you may write to"),
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "a file stands where a folder is needed"),
+    errno.EISDIR: "a folder stands where a file is needed",
 }
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Say in one line where writing failed, and why: a full disk, a folder that is none.
+    """Report in one line which write failed and why, such as a full disk.
 
     Raises
     ------
     EpidemiaError
-        In place of any OSError of the block.
+        Instead of an OSError in the block.
     """
     try:
         yield
     except OSError as error:
-        mend = _WAYS_OUT.get(error.errno or 0, "give a place that can be written to")
+        mend = _WAYS_OUT.get(error.errno or 0, "give a path that can be written to")
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise EpidemiaError(f"cannot write {path}: {reason}; {mend}") from error
 
 
 def check_writable(folder: Path) -> None:
-    """Make a folder and a file in it, before long work is done for nothing.
+    """Check that a folder can be written to, before long work starts.
 
     Raises
     ------
@@ -96,10 +96,10 @@ def check_writable(folder: Path) -> None:
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Give a temporary name beside `path` and rename it to `path` when the block succeeds.
+    """Yield a temporary path next to `path`; rename it to `path` when the block succeeds.
 
-    Nothing half-written remains: if the block raises, the temporary file is removed and an older
-    file at `path` is left as it was.
+    No half-written file remains: if the block raises, the temporary file is removed and an older
+    file at `path` is kept.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
         temporary = Path(name)
         try:
             yield temporary
-            # mkstemp makes files private to their owner; published files are for everyone.
+            # mkstemp makes files private to their owner; ours must be readable by everyone.
             temporary.chmod(0o644)
             temporary.replace(path)
         finally:

@@ -1,7 +1,6 @@
-"""Sealed files: JSON that says what there is, and vouches by hashes for itself and for tables.
+"""Sealed files: JSON records with hashes of themselves and of the tables they describe.
 
-Ground truth and sets of quantities lie on disk so, each in what the user built and in what the
-package ships.
+Ground truth and sets of quantities are stored this way, both the user's own and the shipped ones.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ T = TypeVar("T")
 
 
 def bases() -> list[tuple[Path, State]]:
-    """Return the folders of what the user built and of what ships; the first goes before."""
+    """Return the folders of what the user built and of what ships; the former takes precedence."""
     shipped = paths.shipped_groundtruth()
     built = paths.home() / "groundtruth"
     return [(built, "shipped" if built == shipped else "built here"), (shipped, "shipped")]
 
 
 def stamp(path: Path) -> tuple[int, int, int]:
-    """Return what changes when a file is replaced, however fast."""
+    """Return a stamp of a file that changes when the file is replaced, however fast."""
     status = path.stat()
     return status.st_mtime_ns, status.st_ino, status.st_size
 
 
 def read_once(read: Callable[..., T]) -> Callable[..., T]:
-    """Keep what a function makes of a file, its first argument, until the file is replaced."""
+    """Cache what a function reads from a file (its first argument) until the file is replaced."""
 
     @lru_cache(maxsize=512)
     def kept(_stamp: tuple[int, int, int], path: Path, *more: Any) -> T:
@@ -55,12 +54,12 @@ def sha256_of(path: Path) -> str:
 
 
 def seal_of(content: Any) -> str:
-    """Return the hash of what JSON can hold, whatever the order and layout of its text."""
+    """Return the hash of a JSON value, independent of key order and layout."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def problem(error: Exception) -> str:
-    """Say in a few words why JSON could not be read: where its first fault is, and which."""
+    """Say where the first fault of a JSON text is, and what it is."""
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors()[0]
@@ -73,7 +72,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     Raises
     ------
     EpidemiaError
-        If it cannot be written; what was there before is then still there.
+        If it cannot be written; the old file is then kept.
     """
     text = json.dumps(content, indent=1, ensure_ascii=False)
     with paths.atomic_write(path) as temporary:

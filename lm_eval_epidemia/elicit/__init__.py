@@ -1,6 +1,6 @@
-"""How it is asked and read: orderings, prompts, wordings, variants, and what a way of asking is.
+"""Asking and reading: orderings, prompts, wordings, variants, and what a way of asking is.
 
-`way` says what every way of asking has to say: from a truth to prompts, from a response to an
-answer, from the answers of a task to distributions. `responses` reads log-probabilities, `replies`
-what a model writes. Nothing here knows a model, lm-eval, or how well somebody answered.
+`way` defines what every way of asking provides: prompts from a truth, an answer from a response,
+distributions from the answers of a task. `responses` reads log-probabilities, `replies` reads
+written text. Nothing here depends on models, lm-eval or scores.
 """

@@ -21,10 +21,10 @@ MOST_LEVELS = 8
 def examples(task: str, number: int, way: Way) -> str:
     """Return solved examples for a task, the same for all its questions.
 
-    Each comes from another task, of a survey other than the one asked, so that no outcome or
-    condition of the task is given away. The truths drawn from are those that come with the package,
-    whatever was built here: runs with the same protocol get the same examples. A cell is drawn by
-    its share of the population; how it is asked and answered is the way's.
+    Each comes from a task of another survey, so that no outcome or condition of this task is given
+    away. Only shipped truths are used, whatever was built here, so that runs with the same protocol
+    get the same examples. A cell is drawn by its share of the population; the way words question
+    and answer.
 
     Parameters
     ----------
@@ -33,13 +33,13 @@ def examples(task: str, number: int, way: Way) -> str:
     number : int
         How many.
     way : Way
-        How they are asked.
+        The way of asking.
 
     Returns
     -------
     str
-        Each example followed by an empty line; empty for none, and in a way of asking that has
-        none: a run whose tasks all ask so is refused before (`harness.arguments`).
+        Each example followed by an empty line. Empty without examples, and for ways of asking
+        without any; a run with only such tasks is refused before (`harness.arguments`).
     """
     if not number or way.example is None:
         return ""
@@ -53,8 +53,8 @@ def examples(task: str, number: int, way: Way) -> str:
     ]
     if number > len(others):
         raise EpidemiaError(
-            f"fewshot {number}: the package has only {plural(len(others), 'task')} of surveys "
-            f"other than {survey}; ask for fewer"
+            f"fewshot {number}: only {plural(len(others), 'task')} of surveys other than {survey} "
+            "can serve as examples; ask for fewer"
         )
     rng = np.random.default_rng([SEED, zlib.crc32(task.encode())])
     solved = []

@@ -1,4 +1,4 @@
-"""Which tasks heed which key of ``--metadata``: in the others it has no effect."""
+"""Which tasks each key of ``--metadata`` changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Way
 
-#: By key: from a way of asking and a declared task to whether it changes what the model is asked.
+#: By key: a function of a way and a declared task that tells whether the key changes the prompts.
 HEEDED: Mapping[str, Callable[[Way, Any], bool]] = {
     "orderings": lambda way, task: "design" in way.columns,
     "n_samples": lambda way, task: "n_samples" in way.columns,
@@ -25,7 +25,7 @@ HEEDED: Mapping[str, Callable[[Way, Any], bool]] = {
 
 
 def asked_for(metadata: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the keys that ask for something: of what is usual, only a number of answers does."""
+    """Yield the keys with a value other than the default; a number of answers always counts."""
     for key, usual in Variant._field_defaults.items():
         value = metadata.get(key)
         if value is not None and (value != usual or key == "n_samples"):

@@ -12,12 +12,12 @@ BINS = ("0%", *(f"{low}%-{low + 5}%" for low in range(0, 100, 5)), "100%")
 
 BIN_LETTERS = LETTERS[: len(BINS)]
 
-#: The probability that each answer stands for: the interval's middle, 0 and 1 at the ends.
+#: The probability for each answer: the interval's midpoint, 0 and 1 at the ends.
 MIDPOINTS: Array = np.array([0.0, *((low + 2.5) / 100 for low in range(0, 100, 5)), 1.0])
 
 
 def asked_levels(levels: int) -> tuple[int, ...]:
-    """Return which levels are asked about: of two, the first says both."""
+    """Return which levels are asked about: of two only the first, since it determines both."""
     return (0,) if levels == 2 else tuple(range(levels))
 
 

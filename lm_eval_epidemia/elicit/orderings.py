@@ -1,8 +1,8 @@
-"""In which orders the answers are displayed.
+"""The orders in which answers are displayed.
 
-A *design* says which: ``all`` K! of them, ``random:N`` distinct ones, ``balanced`` (K cyclic
-shifts, so that each answer stands once in each place) or ``1`` (as listed). Without one, all are
-shown when they are at most `MAX_ORDERINGS`, else ``random:120``.
+A *design* selects them: ``all`` K! orderings, ``random:N`` distinct ones, ``balanced`` (K cyclic
+shifts, so that each answer is once in each position) or ``1`` (as listed). By default all are used
+if they are at most `MAX_ORDERINGS`, otherwise ``random:120``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SEED = 20250
 
 
 def design_of(levels: int, asked: str | int | None = None) -> str:
-    """Return the design that orders K answers, spelled out.
+    """Return the full name of the design for K answers.
 
     Parameters
     ----------
@@ -50,12 +50,14 @@ def design_of(levels: int, asked: str | int | None = None) -> str:
         If there is no such design, or it has too many orderings.
     """
     if not 2 <= levels <= MAX_LEVELS:
-        raise EpidemiaError(f"{levels} levels cannot be asked: expected 2 to {MAX_LEVELS} (A to Z)")
+        raise EpidemiaError(
+            f"{levels} levels cannot have letters: expected 2 to {MAX_LEVELS} (A to Z)"
+        )
     every = factorial(levels)
     design = f"random:{MAX_ORDERINGS}" if asked is None else str(asked)
     if design == "all" and every > MAX_ALL:
         raise EpidemiaError(
-            f"orderings: {levels} answers have {every:,} orderings; ask for "
+            f"orderings: {levels} answers have {every:,} orderings, too many; give "
             f"'random:{MAX_ORDERINGS}' or 'balanced'"
         )
     if design in ("all", "balanced", "1"):
@@ -103,6 +105,6 @@ def orderings(levels: int, asked: str | int | None = None) -> tuple[tuple[int, .
 
 @lru_cache(maxsize=64)
 def mirrored(levels: int) -> tuple[tuple[int, ...], ...]:
-    """Return two orderings, as listed and reversed: the mean place of each answer is the same."""
+    """Return two orderings, as listed and reversed: all answers have the same mean position."""
     listed = tuple(range(levels))
     return listed, listed[::-1]

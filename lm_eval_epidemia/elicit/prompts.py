@@ -1,4 +1,4 @@
-"""The wording: from a cell of a task to the text a model reads."""
+"""Wording: from a cell of a task to the text that a model reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.surveys.record import Record, Task
 from lm_eval_epidemia.surveys.variable import Variable
 
-#: What a model that writes its answer is asked for.
+#: The request to a model that writes its answer.
 ONE_LETTER = "Reply with the letter of one answer and nothing else."
 
 #: What a subject calls one of those it is about, and many.
@@ -74,7 +74,7 @@ _TO_YOU = {
 
 
 def to_you(question: str) -> str:
-    """Put a question about somebody to that person: "Has this person ...?", "Have you ...?"."""
+    """Address a question about a person to them: "Has this person ...?", "Have you ...?"."""
 
     def addressed(match: re.Match[str]) -> str:
         verb = _VERBS[match[1].lower()]
@@ -98,7 +98,7 @@ def _listed(phrases: Sequence[str]) -> str:
 
 
 class TaskQuestions(NamedTuple):
-    """Words the questions of one task, as one vintage of its survey recorded it.
+    """Words the questions of one task for one vintage of its survey.
 
     Attributes
     ----------
@@ -154,8 +154,9 @@ class TaskQuestions(NamedTuple):
             phrase = _THAT_YEAR.sub("a year", phrase)
         if (form := PROBABILITIES.get(self.wording)) is None:
             raise EpidemiaError(
-                f"wording {self.wording!r} asks for an answer, not for a probability: ask it with "
-                f"letters ({self.task.group}), or choose {' or '.join(filter(None, PROBABILITIES))}"
+                f"wording {self.wording!r} asks for an answer, not a probability: use it with "
+                f"letters ({self.task.group}), or choose "
+                f"{' or '.join(filter(None, PROBABILITIES))}"
             )
         return form.format(who=self._who(given), phrase=phrase, noun=self._noun or "one")
 
@@ -163,7 +164,7 @@ class TaskQuestions(NamedTuple):
         """Ask for the whole distribution of the people, households, ... it is about."""
         if self.wording == "majority":
             raise EpidemiaError(
-                "wording 'majority' asks for one answer, not for numbers of people: ask it with "
+                "wording 'majority' asks for one answer, not numbers of people: use it with "
                 f"letters ({self.task.group})"
             )
         if not self._noun:
@@ -202,7 +203,7 @@ class TaskQuestions(NamedTuple):
 
 
 def prompt(question: str, answers: Sequence[str], note: str = "", request: str = "") -> str:
-    """Put a question and its answers, in displayed order, into the text the model continues.
+    """Combine a question and its answers, in displayed order, into the prompt.
 
     It ends with "Answer:", without a space: lm-eval moves trailing spaces of a context into the
     continuation.

@@ -1,4 +1,4 @@
-"""What a model returns for a prompt, before a way of asking makes an answer of it."""
+"""A model's response to a prompt, before a way of asking turns it into an answer."""
 
 from __future__ import annotations
 
@@ -44,13 +44,14 @@ def logprobs_of(responses: Sequence[Any], row: Any) -> tuple[float, ...]:
     Raises
     ------
     ValueError
-        If these are not such.
+        If the responses have another form.
     """
     try:
         logprobs = tuple(p if isinstance(p, Within) else float(p) for p, _greedy in responses)
     except (TypeError, ValueError):
         raise ValueError(
-            "expected a log-probability and whether it is greedy, (float, bool), for each letter"
+            "expected for each letter a pair (float, bool): its log-probability, and whether it "
+            "is greedy"
         ) from None
     if len(logprobs) != len(row.choices):
         raise ValueError(f"{len(logprobs)} log-probabilities, expected {len(row.choices)}")
@@ -58,7 +59,7 @@ def logprobs_of(responses: Sequence[Any], row: Any) -> tuple[float, ...]:
 
 
 def softmax(logprobs: Array) -> Array:
-    """Normalise log-probabilities along the last axis; NaN where one is NaN or +inf."""
+    """Normalise log-probabilities along the last axis; NaN if one is NaN or +inf."""
     with np.errstate(invalid="ignore"):
         shifted = np.exp(logprobs - logprobs.max(axis=-1, keepdims=True))
     return shifted / shifted.sum(axis=-1, keepdims=True)
@@ -70,7 +71,7 @@ def uneven(shares: Array) -> float:
 
 
 def choice_mass(masses: Sequence[float]) -> float:
-    """Mean probability of all the letters together, before they are normalised; in [0, 1]."""
+    """Mean total probability of the letters, before normalisation; in [0, 1]."""
     return float(np.mean(masses))
 
 
@@ -82,7 +83,8 @@ def _mass(answer: Answer) -> float:
 
 
 def most_mass(letters: int) -> float:
-    """Return the largest sum of a prompt's probabilities that rounding explains; a bit above 1.
+    """Return the largest sum of a prompt's probabilities that rounding can explain, slightly above
+    1.
 
     Models in bfloat16 give log-probabilities of 8 significant bits. Log-softmax rounds twice, and
     the sum over a letter's tokens once more, so that l may be off by 3 |l| / 2**8 and p = exp(l)
@@ -105,7 +107,7 @@ CHOICE_MASS = Metric(choice_mass, True, 0, most_mass(MAX_LEVELS), _mass)
 
 
 def answered(answers: Sequence[Any]) -> float:
-    """Share of the replies in which the letter of an answer could be read; in [0, 1]."""
+    """Share of the replies in which an answer could be read; in [0, 1]."""
     return float(np.mean([answer.is_read for answer in answers]))
 
 

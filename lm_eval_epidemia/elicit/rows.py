@@ -1,7 +1,7 @@
 """A split whose rows are read a thousand at a time.
 
-lm-eval goes through the rows of every task twice, one by one; `datasets` decodes each as a table of
-its own, which takes longer than all else that happens to a prompt beside the model.
+lm-eval reads the rows of every task twice, one by one, and `datasets` decodes each as a separate
+table, which takes longer than anything else done with a prompt, except the model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BATCH = 1000
 
 
 class Rows(datasets.Dataset):
-    """A `datasets.Dataset` in memory that yields the same rows sooner.
+    """A `datasets.Dataset` in memory that yields the same rows faster.
 
     Whatever is derived from it, with a format or a selection, is read as any other dataset is.
     """

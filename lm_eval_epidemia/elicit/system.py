@@ -1,8 +1,8 @@
 """System prompts that a run can choose, with ``--metadata '{"system_prompt": NAME}'``.
 
-For the ways in which a model writes how sure it is. They are given to lm-eval as a task's
-``description``: with a chat template that is the system message (after ``--system_instruction``, if
-there is one), without a template it stands before the prompt.
+For the ways in which a model writes how sure it is. lm-eval gets them as a task's ``description``:
+with a chat template that is the system message (after ``--system_instruction``, if given), without
+a template it precedes the prompt.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _KNOWN: dict[str, tuple[tuple[Any, ...], str]] = {
 
 
 class Variant(NamedTuple):
-    """How the questions of a run are put.
+    """The variant of a run's prompts.
 
     Attributes
     ----------
@@ -39,21 +39,21 @@ class Variant(NamedTuple):
     fewshot : int
         Solved examples from other surveys' tasks before each question.
     gen_prefix : str
-        Begins the model's answer, for example "The answer is".
+        Beginning of the model's answer, for example "The answer is".
     leading_space : bool, optional
         Whether the letter scored is " A" or "A". By default lm-eval decides: " A" after plain text
         or a `gen_prefix`, "A" after a chat template.
     names : str
-        Of the variables of causal graphs: "" for words, "letters" for single letters where names
+        Names of the variables of causal graphs: "" for words, "letters" for single letters if names
         are random.
     system_prompt : str
-        Name of the one that is given to a model that writes priors, see `elicit.system`.
+        Name of the system prompt for a model that writes priors, see `elicit.system`.
     structured : str
-        What a server holds a written distribution to: "" for nothing, "json" or "regex".
+        The form that a server enforces on a written distribution: "" for none, "json" or "regex".
     tries : int
-        How often a written answer is asked for at most, until it can be read.
+        The most tries of a written answer until it can be read.
     wording : str
-        Of questions about surveys, one of `prompts.WORDINGS`: "" for the usual one.
+        Wording of questions about surveys, one of `prompts.WORDINGS`: "" for the default.
     """
 
     orderings: str | int | None = None
@@ -69,29 +69,30 @@ class Variant(NamedTuple):
 
     @property
     def in_task_files(self) -> dict[str, Any]:
-        """The part that lm-eval reads from a task's file; empty for the files that ship."""
+        """The part that is written in task files; empty for the files that ship."""
         keys = ("gen_prefix", "leading_space", "system_prompt", "structured", "tries")
         values = {key: getattr(self, key) for key in keys}
         return {key: value for key, value in values.items() if value != self._field_defaults[key]}
 
     @classmethod
     def of(cls, metadata: Mapping[str, Any] | None) -> Variant:
-        """Read a variant from metadata, among which there may be other things.
+        """Read a variant from metadata, which may contain other keys too.
 
         Parameters
         ----------
         metadata : mapping, optional
-            What lm-eval passes on: ``--metadata`` and the arguments of the model.
+            As passed by lm-eval: ``--metadata`` and the arguments of the model.
 
         Raises
         ------
         EpidemiaError
-            If a value is not one that its key can have.
+            If a value is not allowed for its key.
         """
         given = metadata or {}
         if not isinstance(given, Mapping):
             raise EpidemiaError(
-                f"metadata {metadata!r}: expected values by name, as {{'orderings': 'balanced'}}"
+                f"metadata {metadata!r}: expected values by name, such as {{'orderings': "
+                "'balanced'}"
             )
         chosen = cls(**{key: given[key] for key in cls._fields if given.get(key) is not None})
         if chosen.orderings is not None:
@@ -105,8 +106,8 @@ class Variant(NamedTuple):
             )
         if any("\ud800" <= character <= "\udfff" for character in chosen.gen_prefix):
             raise EpidemiaError(
-                f"gen_prefix {chosen.gen_prefix!r}: half of a surrogate pair is no character; "
-                "expected text as UTF-8 can hold it"
+                f"gen_prefix {chosen.gen_prefix!r} contains half of a surrogate pair: expected "
+                "text that UTF-8 can encode"
             )
         for name, (known, expected) in _KNOWN.items():
             if (value := getattr(chosen, name)) not in known:
@@ -114,31 +115,31 @@ class Variant(NamedTuple):
         if str(chosen.system_prompt) not in SYSTEM_PROMPTS:
             raise EpidemiaError(
                 f"system_prompt {chosen.system_prompt!r} is not known "
-                f"({nearest(str(chosen.system_prompt), SYSTEM_PROMPTS)}); a text of your own is "
-                "given with --system_instruction"
+                f"({nearest(str(chosen.system_prompt), SYSTEM_PROMPTS)}); give your own text with "
+                "--system_instruction"
             )
         if chosen.wording and chosen.fewshot:
             raise EpidemiaError(
-                "wording and fewshot were both given: solved examples have the usual wording; give "
-                "one of them"
+                "wording and fewshot were both given, but solved examples exist only in the "
+                "default wording: give one of them"
             )
         if chosen.structured == "json" and chosen.fewshot:
             raise EpidemiaError(
-                "structured json and fewshot were both given: solved examples are written in "
-                "lines; give structured regex, or one of them"
+                "structured json and fewshot were both given, but solved examples are written in "
+                "lines: give structured regex, or only one of them"
             )
         if chosen.gen_prefix and chosen.leading_space is not None:
             raise EpidemiaError(
-                "gen_prefix and leading_space were both given: a letter after a gen_prefix always "
-                "has its leading space; give one of them"
+                "gen_prefix and leading_space were both given, but a letter after a gen_prefix "
+                "always has a leading space: give one of them"
             )
         return chosen
 
 
 def unknown_keys(keys: Iterable[str]) -> str:
-    """Say which keys of ``--metadata`` no variant has, and what may have been meant; or nothing.
+    """Return which keys of ``--metadata`` are unknown, with similar ones; empty if none.
 
-    For keys that a user wrote: what lm-eval passes on holds the arguments of the model too.
+    Only for keys that a user wrote: what lm-eval passes also contains the model's arguments.
     """
     unknown = [str(key) for key in keys if key not in Variant._fields]
     if not unknown:

@@ -1,4 +1,4 @@
-"""What a way of asking is: how a truth becomes prompts, and responses a distribution."""
+"""The definition of a way of asking: from a truth to prompts, from responses to a distribution."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lm_eval_epidemia.estimate import store
 
 
 class Answer(Protocol):
-    """What came back for one prompt; each way has a named tuple of its own, with these.
+    """The answer to one prompt; each way has its own named tuple with these fields.
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class Answer(Protocol):
         Fingerprint of the truth that the prompt was made from.
     cell : int
     place : int
-        Which of the cell's prompts this is of, from 0.
+        The number of the prompt within the cell, from 0.
     value : float or sequence of float
-        What was said.
+        The answer.
     """
 
     @property
@@ -50,17 +50,18 @@ class Answer(Protocol):
 
 
 class Elicited(NamedTuple):
-    """The distributions in a task's cells, C of them, and what their precision depends on.
+    """The distributions in a task's C cells, and what their precision depends on.
 
     Attributes
     ----------
     q : ndarray, shape (C, K)
     by_order : ndarray, shape (C, M, K), optional
-        What was found under each of M orderings, of which `q` is the mean.
+        The distributions under each of M orderings, of which `q` is the mean.
     counts : ndarray of int, shape (C, K + 1), optional
-        Of answers that were drawn: how many said each level and, last, could not be read.
+        For sampled answers: the number that gave each level, and last the number that could not be
+        read.
     expected : ndarray, shape (C, K), optional
-        A second distribution, made of the whole of each answer instead of its likeliest part.
+        A second distribution, from the whole of each answer instead of its most likely part.
     """
 
     q: Array
@@ -70,27 +71,27 @@ class Elicited(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """A number that lm-eval reports of a task.
+    """A number that lm-eval reports for a task.
 
     Attributes
     ----------
     of : callable
-        From the answers of a task, in any order, to the number.
+        Maps the answers of a task, in any order, to the number.
     higher_is_better : bool or None
-        None where it is best at neither end: lm-eval then prints no arrow.
+        None if neither end is best: lm-eval then prints no arrow.
     low, high : float
-        Between which it lies.
+        Bounds of the number.
     of_one : callable, optional
-        From one answer to what lm-eval logs with it; `of` then takes these.
+        Maps one answer to the value that lm-eval logs with it; `of` then takes these values.
     draws : callable, optional
-        From what `of` takes to its `score.joint.Draws`, or None where they are not known. Groups
-        get their standard errors from these.
+        Maps the input of `of` to its `score.joint.Draws`, or None if they are unknown. Standard
+        errors of groups come from these.
     cut : bool
-        Whether draws are cut off at `low` and `high` as the number is.
+        Whether draws are cut off at `low` and `high`, like the number.
     kept : callable, optional
-        From what `of` takes to a line that results keep for the report: what was said.
+        Maps the input of `of` to a line with the answers, which results keep for the report.
     partial : bool
-        Whether a task may well have none (NaN): a group's is the mean over the tasks that have one.
+        Whether some tasks may have no value (NaN): a group's value is the mean over the others.
     """
 
     of: Callable[[Sequence[Any]], float]
@@ -150,79 +151,80 @@ class Way:
     ----------
     name : str
     suffix : str
-        Ends the names of tasks and groups; empty for the plain way of a benchmark.
+        Suffix of the names of tasks and groups; empty for the plain way of a benchmark.
 
     columns : mapping
-        Of its rows, beside those of all: from name to type, a list for a list of such.
+        Additional columns of its rows: from name to type; a list stands for a list of that type.
     rows : callable
-        From a truth and a `Variant` to the rows, each a dict of ``cell``, `columns` (but
+        Maps a truth and a `Variant` to the rows, each a dict of ``cell``, `columns` (without
         ``choices``, unless each row has its own) and ``prompt``.
     choices : callable
-        From a truth to the letters that answer, of rows without ``choices`` of their own.
+        Maps a truth to the letters of the answers, for rows without their own ``choices``.
     read : callable
-        From a row and the model's responses to it to an `Answer`. The row is a struct with the
-        columns as attributes. Raises ValueError where the responses are not what such a row gets.
+        Maps a row and the model's responses to an `Answer`. The row is a struct with the columns as
+        attributes. Raises ValueError if the responses have the wrong form.
     prompts : callable
-        From a truth and one of the answers to how many prompts each cell has.
+        Maps a truth and one of the answers to the number of prompts per cell.
     prompts_are : str
-        What these are, in the plural: "orderings".
+        The word for these prompts, in the plural: "orderings".
     check : callable
-        From an answer, the task's first one and the truth: raises ValueError where they do not
-        belong together, as in a file that was changed.
+        Takes an answer, the task's first answer and the truth; raises ValueError if they do not
+        belong together, as in an edited file.
 
     distribution : callable, optional
-        From what was said in complete cells, shape (C, prompts, ...), one of the answers, and K to
-        `Elicited`; None where an answer is no part of a distribution.
+        Maps the answers in complete cells, shape (C, prompts, ...), one of the answers, and K to
+        `Elicited`; None if answers do not form a distribution.
     moved : callable, optional
-        From what was said in complete cells, the bounds of its probabilities (each of shape (C,
-        prompts, letters)), one of the answers, and K to how far each cell's distribution may be
-        off in L1, shape (C,).
+        Maps the answers in complete cells, the bounds of their probabilities (each of shape (C,
+        prompts, letters)), one of the answers, and K to a bound on the L1 error of each cell's
+        distribution, shape (C,).
     expects : bool
         Whether `Elicited.expected` is given: another metric, ``score_expected``.
     diagnostics : mapping of str to Metric
-        What tells how the model answered rather than how well; ``answered`` where it writes.
+        Metrics of how the model answered, not how well; ``answered`` if it writes.
     by_position : callable, optional
-        From answers to the mean probability of each displayed position, shape (K,); None where
-        none was shown.
+        Maps answers to the mean probability of each displayed position, shape (K,); None if no
+        answers were displayed.
 
     question, answers : callable, optional
-        From `Wording`, a cell and a level to the question alone, and from a truth to the answers in
-        their natural order: for people to read.
+        For readers: map `Wording`, a cell and a level to the question alone, and a truth to the
+        answers in their natural order.
     request : str
         Line of a prompt that says how to answer.
     example : callable, optional
-        From a truth, a cell and a random generator to a solved example, without the line's end.
+        Maps a truth, a cell and a random generator to a solved example, without the final line
+        break.
     believed : callable, optional
-        From what a respondent believes in the row's cell (a distribution, shape (K,), or what else
-        the benchmark's `answers` has there) and the row to the probability of each of its choices:
-        how `epidemia-baseline` answers.
+        Maps a respondent's belief in the row's cell (a distribution, shape (K,), or another output
+        of the benchmark's `answers`) and the row to the probability of each choice, for
+        `epidemia-baseline`.
     told : callable
-        From a distribution, shape (K,), to what is read where a respondent answers with it: the
-        same, but for intervals and whole per cents.
+        Maps a distribution, shape (K,), to the one that is read from an answer with it: the same,
+        except for intervals and whole per cents.
     writes : callable, optional
-        From the same as `believed` to the whole reply, where that is not one of the choices.
+        Maps the same input as `believed` to the whole reply, if that is not one of the choices.
     structure : callable, optional
-        From a truth and a `Variant` to what the server is to hold a reply to, as lm-eval's
-        ``generation_kwargs``; empty where the variant asks for nothing.
+        Maps a truth and a `Variant` to the form that the server enforces on a reply, as lm-eval's
+        ``generation_kwargs``; empty if the variant asks for none.
     system_prompts : bool
-        Whether it heeds ``--metadata '{"system_prompt": ...}'``, see `elicit.system`.
+        Whether ``--metadata '{"system_prompt": ...}'`` applies, see `elicit.system`.
 
     temperature : float, optional
-        Where the model writes its answer: how random it is. None where log-probabilities are asked.
+        Sampling temperature of written answers. None for log-probabilities.
     unread : str
-        What an answer counts as that could not be read. Its answers say so by ``is_read``.
+        What an unreadable answer counts as. ``is_read`` of its answers tells these apart.
     exported : bool
-        Whether its rows are part of the dataset that is exported.
+        Whether its rows are in the exported dataset.
     revision : int
         Raised when its prompts or the reading of its answers change, so that scores stop being
         comparable.
 
     asks : callable
-        From a declared task to whether it is asked in this way.
+        Tells whether a declared task is asked in this way.
     load : callable
-        From a task's name to its truth, which has a ``fingerprint``.
+        Maps a task's name to its truth, which has a ``fingerprint``.
     described : callable
-        From a truth to what is known in each cell: ``[["age: 30-34"], ...]``.
+        Maps a truth to the conditions of each cell: ``[["age: 30-34"], ...]``.
     """
 
     name: str
@@ -257,7 +259,7 @@ class Way:
     described: Callable[[Any], list[list[str]]] = _described
 
     def named(self, name: str) -> str:
-        """Return what lm-eval knows a task or group as: ``..._likelihood``, bare in a plain way."""
+        """Return lm-eval's name of a task or group: ``..._likelihood``; no suffix if plain."""
         return name + self.suffix
 
     @property
@@ -267,12 +269,12 @@ class Way:
 
     @property
     def drawn(self) -> bool:
-        """Whether each answer is a random draw: several are asked for, numbered by ``sample``."""
+        """Whether each answer is a random draw; there are several, numbered by ``sample``."""
         return bool(self.temperature)
 
     @cached_property
     def row(self) -> type[msgspec.Struct]:
-        """The type of a row: what is needed of it to read a response; the prompt is not."""
+        """The type of a row: the columns needed to read a response, without the prompt."""
         columns = {**COMMON, **self.columns}
         types = [(name, _python_type(columns[name])) for name in columns if name != "given"]
         return msgspec.defstruct("Row", types)
@@ -290,7 +292,7 @@ class Way:
         except msgspec.ValidationError:
             raise EpidemiaError(
                 f"a row of the way {self.name!r} {self._flaw(row)}: keep this column and way as "
-                "`epidemia export` or `questions` wrote them, or export anew"
+                "`epidemia export` or `questions` wrote them, or export again"
             ) from None
 
     def _flaw(self, row: Mapping[str, Any]) -> str:
@@ -304,5 +306,5 @@ class Way:
 
 
 def by_name(*ways: Way) -> dict[str, Way]:
-    """Return ways of asking by their names, in their order."""
+    """Return ways of asking by name, in the given order."""
     return {way.name: way for way in ways}

@@ -1,7 +1,7 @@
-"""Log-probabilities that are known only between bounds, and how far they leave a distribution open.
+"""Log-probabilities of which only bounds are known, and the resulting error of a distribution.
 
-A server that shows the likeliest tokens says of the others that none is likelier than the last one
-shown, and what they have together.
+A server that shows the most likely tokens implies bounds for the others: none is more likely than
+the last one shown, and their total probability is the remainder.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from lm_eval_epidemia.core.distance import Array
 
 
 class Within(float):
-    """A log-probability that is known only between two bounds: a number as any other.
+    """A log-probability of which only two bounds are known; otherwise an ordinary number.
 
     Parameters
     ----------
     value : float
-        What it counts as.
+        The value that is used.
     low, high : float
         Natural logarithms; `low` may be minus infinity.
     shown : bool
-        Whether some of the probability was seen; False where all of it is shared out.
+        Whether part of the probability was shown; False if all of it was assigned.
     """
 
     low: float
@@ -41,7 +41,7 @@ class Within(float):
 
 
 def bounds(logprobs: Sequence[float]) -> tuple[Array, Array]:
-    """Return the probabilities between which those of some log-probabilities lie.
+    """Return bounds of the probabilities of some log-probabilities.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def most_moved(p: Array, low: Array, high: Array) -> Array:
     Returns
     -------
     ndarray, shape (...)
-        In [0, 2]; 0 where the masses are known. Of more than `MOST_ANSWERS` answers more than need
+        In [0, 2]; 0 if the masses are known. Of more than `MOST_ANSWERS` answers more than need
         be: the mean of `_most_apart`.
     """
     answers = p.shape[-1]

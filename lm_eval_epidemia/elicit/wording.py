@@ -31,18 +31,18 @@ class Wording:
         self._questions = TaskQuestions(*about, wording)
 
     def question(self, cell: int) -> str:
-        """Ask what a person of the cell answers."""
+        """Return the question of a cell."""
         return self._questions.question(self._given[cell])
 
     def probability(self, cell: int, level: int) -> str:
-        """Ask for the probability of a level in the cell."""
+        """Return the question for the probability of a level in a cell."""
         return self._questions.probability(self._given[cell], level)
 
     def hundred(self) -> str:
-        """Ask how many of 100 such people give each answer."""
+        """Return the question for how many of 100 such people give each answer."""
         return self._questions.hundred()
 
     def described(self, cell: int) -> list[str]:
-        """Say the conditions of the cell: "age: 30-34"."""
+        """Return the conditions of a cell: "age: 30-34"."""
         pairs = zip(self._task.given, self._given[cell], strict=True)
         return [f"{name}: {label}" for name, label in pairs]

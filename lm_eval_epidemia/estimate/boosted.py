@@ -37,7 +37,7 @@ SEEDS = 10
 #: Sampled units below which that chance matters in every replicate.
 SMALL = 10_000
 
-#: LightGBM's own defaults, but for what makes it deterministic.
+#: LightGBM's own defaults, except for what makes it deterministic.
 PARAMETERS: dict[str, Any] = {
     "objective": "binary",
     "learning_rate": 0.1,
@@ -77,8 +77,8 @@ def settings() -> dict[str, Any]:
 def seeds_of_replicate(units: int) -> int:
     """Return over how many choices of folds a joint replicate is averaged.
 
-    So many that what is left of the folds' noise is small beside the sampling error: the smaller a
-    survey, the larger that noise (docs/background/sensitivity.md has the measurements).
+    Enough that the remaining noise of the folds is small compared with sampling error; this noise
+    is larger in smaller surveys (docs/background/sensitivity.md has the measurements).
     """
     return 4 if units < SMALL else 1
 

@@ -45,7 +45,7 @@ from lm_eval_epidemia.surveys.tables import tables_vintage
 
 
 class Built(NamedTuple):
-    """What a build made: the key in the registry, the folder, its tasks, and those left out."""
+    """The result of a build: the key in the registry, the folder, its tasks, and those left out."""
 
     key: str
     folder: Path
@@ -54,7 +54,7 @@ class Built(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What is drawn for every task, and who does it; see `build`."""
+    """The bootstrap for every task, and the workers; see `build`."""
 
     schemes: tuple[Scheme, ...]
     replicates: int
@@ -72,7 +72,7 @@ class _Job(NamedTuple):
     estimator: OfRecords | None
 
     def prepared(self, data: Microdata) -> tuple[Cells, str]:
-        """Return what it is estimated from, and the hash of all that its estimate is made of."""
+        """Return the data to estimate from, and the hash of all inputs."""
         ready = prepare(data, self.task, self.estimator)
         return ready, unfinished.key_of(ready, self.work.schemes, self.work.replicates)
 
@@ -101,7 +101,7 @@ def build(
 ) -> Built:
     """Build the ground truth of every task that a survey's files allow.
 
-    The work is kept task by task: an interrupted build, started again, goes on where it stopped.
+    The work is kept task by task: an interrupted build continues where it stopped if started again.
     The same inputs give the same bytes for any number of jobs.
 
     Parameters
@@ -138,8 +138,8 @@ def build(
     Raises
     ------
     EpidemiaError
-        If the files do not fit the survey's record, hold too few records, `out` cannot be written
-        to, or another build of the same is at work there.
+        If the files do not fit the survey's record or have too few rows, `out` cannot be written
+        to, or another build of the same survey is running there.
     """
     entry = record(survey)
     check_options(replicates, backend, jobs)
@@ -156,8 +156,8 @@ def build(
     if (tables := tables_vintage(entry, raws, vintage)) is not None:
         if "design" in (bootstrap or ()):
             raise EpidemiaError(
-                f"{survey} {tables} is a published table without a sampling design: only "
-                "--bootstrap iid is possible"
+                f"{survey} {tables} is a published table without a sampling design: give "
+                "--bootstrap iid, the only possible one"
             )
         shares = published.taken(entry, tables, raws, asked)
         key, tasks = f"{survey}_{tables}", list(shares)
@@ -177,9 +177,9 @@ def build(
 
 
 def check_options(replicates: int, backend: str | None, jobs: int) -> None:
-    """Refuse what cannot be meant, and what cannot be done without the extra ``build``."""
+    """Refuse invalid options, and builds without the extra ``build``."""
     if replicates < 4:
-        raise EpidemiaError(f"--replicates {replicates} is too few for a quantile: at least 4")
+        raise EpidemiaError(f"--replicates {replicates} is too few for a quantile: give at least 4")
     try:
         import joblib  # noqa: F401
         import lightgbm  # noqa: F401
@@ -213,7 +213,7 @@ def with_schemes(
     if "design" in schemes and not has_design:
         raise EpidemiaError(
             f"{data.record.survey} {data.vintage} has neither strata and PSUs nor replicate "
-            "weights: only --bootstrap iid and population are possible"
+            "weights: give --bootstrap iid or population, the only possible ones"
         )
     if "design" not in schemes:
         data = replace(data, strata=None, psu=None, replicates=None)
@@ -229,7 +229,7 @@ def build_tasks(
     estimator: OfRecords | None = None,
     **about: Any,
 ) -> None:
-    """Estimate tasks and write their truth, going on where an interrupted build stopped.
+    """Estimate tasks and write their truth, continuing where an interrupted build stopped.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ def build_tasks(
     estimator : OfRecords, optional
         Of all of them; by default each task's own.
     **about
-        What else the registry is to say of this truth.
+        Other entries for the registry.
     """
     # Absolute: processes that were started for an earlier build may be in another folder.
     with unfinished.unfinished(folder.absolute(), data.key) as kept:
@@ -297,8 +297,8 @@ def _compare_rows(data: Microdata) -> None:
     if official is not None and len(data) != official:
         notices.warn(
             "another number of records",
-            f"{data.name} has {len(data):,} records, {survey} {data.vintage} has {official:,}: is "
-            "the file whole?",
+            f"{data.name} has {len(data):,} rows, but {survey} {data.vintage} has {official:,}: "
+            "is the file complete?",
         )
 
 
@@ -314,10 +314,10 @@ def _check_strata(data: Microdata) -> None:
         row = int(np.flatnonzero(data.strata == single[0])[0]) + 1
         raise EpidemiaError(
             f"{data.name}: {single.size} of {len(names)} strata ({design.strata}) have a single "
-            f"PSU ({design.psu}), the first in row {row}: their variance cannot be told. Take the "
-            "whole file, merge each with a neighbouring stratum as the survey's manual says, or "
-            "have errors as if records were drawn independently: --bootstrap iid --bootstrap "
-            "population"
+            f"PSU ({design.psu}), the first in row {row}: so their variance cannot be estimated. "
+            "Use the complete file; or merge each with a neighbouring stratum, as the survey's "
+            "manual says; or compute errors as if rows were drawn independently (--bootstrap iid "
+            "--bootstrap population)"
         )
 
 
@@ -364,12 +364,12 @@ def _provenance(entry: Record, vintage: str, files: dict[str, str]) -> dict[str,
 
 
 def not_scored(built: Built) -> str:
-    """Say which of the tasks just built are scored by another truth; empty where none is."""
+    """Say which of the tasks just built are scored by another truth; empty if none is."""
     home = built_groundtruth()
     if built.folder.name == COUNTED:
-        return "scores do not use them: effects standardised over a third variable do"
+        return "scores do not use them; only effects standardised over a third variable do"
     if built.folder.resolve() != home.resolve():
-        return f"scores do not use them: they look in {home}, then at what ships"
+        return f"scores do not use them: they use {home}, then the shipped truths"
     places, here = available(), folders(home)
     used = [places[name] for name in built.tasks if name in places]
     others = [place for place in used if place.folder not in here or place.key != built.key]
@@ -378,6 +378,6 @@ def not_scored(built: Built) -> str:
     survey, vintage = built.key.split("_", 1)
     named = few(sorted({f"{place.key} ({place.state})" for place in others}))
     return (
-        f"scores of {len(others)} of them go on using {named}, which the record of {survey} lists "
+        f"scores of {len(others)} of them still use {named}, which the record of {survey} lists "
         f"before {vintage}; 'epidemia anchors {survey} --compare' shows how they differ"
     )

@@ -1,4 +1,4 @@
-"""What a task is estimated from, and what an estimator makes of it.
+"""The data that a task is estimated from, and the result of an estimator.
 
 `prepare` and `published` put the first together; `estimators` and `published` have the second.
 """
@@ -46,7 +46,8 @@ def equalised(weights: Array, given: ArrayLike, task: Task, source: str) -> Arra
     names, level = np.unique(labels, return_inverse=True)
     if len(names) < 2:
         raise EpidemiaError(
-            f"{source}: {task.name} compares every {task.equal}, and the file has one: is it whole?"
+            f"{source}: {task.name} compares every {task.equal}, but the file has only one: is it "
+            "complete?"
         )
     return weights / np.bincount(level, weights)[level]
 
@@ -70,7 +71,7 @@ class Estimated(NamedTuple):
 
 
 class Estimator(ABC, Generic[Ready]):
-    """From what was prepared of a task to P(Y | X) and its sampling error.
+    """Estimates P(Y | X) and its sampling error from the prepared data of a task.
 
     Attributes
     ----------
@@ -117,14 +118,14 @@ class Estimator(ABC, Generic[Ready]):
 
     @abstractmethod
     def joint(self, ready: Ready, p: Array, number: int) -> Estimated:
-        """Estimate P(Y | X), which is `p`, anew in each joint replicate of the survey."""
+        """Estimate P(Y | X) (`p` here) in each joint replicate of the survey."""
 
     def draws(self, ready: Ready, scheme: Scheme, number: int, joint: Estimated) -> Array:
-        """Estimate P(Y | X) anew for D_perfect; shape (B, C, K). By default in joint replicates."""
+        """Re-estimate P(Y | X) for D_perfect; shape (B, C, K). By default in joint replicates."""
         return joint.single
 
     def check(self, ready: Ready, p: Array, perfect: float) -> None:
-        """Refuse an estimate that the records contradict: further from them than D_perfect.
+        """Refuse an estimate that differs from the records by more than D_perfect.
 
         Raises
         ------
@@ -139,7 +140,7 @@ class Estimator(ABC, Generic[Ready]):
 
 @dataclass(frozen=True)
 class Cells(ABC):
-    """What is known of a task before it is estimated, from whatever source.
+    """The data of a task before it is estimated, from any source.
 
     Attributes
     ----------
@@ -177,7 +178,7 @@ class Cells(ABC):
     @property
     @abstractmethod
     def record_weights(self) -> Array:
-        """Weight of each record; shape (n,), empty where there are none."""
+        """Weight of each record; shape (n,), empty if there are none."""
 
     @property
     @abstractmethod

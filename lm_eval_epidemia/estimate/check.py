@@ -1,4 +1,4 @@
-"""Is the ground truth that is used here what it should be?"""
+"""Check the available ground truth."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
 
 def check_all() -> dict[str, list[str]]:
-    """Check every task whose truth is here, the vintage of each that scores use.
+    """Check every task with an available truth, in the vintage that scores use.
 
     Returns
     -------
     dict of str to list of str
-        What is wrong by task; an empty list for a task with which all is well.
+        The faults by task; an empty list for a correct one.
     """
     return {name: check(name) for name in all_places()}
 
 
 def check(name: str) -> list[str]:
-    """Return what is wrong with the truth of a task; an empty list when all is well.
+    """Return the faults of a task's truth; an empty list if it is correct.
 
     Hashes are verified by loading, those of its counts too. Checked besides: weights and
     probabilities are distributions, sizes are positive, the levels are the record's, in its order,
@@ -56,7 +56,7 @@ def check(name: str) -> list[str]:
         if not ((distances >= 0) & (distances <= 2)).all() or len(distances) < 2:
             wrong.append(f"bootstrap distances ({scheme}) are not in [0, 2]")
     if replicates is not None and not np.isfinite(replicates).all():
-        wrong.append("a replicate of P(Y | X) is no number")
+        wrong.append("a replicate of P(Y | X) is not a number")
     return wrong + _check_levels(truth)
 
 

@@ -1,4 +1,4 @@
-"""The ways P(Y | X) is estimated from the records of a survey, and what follows for its error.
+"""The estimators of P(Y | X) from the records of a survey, and their errors.
 
 An estimator says by itself what sets it apart: what it can be fitted on, how often, how the spread
 of its replicates becomes an effective size. Which of them serves a task is asked in `estimator_of`
@@ -33,7 +33,7 @@ class OfRecords(Estimator[Prepared]):
     takes_totals: ClassVar[bool] = False
 
     def lacks(self, units: int) -> str:
-        """Say how many sampled units it takes, if these are too few; else nothing."""
+        """Say how many sampled units are needed, if these are too few; else nothing."""
         return ""
 
     def _iid(self, ready: Prepared, number: int) -> Array:
@@ -115,7 +115,8 @@ class Boosting(OfRecords):
         except lightgbm.basic.LightGBMError as error:
             raise EpidemiaError(
                 f"{ready.task.name}: LightGBM cannot fit its {len(weight)} records "
-                f"({' '.join(str(error).split())}): is the file whole, and are the weights sound?"
+                f"({' '.join(str(error).split())}): is the file complete, and are the weights "
+                "correct?"
             ) from None
 
     def _fits(self, ready: Prepared, weight: Array, seeds: int, *key: int) -> Array:
@@ -155,7 +156,7 @@ class Boosting(OfRecords):
         return fits
 
     def check(self, ready: Prepared, p: Array, perfect: float) -> None:
-        """Compare a fit with counts, where most people are in cells that can be counted."""
+        """Compare a fit with counts, if most people are in cells that can be counted."""
         large = ready.n >= COUNTABLE
         if ready.weights[large].sum() < MOST:
             return
@@ -170,9 +171,9 @@ class Boosting(OfRecords):
         ]
         raise EpidemiaError(
             f"{ready.task.name}: the boosted P({ready.levels[1]}) is {total:.4f} from the counts, "
-            f"beyond D_perfect ({perfect:.4f}), though {MOST:.0%} of the people are in cells of "
-            f"{COUNTABLE} or more. The cells that differ most: {'; '.join(worst)}. Give the task "
-            "fewer conditions or wider levels, or take it out of the record"
+            f"more than D_perfect ({perfect:.4f}), though {MOST:.0%} of the people are in cells "
+            f"of {COUNTABLE} or more. These cells differ most: {'; '.join(worst)}. Give the task "
+            "fewer conditions or wider levels, or remove it from the record"
         )
 
     def effective_sizes(self, ready: Prepared, draws: ByScheme, joint: Estimated) -> ByScheme:
@@ -190,7 +191,7 @@ class Boosting(OfRecords):
 
 
 def estimator_of(task: Task, answers: int) -> OfRecords:
-    """Return what estimates a task of microdata that has so many answers.
+    """Return the estimator for a task of microdata with this number of answers.
 
     Two answers under several conditions are boosted, as published; else people are counted, as
     they are where levels weigh the same whatever their people.

@@ -82,9 +82,9 @@ def mixture(survey: str, number: int, replicates: int) -> Array:
     """Return how a survey's own R replicate weights make as many joint replicates as all have.
 
     Replicate b deviates from the estimate by ``sum_r mixture[b, r] (replicate_r - estimate)``, each
-    column having mean 0 and mean square 1. With R < B the columns are orthogonal, so that
-    the variance over b is, but for the survey's own factor, ``sum_r (replicate_r - estimate)^2``,
-    the agency's formula; with more of them it is that on average.
+    column having mean 0 and mean square 1. With R < B the columns are orthogonal, so that the
+    variance over b equals, up to the survey's own factor, ``sum_r (replicate_r - estimate)^2``, the
+    agency's formula; with more of them it is that on average.
 
     Returns
     -------

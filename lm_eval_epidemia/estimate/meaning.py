@@ -1,7 +1,7 @@
-"""What the numbers of a task are made of: all that its record says, but for the words.
+"""The part of a record that determines the numbers of a task: everything except the wording.
 
-A record of one's own is drafted, built, and then mended. Words may change without another build,
-what is counted may not: the registry keeps a hash of it.
+Users draft a record, build it, and then improve it. The wording may change without a new build, but
+not what is counted: the registry keeps a hash of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WORDS: Any = {"levels": {"__all__": {"phrase": True, "within": True}}}
 
 
 def meaning_of(survey: Record, task: Task, vintage: str) -> str:
-    """Hash what a task's numbers are made of.
+    """Hash the part of a record that determines a task's numbers.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def meaning_of(survey: Record, task: Task, vintage: str) -> str:
     Returns
     -------
     str
-        64 hexadecimal digits. Phrases, questions and titles are no part of it; labels are.
+        64 hexadecimal digits. Labels are included; phrases, questions and titles are not.
     """
     asked = [part for name in (task.outcome, *task.given) for part in (name, *survey.parts(name))]
     variables = {
@@ -56,7 +56,7 @@ def meaning_of(survey: Record, task: Task, vintage: str) -> str:
 
 
 def check_meaning(place: Place, task: str) -> None:
-    """Refuse the truth of a task whose record counts something else by now.
+    """Refuse the truth of a task whose record has since changed in what is counted.
 
     Raises
     ------
@@ -66,9 +66,9 @@ def check_meaning(place: Place, task: str) -> None:
     recorded = entry_of(place, task)[1].get(FIELD)
     if recorded is not None and recorded != _now(catalogue.state(), task, place.vintage):
         raise EpidemiaError(
-            f"since the truth of {task} was built, its record has changed in what is counted "
-            f"(levels, codes, weights, who is asked): 'epidemia groundtruth build {place.survey} "
-            f"--vintage {place.vintage} --raw FILE' builds it anew"
+            f"the record of {task} has changed since its truth was built, in what is counted "
+            f"(levels, codes, weights or population): 'epidemia groundtruth build {place.survey} "
+            f"--vintage {place.vintage} --raw FILE' rebuilds it"
         )
 
 

@@ -1,4 +1,4 @@
-"""The records of a task: which are kept, in which cell, with which weight."""
+"""Prepare the records of a task: which are kept, in which cell, with which weight."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def prepare(data: Microdata, task: Task, estimator: OfRecords | None = None) -> 
     adjusted = adjust(data, entry.adjustments, task)
     keep, dropped = _kept(data, task, (adjusted.weight == 0) | (adjusted.cell_weight == 0))
     if not keep.any():
-        raise EpidemiaError(f"{data.name}: no record is left for {task.name} (dropped: {dropped})")
+        raise EpidemiaError(f"{data.name}: no row is left for {task.name} (dropped: {dropped})")
     levels = tuple(level.label for level in data.variables[task.outcome].levels)
     estimator = estimator or estimator_of(task, len(levels))
     units = int(keep.sum()) if data.unit is None else len(np.unique(data.unit[keep]))
     if lacks := estimator.lacks(units):
         raise EpidemiaError(
             f"{data.name}: {task.name} has {units} sampled units (dropped: {dropped}), and "
-            f"{lacks}: is the file whole?"
+            f"{lacks}: is the file complete?"
         )
     features, cell = _numbered(data, task, keep)
     ways = [data.variables[name] for name in task.given]

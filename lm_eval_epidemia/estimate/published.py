@@ -1,4 +1,4 @@
-"""Ground truth that an agency published as a table: taken as it is."""
+"""Ground truth taken unchanged from an agency's published table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Shares(Cells):
     ----------
     p : ndarray, shape (C, K)
     n_eff : ndarray, shape (C,)
-        From the published confidence intervals; infinite where there are none.
+        From the published confidence intervals; infinite if there are none.
     """
 
     p: Array
@@ -50,7 +50,7 @@ class Shares(Cells):
 
 
 class Published(Estimator[Shares]):
-    """The shares of the table; replicates are what the agency might have published instead."""
+    """The shares of the table; its replicates are simulated from the agency's intervals."""
 
     name = "published table"
 
@@ -77,7 +77,7 @@ class Published(Estimator[Shares]):
 
 
 def take(table: PublishedTable, task: Task, columns: dict[str, str], survey: str) -> Shares:
-    """Put a published table into the form of a task.
+    """Convert a published table to the form of a task.
 
     Parameters
     ----------

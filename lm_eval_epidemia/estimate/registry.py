@@ -1,8 +1,8 @@
-"""The registry of a folder of ground truth: what there is, how it was made, what vouches for it.
+"""The registry of a folder of ground truth: its content, how it was made, and its hashes.
 
-The parquet files are named with their sha256. What gives their numbers a meaning (levels, columns,
-estimator, source) stands in the registry itself, so every task's entry carries a hash too: its
-*seal*, over the entry and all that is said of its survey and vintage.
+It lists the parquet files with their sha256. The metadata of the numbers (levels, columns,
+estimator, source) is in the registry itself, so every task's entry has a hash too: its *seal*, over
+the entry and the metadata of its survey and vintage.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class Place(NamedTuple):
 
     @property
     def mend(self) -> str:
-        """What to do when this truth cannot be used."""
+        """How to fix a truth that cannot be used."""
         if self.folder.parent == paths.fresh_tasks():
             seed = self.folder.name.rpartition("_")[2]
             return (
-                f"make the set anew with 'epidemia tasks fresh {self.survey} --raw FILE --vintage "
-                f"{self.vintage} --seed {seed} --replace' and the other options it had, or delete "
-                f"{self.folder}"
+                f"draw the set again with 'epidemia tasks fresh {self.survey} --raw FILE "
+                f"--vintage {self.vintage} --seed {seed} --replace' and its other options, or "
+                f"delete {self.folder}"
             )
         build = f"rebuild with 'epidemia groundtruth build {self.survey} --vintage {self.vintage}"
         if self.folder.name == COUNTED:
@@ -109,23 +109,23 @@ def read_registry(folder: Path) -> dict[str, Any]:
 @read_once
 def _parse(path: Path) -> dict[str, Any]:
     mend = (
-        "'epidemia groundtruth build SURVEY' sets it aside and begins another; or delete it to use "
-        "what ships"
+        "'epidemia groundtruth build SURVEY' sets it aside and starts a new one; or delete it to "
+        "use the shipped one"
     )
     try:
         registry = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise EpidemiaError(f"{path} is damaged ({error}): {mend}") from None
     if not isinstance(registry, dict):
-        raise EpidemiaError(f"{path} is damaged (it holds no object): {mend}")
+        raise EpidemiaError(f"{path} is damaged (it contains no JSON object): {mend}")
     if registry.get("schema") not in READ:
         raise EpidemiaError(
-            f"{path} has schema {registry.get('schema')!r}, this version reads {READ[0]} and "
-            f"{READ[1]}: another version of the package reads it; {mend}"
+            f"{path} has schema {registry.get('schema')!r}, but this version of the package reads "
+            f"{READ[0]} and {READ[1]}; {mend}"
         )
     truths = registry.get("truths")
     if not isinstance(truths, dict):
-        raise EpidemiaError(f"{path} is damaged (it holds no truths): {mend}")
+        raise EpidemiaError(f"{path} is damaged (it contains no truths): {mend}")
     return truths
 
 
@@ -150,12 +150,12 @@ def _outlines(path: Path) -> dict[str, str]:
 
 
 def entry_of(place: Place, task: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what the registry says of a survey's truth, and of one of its tasks.
+    """Return the registry's entries for a survey's truth, and for one of its tasks.
 
     Raises
     ------
     EpidemiaError
-        If the entry is not what was registered; other tasks can still be used.
+        If the entry was changed after registration; other tasks can still be used.
     """
     return _entry_of(place.registry, place, task)
 
@@ -170,12 +170,12 @@ def _entry_of(path: Path, place: Place, task: str) -> tuple[dict[str, Any], dict
     except ValidationError as error:
         raise EpidemiaError(f"{where} is damaged ({problem(error)}): {place.mend}") from None
     if checked.sha256 not in (None, seal(truth, task)):
-        raise EpidemiaError(f"{where} was altered, it does not have its hash: {place.mend}")
+        raise EpidemiaError(f"{where} was changed (its hash does not match): {place.mend}")
     return truth, entry
 
 
 def seal(truth: dict[str, Any], task: str) -> str:
-    """Hash a task's entry with all that is said of its survey and vintage."""
+    """Hash a task's entry with the metadata of its survey and vintage."""
     about = {name: value for name, value in truth.items() if name != "tasks"}
     entry = {name: value for name, value in truth["tasks"][task].items() if name != "sha256"}
     return seal_of([about, task, entry])
@@ -205,7 +205,7 @@ def locked(folder: Path) -> Iterator[None]:
 def enter(folder: Path, key: str, truth: dict[str, Any]) -> None:
     """Enter a truth in a folder's registry; the folder is `locked`.
 
-    A registry that cannot be read is set aside under another name, which is said.
+    A registry that cannot be read is renamed, with a message.
     """
     try:
         truths = read_registry(folder)

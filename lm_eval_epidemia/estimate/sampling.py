@@ -17,7 +17,8 @@ from lm_eval_epidemia.estimate.bins import shares
 SEED = 2022
 
 #: ``iid`` resamples records (or sampled units), ``design`` resamples PSUs within strata or takes
-#: the survey's own replicate weights, ``population`` draws the survey anew from what was estimated.
+#: the survey's own replicate weights, ``population`` simulates surveys from the estimated
+#: distributions.
 Scheme = Literal["iid", "design", "population"]
 SCHEMES: tuple[Scheme, ...] = ("iid", "design", "population")
 
@@ -68,7 +69,7 @@ class Sample:
 
     @property
     def has_design(self) -> bool:
-        """Whether it is more than so many units drawn independently."""
+        """Whether the sample has a design beyond independent draws."""
         replicated = self.replicate_totals is not None or self.replicate_weights is not None
         return replicated or self.stratum_of_psu is not None
 
@@ -79,7 +80,7 @@ class Sample:
 
 
 def rng_of(task: str, *key: int) -> np.random.Generator:
-    """Return the random numbers of one step of a task: the same in whatever order it is done."""
+    """Return the random numbers of one step of a task, independent of the order of steps."""
     return np.random.default_rng([SEED, zlib.crc32(task.encode()), *key])
 
 

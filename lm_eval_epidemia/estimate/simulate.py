@@ -1,9 +1,9 @@
-"""Another survey of the same population: outcomes drawn from what was estimated.
+"""Simulate another survey of the same population: outcomes drawn from the estimates.
 
 The bootstrap draws records; here the records stay, with their conditions, weights and clusters, and
-their outcomes are drawn anew from P(Y | X). What is fitted on them is what a survey of a population
-with exactly that P(Y | X) would find: `boosted` fits are drawn towards each other twice, and that
-is what a respondent who knows the population meets (docs/background/statistics.md).
+their outcomes are redrawn from P(Y | X). A fit on them is what a survey of a population with
+exactly that P(Y | X) would find. `boosted` fits are shrunk twice, as for a model that knows the
+population (docs/background/statistics.md).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def draw_outcomes(
     cell : ndarray of int, shape (n,)
     p : ndarray, shape (C, 2)
     correlation : float
-        In [0, 1]; 0 where there are no PSUs.
+        In [0, 1]; 0 if there are no PSUs.
     rng : Generator
 
     Returns
@@ -47,7 +47,7 @@ def draw_outcomes(
 
 
 def intraclass_correlation(sample: Sample, cell: Codes, outcome: Codes, p: Array) -> float:
-    """Estimate how alike the answers of one PSU are, beyond what their conditions explain.
+    """Estimate how similar the answers within a PSU are, beyond what their conditions explain.
 
     ``sum over pairs of a PSU's units of r_i r_j / sum over these pairs of s_i s_j``, with r the
     weighted residuals ``w (y - p)`` and s their standard deviations ``w sqrt(p (1 - p))``: the

@@ -1,4 +1,4 @@
-"""Ground truth on disk: parquet files, the registry that vouches for them, and how they are read.
+"""Ground truth on disk: parquet files, their registry with hashes, and reading them.
 
 Three parquet files per survey and vintage, aggregates only, one row group per task::
 
@@ -7,16 +7,16 @@ Three parquet files per survey and vintage, aggregates only, one row group per t
     nsduh_2022.replicates.parquet   task, cell, steps
     registry.json                   where they come from, how they were made, their hashes
 
-The truths of tasks without conditions and of joint outcomes lie in folders of the same kind,
-``marginal`` and ``joint``, those of more than two yes/no questions in ``marginal_wide`` and
-``joint_wide``: a truth's fingerprint is that of its file, and those of other tasks keep theirs
-whatever is added to these.
+The truths of tasks without conditions and of joint outcomes are in folders of the same kind,
+``marginal`` and ``joint``; those of more than two yes/no questions in ``marginal_wide`` and
+``joint_wide``. A truth's fingerprint is that of its file, so additions to these folders do not
+change the fingerprints of other tasks.
 
 The third holds P(Y | X) at each joint replicate of the survey, as whole steps from P(Y | X): it is
 read only when an error is asked for. A set of fresh tasks has such files of its own.
 
-Scores use the vintage listed first in the survey record, of those that are here; of one vintage,
-what a user built (in ``paths.home()``) before what the package ships.
+Scores use the first vintage in the survey record that is available here; for the same vintage, the
+user's build (in ``paths.home()``) takes precedence over the shipped truth.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
     from lm_eval_epidemia.surveys.record import Record, Task
 
-#: The quantile of the bootstrap distances that counts as "cannot be told from the truth".
+#: The quantile of the bootstrap distances that counts as "cannot be distinguished from the truth".
 QUANTILE = 0.95
 
 
@@ -94,13 +94,13 @@ class GroundTruth:
     distances : dict of str to ndarray
         Bootstrap distances D(P, P^(b)) by scheme.
     fingerprint : str
-        First 12 hexadecimal digits of the hash of the cells file; of a fresh task, of this and of
-        the file that declares its set, so of the record's wording too.
+        First 12 hexadecimal digits of the hash of the cells file; for a fresh task, also of the
+        file that declares its set, and so of the record's wording.
     place : Place
         Where it was read from.
     sample : str or None
-        Names the survey's joint replicates: truths of equal sample have them in common. Empty for
-        an exact table; None where none were built.
+        Name of the survey's joint replicates: truths with the same sample share them. Empty for an
+        exact table; None if none were built.
     """
 
     task: str
@@ -128,7 +128,7 @@ class GroundTruth:
         """P(Y | X) at each joint replicate, shape (B, C, K).
 
         Replicate b of two truths of equal `sample` is one other sample of the survey. B is 0 for
-        an exact table; None where no replicates were built.
+        an exact table; None if no replicates were built.
         """
         if not self.sample:
             return None if self.sample is None else np.empty((0, *self.p.shape))
@@ -140,7 +140,7 @@ class GroundTruth:
         return next(scheme for scheme in SCHEMES if scheme in self.distances)
 
     def d_perfect(self, quantile: float = QUANTILE, scheme: Scheme | None = None) -> float:
-        """Distance below which a respondent cannot be told from the truth; in [0, 2].
+        """Distance below which answers are indistinguishable from the truth; in [0, 2].
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ class GroundTruth:
 
 
 def d_perfect(distances: Array, quantile: float = QUANTILE) -> float:
-    """Return the distance below which nobody can be told from the truth.
+    """Return the distance below which answers are indistinguishable from the truth.
 
     Parameters
     ----------
@@ -213,8 +213,8 @@ def built_groundtruth() -> Path:
 def available() -> dict[str, Place]:
     """Return where the truth of every available task is, by task name.
 
-    A task whose truth was damaged is left out, with a warning: others go on, and nothing else takes
-    its place. `load` says what is wrong with it.
+    A task whose truth is damaged is left out, with a warning; nothing takes its place. `load`
+    raises its error.
     """
     return {name: place for name, (place, *_) in all_places().items() if _is_sound(name, place)}
 
@@ -238,7 +238,7 @@ def _is_sound(name: str, place: Place) -> bool:
 
 @looked_up
 def all_places() -> dict[str, list[Place]]:
-    """Return every vintage of every task that is here, by task name; the one that is used first."""
+    """Return every available vintage of every task, by task name; the one in use comes first."""
     usable, known, declared = _of_sets(), records(), all_tasks()
     for folder, state in ((folder, state) for base, state in bases() for folder in folders(base)):
         wrong = damaged(folder)
@@ -254,9 +254,9 @@ def all_places() -> dict[str, list[Place]]:
             else:
                 notices.warn(
                     "record not here",
-                    f"the truth of {place.key} is left out: there is no record of {place.survey} "
-                    f"here. Put it into {paths.home() / 'surveys'}, or name it in {RECORDS} or "
-                    "with --record",
+                    f"the truth of {place.key} is left out: the survey record of {place.survey} "
+                    f"is missing. Put it into {paths.home() / 'surveys'}, or name it in {RECORDS} "
+                    "or with --record",
                 )
     usable.sort(key=lambda place: _preference(place, known[place.survey]))
     places: dict[str, list[Place]] = {}
@@ -269,13 +269,13 @@ def all_places() -> dict[str, list[Place]]:
 
 
 def vintages(name: str, state: State | None = None) -> list[str]:
-    """Return the vintages of which the truth of a task is here, the one that is used first.
+    """Return the available vintages of a task's truth; the one in use comes first.
 
     Parameters
     ----------
     name : str
     state : str, optional
-        Only of what was built here, or only of what the package ships.
+        Only truths that were built here, or only shipped ones.
     """
     places = all_places().get(name, [])
     return list(dict.fromkeys(place.vintage for place in places if state in (None, place.state)))
@@ -290,13 +290,13 @@ def _of_sets() -> list[Place]:
             wrong = damaged(folder).get(key, "")
             of = read_registry(folder).get(key, {}).get("fresh") if not wrong else None
             if not wrong and not (isinstance(of, dict) and of.get("declared") == drawn_set.sha256):
-                wrong = f"its truth is not that of the tasks in {fresh.TASKS}"
+                wrong = f"its truth does not belong to the tasks in {fresh.TASKS}"
         except EpidemiaError as error:
             wrong = str(error)
         if wrong:
             notices.warn(
                 "fresh tasks left out",
-                f"a set of fresh tasks is left out: {folder}: {wrong}; make it anew: "
+                f"a set of fresh tasks is left out: {folder}: {wrong}; draw it again: "
                 f"{fresh.command(drawn_set)}",
             )
         else:
@@ -312,20 +312,20 @@ def _preference(place: Place, known: Record) -> tuple[str, int, str, bool]:
 
 
 def load(name: str, vintage: str | None = None, state: State | None = None) -> GroundTruth:
-    """Return the truth of a task, refusing files whose hash is not the registered one.
+    """Return the truth of a task; files with a different hash than registered are refused.
 
     Parameters
     ----------
     name : str
     vintage : str, optional
-        By default the one that is used for scores.
+        By default the one that scores use.
     state : str, optional
         Only what was built here, or only what the package ships.
 
     Raises
     ------
     EpidemiaError
-        If there is no such task, no truth for it, or a file was altered.
+        If there is no such task, no truth for it, or a file was changed.
     """
     declared = declared_task(name)
     survey = record(declared.survey)
@@ -336,11 +336,14 @@ def load(name: str, vintage: str | None = None, state: State | None = None) -> G
         places = [place for place in places if place.vintage == vintage]
         if not places:
             raise EpidemiaError(
-                f"{name} has no ground truth of {vintage} here, only of {', '.join(here) or 'none'}"
-                f": epidemia groundtruth build {declared.survey} --vintage {vintage} --raw FILE"
+                f"{name} has no ground truth for {vintage} here, only for "
+                f"{', '.join(here) or 'none'}: epidemia groundtruth build {declared.survey} "
+                f"--vintage {vintage} --raw FILE"
             )
     if not places and (drawn_set := drawn(name)):
-        raise EpidemiaError(f"{name} has no ground truth here; make it: {fresh.command(drawn_set)}")
+        raise EpidemiaError(
+            f"{name} has no ground truth here; build it: {fresh.command(drawn_set)}"
+        )
     if not places:
         raise EpidemiaError(f"{name} has no ground truth here: {how_to_build(declared.survey)}")
     place = places[0]
@@ -355,15 +358,15 @@ def load(name: str, vintage: str | None = None, state: State | None = None) -> G
 
 
 def counts_of(truth: GroundTruth) -> GroundTruth | None:
-    """Return the truth of the same task by plain counts of the same file; None where there is none.
+    """Return the truth of the same task by plain counts of the same file; None if there is none.
 
-    Scores never use it. Boosting draws cells towards each other, and with them what is averaged
-    over many cells.
+    Scores never use it. Boosting shrinks differences between cells, and so changes averages over
+    many cells.
 
     Raises
     ------
     EpidemiaError
-        If the counts are there and damaged.
+        If the counts exist but are damaged.
     """
     place = truth.place._replace(folder=truth.place.folder / COUNTED)
     entry = read_registry(place.folder).get(place.key)
@@ -493,7 +496,7 @@ def _check(place: Place, file: dict[str, str]) -> Path:
         raise EpidemiaError(f"{path} is missing, though the registry lists it: {place.mend}")
     if (sha256 := sha256_of(path)) != file["sha256"]:
         raise EpidemiaError(
-            f"{path} was altered: its sha256 is {sha256[:12]}..., the registry says "
+            f"{path} was changed: its sha256 is {sha256[:12]}..., the registry says "
             f"{file['sha256'][:12]}...: {place.mend}"
         )
     return path

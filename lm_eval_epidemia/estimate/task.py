@@ -1,4 +1,4 @@
-"""One task is estimated: its truth, its sampling error, and what is written of both."""
+"""Estimate one task: its truth, its sampling error, and the rows to write."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
     ready : Cells
         As `prepare` or `published.take` returns it.
     schemes : iterable of {"iid", "design", "population"}
-        Of the bootstraps that D_perfect can be had from.
+        The bootstraps that D_perfect may be taken from.
     replicates : int
         Of each of these, for a counted task. A boosted one has half as many, and so many are the
         joint replicates of all tasks.
@@ -35,7 +35,7 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
     Raises
     ------
     EpidemiaError
-        If the task's estimator cannot be fitted on it, or the records contradict what it finds.
+        If the task's estimator cannot be fitted, or the records contradict its result.
     """
     estimator = ready.estimator
     p = estimator.estimate(ready)

@@ -1,4 +1,4 @@
-"""What an interrupted build keeps: finished tasks, each with a hash of all it was made of."""
+"""Finished tasks of an interrupted build, each with a hash of all its inputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lm_eval_epidemia.estimate.sampling import Scheme
 
 @contextmanager
 def unfinished(folder: Path, name: str) -> Iterator[Path]:
-    """Give the folder where finished tasks of a build are kept, to one build at a time."""
+    """Yield the folder of a build's finished tasks, to one build at a time."""
     import filelock
 
     kept = folder / f".{name}.unfinished"
@@ -32,7 +32,7 @@ def unfinished(folder: Path, name: str) -> Iterator[Path]:
             lock.acquire(blocking=False)
         except filelock.Timeout:
             raise EpidemiaError(
-                f"another build of {name} is at work in {folder}: wait for its end, or write to "
+                f"another build of {name} is running in {folder}: wait until it ends, or write to "
                 "another folder with --out"
             ) from None
     try:
@@ -54,7 +54,7 @@ def software() -> dict[str, str]:
 
 
 def key_of(ready: Cells, schemes: tuple[Scheme, ...], replicates: int) -> str:
-    """Hash what an estimate is made of: the prepared records themselves, and what is done to them.
+    """Hash the inputs of an estimate: the prepared records, and the options.
 
     The records are the outcome of file, survey record, design and adjustments, whatever these are.
     """
@@ -73,12 +73,12 @@ def keep(path: Path, key: str, task: dict[str, Any]) -> None:
 
 
 def kept(path: Path) -> dict[str, Any]:
-    """Return what was kept of a task."""
+    """Return the kept result of a task."""
     return _read(path)["made"]
 
 
 def finished(path: Path, key: str) -> bool:
-    """Tell whether an earlier, interrupted build has estimated a task from the same."""
+    """Tell whether an earlier, interrupted build has estimated a task from the same inputs."""
     try:
         return _read(path)["key"] == key
     except (OSError, ValueError, TypeError, KeyError):

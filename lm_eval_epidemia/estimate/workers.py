@@ -1,4 +1,4 @@
-"""Where the work of a build is done: processes of this machine, or a cluster."""
+"""The workers of a build: processes of this machine, or a cluster."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def _lives(parent: int) -> bool:
 
 
 def check_jobs(backend: str | None, jobs: int) -> None:
-    """Refuse a backend or a number of processes that cannot be meant, before long work."""
+    """Refuse an invalid backend or number of processes, before long work starts."""
     import joblib
 
     cores = joblib.cpu_count()
     if backend not in (None, "loky", "dask", "ray"):
         raise EpidemiaError(f"--backend {backend!r} is not known: expected loky, dask or ray")
     if jobs == 0:
-        raise EpidemiaError("--jobs 0 leaves nobody to work: at least 1, or -1 for all cores")
+        raise EpidemiaError("--jobs 0: expected at least 1, or -1 for all cores")
     if backend in (None, "loky") and jobs > MOST_PER_CORE * cores:
         raise EpidemiaError(
-            f"--jobs {jobs} on {cores} cores: each process holds a copy of the survey; more than "
-            f"{MOST_PER_CORE} a core only wait for each other; give {cores}, or -1"
+            f"--jobs {jobs} on {cores} cores: each process holds a copy of the survey, and more "
+            f"than {MOST_PER_CORE} per core only wait for each other: give {cores}, or -1"
         )
 
 
@@ -76,7 +76,8 @@ def workers(backend: str | None, jobs: int) -> Iterator[None]:
         except ImportError as error:
             package = {"dask": "dask[distributed]"}.get(str(backend), backend)
             raise EpidemiaError(
-                f"--backend {backend} needs {error.name}: pip install '{package}'"
+                f"--backend {backend} needs {error.name}, which is not installed. Install it "
+                f"with: pip install '{package}'"
             ) from None
         with joblib.parallel_config(backend or "loky", **options):
             yield

@@ -1,8 +1,8 @@
-"""Ground truth is written: three parquet files per survey and vintage, then the registry.
+"""Write ground truth: three parquet files per survey and vintage, then the registry.
 
-At every instant the registry names whole files. New files never take the place of others: one whose
-name is taken gets its hash into the name. Then the registry is replaced, in one step, and last what
-it no longer names is removed.
+At every moment the registry names complete files. New files never overwrite others: if a name is
+taken, the hash is added to the name. Then the registry is replaced in one step, and finally files
+that it no longer names are removed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def write_truth(folder: Path, key: str, truth: dict[str, Any], tasks: dict[str, 
     Raises
     ------
     EpidemiaError
-        If the folder cannot be written to; what was there before is then still there.
+        If the folder cannot be written to; the old files are then kept.
     """
     import pyarrow as pa
 

@@ -1,9 +1,8 @@
-"""What is checked of a run of our tasks before its model is loaded: its arguments.
+"""Checks of a run's arguments before its model is loaded.
 
-lm-eval passes over keys of ``--metadata`` that nobody knows, and over ``--num_fewshot`` for tasks
-without examples. For our tasks, and only for these, the wrapper of ``simple_evaluate`` refuses
-that. Here the user's own metadata can still be told from the arguments of the model, which lm-eval
-mixes into it.
+lm-eval silently ignores unknown keys of ``--metadata``, and ``--num_fewshot`` for tasks without
+examples. For our tasks only, the wrapper of ``simple_evaluate`` refuses these. At this point the
+user's metadata is still separate from the model's arguments, which lm-eval later mixes in.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from lm_eval_epidemia.harness.missing import refuse_missing
 from lm_eval_epidemia.harness.servers import check_template
 from lm_eval_epidemia.surveys.catalogue import how_to_build
 
-#: Groups of which a run says how many tasks have a truth here.
+#: Groups for which a run logs how many tasks have a truth here.
 COUNTED = ("epidemia_low", "epidemia_high")
 
 
 def checked(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``lm_eval.evaluator.simple_evaluate`` so that what our tasks would not heed is refused.
+    """Wrap ``lm_eval.evaluator.simple_evaluate`` to refuse arguments that our tasks would ignore.
 
     Parameters
     ----------
@@ -47,7 +46,7 @@ def checked(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         try:
             given = inspect.signature(simple_evaluate).bind_partial(*args, **kwargs).arguments
         except TypeError:
-            given = {}  # lm-eval says better what is wrong with them
+            given = {}  # lm-eval reports better what is wrong with them
         if given.get("model") == "choice-api":
             refuse_keys(_model_args(given))  # lm-eval logs them next
             check_file(given.get("use_cache"))
@@ -55,7 +54,7 @@ def checked(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         tasks = tasks if isinstance(tasks, (list, tuple)) else [tasks]
         names = {_name(task): None for task in tasks}
         refuse_missing(tasks, given.get("task_manager"))
-        # A run of others does not even read what is ours, which may be damaged.
+        # A run without our tasks does not read our files, which may be damaged.
         if ours := [name for name in names if name.startswith("epidemia_")]:
             _check(given, ours, alone=len(ours) == len(names))
             _say_what_ships(ours)
@@ -101,8 +100,8 @@ def _say_what_ships(names: Iterable[str]) -> None:
             waiting.update(e.facets["survey"] for e in entries if e.name not in available)
     if counts:
         log.info(
-            "%s are asked: the others need survey files that do not ship ('epidemia tasks list' "
-            "names them; %s has stand-ins). %s",
+            "Only %s are run: the others need survey files that do not ship. 'epidemia tasks "
+            "list' names them; %s needs none of them. %s",
             ", ".join(counts),
             STANDIN,
             "; ".join(f"{n} of {survey}: {how_to_build(survey)}" for survey, n in waiting.items()),
@@ -124,7 +123,7 @@ def _check(given: Mapping[str, Any], names: Sequence[str], alone: bool) -> None:
     for fault in _faults(given, model_args, names):
         if alone:
             raise EpidemiaError(fault)
-        notices.warn("arguments not heeded", f"our tasks do not heed this: {fault}")
+        notices.warn("ignored arguments", f"our tasks ignore this: {fault}")
 
 
 def _faults(given: Mapping[str, Any], model_args: Any, names: Sequence[str]) -> Iterator[str]:
@@ -138,27 +137,27 @@ def _faults(given: Mapping[str, Any], model_args: Any, names: Sequence[str]) -> 
     for key in Variant._fields:
         if key in metadata and metadata[key] != read.get(key):
             yield (
-                f"metadata={{{key!r}: {metadata[key]!r}}} given to simple_evaluate is not read "
-                "where a task_manager is given too: give it to task_manager(metadata=...)"
+                f"metadata={{{key!r}: {metadata[key]!r}}}: simple_evaluate ignores metadata if it "
+                "also gets a task_manager. Give it to task_manager(metadata=...) instead"
             )
     if shots := given.get("num_fewshot"):
         yield (
-            f"num_fewshot {shots} would be passed over: our tasks have no examples of their own. "
-            "Solved examples of other surveys are had with --metadata "
-            f"'{{\"fewshot\": {shots}}}', of tasks about surveys alone"
+            f"num_fewshot {shots} would be ignored: our tasks have no examples of their own. For "
+            "solved examples from other surveys, which tasks about surveys can use, give "
+            f"--metadata '{{\"fewshot\": {shots}}}'"
         )
 
 
 def unheeded(metadata: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]:
-    """Say which keys of a run's metadata nobody knows, or have an effect on none of its tasks.
+    """Say which keys of a run's metadata are unknown or affect none of its tasks.
 
-    Those that have an effect on some of them are a warning.
+    Keys that affect only some of the tasks are a warning.
 
     Parameters
     ----------
     metadata : mapping
     names : iterable of str
-        Of tasks, groups, surveys or patterns. What is not known here may heed anything.
+        Of tasks, groups, surveys or patterns. Unknown ones are assumed to use every key.
 
     Yields
     ------
@@ -176,7 +175,7 @@ def unheeded(metadata: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]
         idle = [name for name in tasks if not known[name].heeds(key)]
         groups = list(dict.fromkeys(leaf.group for leaf in known.values() if leaf.heeds(key)))
         if idle:
-            fault = f"--metadata {key} has no effect on {few(idle)}; it is for {few(groups)}"
+            fault = f"--metadata {key} does not change {few(idle)}; it applies to {few(groups)}"
             if len(idle) == len(tasks):
                 yield fault
             else:

@@ -1,9 +1,9 @@
-"""Python's garbage collector, which a run of lm-eval keeps busy for nothing.
+"""Pauses of Python's garbage collector, which costs a run of lm-eval much time for nothing.
 
-lm-eval makes a request of every letter of every prompt, millions of objects that all live until
-the end of the run, and an entry of every task file; the collector goes through them again and
-again. It rests while lm-eval indexes, builds and scores. While the model computes, whose memory may
-hang on it, it works on what is new since.
+lm-eval makes one request per letter of every prompt: millions of objects that live until the end of
+the run, which the collector scans again and again. It is paused while lm-eval indexes, builds and
+scores. While the model computes, it runs on new objects only, since the model may rely on it to
+free memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def at_rest() -> Iterator[None]:
-    """Stop the collector; afterwards it is as it was."""
+    """Pause the collector in a block; restore its state afterwards."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -27,7 +27,7 @@ def at_rest() -> Iterator[None]:
 
 @contextmanager
 def at_work() -> Iterator[None]:
-    """Within `at_rest`, let the collector see to what is made from here on."""
+    """Within `at_rest`, let the collector run on objects created from here on."""
     was = gc.isenabled()
     gc.freeze()
     gc.enable()

@@ -1,4 +1,4 @@
-"""What a group costs before anything is spent: prompts, requests and tokens."""
+"""The cost of a group before it is run: prompts, requests and tokens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lm_eval_epidemia.harness.arguments import unheeded
 
 
 class Cost(NamedTuple):
-    """What one group or task takes.
+    """The cost of one group or task.
 
     Attributes
     ----------
@@ -30,21 +30,20 @@ class Cost(NamedTuple):
     prompts : int
         Texts put to the model.
     requests : int
-        What lm-eval makes of them: one per letter where log-probabilities are asked for, one per
-        prompt where the model writes (and its first reply can be read). `choice-api` sends one per
-        prompt.
+        Requests that lm-eval makes of them: one per letter for log-probabilities; one per prompt
+        where the model writes (if its first reply can be read). `choice-api` sends one per prompt.
     characters : int
         Of all prompts.
     tokens : int or None
-        Of all prompts, each counted once; None without a tokenizer. Of sampled answers, counted for
-        `FEWEST_SAMPLES` per cell and scaled up.
+        Of all prompts, each counted once; None without a tokenizer. For sampled answers, counted
+        for `FEWEST_SAMPLES` per cell and scaled up.
     distinct : int or None
-        Of these, the tokens that do not stand in a beginning shared with another prompt of the
-        task: what is left to compute where shared beginnings are computed once.
+        The tokens outside the beginnings that prompts of a task share: the work that is left if
+        shared beginnings are computed once.
     written : int
-        Tokens that the model may write at most; 0 where it does not.
+        The most tokens that the model may write; 0 if it writes none.
     leaves : mapping of str to Cost
-        What its tasks take, by lm-eval's names; empty for one of these.
+        The cost of each of its tasks, by lm-eval's names; empty for a single task.
     """
 
     name: str
@@ -63,7 +62,10 @@ def tokenizer(name: str | Path) -> Any:
     try:
         from transformers import AutoTokenizer
     except ImportError:
-        raise EpidemiaError(f"counting tokens needs transformers: {install('hf')}") from None
+        raise EpidemiaError(
+            "counting tokens needs transformers, which is not installed. Install it with: "
+            f"{install('hf')}"
+        ) from None
     try:
         return AutoTokenizer.from_pretrained(str(name))
     except (OSError, ValueError) as error:
@@ -76,8 +78,8 @@ def tokenizer(name: str | Path) -> Any:
 def letters_of_several_tokens(tokenizer: Any) -> list[str]:
     """Return the letters that are not one token after a prompt.
 
-    lm-eval then scores a letter by the log-probabilities of all its tokens: the same quantity, at a
-    forward pass per letter.
+    lm-eval then adds up the log-probabilities of all its tokens: the same quantity, but it takes
+    one forward pass per letter.
     """
 
     def length(text: str) -> int:
@@ -104,23 +106,23 @@ def cost(
     metadata: dict[str, Any] | None = None,
     max_gen_toks: int = 1024,
 ) -> list[Cost]:
-    """Count what groups or tasks take, without a model.
+    """Count the cost of groups or tasks, without a model.
 
     Parameters
     ----------
     names : iterable of str
         Groups, tasks, patterns or surveys, for example ``epidemia_high_closed``.
     tokenizer : optional
-        Of Hugging Face; without it tokens are not counted.
+        A Hugging Face tokenizer; without it tokens are not counted.
     metadata : dict, optional
-        As for ``lm_eval --metadata``: the variant of the prompts.
+        As for ``lm_eval --metadata``: selects the variant of the prompts.
     max_gen_toks : int
-        Tokens that the model may write per answer.
+        The most tokens that the model may write per answer.
 
     Returns
     -------
     list of Cost
-        One per name, in their order. What a chat template adds is not counted.
+        One per name, in their order. Tokens that a chat template adds are not counted.
     """
     if max_gen_toks < 1:
         raise EpidemiaError(f"--max-gen-toks {max_gen_toks}: a model must write at least 1 token")
@@ -139,7 +141,7 @@ def cost(
 def _of_one(
     name: str, task: str, way_name: str, variant: Variant, tokenizer: Any, max_gen_toks: int
 ) -> Cost:
-    """Count what a task takes in one way of asking."""
+    """Count the cost of a task in one way of asking."""
     way, times = WAYS[way_name], 1.0
     # The answers of a cell differ in an ordering and a number.
     if "n_samples" in way.columns:
@@ -164,7 +166,7 @@ def _of_one(
 
 
 def together(name: str, leaves: Mapping[str, Cost]) -> Cost:
-    """Add up what tasks take, each of them once."""
+    """Add up the costs of tasks, each task once."""
     sums = (
         None if None in column else sum(column)
         for column in zip(*(leaf[1:8] for leaf in leaves.values()), strict=True)

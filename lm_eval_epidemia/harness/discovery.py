@@ -1,8 +1,8 @@
-"""How lm-eval comes to know our tasks and models.
+"""Makes our tasks and models known to lm-eval.
 
 Called by the start-up hook when lm-eval's modules are imported, by ``epidemia run``, and by
-``lm_eval_epidemia.task_manager()``. Other people's runs pass through here: what is not about us is
-handed on as it came, and what goes wrong with us is a warning.
+``lm_eval_epidemia.task_manager()``. Other people's runs pass through here too: they are left
+unchanged, and our own failures are only warnings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import collector
 from lm_eval_epidemia.harness.yamls import task_path
 
-#: Our models, as lm-eval's registry takes them: loaded when first used.
+#: Our models, in the form of lm-eval's registry: loaded when first used.
 MODELS = {
     "epidemia-baseline": "lm_eval_epidemia.models.baseline:Baseline",
     "choice-hf": "lm_eval_epidemia.models.choice_hf:ChoiceHF",
@@ -81,13 +81,13 @@ def _left_out(error: Exception) -> None:
         reason = f"{type(error).__name__}: {(reason.splitlines() or [''])[0]}"
         with suppress(Exception):  # where even the name of the folder cannot be told
             if (registry := store.built_groundtruth() / store.REGISTRY).exists():
-                reason += f". Is {registry} damaged? Move it away"
+                reason += f". {registry} may be damaged: move it elsewhere"
         reason += ", or silence this with EPIDEMIA_AUTOLOAD=0"
-    notices.warn("tasks left out", f"our tasks cannot be offered to lm-eval: {reason}")
+    notices.warn("tasks left out", f"our tasks could not be added to lm-eval: {reason}")
 
 
 def _explaining(load: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``TaskManager.load`` to say of a task of ours that it does not find what it needs."""
+    """Wrap ``TaskManager.load`` to say what a missing task of ours needs."""
 
     @functools.wraps(load)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -104,12 +104,12 @@ def _explaining(load: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def extend_tasks(manager: ModuleType) -> None:
-    """Make every ``TaskManager`` that indexes lm-eval's own tasks index ours too.
+    """Make every ``TaskManager`` that indexes lm-eval's tasks index ours too.
 
     Our folder comes after lm-eval's and before the user's ``include_path``, so that a user's task
-    of the same name wins. ``TaskManager(include_defaults=False)`` stays as it is. A manager that
-    finds our current folder by itself is left alone; one that finds the files that ship, by an
-    entry point, is given what a user built or a variant asks for instead.
+    of the same name wins. ``TaskManager(include_defaults=False)`` is unchanged, and so is a manager
+    that finds our current folder by itself. A manager that finds the shipped files through an entry
+    point gets the user's own files, or those of a variant, in their place.
 
     Parameters
     ----------
@@ -123,13 +123,13 @@ def extend_tasks(manager: ModuleType) -> None:
     if not {"include_path", "include_defaults"} <= signature.parameters.keys():
         notices.warn(
             "tasks left out",
-            f"this lm-eval's TaskManager{signature} is not known to us and stays as it is: give "
-            'our tasks with --include_path "$(epidemia path)"',
+            f"this version of lm-eval has a TaskManager{signature} that we do not know, so our "
+            'tasks were not added: give --include_path "$(epidemia path)"',
         )
         return
 
     def finds_unaided(given: inspect.BoundArguments, folder: Path) -> bool:
-        """Tell whether lm-eval finds a folder without a path; 0.4.13 finds nothing."""
+        """Tell whether lm-eval finds a folder by itself; 0.4.13 does not."""
         bare = object.__new__(manager.TaskManager)
         needed = {
             name: value
@@ -146,7 +146,7 @@ def extend_tasks(manager: ModuleType) -> None:
             return False  # it cannot be asked this way; with our folder it may still work
 
     def with_ours(given: inspect.BoundArguments) -> list[Any] | None:
-        """Return the paths to index with ours among them; None where there is nothing to add."""
+        """Return the paths to index, including ours; None if there is nothing to add."""
         defaults = {name: parameter.default for name, parameter in signature.parameters.items()}
         asked = {**defaults, **given.arguments}
         if not asked["include_defaults"]:
@@ -161,7 +161,7 @@ def extend_tasks(manager: ModuleType) -> None:
         return None if named or finds_unaided(given, ours) else [ours, *theirs]
 
     def built(self: Any, given: inspect.BoundArguments) -> bool:
-        """Build a manager with our folder; tell whether that was done."""
+        """Build a manager with our folder; return whether that succeeded."""
         try:
             if (offered := with_ours(given)) is None:
                 return False
@@ -192,7 +192,7 @@ def extend_tasks(manager: ModuleType) -> None:
 
 
 def extend_models(_models: ModuleType | None = None) -> None:
-    """Enter our models in lm-eval's registry, but for those it knows (from entry points).
+    """Add our models to lm-eval's registry, except those it already knows (from entry points).
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def extend_models(_models: ModuleType | None = None) -> None:
 
 
 def extend_evaluator(evaluator: Any) -> None:
-    """Guard the answers to our prompts (`harness.guard`), and say more of a task that is missing.
+    """Guard the answers to our prompts (`harness.guard`) and explain missing tasks.
 
     Parameters
     ----------
@@ -258,10 +258,10 @@ def task_manager(**kwargs: Any) -> Any:
 
 
 def forget_cached_requests(tasks: Iterable[str]) -> None:
-    """Delete what ``lm_eval --cache_requests`` stored for some tasks.
+    """Delete the requests that ``lm_eval --cache_requests`` stored for some tasks.
 
-    lm-eval keys that cache by task name, so after a change of ground truth it would pair old
-    prompts with new cells without noticing.
+    lm-eval keys that cache by task name. After a change of ground truth it would silently pair old
+    prompts with new cells.
     """
     try:
         from lm_eval.caching.cache import delete_cache

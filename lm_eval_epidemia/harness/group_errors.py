@@ -1,13 +1,13 @@
 """The standard errors of groups in lm-eval's results, from joint replicates.
 
-A group's mean is taken before tasks are cut off at the end of a scale, where that matters
-(`Draws.uncut`), and written over lm-eval's.
+Where scores are cut off at the end of a scale, a group's mean uses the scores before the cut
+(`Draws.uncut`) and replaces lm-eval's mean.
 
-lm-eval pools the errors of a group's tasks as if these were independent. Ours share the samples of
-their surveys: while lm-eval aggregates their answers, the draws of their scores are noted, and
-afterwards the error of every group that consists of our tasks is worked out from them. The draws
-themselves stand in the results under "epidemia", so that a report can do the same for any slice or
-difference; beside them stands what was said, where a benchmark keeps that.
+lm-eval pools the errors of a group's tasks as if they were independent, but ours share the samples
+of their surveys. So while lm-eval aggregates answers, the draws of each score are recorded, and the
+error of every group of our tasks is computed from them. The draws are stored in the results under
+"epidemia", so that a report can do the same for any slice or difference; next to them are the
+model's answers, if a benchmark keeps them.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from lm_eval_epidemia.harness.hooks import Hook
 from lm_eval_epidemia.harness.replaced import replaced
 from lm_eval_epidemia.score.joint import Draws, joint_error
 
-#: Where the draws stand in lm-eval's results.
+#: The key of the draws in lm-eval's results.
 KEY = "epidemia"
 
 _SAYS = (
-    "joint replicates: tasks of one survey share its sample, so the standard error of a group is "
-    "the spread of its mean over replicates of the survey, not pooled from errors of tasks; "
-    "questions about causal graphs share the sample of names they are asked with"
+    "joint replicates: tasks of one survey share its sample, so a group's standard error is the "
+    "spread of its mean over replicates of the survey, not pooled from the errors of tasks; "
+    "questions about causal graphs share the sample of names in their wordings"
 )
 
 
@@ -43,16 +43,16 @@ _Draws = dict[str, dict[str, Draws | None]]
 
 
 class Noted(NamedTuple):
-    """What is noted while lm-eval aggregates the answers of a run.
+    """What is recorded while lm-eval aggregates the answers of a run.
 
     Attributes
     ----------
     draws : dict
-        By task, as lm-eval names it, and metric; None where they are not known.
+        By task (lm-eval's name) and metric; None if they are not known.
     kept : dict of str to str
-        By task, what was said.
+        By task, the answers.
     unseen : dict of str to Unseen
-        By task, what letters that a server did not show may do to its score.
+        By task, how much letters that a server did not show may change its score.
     """
 
     draws: _Draws
@@ -79,7 +79,7 @@ def _noted() -> Mapping[Callable[..., float], Metric]:
 
 
 def noting(task: Any, task_name: str, noted: Noted) -> AbstractContextManager[None]:
-    """Note the draws of a task's metrics when lm-eval aggregates its answers.
+    """Record the draws of a task's metrics when lm-eval aggregates its answers.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def noting(task: Any, task_name: str, noted: Noted) -> AbstractContextManager[No
     task_name : str
         As lm-eval names it.
     noted : Noted
-        Is filled.
+        Filled in here.
     """
     draws, aggregation = noted.draws.setdefault(task_name, {}), task.aggregation
 
@@ -115,12 +115,12 @@ def noting(task: Any, task_name: str, noted: Noted) -> AbstractContextManager[No
 
 
 def write(results: Any, noted: Noted, tasks: Any) -> None:
-    """Write draws and errors into the results of a run; what goes wrong is a warning.
+    """Write draws and errors into the results of a run; a failure is only a warning.
 
     Parameters
     ----------
     results : dict or None
-        As ``lm_eval.evaluator.evaluate`` returns them: nothing but on the first process.
+        As ``lm_eval.evaluator.evaluate`` returns them; None except on the first process.
     noted : Noted
     tasks : dict
         The tasks and groups of the run, as ``evaluate`` takes them.
@@ -142,8 +142,8 @@ def write(results: Any, noted: Noted, tasks: Any) -> None:
     except Exception as error:
         notices.warn(
             "errors of groups",
-            "the standard errors of groups cannot be worked out in this lm-eval's results "
-            f"({type(error).__name__}: {error}); those of tasks are right",
+            "the standard errors of groups cannot be computed from the results of this lm-eval "
+            f"version ({type(error).__name__}: {error}); the standard errors of tasks are correct",
         )
 
 

@@ -1,11 +1,10 @@
-"""What is checked and mended between lm-eval and a model while it answers our prompts.
+"""Checks and repairs between lm-eval and a model while it answers our prompts.
 
-lm-eval sends the prompts that ``--cache_requests`` kept whatever was asked since, shortens a prompt
-that does not fit into the context, gives every request to a server the same seed, and stops with an
-error of its own where a chat endpoint is asked for log-probabilities or a server fails. For our
-tasks, and only for these, the wrapper of ``evaluate`` refuses, mends or explains that, and gives
-groups of them the errors that they have (`group_errors`). A run without a task of ours goes past it
-as it came, and the model itself is not touched.
+lm-eval sends outdated prompts from ``--cache_requests``, shortens prompts that exceed the context,
+and gives every request to a server the same seed. If a chat endpoint is asked for
+log-probabilities, or a server fails, it stops with an unclear error. For our tasks only, the
+wrapper of ``evaluate`` refuses, repairs or explains these cases, and gives groups correct standard
+errors (`group_errors`). Runs without our tasks are unchanged, and the model itself is not modified.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ from lm_eval_epidemia.harness.kept import refuse_served
 from lm_eval_epidemia.harness.replaced import replaced
 
 _WITHOUT_LOG_PROBABILITIES = (
-    "{model} gives no log-probabilities of a prompt, which {task} needs. --model choice-api needs "
-    "those of the first token of its answer only. Or ask for a group in which the model writes its "
-    "answer: epidemia_low_stated, epidemia_high_stated, epidemia_low_sampled, "
-    "epidemia_high_sampled, epidemia_high_closed or epidemia_high_rag, of priors epidemia_prior "
-    "('epidemia cost GROUP' says what it takes)"
+    "{model} gives no log-probabilities of prompts, which {task} needs. Use --model choice-api, "
+    "which needs only those of the answer's first token. Or run a group in which the model "
+    "writes its answer: epidemia_low_stated, epidemia_high_stated, epidemia_low_sampled, "
+    "epidemia_high_sampled, epidemia_high_closed or epidemia_high_rag; for priors, "
+    "epidemia_prior ('epidemia cost GROUP' shows its cost)"
 )
 
 
 def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``lm_eval.evaluator.evaluate`` so that the model's answers to our prompts are guarded.
+    """Wrap ``lm_eval.evaluator.evaluate`` to guard the model's answers to our prompts.
 
     Parameters
     ----------
     evaluate : callable
-        Takes a model and the tasks of a run, as `lm` and `task_dict` or in this order.
+        Takes a model and the tasks of a run, as `lm` and `task_dict` or by position.
     """
 
     @functools.wraps(evaluate)
@@ -131,9 +130,9 @@ def _check_metrics(name: str, task: Any) -> None:
         return
     if lacking := [metric for metric in leaf.metrics if metric not in listed]:
         raise EpidemiaError(
-            f"the file of {name} was written by another version, it has no {', '.join(lacking)}: "
-            "write it anew with 'epidemia tasks write FOLDER' or 'epidemia export', or leave out "
-            "--include_path"
+            f"the task file of {name} is from another version: it lacks {', '.join(lacking)}. "
+            "Write it again with 'epidemia tasks write FOLDER' or 'epidemia export', or leave "
+            "out --include_path"
         )
 
 
@@ -143,7 +142,7 @@ _TEXT = (*_CHAT, "system_instruction", "fewshot_as_multiturn")
 
 
 def _building_what_is_asked(task: Any) -> AbstractContextManager[None]:
-    """Let a task build its requests anew where those that lm-eval kept ask something else.
+    """Let a task build its requests again where those that lm-eval kept ask something else.
 
     lm-eval keys its cache of requests by the name of the task, the template and the system prompt,
     not by ``--metadata``, ``--gen_kwargs``, ``--samples`` or the ground truth.
@@ -156,8 +155,9 @@ def _building_what_is_asked(task: Any) -> AbstractContextManager[None]:
         if kept and not _asks_the_same(task, **kwargs):
             notices.warn(
                 "cached requests of other prompts",
-                f"{task.config.task}: the requests that --cache_requests kept are of other prompts "
-                "(other --metadata, --gen_kwargs, --samples or ground truth); they were built anew",
+                f"{task.config.task}: the requests stored by --cache_requests are for other "
+                "prompts (other --metadata, --gen_kwargs, --samples or ground truth); they were "
+                "rebuilt",
             )
             build(*args, **{**kwargs, "rewrite_requests_cache": True})
 
@@ -297,28 +297,30 @@ def _one_each(answers: Iterable[Any], requests: Sequence[Any]) -> list[Any]:
     """Refuse answers that are not as many as the requests: nobody knows which is whose."""
     if not isinstance(answers, Iterable):
         raise EpidemiaError(
-            f"the model gave {answers!r} to {len(requests)} requests: expected a list of answers"
+            f"the model returned {answers!r} for {len(requests)} requests: expected a list of "
+            "answers"
         )
     answers = list(answers)
     if len(answers) != len(requests):
         raise EpidemiaError(
-            f"the model gave {len(answers)} answers to {len(requests)} requests: nothing is scored"
+            f"the model returned {len(answers)} answers to {len(requests)} requests: expected one "
+            "each, so nothing is scored"
         )
     return answers
 
 
 _UNREAD = (
-    "epidemia: lm-eval could not read what the server answered. One that gives fewer choices than "
-    "it was sent prompts can be asked one at a time (batch_size=1); answers may then stand beside "
-    "the wrong prompts in the file of --use_cache: delete it"
+    "epidemia: lm-eval could not read the server's answer. If the server returns fewer choices "
+    "than prompts, send one prompt at a time (batch_size=1), and delete the file of --use_cache, "
+    "where answers may be paired with the wrong prompts"
 )
 _KEPT = (
-    "epidemia: what was answered before this is in the file of --use_cache: the same command goes "
-    "on from there"
+    "epidemia: the answers so far are in the file of --use_cache: run the same command again to "
+    "continue"
 )
 _LOST = (
-    "epidemia: what was answered before this is lost; with --use_cache PATH lm-eval keeps each "
-    "answer, and the same command goes on where it stopped"
+    "epidemia: the answers so far are lost. With --use_cache PATH lm-eval keeps each answer, and "
+    "the same command continues where it stopped"
 )
 
 
@@ -389,7 +391,7 @@ def _check_chat(lm: Any, ours: Sequence[Any]) -> None:
     chat = any(kind.__name__ == "LocalChatCompletion" for kind in model.__mro__)
     if chat and isinstance(ours[0].args[0], str):
         raise EpidemiaError(
-            f"{ours[0].task_name}: {model.__name__} takes messages, not plain text: add "
+            f"{ours[0].task_name}: {model.__name__} accepts chat messages, not plain text: add "
             "--apply_chat_template"
         )
 
@@ -405,8 +407,8 @@ def _note_temperature(model: Any, request: Any) -> None:
     if sent != wished:
         notices.warn(
             "temperature",
-            f"{request.task_name}: lm-eval sends temperature {sent} to {model.model} in place of "
-            f"{wished}, so runs that differ in temperature alone are asked alike",
+            f"{request.task_name}: lm-eval sends temperature {sent} to {model.model} instead of "
+            f"{wished}, so runs that differ only in temperature are identical",
         )
 
 
@@ -443,9 +445,9 @@ def _check_lengths(lm: Any, ours: Sequence[Any]) -> None:
             needed = sum(map(len, lm._encode_pair(context, answer)))
         if needed > most:
             raise EpidemiaError(
-                f"{request.task_name}: a prompt of {tokens(context)} tokens and {room} do not fit "
-                f"into the model's context of {longest}; nothing is shortened. Give the model a "
-                "longer one (--model_args max_length=..., where it can)"
+                f"{request.task_name}: a prompt of {tokens(context)} tokens and {room} exceed the "
+                f"model's context of {longest} tokens, and prompts are never shortened. Raise the "
+                "limit if the model allows it (--model_args max_length=...)"
                 + ("" if isinstance(answer, str) else " or lower --gen_kwargs max_gen_toks=...")
-                + ", or ask with fewer 'fewshot' examples"
+                + ", or use fewer 'fewshot' examples"
             )

@@ -1,4 +1,4 @@
-"""What lm-eval calls: the questions of a task, and the reading of one prompt's answer."""
+"""The functions that lm-eval calls: load a task's questions, read the answer to a prompt."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ logging.getLogger("lm_eval.api.task").addFilter(_is_no_hint)
 
 
 class Hook:
-    """What a task file names: it is called like a function, and written by its name alone.
+    """A function named in a task file, which prints as its name.
 
     lm-eval writes the source text of plain functions into every result file.
     """
@@ -65,14 +65,14 @@ def _load(
     Parameters
     ----------
     epidemia_task : str
-        From `dataset_kwargs` of the task file: the task's name without suffix.
+        From the task file's `dataset_kwargs`: the task's name without suffix.
     epidemia_way : str
         From the same place: the way of asking, a key of `WAYS`.
     epidemia_variant : dict, optional
-        From the same place: the part of the variant that the task file follows.
+        From the same place: the part of the variant that is written in the task file.
     **metadata
-        ``--metadata``, from which the variant is read, and what else lm-eval passes along: the
-        task's own metadata and the model's arguments.
+        ``--metadata``, which selects the variant, and what else lm-eval passes: the task's own
+        metadata and the model's arguments.
     """
     # lm-eval loads all tasks of a run before it scores any: the next model gets its own warnings.
     notices.forget()
@@ -80,8 +80,8 @@ def _load(
     variant, name = Variant.of(metadata), in_way(epidemia_task, epidemia_way)
     if variant.in_task_files != (epidemia_variant or {}):
         raise EpidemiaError(
-            f"--metadata asks for {variant.in_task_files}, but the file of {name} was "
-            f"written for {epidemia_variant or 'neither'}: these need the start-up hook (unset "
+            f"--metadata asks for {variant.in_task_files}, but the task file of {name} was "
+            f"written for {epidemia_variant or 'neither'}. Use the start-up hook (unset "
             "EPIDEMIA_AUTOLOAD) or 'epidemia run', and no --include_path to our files"
         )
     # Read for the errors at the end: a damaged file shall be known before the model is asked.
@@ -91,20 +91,20 @@ def _load(
 
 def _process(way: Way, metrics: Mapping[str, Metric]) -> Callable[[Any, Any], dict[str, Any]]:
     def process_results(doc: dict[str, Any], results: Sequence[Any]) -> dict[str, Any]:
-        """Read the answer to one prompt; the metrics put a task's answers together.
+        """Read the answer to one prompt; the metrics then combine a task's answers.
 
         Parameters
         ----------
         doc : dict
             A row of the split.
         results : sequence
-            Of (float, bool), the log-probability of each letter and whether it is the likeliest
-            token; or of the one text that the model wrote.
+            Pairs (float, bool) of a letter's log-probability and whether it is the most likely
+            token; or the one text that the model wrote.
 
         Returns
         -------
         dict
-            By metric name what its aggregation needs.
+            By metric name, the input of its aggregation.
         """
         try:
             answer = way.read(way.of_row(doc), results)
@@ -123,7 +123,7 @@ def _process(way: Way, metrics: Mapping[str, Metric]) -> Callable[[Any, Any], di
 
 def _first_read(way: Way) -> Callable[..., Any]:
     def filter_fn(resps: Sequence[Sequence[str]], docs: Sequence[dict[str, Any]]) -> list[str]:
-        """Take of several replies to each prompt that which counts (a filter of lm-eval)."""
+        """Select the reply that counts among several to each prompt (a filter of lm-eval)."""
         return [first_read(way, doc, each) for each, doc in zip(resps, docs, strict=True)]
 
     return filter_fn
@@ -132,7 +132,7 @@ def _first_read(way: Way) -> Callable[..., Any]:
 def __getattr__(name: str) -> Any:
     if name in ("process_results", "process_written"):
         raise EpidemiaError(
-            "these task files were written by version 0.1.0: write them anew with 'epidemia tasks "
+            "these task files are from version 0.1.0: write them again with 'epidemia tasks "
             "write FOLDER' or 'epidemia export', or leave out --include_path"
         )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,8 @@
-"""What a file of ``--use_cache`` holds: by which model, and how its letters were read.
+"""The file of ``--use_cache``: which model wrote its answers, and how letters were read.
 
-lm-eval keys answers by the prompt alone and hands those of one model to another. For `choice-api`
-the same file says whose they are, in two tables of its own: what the answers follow from, and the
-keys of those that it wrote, each in the transaction that wrote it.
+lm-eval keys answers by prompt only, and would give one model's answers to another. `choice-api`
+therefore adds two tables to the file: the arguments that its answers depend on, and the keys of the
+answers it wrote, each in the same transaction as the answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
-_ANOTHER = "give another path to --use_cache"
+_ANOTHER = "give another path for --use_cache"
 
 #: Seconds to wait for another process that writes.
 _PATIENCE = 60.0
@@ -31,7 +31,7 @@ def check_file(use_cache: Any) -> None:
     Parameters
     ----------
     use_cache : str, optional
-        As lm-eval takes it: without the end that it adds.
+        As given to lm-eval, without the suffix that it adds.
     """
     if not use_cache:
         return
@@ -51,14 +51,14 @@ def check_file(use_cache: Any) -> None:
         ) from None
     if sound != "ok":
         raise EpidemiaError(
-            f"--use_cache {use_cache}: {path} is no database, or a damaged one ({sound}): delete "
+            f"--use_cache {use_cache}: {path} is not a database, or is damaged ({sound}): delete "
             "it, or give another path"
         )
 
 
 @contextmanager
 def writing(database: Any) -> Iterator[None]:
-    """Say in a line what became of a file that cannot be written."""
+    """Report in one line a file that cannot be written."""
     try:
         yield
     except (sqlite3.Error, OSError, RuntimeError) as error:
@@ -77,7 +77,7 @@ def _checked(path: Path) -> str:
 
 
 def refuse_served(database: Any) -> None:
-    """Refuse a file of `choice-api` to another model, which would get a server's answers.
+    """Refuse to let another model use a file of `choice-api`, which contains a server's answers.
 
     Parameters
     ----------
@@ -88,27 +88,27 @@ def refuse_served(database: Any) -> None:
         record = _record(connection)
     if record:
         raise EpidemiaError(
-            f"{database.filename} holds answers of {record.get('model')} that choice-api wrote, "
-            f"and lm-eval would take them for this model's: {_ANOTHER}"
+            f"{database.filename} contains answers of {record.get('model')}, written by "
+            f"choice-api, which lm-eval would use as this model's: {_ANOTHER}"
         )
 
 
 class Kept:
-    """Who answered what a file holds.
+    """The record of which model answered, in a file of ``--use_cache``.
 
     Parameters
     ----------
     database : SqliteDict, optional
         lm-eval's cache of responses; None if there is none.
     asks : mapping
-        What the answers follow from beside the prompt.
+        The arguments that the answers depend on besides the prompt.
     base_url : str
-        Where they come from, which may change.
+        The server's address, which may change.
 
     Raises
     ------
     EpidemiaError
-        If the file holds answers of another model, or by other arguments.
+        If the file contains answers of another model or of other arguments.
     """
 
     #: Notes the key of an answer, in lm-eval's connection.
@@ -116,7 +116,7 @@ class Kept:
 
     def __init__(self, database: Any, asks: Mapping[str, Any], base_url: str = "") -> None:
         self._database, self._asks, self._url = database, dict(asks), base_url
-        #: As `note` wrote it; empty where there is no file, or nothing in it.
+        #: As `note` wrote it; empty if there is no file, or nothing in it.
         self.record: dict[str, Any] = {}
         if database is None or not len(database):
             return
@@ -128,20 +128,20 @@ class Kept:
         if foreign or not self.record:
             raise EpidemiaError(
                 f"{database.filename} holds {foreign or len(database):,} answers that choice-api "
-                f"did not write: {_ANOTHER}"
+                f"did not write, perhaps of another model: {_ANOTHER}"
             )
         self._refuse_another(self.record)
         if (before := self.record["base_url"]) != base_url:
             held = f"{database.filename} holds answers of {self.record['model']} read at {before}"
-            _logger.warning("epidemia: %s; they are taken for those of %s", held, base_url)
+            _logger.warning("epidemia: %s; they are used as answers of %s", held, base_url)
 
     def note(self, read_by: str, variants: str, checked: Mapping[str, Any]) -> None:
-        """Write down how letters are read, and what was seen of the server, before any answer.
+        """Record how letters are read and what the server reported, before any answer.
 
         Raises
         ------
         EpidemiaError
-            If those in the file follow from something else, or have other spellings added up.
+            If answers in the file depend on other arguments, or add up other spellings.
         """
         if self._database is None:
             return
@@ -165,16 +165,16 @@ class Kept:
         for name, value in self._asks.items():
             if record.get(name) != value:
                 raise EpidemiaError(
-                    f"{self._database.filename} holds answers with {name}={record.get(name)}, and "
-                    f"this run has {name}={value}: {_ANOTHER}"
+                    f"{self._database.filename} contains answers with {name}={record.get(name)}, "
+                    f"but this run has {name}={value}: {_ANOTHER}"
                 )
 
     def _refuse_spellings(self, record: Mapping[str, Any], read_by: str, variants: str) -> None:
         if (before := record["spellings"]) != variants:
             raise EpidemiaError(
-                f"{self._database.filename} holds letters read by {record['read_by']} with "
-                f"variants={before}, and this server's are read by {read_by} with "
-                f"variants={variants}: give variants={before} too, or another path to --use_cache"
+                f"{self._database.filename} contains letters read by {record['read_by']} with "
+                f"variants={before}, but this server's are read by {read_by} with "
+                f"variants={variants}: give variants={before}, or another path for --use_cache"
             )
 
 

@@ -1,4 +1,4 @@
-"""Keys of servers: read from the environment, and refused where lm-eval would write them down."""
+"""API keys: read from the environment, and refused in arguments that lm-eval would log."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
-#: Arguments that would hold a key, of this model or of others for servers, and parts of the names
-#: of what holds one in the query of an address.
+#: Arguments that may contain a key (of this or other models for servers), and parts of the names of
+#: URL query fields that may.
 SECRET = ("header", "headers", "api_key", "auth_token")
 SECRET_IN_QUERY = re.compile("key|token|secret|sig|pass|auth|cred", re.IGNORECASE)
 
-#: Words of a header that are no key.
+#: Words of a header that are not keys.
 SCHEMES = {"bearer", "basic", "token", "apikey", "api-key", "digest"}
 
-#: Characters of a server's own words that are quoted.
+#: The most characters quoted from a server's reply.
 QUOTED = 200
 
-#: A key of fewer characters would hide words that are none.
+#: Shorter keys are not masked: that would hide ordinary words.
 SHORTEST = 4
 
 
 def refuse_keys(arguments: Mapping[str, Any]) -> None:
-    """Refuse arguments of a model that hold a key, without repeating it.
+    """Refuse model arguments that contain a key, without repeating the key.
 
     Raises
     ------
@@ -40,24 +40,24 @@ def refuse_keys(arguments: Mapping[str, Any]) -> None:
         names = dict(parse_qsl(url.query, keep_blank_values=True))
     except ValueError:
         raise EpidemiaError(
-            "choice-api: base_url is not an address: expected http://HOST:PORT/v1/chat/completions "
+            "choice-api: base_url is not a URL: expected http://HOST:PORT/v1/chat/completions "
             "(an IPv6 host in square brackets)"
         ) from None
     if "@" in url.netloc or any(SECRET_IN_QUERY.search(name) for name in names):
         held.append("base_url")
     if held:
         raise EpidemiaError(
-            f"choice-api takes no key in {held[0]}=...: lm-eval writes the arguments of a model "
-            "into its log and results. Set OPENAI_API_KEY, or name another variable with "
-            "api_key_env=NAME, or one that holds a whole header ('Name: value') with "
-            "header_env=NAME"
+            f"choice-api accepts no key in {held[0]}=..., because lm-eval writes model arguments "
+            "into its log and results. Set the variable OPENAI_API_KEY; or name another with "
+            "api_key_env=NAME, or with header_env=NAME one that contains a whole header ('Name: "
+            "value')"
         )
     for name in ("api_key_env", "header_env"):
         given = arguments.get(name)
         if given is not None and given != "OPENAI_API_KEY" and not os.environ.get(str(given)):
             raise EpidemiaError(
-                f"choice-api: no variable is set by the name that {name} gives (which is not "
-                "repeated here, lest it be a key): export it, or name another"
+                f"choice-api: the environment variable named by {name} is not set: export it, or "
+                "name another. (The name is not shown here, in case it is a key)"
             )
 
 
@@ -67,14 +67,14 @@ def headers(api_key_env: str, header_env: str | None) -> dict[str, str]:
     Parameters
     ----------
     api_key_env : str
-        Name of the key's variable. OPENAI_API_KEY may be unset: a server of one's own needs none.
+        Name of the key's variable. OPENAI_API_KEY may be unset, since local servers need no key.
     header_env : str, optional
-        Name of a variable that holds ``Name: value``.
+        Name of a variable that contains ``Name: value``.
 
     Raises
     ------
     EpidemiaError
-        If a variable holds what no header can; of those that are not set see `refuse_keys`.
+        If a variable's value cannot be sent in a header. Unset variables: see `refuse_keys`.
     """
     sent = {}
     if key := os.environ.get(api_key_env, "").strip():
@@ -93,20 +93,20 @@ def _sendable(value: str, variable: str) -> str:
     """Refuse what no header can hold, without repeating it."""
     if not (value.isascii() and value.isprintable()):
         raise EpidemiaError(
-            f"choice-api: {variable} holds a line break or characters beyond ASCII, which no "
-            "header can: set it to the key alone"
+            f"choice-api: {variable} contains a line break or non-ASCII characters, which a "
+            "header cannot: set it to the key only"
         )
     return value
 
 
 def masked(text: str, headers: Mapping[str, str]) -> str:
-    """Return a text without the keys that headers hold, also where they are escaped.
+    """Return a text with the keys of headers masked, even where they are escaped.
 
     Parameters
     ----------
     text : str
     headers : mapping
-        As they are sent.
+        The headers that are sent.
     """
     words = {word for value in headers.values() for word in value.split()}
     keys = [word for word in words if word.lower() not in SCHEMES and len(word) >= SHORTEST]
@@ -117,6 +117,6 @@ def masked(text: str, headers: Mapping[str, str]) -> str:
 
 
 def quoted(text: str, headers: Mapping[str, str]) -> str:
-    """Return a server's words in a line, not too long, without the keys that headers hold."""
+    """Return a server's words in one short line, with the keys of headers masked."""
     line = " ".join(masked(text, headers).split())
     return line if len(line) <= QUOTED else f"{line[:QUOTED]}..."

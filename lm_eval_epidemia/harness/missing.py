@@ -1,7 +1,7 @@
-"""What lm-eval does not say of a task that it does not find: what was meant, and what it needs.
+"""Explanations for tasks that lm-eval does not find: similar names, and what a task needs.
 
-Its index holds the tasks whose truth is here. Of others that surveys declare, and of names that are
-nearly ours, it says no more than that they were not found.
+lm-eval's index contains only the tasks whose truth is here. For other declared tasks and for
+misspelt names it says only that they were not found.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.surveys.catalogue import records
 
-#: Begins lm-eval's message; the names follow, with commas between.
+#: The start of lm-eval's message; comma-separated names follow.
 _NOT_FOUND = "Tasks not found: "
 
 
 def explanation(name: str) -> str:
-    """Say why lm-eval has no task or group of a name, if it may be meant as one of ours.
+    """Say why lm-eval has no task or group of a name, if the name looks like ours.
 
     Parameters
     ----------
     name : str
-        As a user wrote it; a pattern, too.
+        As the user wrote it; may be a pattern.
 
     Returns
     -------
     str
-        What it needs or what is called nearly so; empty for other people's names.
+        What the task needs, or similar names; empty for other people's names.
     """
     known = names()
     if name in records():
@@ -48,14 +48,14 @@ def explanation(name: str) -> str:
 
 
 def refuse_missing(tasks: Iterable[Any], manager: Any) -> None:
-    """Refuse names of ours that a run's index will not have, before its model is loaded.
+    """Refuse names of ours that the index lacks, before the run's model is loaded.
 
     Parameters
     ----------
     tasks : iterable
-        As ``simple_evaluate`` takes them: names, files, configurations and tasks.
+        As given to ``simple_evaluate``: names, files, configurations and tasks.
     manager : TaskManager, optional
-        Where none is given, lm-eval builds one with our tasks.
+        If none is given, lm-eval builds one with our tasks.
     """
     known = getattr(manager, "all_tasks", ())
     for name in tasks:
@@ -68,8 +68,8 @@ def refuse_missing(tasks: Iterable[Any], manager: Any) -> None:
             raise EpidemiaError(reason)
         if any(sign in name for sign in "*?["):
             raise EpidemiaError(
-                f"{name}: patterns are for the command line; in Python give the names that "
-                "task_manager.match_tasks([...]) spells out"
+                f"{name}: patterns work only on the command line; in Python give the names that "
+                "task_manager.match_tasks([...]) returns"
             )
 
 
@@ -80,7 +80,7 @@ def _explanations(names: Iterable[str]) -> list[str]:
 
 
 def complete(error: KeyError) -> None:
-    """Add to what lm-eval says of a name that it cannot load what a task of ours needs."""
+    """Add to lm-eval's message about a name that it cannot load what our task needs."""
     message = str(error.args[0])
     name = re.fullmatch(r"Spec '([^']+)' is not a registered [\w/ ]+", message)
     if name and (reason := explanation(name[1])):

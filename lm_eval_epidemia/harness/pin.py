@@ -1,4 +1,4 @@
-"""Which lm-eval this package was tried with."""
+"""The version of lm-eval that this package is tested with."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from lm_eval_epidemia.core import notices
 
 
 def pinned() -> Any:
-    """Return what this package asks for of lm-eval, a `packaging` Requirement, without extras.
+    """Return this package's requirement of lm-eval (a `packaging` Requirement), without extras.
 
-    None where it is used from a checkout that is not installed.
+    None if the package runs from a checkout that is not installed.
     """
     from packaging.requirements import Requirement
 
@@ -25,9 +25,9 @@ def pinned() -> Any:
 
 @functools.cache
 def check_lm_eval() -> None:
-    """Warn, once, where lm-eval is another than this package asks for: somebody forced it.
+    """Warn once if the installed lm-eval is not the version that this package requires.
 
-    What can differ is what ``tests/test_pin.py`` looks at.
+    ``tests/test_pin.py`` checks what can differ.
     """
     try:
         pin, installed = pinned(), version("lm-eval")
@@ -36,6 +36,6 @@ def check_lm_eval() -> None:
     if pin and not pin.specifier.contains(installed, True):
         notices.warn(
             "lm-eval",
-            f"lm-eval {installed} is installed, this version was tried with {pin}: results may "
-            f"be slow, wrong or missing; pip install '{pin}'",
+            f"lm-eval {installed} is installed, but this package is tested with {pin}: results "
+            f"may be slow, wrong or missing. Run: pip install '{pin}'",
         )

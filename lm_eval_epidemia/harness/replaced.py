@@ -1,4 +1,4 @@
-"""Methods of somebody else's object that are ours for a while."""
+"""Temporary replacement of methods on somebody else's object."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @contextmanager
 def replaced(owner: Any, **methods: Callable[..., Any]) -> Iterator[None]:
-    """Give an object methods of its own; afterwards it has those that it had, if any."""
+    """Replace an object's methods in a block; restore the old ones afterwards."""
     own = vars(owner)
     before = {name: own[name] for name in methods if name in own}  # of a run around this one
     own.update(methods)

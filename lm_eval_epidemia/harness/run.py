@@ -1,7 +1,7 @@
-"""``epidemia run``: lm-eval's own command line, with an index of our tasks unless others are asked.
+"""``epidemia run``: lm-eval's command line, indexing only our tasks unless others are requested.
 
-lm-eval indexes 14,000 task files before every run. When every requested task is ours, reading our
-own is enough.
+lm-eval indexes 14,000 task files before every run. If every requested task is ours, reading ours is
+enough.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CONFIGURED: dict[str, tuple[Any, str]] = {
 
 
 def only_ours(tasks: list[str]) -> bool:
-    """Tell whether all requested tasks are named as ours are: no other index is needed."""
+    """Tell whether all requested tasks have names like ours, so that no other index is needed."""
     return bool(tasks) and all(
         name.startswith("epidemia_") and not name.endswith(".yaml") for name in tasks
     )
@@ -50,19 +50,20 @@ def _configured(path: Path) -> dict[str, Any]:
         raise EpidemiaError(f"--config {path} cannot be read as YAML: {reason}") from None
     if not isinstance(options, dict):
         raise EpidemiaError(
-            f"--config {path} holds {type(options).__name__}: expected options of lm-eval by name, "
-            "such as 'tasks: [epidemia_low]'"
+            f"--config {path} is of type {type(options).__name__}: expected options of lm-eval by "
+            "name, such as 'tasks: [epidemia_low]'"
         )
     tasks = options.get("tasks")
     listed = tasks if isinstance(tasks, list) else [tasks]
     if tasks is not None and not all(isinstance(name, str) for name in listed):
         raise EpidemiaError(
-            f"--config {path} has tasks: {tasks!r}: expected names, such as [epidemia_low]"
+            f"--config {path} has tasks: {tasks!r}: expected a list of names, such as "
+            "[epidemia_low]"
         )
     for key, (kinds, example) in _CONFIGURED.items():
         if (given := options.get(key)) is not None and not isinstance(given, kinds):
             raise EpidemiaError(
-                f"--config {path} has {key}: {given!r}: expected such as {key}: {example}"
+                f"--config {path} has {key}: {given!r}: expected, for example, {key}: {example}"
             )
     from lm_eval.config.evaluate_config import EvaluatorConfig
 
@@ -70,7 +71,8 @@ def _configured(path: Path) -> dict[str, Any]:
     for key in options:
         if key not in known:
             raise EpidemiaError(
-                f"--config {path} has {key!r}, no option of lm-eval ({nearest(key, known)})"
+                f"--config {path} has {key!r}, which is not an option of lm-eval "
+                f"({nearest(key, known)})"
             )
     return options
 
@@ -110,7 +112,7 @@ def run(arguments: list[str]) -> None:
     Parameters
     ----------
     arguments : list of str
-        What would follow ``lm_eval run``.
+        As they would follow ``lm_eval run``.
     """
     import lm_eval.models
     import lm_eval.tasks

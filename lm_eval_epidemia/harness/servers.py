@@ -1,4 +1,4 @@
-"""What a server says of itself, asked before the first prompt is sent to it."""
+"""What a server reports about itself, asked before the first prompt is sent."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, build_opener
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
-#: Seconds that the question may take in all, and bytes of its answer that are read.
+#: The most seconds that the question may take, and bytes of the answer that are read.
 PATIENCE, MOST_BYTES = 3.0, 1_000_000
 
 
 class Unavailable(str):
-    """What a server says where it is not ready to answer (HTTP 503)."""
+    """The reply of a server that is not ready to answer (HTTP 503)."""
 
 
 class _NoRedirect(HTTPRedirectHandler):
@@ -33,7 +33,7 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 def beside(url: str, name: str) -> str:
-    """Return the address of what a server has beside its OpenAI-compatible ones, without a query.
+    """Return the address of another path on an OpenAI-compatible server, without a query.
 
     ``http://HOST/v1/chat/completions`` and ``http://HOST/completions`` give ``http://HOST/NAME``.
     """
@@ -45,19 +45,19 @@ def beside(url: str, name: str) -> str:
 
 
 def check_template(url: str, server: str = "auto", verify: bool | ssl.SSLContext = True) -> None:
-    """Refuse plain text for an Ollama server, which would put a chat template around it.
+    """Refuse plain text for an Ollama server, which would wrap it in a chat template.
 
-    It tells itself by ``GET /api/version``. One short request, without a key; a server that answers
-    anything else, or nothing, is another.
+    Ollama answers ``GET /api/version``: one short request, without a key. A server with any other
+    answer, or none, is not Ollama.
 
     Parameters
     ----------
     url : str
-        Where prompts are to be sent. Only ``/v1/completions`` is asked about.
+        The address for prompts. Only ``/v1/completions`` is checked.
     server : str
-        "openai": not asked, since the user knows better.
+        "openai" skips the check: the user knows better.
     verify : bool or ssl.SSLContext
-        As of `Endpoint`.
+        See `Endpoint`.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def check_template(url: str, server: str = "auto", verify: bool | ssl.SSLContext
 
 
 def refuse_template(url: str, version: str) -> NoReturn:
-    """Refuse plain text for an Ollama server of this version; empty if it is not known.
+    """Refuse plain text for an Ollama server of this version (empty if unknown).
 
     Raises
     ------
@@ -82,34 +82,33 @@ def refuse_template(url: str, version: str) -> NoReturn:
     """
     which = f" {version}" if re.fullmatch(r"[\w.+-]{1,40}", version) else ""
     raise EpidemiaError(
-        f"{url} is an Ollama server{which}: its /v1/completions puts the model's chat template "
-        "around every prompt, and plain text would be measured as a chat. Give --model choice-api "
-        "and base_url=http://HOST:11434/api/generate for letters after plain text; or ask for the "
-        "chat, with --apply_chat_template and the address that ends in /v1/chat/completions. If "
-        "this is another server that answers GET /api/version too, add server=openai to "
-        "--model_args"
+        f"{url} is an Ollama server{which}: its /v1/completions wraps every prompt in the model's "
+        "chat template, so plain text would be measured as chat. For letters after plain text, "
+        "give --model choice-api and base_url=http://HOST:11434/api/generate. For chat, give "
+        "--apply_chat_template and the address that ends in /v1/chat/completions. If this is "
+        "another server that also answers GET /api/version, add server=openai to --model_args"
     )
 
 
 def what_it_says(
     url: str, paths: Iterable[str], verify: bool | ssl.SSLContext = True
 ) -> dict[str, Any]:
-    """Ask a server what it is: one short GET for each path, all at once, without a key.
+    """Ask a server what it is: one short GET per path, all at once, without a key.
 
     Parameters
     ----------
     url : str
         One of its OpenAI-compatible addresses.
     paths : iterable of str
-        Beside these.
+        Other paths on that server.
     verify : bool or ssl.SSLContext
-        As of `Endpoint`.
+        See `Endpoint`.
 
     Returns
     -------
     dict
-        By path the JSON of its answer, or `Unavailable`, and by "Server" the header of the last;
-        those without an answer, or with another, are missing.
+        By path, the JSON of the answer or `Unavailable`; under "Server", that header of the last
+        answer. Paths without a usable answer are missing.
     """
     context = verify if isinstance(verify, ssl.SSLContext) else ssl.create_default_context()
     if verify is False:

@@ -1,9 +1,9 @@
-"""Structured output: what a server or vLLM is to hold a reply to, as each of them takes it.
+"""Structured output: the form of a reply, as servers and vLLM each expect it.
 
-lm-eval hands ``generation_kwargs`` on as they are: into the body of a request to a server, into
-``SamplingParams`` of vLLM in this process, and into ``generate`` of transformers. A task's file has
+lm-eval passes ``generation_kwargs`` on unchanged: to a server in the request body, to vLLM in this
+process as ``SamplingParams``, to transformers as arguments of ``generate``. A task file has
 ``response_format`` (JSON schema: OpenAI, vLLM and other servers) or ``structured_outputs`` (regular
-expression: vLLM alone). Here they become what vLLM's engine takes, and others are refused.
+expression: only vLLM). Here they become arguments of vLLM's engine, and other models are refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lm_eval_epidemia.harness.replaced import replaced
 
 _KEYS = ("response_format", "structured_outputs")
 
-#: Models behind a service that has one of the two, or neither, by the name of their class.
+#: Models of services that support only one of the two, or neither, by class name.
 _WITHOUT = {
     "AnthropicChat": _KEYS,
     "OpenAICompletionsAPI": _KEYS,
@@ -29,29 +29,29 @@ _WITHOUT = {
 
 
 def structure_of(request: Any) -> str:
-    """Return what a request asks a reply to be held to, as JSON; empty for nothing.
+    """Return the form that a request asks of its reply, as JSON; empty for none.
 
-    lm-eval puts requests to a server together by their arguments, but takes of an argument that is
-    a dict its keys alone: those of other structures must be sent apart.
+    lm-eval batches requests to a server by their arguments, but compares only the keys of a dict:
+    requests with other forms must be sent separately.
     """
     asked = {key: request.args[1][key] for key in _KEYS if key in request.args[1]}
     return json.dumps(asked, sort_keys=True) if asked else ""
 
 
 def refuse_declined(model: Any, request: Any) -> None:
-    """Ask a server once for a reply in a form: lm-eval would send what it declines again and again.
+    """Ask a server once for a reply in a form, since lm-eval would retry a declined request.
 
     Parameters
     ----------
     model : LM
-        Without lm-eval's cache before it; nothing is asked of one that is not behind a server.
+        Without lm-eval's cache around it; nothing is sent unless it is behind a server.
     request : Instance
-        That asks for a reply in a form.
+        A request for a reply in a form.
 
     Raises
     ------
     EpidemiaError
-        If the server understood the request and does not take it.
+        If the server understood the request and declined it.
     """
     if "TemplateAPI" not in [kind.__name__ for kind in type(model).__mro__]:
         return
@@ -78,29 +78,29 @@ def refuse_declined(model: Any, request: Any) -> None:
     if reply.status_code in (400, 422):
         words = quoted(reply.text, model.header)
         raise EpidemiaError(
-            f"{request.task_name}: {model.base_url} does not take a request for a reply in a form "
-            f"(HTTP {reply.status_code}): {words}. If it is the form that it does not take, leave "
-            "'structured' out of --metadata"
+            f"{request.task_name}: {model.base_url} declined a request for structured output "
+            f"(HTTP {reply.status_code}): {words}. If it does not support structured output, "
+            "leave 'structured' out of --metadata"
         )
 
 
 @contextmanager
 def held(model: Any, structure: str, task: str) -> Iterator[None]:
-    """Let a model take what requests ask a reply to be held to; afterwards it is as it was.
+    """Let a model accept structured-output requests in a block; restore it afterwards.
 
     Parameters
     ----------
     model : LM
-        Without lm-eval's cache before it.
+        Without lm-eval's cache around it.
     structure : str
-        As `structure_of` returns it; nothing is done for the empty one.
+        As `structure_of` returns it; nothing is done if empty.
     task : str
         Of one of the requests, for errors.
 
     Raises
     ------
     EpidemiaError
-        If the model cannot.
+        If the model does not support it.
     """
     names = [kind.__name__ for kind in type(model).__mro__]
     if structure and "VLLM" in names:
@@ -111,9 +111,9 @@ def held(model: Any, structure: str, task: str) -> Iterator[None]:
     served = hasattr(model, "_create_payload") and not any(key in structure for key in lacks)
     if structure and not served and "Baseline" not in names:
         raise EpidemiaError(
-            f"{task}: {names[0]} cannot be held to "
-            f"{'a regular expression' if 'regex' in structure else 'a JSON schema'}: ask a vLLM or "
-            "an OpenAI-compatible server (local-chat-completions, local-completions; "
+            f"{task}: {names[0]} cannot restrict its replies to "
+            f"{'a regular expression' if 'regex' in structure else 'a JSON schema'}: use a vLLM "
+            "or OpenAI-compatible server (local-chat-completions, local-completions; "
             "openai-chat-completions with structured=json) or vllm, or leave 'structured' out of "
             "--metadata"
         )

@@ -1,10 +1,9 @@
-"""Written answers that are asked for again where they cannot be read (``"tries": 10``).
+"""Further tries of written answers that cannot be read (``"tries": 10``).
 
-A task's file then has lm-eval's ``repeats``, so that every request stands so many times among those
-of a run, and all that is answered is kept in the samples. Here only as many of them are sent as are
-needed: the first as ever, the next one where no answer can be read. Greedy decoding would write the
-same again, so that a further try is a draw of the model's own distribution (temperature 1; that of
-the task where it has one).
+The task file then uses lm-eval's ``repeats``: every request appears that many times in a run, and
+all replies are kept in the samples. Only as many as needed are sent: the first as usual, the next
+only if no answer can be read. Greedy decoding would repeat the same text, so further tries sample
+from the model's own distribution (temperature 1, or the task's if it has one).
 """
 
 from __future__ import annotations
@@ -17,31 +16,31 @@ from typing import Any
 
 from lm_eval_epidemia.benchmarks import Way
 
-#: How many tries of what is asked came before.
+#: Number of earlier tries of the same prompt.
 BEFORE: ContextVar[int] = ContextVar("before", default=0)
 
-#: Of a further try where the first one is greedy.
+#: Temperature of a further try if the first is greedy.
 TEMPERATURE = 1.0
 
-#: By which share each further try is less random than the one before: lm-eval's cache of responses
-#: goes by the arguments of a request, and keeps every try of its own.
+#: Each further try lowers the temperature by this share, since lm-eval's response cache is keyed by
+#: the arguments of a request and must keep every try.
 STEP = 0.001
 
 
 class Tried(str):
-    """A reply that was asked for several times.
+    """A reply that may have taken several tries.
 
     Attributes
     ----------
     tries : int
-        How many replies were written until this one, or until there were as many as may be.
+        Replies written up to this one, or the maximum if none could be read.
     """
 
     tries = 1
 
 
 def first_read(way: Way, doc: Mapping[str, Any], replies: Sequence[str]) -> Tried:
-    """Return the first reply to a row of a split that can be read; the first if none can."""
+    """Return the first readable reply to a row of a split; the first one if none is readable."""
     row = way.of_row(doc)
     read = (n for n, reply in enumerate(replies, start=1) if _is_read(way, row, reply))
     number = next(read, 0)
@@ -60,21 +59,21 @@ def until_read(
     ways: Mapping[str, Way],
     ask: Callable[[list[Any]], list[Any]],
 ) -> list[Any]:
-    """Ask requests, those that stand several times only until a reply can be read.
+    """Send requests; repeated ones only until a reply can be read.
 
     Parameters
     ----------
     requests : sequence of Instance
-        As lm-eval makes them: those of its ``repeats`` are one object.
+        As lm-eval makes them: its ``repeats`` are one object.
     ways : mapping of str to Way
-        Of the tasks whose requests are asked until they are read; others' are asked as they stand.
+        Tasks whose requests are retried until read; others are sent as they are.
     ask : callable
-        From some of the requests to a reply to each.
+        Takes some of the requests and returns a reply to each.
 
     Returns
     -------
     list
-        A reply to each request, empty where none was needed.
+        One reply per request, empty if it was not needed.
     """
     after: dict[int, int] = {}
     last: dict[int, int] = {}

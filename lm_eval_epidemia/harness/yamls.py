@@ -1,7 +1,7 @@
-"""Task files for lm-eval, generated from the survey records and the ground truth at hand.
+"""Task files for lm-eval, generated from the survey records and the available ground truth.
 
-``task_yamls/`` is what these functions write for the shipped ground truth; it is checked in. Where
-a user has built ground truth, the files for all that is available lie in the user's own folder.
+``task_yamls/`` is the checked-in output for the shipped ground truth. If a user has built ground
+truth, the files for all available tasks are in the user's own folder.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _METRIC = """  - metric: {name}
     higher_is_better: {better}
 """
 
-#: That a model may write, where nothing else is said.
+#: The default number of tokens that a model may write.
 MOST_TOKENS = 1024
 
 #: Stands between a system prompt and a question, where no chat template does.
@@ -182,7 +182,7 @@ def render(
     variant: Variant | None = None,
     chosen: Callable[[Way], bool] = lambda way: True,
 ) -> dict[str, str]:
-    """Return the text of every file for the tasks available here, by its path in the folder.
+    """Return the text of each file for the tasks available here, by its path in the folder.
 
     Parameters
     ----------
@@ -190,9 +190,9 @@ def render(
         Read the questions from this dataset repository (a folder or an id on the Hub) instead of
         the package.
     variant : Variant, optional
-        Write what it asks of a task file.
+        Write the files for this variant.
     chosen : callable
-        Which ways of asking.
+        Selects the ways of asking.
     """
     # Where nothing is rendered, nothing of this is imported: it takes most of a second.
     from lm_eval_epidemia.benchmarks import BENCHMARKS
@@ -246,7 +246,7 @@ def _of_way(
 
 
 def write(folder: Path, files: dict[str, str], replace: bool = False) -> None:
-    """Write task files elsewhere and put them in place when all are whole.
+    """Write task files in a staging folder and move them into place when all are complete.
 
     Parameters
     ----------
@@ -254,9 +254,8 @@ def write(folder: Path, files: dict[str, str], replace: bool = False) -> None:
     files : dict of str to str
         As `render` returns them.
     replace : bool
-        Replace what an earlier write put into the folder, and keep what is not ours; see
-        `folders.rewritten`. Without it, a folder that is there already is left alone: another
-        process was faster.
+        Replace the files of an earlier write and keep all others; see `folders.rewritten`. If
+        false, an existing folder is left alone: another process was faster.
 
     Raises
     ------
@@ -290,12 +289,11 @@ def _fill(folder: Path, files: dict[str, str]) -> None:
 
 
 def task_path(variant: Variant | None = None) -> Path:
-    """Return the folder of task files for everything available here.
+    """Return the folder of task files for all tasks available here.
 
-    Where the user built ground truth or quantities, or the variant asks something of the task
-    files, it is a folder in ``paths.home()``, named after the state of these, the package and the
-    variant: a change of one makes a new one, and processes that start together, or still read the
-    old one, do not disturb each other.
+    If the user built ground truth or quantities, or the variant changes task files, it is a folder
+    in ``paths.home()``, named by a hash of these, the package and the variant. Any change makes a
+    new folder, so processes that run at the same time do not disturb each other.
     """
     chosen = (variant or Variant()).in_task_files
     ships, truths = paths.shipped_groundtruth(), store.registries()

@@ -1,4 +1,4 @@
-"""What Inspect asks: the questions of a group, in the order in which lm-eval asks them."""
+"""The questions of a group for Inspect, in lm-eval's order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.elicit.variants import Variant
 
-#: Ways of asking that Inspect has, and what Inspect's models are asked for in each.
+#: Ways of asking available in Inspect, and the generation arguments of each.
 GENERATED: dict[str, dict[str, Any]] = {
     "letters": {"temperature": 0.0, "max_tokens": 1, "logprobs": True, "top_logprobs": 20},
     "stated": {"temperature": 0.0, "max_tokens": 1024},
@@ -23,7 +23,7 @@ BALANCED = "balanced"
 def questions(
     group: str, way: str, surveys: Sequence[str], orderings: str | int
 ) -> Iterator[dict[str, Any]]:
-    """Go through the questions of a group.
+    """Yield the questions of a group.
 
     Parameters
     ----------
@@ -31,9 +31,9 @@ def questions(
         ``"epidemia_low"`` or ``"epidemia_high"``.
     way : {"letters", "stated"}
     surveys : sequence of str
-        Only of these; of all if empty.
+        Only these surveys; all if empty.
     orderings : str or int
-        As ``--metadata`` takes them; of letters.
+        As in ``--metadata``; only for letters.
 
     Yields
     ------
@@ -44,12 +44,12 @@ def questions(
     Raises
     ------
     EpidemiaError
-        If there is no such way or survey, or `orderings` has no effect.
+        If there is no such way or survey, or the way does not use `orderings`.
     """
     if way not in GENERATED:
-        raise EpidemiaError(f"no way of asking {way!r} here ({nearest(way, GENERATED)})")
+        raise EpidemiaError(f"way={way!r} is not available here ({nearest(way, GENERATED)})")
     if way != "letters" and orderings != BALANCED:
-        raise EpidemiaError(f"orderings has no effect in the way {way!r}: leave it out")
+        raise EpidemiaError(f"orderings does not change the way {way!r}: leave it out")
     entries = [entry for entry in OBSERVATION.asked(way) if entry.group == group]
     here = {entry.facets["survey"] for entry in entries}
     if unknown := [name for name in surveys if name not in here]:

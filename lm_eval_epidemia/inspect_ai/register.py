@@ -1,4 +1,4 @@
-"""What the register of community evals (inspect_evals) wants: a file per task, at a pinned commit.
+"""Files for the register of community evals (inspect_evals): one per task, at a pinned commit.
 
 ``tests/data/inspect_register.schema.json`` is its schema.
 """
@@ -39,12 +39,12 @@ def write(folder: Path) -> str:
     Returns
     -------
     str
-        What is left to do.
+        The remaining steps.
 
     Raises
     ------
     EpidemiaError
-        If an entry is there and is another: it may have been edited.
+        If a different entry exists, since it may have been edited.
     """
     commit = _git("rev-parse", "HEAD") or UNKNOWN
     origin = _git("remote", "get-url", "origin").removesuffix(".git")
@@ -55,17 +55,16 @@ def write(folder: Path) -> str:
         texts[path] = yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=1000)
         if path.is_file() and path.read_text(encoding="utf-8") != texts[path]:
             raise EpidemiaError(
-                f"{path} is there and differs from what would be written: delete it to have it "
-                "written anew, or give another folder"
+                f"{path} exists and differs from the new version: delete it, or give another folder"
             )
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     left = f"push commit {commit[:12]} before you submit them"
     if commit == UNKNOWN:
-        left = f"put the public commit in place of {UNKNOWN}, as {CHECKOUT} is no git checkout"
+        left = f"replace {UNKNOWN} with the public commit, since {CHECKOUT} is not a git checkout"
     if address == NOWHERE:
-        left += ", and put the public address and its owner in place of OWNER"
+        left += ", and replace OWNER with the owner of the public repository"
     return f"{len(KNOWN)} entries of the register are in {folder.resolve()}: {left}"
 
 

@@ -1,6 +1,6 @@
-"""Reading answers one by one, and what all of them together score.
+"""Reading answers one by one, and scoring them together.
 
-A score of Inspect's keeps what it was read from, so that metrics can be computed anew from a log.
+A score of Inspect's keeps what it was read from, so that metrics can be recomputed from a log.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _read(row: dict[str, Any], kept: dict[str, Any]) -> Response:
 
 
 def _scored(row: dict[str, Any], kept: dict[str, Any], q: Array | None, explanation: str) -> Score:
-    """Score one answer by its distance from the truth; `q` is None where nothing was said."""
+    """Score one answer by its distance from the truth; `q` is None if nothing was said."""
     p = np.array(row["p"])
     l1 = float(np.abs((1 / len(p) if q is None else q) - p).sum())
     counts = "; it counts as 'all answers equally likely'" if q is None else ""
@@ -69,8 +69,8 @@ def _from_letters(row: dict[str, Any], output: ModelOutput) -> Score:
     except BadReply as error:
         notices.warn(
             "replies without log-probabilities",
-            f"{row['task']}: {error}: such replies are not scored, and cells with one are left "
-            "out; -T way=stated asks for a written answer",
+            f"{row['task']}: {error}: cells with such a reply are not scored; with -T way=stated "
+            "the model writes its answer",
         )
         return Score.unscored(reason="scoring_failed", explanation=str(error))
     kept = {"top": shown.top, "began": shown.said}
@@ -80,13 +80,15 @@ def _from_letters(row: dict[str, Any], output: ModelOutput) -> Score:
         most = f" (not shown: at most {math.exp(x.high):.2g})" if hidden else ""
         lines.append(f"{letter}. {row['levels'][level]}: {math.exp(x):.3g}{most}")
     mass = math.fsum(map(math.exp, answer.value))
-    lines.append(f"\nTogether {mass:.3g} of the probability; the reply begins with {shown.said!r}")
+    lines.append(
+        f"\nThe letters together have probability {mass:.3g}; the reply begins with {shown.said!r}"
+    )
     if not _seen(answer):
         notices.warn(
             "replies without letters",
             f"{row['task']}: a reply begins with {shown.said!r}, and no letter is among the "
-            f"{len(shown.top)} tokens shown; a model that thinks first must be told not to, and -T "
-            "way=stated asks for a written answer",
+            f"{len(shown.top)} tokens shown; if the model thinks first, turn that off; or use -T "
+            "way=stated, where the model writes its answer",
         )
         return _scored(row, kept, None, "\n".join(lines))
     q = softmax(np.array(answer.value))[np.argsort(answer.order)]
@@ -99,7 +101,7 @@ def _from_reply(row: dict[str, Any], output: ModelOutput) -> Score:
     if not answer.is_read:
         return _scored(row, kept, None, "No distribution could be read from the reply")
     numbers = ", ".join(f"{number:g}" for number in answer.numbers or ())
-    return _scored(row, kept, np.array(answer.value), f"Numbers as they were written: {numbers}")
+    return _scored(row, kept, np.array(answer.value), f"Numbers as written: {numbers}")
 
 
 def _seen(answer: Response) -> float:
@@ -109,7 +111,7 @@ def _seen(answer: Response) -> float:
 
 
 class Result(NamedTuple):
-    """What came of a task.
+    """The result of a task.
 
     Attributes
     ----------
@@ -168,7 +170,7 @@ def _mean(name: str) -> Callable[[], Metric]:
     """Make a metric of Inspect's: the mean of a number over the tasks that have a score.
 
     Of a task, `choice_mass`, `answered` and `unseen_mass` are means over its replies; all tasks
-    count alike, whatever their number of replies. NaN where no task has a score.
+    count alike, whatever their number of replies. NaN if no task has a score.
     """
 
     def create() -> Metric:
@@ -196,12 +198,12 @@ def score_stderr() -> Metric:
 
 @metric
 def parts() -> Metric:
-    """What the score is made of: ``seen``, ``tasks``, and ``nsduh``, ``nsduh_stderr`` of a survey.
+    """Parts of the score: ``seen``, ``tasks``, and per survey ``nsduh``, ``nsduh_stderr``.
 
-    ``tasks`` is over how many tasks the score is the mean. ``seen`` is the share of the population
-    in cells that were asked completely: the mean over all tasks of the run, 0 for those without a
-    score, be it that ``--limit`` ended before them. One metric, since of a run without any score
-    Inspect shows NaN for each metric that returns a number or nothing.
+    ``tasks`` is the number of tasks in the mean score. ``seen`` is the share of the population in
+    cells that were asked completely, averaged over all tasks of the run; tasks without a score,
+    also because ``--limit`` ended before them, count as 0. All parts are one metric, since for a
+    run without any score Inspect shows NaN for each metric that returns a number or nothing.
     """
 
     def table(scores: list[SampleScore]) -> Value:
@@ -227,7 +229,7 @@ def parts() -> Metric:
     ]
 )
 def letters() -> Scorer:
-    """Read the letters among the likeliest first tokens."""
+    """Read the letters among the most likely first tokens."""
 
     async def read(state: TaskState, target: Target) -> Score:
         return _from_letters(state.metadata, state.output)

@@ -35,18 +35,18 @@ def epidemia_low(
     survey: str | list[str] = EVERY,
     orderings: str | int = BALANCED,
 ) -> Task:
-    """Ask what surveys say of people about whom one thing is known.
+    """Ask for survey answers of people about whom one thing is known.
 
     Parameters
     ----------
     way : {"letters", "stated"}
-        Whether letters are read from the log-probabilities of the first token, or shares from a
-        reply.
+        "letters" reads the log-probabilities of letters as first token; "stated" reads shares from
+        a written reply.
     survey : str or list of str
-        Only of these, for example ``nsduh,scf``; "all" asks of every survey.
+        Only these surveys, for example ``nsduh,scf``; "all" includes every survey.
     orderings : str or int
-        Of the answers, with letters: "balanced" (each once in each position), "all", "random:N" or
-        1. lm-eval's tasks have all of them unless told otherwise.
+        Orderings of the answers, only for letters: "balanced" (each answer once in each position),
+        "all", "random:N" or 1. lm-eval's tasks use all orderings by default.
     """
     return _task("epidemia_low", way, survey, orderings)
 
@@ -57,7 +57,7 @@ def epidemia_high(
     survey: str | list[str] = EVERY,
     orderings: str | int = BALANCED,
 ) -> Task:
-    """Ask what surveys say of people about whom two to five things are known.
+    """Ask for survey answers of people about whom two to five things are known.
 
     Parameters are those of `epidemia_low`.
     """
@@ -98,6 +98,6 @@ def _surveys(survey: object) -> list[str]:
     names = separated(map(str, given))
     if not names:
         raise EpidemiaError(
-            "survey is empty: name surveys, as in survey=nsduh,scf, or leave it out to ask all"
+            "survey is empty: name surveys, as in survey=nsduh,scf, or leave it out to use all"
         )
     return [] if names == [EVERY] else names

@@ -1,1 +1,1 @@
-"""Who answers: reference respondents, and fast models for Hugging Face, vLLM and servers."""
+"""Models: simulated respondents, and fast models for Hugging Face, vLLM and servers."""

@@ -1,6 +1,6 @@
-"""``--model epidemia-baseline``: respondents without weights, whose answers are known exactly.
+"""``--model epidemia-baseline``: simulated respondents, whose answers are known exactly.
 
-The offline demonstration, the calibration of the scale from end to end, and the test double for
+They serve as offline demonstration, as end-to-end calibration of the scale, and as test data for
 everything that reads results.
 """
 
@@ -18,10 +18,10 @@ from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, Way, leaves
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
-#: Of all benchmarks: each answers as some of them.
+#: The kinds of all benchmarks.
 KINDS = tuple(dict.fromkeys(kind for benchmark in BENCHMARKS for kind in benchmark.kinds))
 
-#: What it takes, besides what lm-eval gives to every model.
+#: Its arguments, besides those that lm-eval passes to every model.
 ARGUMENTS = ("kind", "noise", "seed", "position_bias")
 
 #: Stands for log 0: finite, as a model's log-probabilities are, and exp() of it is exactly 0.
@@ -43,7 +43,7 @@ def _number(name: str, given: Any, at_least: float) -> float:
 
 
 class Baseline(LM):
-    """Answers every prompt of our tasks with the log-probabilities its kind of respondent has.
+    """A simulated respondent, which answers every prompt of our tasks according to its kind.
 
     Parameters
     ----------
@@ -54,10 +54,10 @@ class Baseline(LM):
     seed : int
         For ``kind=noisy``.
     position_bias : float
-        Added to the log-odds of a letter for each place it stands nearer to the top, whatever is
-        displayed there: 0 is a fair reader, large values always answer A.
+        Added to the log-odds of a letter for each position nearer to the top, whatever is displayed
+        there: 0 means no bias, large values always answer A.
     batch_size, max_batch_size, device
-        lm-eval passes these; they have no meaning here.
+        Passed by lm-eval; ignored.
     """
 
     tokenizer_name = "epidemia-baseline"
@@ -77,7 +77,7 @@ class Baseline(LM):
         for name in sorted(unknown):
             hint = nearest(name, ARGUMENTS)
             raise EpidemiaError(
-                f"epidemia-baseline has no argument {name!r} ({hint}); it takes "
+                f"epidemia-baseline has no argument {name!r} ({hint}); it accepts "
                 f"{', '.join(ARGUMENTS)}"
             )
         if kind not in KINDS:
@@ -91,23 +91,23 @@ class Baseline(LM):
         self._leaves = leaves()
 
     def check_tasks(self, tasks: Iterable[Any]) -> None:
-        """Refuse the tasks of a run that this respondent has no answers to, before any is asked."""
+        """Refuse tasks that this respondent cannot answer, before any is asked."""
         for task in tasks:
             self._check(str(task.config.task))
 
     def _check(self, name: str) -> None:
         if name not in self._leaves:
             raise EpidemiaError(
-                f"epidemia-baseline answers the tasks of this package only, not {name!r}: its "
-                "answers come from the ground truth"
+                f"epidemia-baseline answers only the tasks of this package, not {name!r}, because "
+                "its answers come from the ground truth"
             )
         way, benchmark = WAYS[self._leaves[name].way], self._leaves[name].benchmark
         if not (way.believed or way.writes) or benchmark.answers is None:
             raise EpidemiaError(f"epidemia-baseline does not answer {name}")
         if self.kind not in benchmark.kinds:
             raise EpidemiaError(
-                f"epidemia-baseline kind={self.kind} has no answers to {name}: "
-                f"expected one of {', '.join(benchmark.kinds)}"
+                f"epidemia-baseline kind={self.kind} cannot answer {name}: expected one of "
+                f"{', '.join(benchmark.kinds)}"
             )
 
     def _ours(self, request: Any) -> dict[str, Any]:
@@ -153,10 +153,10 @@ class Baseline(LM):
         return responses
 
     def loglikelihood_rolling(self, requests: list[Any]) -> list[float]:
-        raise EpidemiaError("epidemia-baseline has no text of its own: it answers questions only")
+        raise EpidemiaError("epidemia-baseline only answers questions: it cannot score other text")
 
     def generate_until(self, requests: list[Any]) -> list[str]:
-        """Write a choice, the likeliest or, of sampled answers, a drawn one; or the way's text."""
+        """Write a choice (the most likely, or a drawn one if sampled), or the way's text."""
         replies = []
         for request in requests:
             doc, way = self._ours(request), self._way(request)

@@ -1,9 +1,9 @@
 """``--model choice-api``: letters of a served model, one request per prompt.
 
-lm-eval's API models echo the whole prompt once per choice, and chat endpoints cannot do that at
-all. Here one token is generated, and the log-probabilities of the letters are read where it stands:
-by their token ids where the server takes these (vLLM), else among the likeliest tokens that it
-shows. No tokenizer is loaded.
+lm-eval's API models send the whole prompt once per choice and have it echoed, which chat endpoints
+cannot do. Here one token is generated, and the log-probabilities of the letters are read at its
+position: by token ids if the server accepts them (vLLM), otherwise among the most likely tokens
+that it shows. No tokenizer is loaded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from lm_eval_epidemia.models.prompts import (
 from lm_eval_epidemia.models.served import WAY_OUT, Served
 from lm_eval_epidemia.models.servers.known import BY_NAME
 
-#: Prompts after which a model that never began with a letter is not asked on.
+#: Prompts after which a model that never began with a letter is given up.
 ENOUGH = 30
 
 _logger = logging.getLogger("lm_eval_epidemia")
@@ -49,39 +49,40 @@ _Take = Callable[[Prompt, Answered], Iterable[tuple[Any, Any]]]
 
 
 class ChoiceAPI(LM):
-    """Answers multiple-choice requests whose choices are letters, through a server.
+    """A served model that answers multiple-choice requests with letters.
 
     Parameters
     ----------
     base_url : str
-        Ends in ``/chat/completions`` or ``/completions``; for plain text of Ollama in
+        Ends in ``/chat/completions`` or ``/completions``; for plain text with Ollama, in
         ``/api/generate``.
     model : str
         As the server knows it.
     num_concurrent : int
-        Prompts that are asked at a time.
+        Prompts sent at the same time.
     variants : {"auto", "sum", "one"}
-        Whether " A" and "A." count as "A": added up, or the very token that lm-eval asks for, as in
-        `choice-hf`. By default the first where tokens are read as text and the second where the
-        server takes token ids.
+        Whether " A" and "A." count as "A" ("sum"), or only the exact token that lm-eval asks for
+        ("one"), as in `choice-hf`. By default "sum" if tokens are read as text, and "one" if the
+        server accepts token ids.
     max_cost_tokens : int, optional
-        Tokens after which no other prompt is asked.
+        Stop before a prompt would exceed this many tokens.
     timeout : float
-        Seconds that one request may take.
+        Timeout of a request, in seconds.
     max_retries : int
-        How often a prompt is asked again at most.
+        The most times that a prompt is retried.
     pause : float
-        Seconds before it is asked again; doubled each time.
+        Seconds before the first retry; doubled each time.
     api_key_env, header_env : str
         Names of environment variables: of the key, and of a whole header, ``Name: value``.
     verify_certificate : bool
     ca_cert_path : str, optional
         A file of certificates that are trusted.
     enable_thinking : bool, optional
-        Handed to the server's chat template (vLLM, SGLang, Ollama); False for models that think
-        first.
+        Passed to the server's chat template (vLLM, SGLang, Ollama); give False for models that
+        think first.
     server : {"auto", "ollama", "llama.cpp", "mlx", "sglang", "vllm", "openai"}
-        Which forms it has; by default it is asked. "openai" for OpenAI's.
+        The kind of server, which sets the form of requests; by default it is detected. "openai" for
+        OpenAI's forms.
     """
 
     #: Whether it says itself whose answers a file of --use_cache holds.
@@ -121,11 +122,11 @@ class ChoiceAPI(LM):
         ends = ("/completions", "/api/generate")
         if url.scheme not in ("http", "https") or not url.path.endswith(ends):
             raise EpidemiaError(
-                f"choice-api: base_url={base_url}: expected an address that begins with http "
-                "and ends in /v1/chat/completions or /v1/completions (of Ollama in /api/generate)"
+                f"choice-api: base_url={base_url}: expected a URL that begins with http and ends "
+                "in /v1/chat/completions or /v1/completions (for Ollama also /api/generate)"
             )
         if not model:
-            raise EpidemiaError("choice-api: give model=NAME, as the server knows it")
+            raise EpidemiaError("choice-api: give model=NAME, the server's name for the model")
         one_of("variants", variants, "auto, sum or one", ("auto", "sum", "one"))
         servers = ("auto", *BY_NAME)
         one_of("server", server, f"one of {', '.join(servers)}", servers)
@@ -155,12 +156,12 @@ class ChoiceAPI(LM):
     # What lm-eval asks of a model.
 
     def set_cache_hook(self, cache_hook: Any) -> None:
-        """Take lm-eval's cache of responses, if what it holds is this model's."""
+        """Use lm-eval's cache of responses, if its answers are this model's."""
         super().set_cache_hook(cache_hook)
         self._kept = Kept(cache_hook.dbdict, self._asks, self.base_url)
 
     def check_tasks(self, tasks: Iterable[Any]) -> None:
-        """Refuse tasks that need something else than letters, before anything is asked.
+        """Refuse tasks that need anything other than letters, before anything is asked.
 
         Parameters
         ----------
@@ -193,25 +194,26 @@ class ChoiceAPI(LM):
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
     ) -> Any:
-        """Hand messages on as they are: the server has the template."""
+        """Pass messages on unchanged: the server applies the template."""
         if not self.chat:
             raise EpidemiaError(
-                f"{self.base_url} takes plain text: with --apply_chat_template give the address "
-                "that ends in /chat/completions, whose server applies the template"
+                f"{self.base_url} accepts plain text, not chat messages: with "
+                "--apply_chat_template give the address that ends in /chat/completions, where "
+                "the server applies the template"
             )
         return JsonChatStr(json.dumps(chat_history, ensure_ascii=False))
 
     def chat_template(self, chat_template: bool | str = False) -> str:
-        """Name the template, which the server has, for the results to tell a chat from text."""
+        """Name the server's template, so that results distinguish chat from plain text."""
         return "that of the server"
 
     @property
     def tokenizer_name(self) -> str:
-        """Of what fits the messages; part of the key under which lm-eval keeps requests."""
+        """Name of the tokenizer; part of the key of lm-eval's request cache."""
         return f"choice-api__{self.model}".replace("/", "__")
 
     def get_model_info(self) -> dict[str, Any]:
-        """Say in the results how letters were read, and what it took."""
+        """Record in the results how letters were read, and the tokens used."""
         # The file of --use_cache says it where all answers came from there.
         kept = self._kept.record
         told = {
@@ -294,7 +296,7 @@ class ChoiceAPI(LM):
                         raise self._without_letters(began)
                     begin(self._affordable(begun - kept))
             except KeyboardInterrupt:
-                _logger.warning("epidemia: waiting for the %d requests under way", begun - kept)
+                _logger.warning("epidemia: waiting for %d unfinished requests", begun - kept)
                 raise
             finally:
                 # Nothing more is begun; what is under way is waited for and kept.
@@ -304,7 +306,7 @@ class ChoiceAPI(LM):
             if answered < len(prompts):
                 raise EpidemiaError(
                     f"stopped at max_cost_tokens={self._most_tokens}: {self.served.tokens:,} "
-                    "tokens spent, and another prompt would take more"
+                    "tokens were used, and another prompt would exceed the limit"
                 )
 
     def _affordable(self, running: int) -> int:
@@ -314,8 +316,8 @@ class ChoiceAPI(LM):
             return room
         if not self.served.counts:
             raise EpidemiaError(
-                f"{self.base_url} does not say how many tokens a request took (usage), so that "
-                "max_cost_tokens cannot be heeded: leave it out"
+                f"{self.base_url} does not report the tokens of a request (usage), so "
+                "max_cost_tokens cannot be enforced: leave it out"
             )
         left = self._most_tokens - self.served.tokens
         return max(min(room, left // max(self.served.longest, 1) - running), 0)
@@ -330,12 +332,12 @@ class ChoiceAPI(LM):
             if not answered or (is_kept and not written):
                 return ""
             what = (
-                "lost: with --use_cache PATH each is kept, and the same command goes on where it "
+                "lost. With --use_cache PATH each is kept, and the same command continues where it "
             )
             what += "stopped"
             if is_kept:
-                what = "in the file of --use_cache, and the same command goes on from there"
-            return f". {answered:,} of {prompts:,} prompts are answered; they are {what}"
+                what = "in the file of --use_cache: run the same command again to continue"
+            return f". {answered:,} of {prompts:,} prompts were answered; the answers are {what}"
 
         try:
             yield
@@ -347,16 +349,16 @@ class ChoiceAPI(LM):
         finally:
             if faults := self.endpoint.faults:
                 told = ", ".join(f"{n:,} x {what}" for what, n in faults.most_common())
-                _logger.warning("epidemia: choice-api asked again after: %s", told)
+                _logger.warning("epidemia: choice-api retried after: %s", told)
 
     def _unsuited(self, output_type: str, task: str) -> EpidemiaError:
         """Refuse a task that needs something else than letters."""
-        lacks, kind = "and not the log-probability of texts", ""
+        lacks, kind = "but not the log-probability of texts", ""
         if output_type == "generate_until":
-            lacks, kind = "and lets nothing be written", "chat-" if self.chat else ""
+            lacks, kind = "and cannot generate text", "chat-" if self.chat else ""
         return EpidemiaError(
-            f"choice-api reads letters {lacks}, which {task} needs: run it apart, with --model "
-            f"local-{kind}completions"
+            f"choice-api only reads letters {lacks}, which {task} needs: run that task "
+            f"separately, with --model local-{kind}completions"
         )
 
     def _without_letters(self, began: list[str]) -> EpidemiaError:
@@ -365,12 +367,12 @@ class ChoiceAPI(LM):
         if not self.served.adds and any(len(text.strip(" .")) == 1 for text in began):
             return EpidemiaError(
                 f"none of the first {len(began)} answers of {self.model} begins with a letter in "
-                f"the spelling that is read with variants=one; they begin with {shown}: leave "
-                "variants out, or give variants=sum, which adds spellings up"
+                f"the one spelling that variants=one reads; they begin with {shown}. Leave "
+                "variants out, or give variants=sum, which adds up all spellings"
             )
         return EpidemiaError(
-            f"none of the first {len(began)} answers of {self.model} begins with a letter, nor has "
-            f"one a probability of {LEAST_MASS:g} (choice_mass is 0): they begin with {shown}. A "
-            "model that thinks first must be told not to (enable_thinking=False); another may want "
-            f"--apply_chat_template and the address /v1/chat/completions. {WAY_OUT}"
+            f"none of the first {len(began)} answers of {self.model} begins with a letter, and no "
+            f"letter has a probability of {LEAST_MASS:g} (choice_mass is 0); they begin with "
+            f"{shown}. If the model thinks first, turn that off (enable_thinking=False); if not, "
+            f"try --apply_chat_template and the address /v1/chat/completions. {WAY_OUT}"
         )

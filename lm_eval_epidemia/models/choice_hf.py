@@ -1,13 +1,13 @@
 """``--model choice-hf``: lm-eval's `hf` with one forward pass per prompt, last positions only.
 
-The stock backend tokenizes a context once per choice and takes the log-softmax at every position of
-every prompt, [batch, position, vocabulary]. Here a context is tokenized once, batches are filled by
-tokens, and the hidden states are cut to the positions that are read before they reach the output
-head, so that nothing of the size of prompt times vocabulary is ever made.
+lm-eval's backend tokenizes a context once per choice and computes the log-softmax at every position
+of every prompt, [batch, position, vocabulary]. Here a context is tokenized once, batches are filled
+by tokens, and only the hidden states at the positions that are read reach the output head, so no
+tensor of size prompt times vocabulary is made.
 
-What prompts share at their beginning is computed once: as a tree in one sequence (`prefix_tree`)
-where the model can take it and it costs less, else as rows behind one common beginning. Everything
-else, from loading to generation, is the stock class.
+Shared beginnings of prompts are computed once: as a tree in one sequence (`prefix_tree`) if the
+model supports it and it costs less, otherwise as rows after one common beginning. Everything else,
+from loading to generation, is lm-eval's class.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ try:
     from lm_eval_epidemia.models.logits import answers_of, at, cut_before
 except ImportError as error:
     raise EpidemiaError(
-        f"--model choice-hf needs PyTorch and Transformers ({error}): {install('hf')}"
+        f"--model choice-hf needs PyTorch and Transformers ({error}). Install them with: "
+        f"{install('hf')}"
     ) from error
 
 #: Tokens of a choice beyond which a request goes to the stock path: a letter has one or two, a
@@ -56,11 +57,11 @@ AUTO_TOKENS = {"cuda": 65_536, "cpu": 4_096}
 class ChoiceHF(HFLM):
     """`HFLM` that answers multiple-choice requests in one pass per context.
 
-    Takes the arguments of `HFLM`. Batches start at 65,536 tokens (4,096 without a GPU), and that is
-    halved when memory runs out: so with ``batch_size=auto``, and without any. ``batch_size=N`` is
-    as many tokens as N of the longest prompts have; shorter ones share a batch in larger numbers.
-    Encoder-decoder models, requests with longer continuations and rolling log-likelihoods take the
-    stock path.
+    Takes the arguments of `HFLM`. Without ``batch_size``, or with ``batch_size=auto``, batches
+    start at 65,536 tokens (4,096 without a GPU), halved when memory runs out. With
+    ``batch_size=N``, a batch has as many tokens as N of the longest prompts, so it holds more than
+    N shorter ones. Encoder-decoder models, requests with longer continuations and rolling
+    log-likelihoods use lm-eval's code.
     """
 
     #: For measurements: "tree" or "rows" instead of what costs less.
@@ -103,7 +104,7 @@ class ChoiceHF(HFLM):
     def loglikelihood(
         self, requests: list[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
-        """Answer requests as the stock class does; see there."""
+        """Answer requests as `HFLM` does; see there."""
         if self.backend != "causal" or self.enable_thinking:
             return super().loglikelihood(requests, disable_tqdm=disable_tqdm)
         quiet = disable_tqdm or self.rank != 0

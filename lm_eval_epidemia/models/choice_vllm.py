@@ -1,9 +1,9 @@
 """``--model choice-vllm``: lm-eval's `vllm` with one short request per prompt.
 
-The stock backend sends one request per choice and asks for the log-probabilities of the whole
-prompt, which also keeps vLLM from using its prefix cache. Here the log-probabilities of the choices
-are asked for by their token ids, at the one position where they are read. Everything else, from
-loading to tensor, pipeline and data parallelism, is the stock class.
+lm-eval's backend sends one request per choice and asks for the log-probabilities of the whole
+prompt, which also prevents vLLM from using its prefix cache. Here the log-probabilities of the
+choices are requested by token ids, only at the position where they are read. Everything else, from
+loading to tensor, pipeline and data parallelism, is lm-eval's class.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from lm_eval_epidemia.models.loading import explaining_arguments, is_batch_given
 try:
     from lm_eval.models.vllm_causallms import VLLM
 except ImportError as error:
-    raise EpidemiaError(f"--model choice-vllm needs vLLM ({error}): {install('vllm')}") from error
+    raise EpidemiaError(
+        f"--model choice-vllm needs vLLM ({error}). Install it with: {install('vllm')}"
+    ) from error
 
 #: The first vLLM that returns the log-probabilities of tokens named by their ids, and how many.
 BY_ID_SINCE, MOST_IDS = "0.32", 128
@@ -52,9 +54,9 @@ class _Read(NamedTuple):
 class ChoiceVLLM(VLLM):
     """`VLLM` that answers multiple-choice requests in one pass per context.
 
-    Takes the arguments of `VLLM`. With a vLLM older than 0.32, the most probable tokens are asked
-    for instead, and questions with a choice that is not among them take the stock path, as do
-    requests with longer continuations and rolling log-likelihoods.
+    Takes the arguments of `VLLM`. A vLLM older than 0.32 is asked for the most probable tokens
+    instead; questions with a choice that is not among them use lm-eval's code, as do requests with
+    longer continuations and rolling log-likelihoods.
     """
 
     def __init__(self, *args: Any, **given: Any) -> None:
@@ -66,7 +68,7 @@ class ChoiceVLLM(VLLM):
     def loglikelihood(
         self, requests: list[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
-        """Answer requests as the stock class does; see there."""
+        """Answer requests as `VLLM` does; see there."""
         if self.enable_thinking:
             return super().loglikelihood(requests, disable_tqdm=disable_tqdm)
         # vLLM generates a token, which takes a place in the context.
@@ -112,9 +114,9 @@ class ChoiceVLLM(VLLM):
         by_id = "logprob_token_ids" in SamplingParams.__annotations__
         if not by_id:
             _logger.warning(
-                f"choice-vllm: vLLM {version('vllm')} does not return the log-probabilities of "
-                f"given tokens ({BY_ID_SINCE} does); asking for the most probable ones, and the "
-                "stock path for choices that are not among them"
+                f"choice-vllm: vLLM {version('vllm')} cannot return the log-probabilities of "
+                f"given tokens ({BY_ID_SINCE} can): using the most probable tokens, and lm-eval's "
+                "slower path for choices that are not among them"
             )
         # How many tokens the engine returns at most.
         most = int(self.model_args.get("max_logprobs", 20))
@@ -135,7 +137,7 @@ def _reads(question: Question) -> list[_Read]:
 
 
 def _answers(question: Question, reads: Sequence[_Read], outputs: Sequence[Any]) -> list[Answer]:
-    """Put the outputs of a question's reads together; None where a token was not returned."""
+    """Put the outputs of a question's reads together; None if a token was not returned."""
     known: list[dict[int, float]] = [
         {token: float(getattr(x, "logprob", x)) for token, x in output.logprobs[0].items()}
         for output in outputs

@@ -138,7 +138,7 @@ def _tokens_of_choices(
 def group(
     encoded: Sequence[Encoded], longest: int, longest_choice: int
 ) -> tuple[list[Question], list[int]]:
-    """Put the requests together that one forward pass can answer.
+    """Group the requests that one forward pass can answer.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def answer_requests(
     stock: Callable[..., list[tuple[float, bool]]],
     quiet: bool,
 ) -> list[tuple[float, bool]]:
-    """Answer requests in questions, and what is left in lm-eval's own way.
+    """Answer requests grouped as questions, and the remaining ones in lm-eval's way.
 
     Parameters
     ----------
@@ -216,14 +216,14 @@ def answer_requests(
 
 
 class Batch(NamedTuple):
-    """What one forward pass takes.
+    """The input of one forward pass.
 
     Attributes
     ----------
     questions : list of Question
         All with the same number of shared choice tokens.
     prefix : int
-        How many tokens at the beginning are the same in all; 0 where that does not pay.
+        How many tokens at the beginning are the same in all; 0 if that does not pay.
     """
 
     questions: list[Question]
@@ -237,7 +237,7 @@ class Batch(NamedTuple):
 
 
 def plan(questions: Sequence[Question], limit: int, share: bool) -> list[Batch]:
-    """Put questions into batches, in the order that makes the model compute less.
+    """Put questions into batches, in the order that needs less computation.
 
     By length, longest first, there is little padding. By their tokens, questions with the same
     beginning (a system prompt, solved examples, a question in another order of its answers) stand
@@ -260,7 +260,7 @@ def plan(questions: Sequence[Question], limit: int, share: bool) -> list[Batch]:
 
 
 def common(first: Sequence[int], other: Sequence[int]) -> int:
-    """Return how many tokens two questions have in common at the beginning."""
+    """Return how many leading tokens two questions have in common."""
     for place, (a, b) in enumerate(zip(first, other, strict=False)):
         if a != b:
             return place
@@ -296,7 +296,7 @@ def _batches(ordered: Sequence[Question], limit: int, share: bool) -> list[Batch
 def remember(
     lm: Any, answered: Iterable[tuple[Key, tuple[float, bool]]], mark: str | None = None
 ) -> None:
-    """Write answers to lm-eval's cache of responses, where there is one, before going on.
+    """Write answers to lm-eval's cache of responses, if there is one, before continuing.
 
     Keyed as lm-eval keys them. It would commit each one in the background; a run that is killed has
     all of these or none, and all once this returned.

@@ -1,4 +1,4 @@
-"""``epidemia demo``: baselines, and models (a tiny random one, where torch is), through lm-eval."""
+"""``epidemia demo``: run simulated respondents and models (a tiny random one) through lm-eval."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ KEPT = (
 
 
 class Line(NamedTuple):
-    """One line of the leaderboard: a respondent and its (score, standard error) by group."""
+    """One line of the leaderboard: a name and its (score, standard error) by group."""
 
     respondent: str
     scores: dict[str, tuple[float, float]]
@@ -61,7 +61,7 @@ def _evaluate(name: str, out: Path, groups: list[str], **arguments: Any) -> Line
     from lm_eval.utils import handle_non_serializable
 
     is_baseline = arguments["model"] == "epidemia-baseline"
-    # Who is known answers alike in every order: two fifths of the prompts tell as much.
+    # Simulated respondents answer alike in every order: two fifths of the prompts suffice.
     metadata = {"orderings": "balanced"} if is_baseline else {}
     arguments["task_manager"] = discovery.task_manager(metadata=metadata)
     results = simple_evaluate(tasks=groups, log_samples=not is_baseline, **arguments)
@@ -137,7 +137,7 @@ def _ask_tiny(out: Path, groups: list[str], limit: int | None) -> Line:
 
 
 def demo(out: Path, limit: int | None = None, models: Sequence[str] = ()) -> list[Line]:
-    """Evaluate the demonstration's respondents on the available tasks of both groups.
+    """Evaluate simulated respondents and models on the available tasks of both groups.
 
     Parameters
     ----------
@@ -152,15 +152,15 @@ def demo(out: Path, limit: int | None = None, models: Sequence[str] = ()) -> lis
     Returns
     -------
     list of Line
-        Where no model is named, and torch and transformers are installed, the last is of a tiny
-        random transformer. Models answer the tasks of one survey: on a CPU, all 73,000 prompts
+        If no model is named, and torch and transformers are installed, the last line is a tiny
+        random transformer. Models answer only the tasks of one survey: on a CPU, all 73,000 prompts
         would take even the tiny one a quarter of an hour.
 
     Raises
     ------
     EpidemiaError
-        If `out` cannot be written, or a model cannot be read; before anything is evaluated, where
-        that can be known.
+        If `out` cannot be written, or a model cannot be read; where possible, before anything is
+        evaluated.
     """
     from lm_eval import evaluator
 

@@ -1,8 +1,8 @@
-"""One address of a server, asked by many at a time: what passes is asked again, the rest is said.
+"""One address of a server, used concurrently: temporary faults are retried, others reported.
 
-Rate limits, errors of the server, timeouts, dropped connections and replies that cannot be read are
-asked again, after a pause that doubles each time or that the server names (Retry-After). What
-asking again will not mend ends the run in one line. Nothing said here holds a key.
+Rate limits, server errors, timeouts, dropped connections and unreadable replies are retried after a
+pause, which doubles each time or is set by the server (Retry-After). Errors that a retry cannot fix
+end the run with a one-line message. No message contains a key.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ from lm_eval_epidemia.models.faults import (
 try:
     import httpx
 except ImportError:
-    raise EpidemiaError(f"--model choice-api needs httpx: {install('api')}") from None
+    raise EpidemiaError(
+        f"--model choice-api needs httpx, which is not installed. Install it with: {install('api')}"
+    ) from None
 
 #: Seconds of a pause at most, and how long a server may ask to be left alone.
 LONGEST_PAUSE, PATIENCE = 60.0, 600.0
@@ -67,7 +69,7 @@ class Endpoint:
     timeout : float
         Seconds that one request may take, from first to last byte.
     tries : int
-        How often a prompt is asked at most.
+        The most tries of a prompt.
     pause : float
         Seconds before the second try; doubled each time, up to a minute.
     verify : bool or ssl.SSLContext
@@ -111,7 +113,7 @@ class Endpoint:
         tries: int | None = None,
         noted: bool = True,
     ) -> T:
-        """Post a request until its reply can be read.
+        """Send a request until its reply can be read.
 
         Parameters
         ----------
@@ -121,14 +123,14 @@ class Endpoint:
         url : str, optional
             Another address of the server.
         tries, noted
-            As of `until`.
+            See `until`.
 
         Raises
         ------
         Declined
-            If the server does not take such a request.
+            If the server declines such a request.
         EpidemiaError
-            If it cannot be asked, or did not answer after all tries.
+            If it cannot be reached, or did not answer after all tries.
         Stopped
             If the run ends before it answers.
         """
@@ -155,7 +157,7 @@ class Endpoint:
         tries : int, optional
             Instead of the usual number.
         noted : bool
-            Whether what goes wrong is said and counted.
+            Whether failures are reported and counted.
 
         Raises
         ------
@@ -172,7 +174,7 @@ class Endpoint:
             except BadReply as fault:
                 if noted:
                     self._note(fault)
-                # Who waits for a rate limit while others get through is only late.
+                # Waiting for a rate limit while other requests succeed is not a failure.
                 tried += not (tried and fault.limits and self._through > through)
                 through = self._through
                 if isinstance(fault, Unreached) and not through:
@@ -180,7 +182,7 @@ class Endpoint:
                 if tried >= most:
                     last = "; ".join(filter(None, (str(fault), fault.words)))
                     raise EpidemiaError(
-                        f"{url} did not answer a request in {tried} tries, the last: {last}"
+                        f"{url} did not answer a request in {tried} tries; the last error: {last}"
                     ) from None
                 self._pause_after(tried, fault)
 
@@ -197,16 +199,16 @@ class Endpoint:
                 for chunk in reply.iter_bytes():
                     body += chunk
                     if time.monotonic() > ends:
-                        raise BadReply(f"timeout (no whole answer in {self.timeout:g} s)")
+                        raise BadReply(f"timeout (no complete answer in {self.timeout:g} s)")
                     if len(body) > MOST_BYTES:
                         raise BadReply("an answer without end")
         except httpx.TimeoutException:
             raise BadReply(f"timeout (no answer in {self.timeout:g} s)") from None
         except (httpx.UnsupportedProtocol, httpx.LocalProtocolError, *NOWHERE) as error:
-            raise EpidemiaError(f"{url} cannot be asked: {self.scrubbed(str(error))}") from None
+            raise EpidemiaError(f"{url} cannot be reached: {self.scrubbed(str(error))}") from None
         except (httpx.TransportError, httpx.DecodingError) as error:
             self._refuse_certificate(url, error)
-            words = f"is base_url right, and does the server run? ({self.scrubbed(str(error))})"
+            words = f"is base_url correct, and is the server running? ({self.scrubbed(str(error))})"
             # Refused, reset, ended in mid-body: not the words, in which numbers differ.
             what = f"connection failed ({type(error).__name__})"
             if isinstance(error, httpx.ConnectError):
@@ -229,9 +231,9 @@ class Endpoint:
         while error is not None:
             if isinstance(error, ssl.SSLCertVerificationError):
                 raise EpidemiaError(
-                    f"{url}: its certificate is not trusted ({self.scrubbed(error.verify_message)})"
-                    ": name the file of the authority with ca_cert_path=FILE, or trust any with "
-                    "verify_certificate=False"
+                    f"{url}: its certificate is not trusted "
+                    f"({self.scrubbed(error.verify_message)}): give the authority's certificate "
+                    "with ca_cert_path=FILE, or skip the check with verify_certificate=False"
                 ) from None
             error = error.__cause__ or error.__context__
 
@@ -244,8 +246,8 @@ class Endpoint:
             seconds = seconds_of(headers.get("retry-after"))
             if seconds is not None and seconds > PATIENCE:
                 raise EpidemiaError(
-                    f"{self.url} asks to be left alone for {seconds:.0f} s (HTTP {status}): run "
-                    "the same command again then"
+                    f"{self.url} asks to wait {seconds:.0f} s (HTTP {status}): run the same "
+                    "command again after that"
                 )
             limits = status == 429 or seconds is not None
             raise Busy(f"HTTP {status}", as_said(words), seconds, limits)
@@ -253,9 +255,9 @@ class Endpoint:
             raise Declined(words)
         if status in (401, 403):
             raise EpidemiaError(
-                f"{self.url} does not take the key (HTTP {status}): set OPENAI_API_KEY, name "
-                "another variable with --model_args api_key_env=NAME, or a whole header with "
-                "header_env=NAME" + (said if status == 403 and words else "")
+                f"{self.url} rejects the key (HTTP {status}): set OPENAI_API_KEY; or name another "
+                "variable with --model_args api_key_env=NAME, or with header_env=NAME one that "
+                "contains a whole header" + (said if status == 403 and words else "")
                 # A refused key (401) is repeated by some, in part.
             )
         if status == 404:
@@ -265,8 +267,8 @@ class Endpoint:
             )
         if where := headers.get("location"):
             raise EpidemiaError(
-                f"{self.url} points to another address (HTTP {status}), which nothing is sent to: "
-                f"give it as base_url if it is right: {self.scrubbed(where)}"
+                f"{self.url} redirects (HTTP {status}), and redirects are not followed. If this "
+                f"address is right, give it as base_url: {self.scrubbed(where)}"
             )
         raise EpidemiaError(f"{self.url} answered HTTP {status}: {words}")
 
@@ -277,7 +279,7 @@ class Endpoint:
             is_first = self.faults[what] == 1
         if is_first:
             told = ", ".join(filter(None, (what, fault.words)))
-            again = "asking again, now and whenever that happens"
+            again = "retrying, now and whenever this happens"
             _logger.warning("epidemia: %s: %s; %s", self.url, told, again)
 
     def _pause_after(self, tried: int, fault: BadReply) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong at a server: faults that may pass, refusals, and its own words on them."""
+"""Failures of a server: temporary faults, refusals, and the server's own words."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class BadReply(ValueError):
 
 
 class Declined(Exception):
-    """The server understood the request and does not take it (400, 422): its words."""
+    """The server understood the request and declined it (400, 422): its words."""
 
 
 class Stopped(Exception):
-    """The run ends; what was about to be asked is not asked."""
+    """The run is ending, so no further request is sent."""
 
 
 class Unreached(BadReply):
-    """Nobody listens there, or not to this."""
+    """Nothing answers at the address."""
 
 
 class Busy(BadReply):
-    """The server wants to be asked again later: in so many seconds, if it says when."""
+    """The server asks for a later retry: after this many seconds, if it says when."""
 
     def __init__(self, what: str, words: str, seconds: float | None, limits: bool) -> None:
         super().__init__(what, words)
@@ -55,7 +55,7 @@ def words_of(body: bytes) -> str:
         error = json.loads(body).get("error", text)
     except (ValueError, AttributeError, RecursionError):
         page = "<html" in text.lower() or "<!doctype" in text.lower()
-        return f"{'a web page (is base_url right?): ' if page else ''}{text}"
+        return f"{'a web page (is base_url correct?):  ' if page else ''}{text}"
     if isinstance(error, dict):
         return " ".join(str(error[key]) for key in ("message", "code") if error.get(key))
     return str(error)

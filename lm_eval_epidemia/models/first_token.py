@@ -1,7 +1,7 @@
-"""What a server says of the first token of an answer, read as letters.
+"""Reading letters from a server's log-probabilities of an answer's first token.
 
-A letter is what is shown as the letter itself, with a space before it or a full stop after it ("A",
-" A", "A."): these are added up. What is not among the tokens shown is known between bounds
+A letter may appear alone, with a space before it, or with a full stop after it ("A", " A", "A."):
+these are added up. For a letter that is not among the tokens shown, only bounds are known
 (`elicit.within`).
 """
 
@@ -32,7 +32,7 @@ class Without(BadReply):
 
 
 class Shown(NamedTuple):
-    """What a server shows of the first token.
+    """The tokens that a server shows for the first position.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ def read_content(tokens: Any) -> Shown:
 
 
 def checked(top: list[tuple[str, float]], written: str) -> Shown:
-    """Return what is shown in order, if it can be true.
+    """Return the tokens shown, in order, if their probabilities are possible.
 
     Parameters
     ----------
@@ -152,8 +152,8 @@ def by_id(shown: Shown, wanted: Sequence[Sequence[int]]) -> list[tuple[float, bo
 def by_text(shown: Shown, choices: Sequence[str], add: bool) -> list[tuple[float, bool]]:
     """Read letters among the likeliest tokens.
 
-    Letters that are not shown share what is left beside the tokens shown, each no more than the
-    last of these. Of a letter's spellings that are not shown each may have as much.
+    Letters that are not shown share the remaining probability, each at most that of the last token
+    shown. Of a letter's spellings that are not shown each may have as much.
 
     Parameters
     ----------

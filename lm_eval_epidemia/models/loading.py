@@ -1,8 +1,8 @@
-"""What is wrong with a model that cannot be loaded, said before or while transformers loads it.
+"""Clear errors for a model that cannot be loaded, before or while transformers loads it.
 
-Transformers and peft speak of backend tokenizers, repository ids and state dictionaries; and an
-adapter whose weights have no place in the base is loaded without a word. Here each of these is one
-error that names what was given, what is expected and how to mend it.
+Errors of transformers and peft speak of backend tokenizers, repository ids and state dictionaries,
+and an adapter whose weights do not fit the base is loaded silently. Here each of these is one error
+that says what was given, what is expected and how to fix it.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def is_batch_given(given: Mapping[str, Any]) -> bool:
 def explaining_arguments(
     name: str, stock: type, args: Sequence[Any], more: Mapping[str, Any]
 ) -> Iterator[None]:
-    """Refuse arguments that a model of lm-eval's does not have, or that it would pass over.
+    """Refuse arguments that a model of lm-eval does not have, or would ignore.
 
     Parameters
     ----------
@@ -135,8 +135,8 @@ def explaining_arguments(
     longest = given.get("max_length")
     if longest is not None and not re.fullmatch(r"0*[1-9]\d*(\.0*)?", str(longest)):
         raise EpidemiaError(
-            f"{name}: max_length={longest}: expected how many tokens a prompt and its answer may "
-            "have, at least 1"
+            f"{name}: max_length={longest}: expected the most tokens of a prompt and its answer, "
+            "at least 1"
         )
     try:
         yield
@@ -159,7 +159,7 @@ def explaining_arguments(
 
 
 def check_folder(given: Given) -> None:
-    """Refuse a folder that is not there, or holds no model.
+    """Refuse a folder that does not exist or contains no model.
 
     Parameters
     ----------
@@ -174,28 +174,29 @@ def check_folder(given: Given) -> None:
     if folder is None:
         if given.gguf_file or not HUB_ID.fullmatch(given.pretrained):
             raise EpidemiaError(
-                f"there is no {given}: expected a folder with a model, a .gguf file, or an id of "
-                "the Hugging Face Hub such as HuggingFaceTB/SmolLM2-135M-Instruct"
+                f"{given} does not exist: expected a model folder, a .gguf file, or a Hugging "
+                "Face Hub id such as HuggingFaceTB/SmolLM2-135M-Instruct"
             )
         return
     if not folder.is_dir():
         raise EpidemiaError(
-            f"{folder} is no folder: expected one with config.json, weights and tokenizer, or (of "
-            "'epidemia demo') a file whose name ends in .gguf; of a GGUF file, lm_eval takes "
-            "pretrained=FOLDER,gguf_file=NAME.gguf"
+            f"{folder} is not a folder: expected one with config.json, weights and tokenizer. For "
+            "a GGUF file, give lm_eval pretrained=FOLDER,gguf_file=NAME.gguf; 'epidemia demo' "
+            "takes the path of the .gguf file"
         )
     files = sorted(path.name for path in folder.glob("*.gguf"))
     if given.gguf_file:
         _check_gguf(folder / given.gguf_file, files)
     elif not (folder / "config.json").is_file():
-        mend = "expected a folder as save_pretrained leaves it"
+        mend = "expected a folder as save_pretrained writes it"
         if files:
             mend = (
-                f"it holds {few(files)}: give the file, pretrained={folder},gguf_file={files[0]} "
-                f"(of 'epidemia demo', --model {folder}/{files[0]})"
+                f"it contains {few(files)}: give that file with "
+                f"pretrained={folder},gguf_file={files[0]} ('epidemia demo': --model "
+                f"{folder}/{files[0]})"
             )
         elif (folder / "adapter_config.json").is_file():
-            mend = "it is an adapter, no model of its own: lm_eval takes pretrained=BASE and "
+            mend = "it is an adapter, not a whole model: give lm_eval pretrained=BASE and "
             mend += f"peft={folder}"
         raise EpidemiaError(f"{folder} has no config.json; {mend}")
 
@@ -203,47 +204,51 @@ def check_folder(given: Given) -> None:
 def _check_gguf(file: Path, others: list[str]) -> None:
     if not file.is_file():
         hint = f"it has {few(others)}" if others else "it has no .gguf file"
-        raise EpidemiaError(f"{file.parent} has no file {file.name}: {hint}")
+        raise EpidemiaError(f"{file.parent} contains no file {file.name}: {hint}")
     with file.open("rb") as opened:
         start = opened.read(len(MAGIC))
     if start != MAGIC:
         raise EpidemiaError(
-            f"{file} is no GGUF file: it begins with {start!r}, not {MAGIC!r}; fetch it anew"
+            f"{file} is not a GGUF file: it begins with {start!r}, not {MAGIC!r}. Download it again"
         )
     if find_spec("gguf") is None:
-        raise EpidemiaError(f"reading {file.name} needs gguf: pip install gguf")
+        raise EpidemiaError(
+            f"reading {file.name} needs gguf, which is not installed. Install it with: pip "
+            "install gguf"
+        )
 
 
 @_explaining(OSError, ValueError, KeyError)
 def explaining_config(error: Exception, given: Given) -> str:
-    """Say what an error in reading a model's configuration means."""
+    """Explain an error in reading a model's configuration."""
     if given.gguf_file and "architecture" in str(error):
         from transformers import __version__
         from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
 
         known = ", ".join(sorted({*GGUF_SUPPORTED_ARCHITECTURES} - {"general", "tokenizer"}))
         return (
-            f"{given}: {_line(error)}: transformers {__version__} reads GGUF files of {known}. "
-            "Give the model as safetensors, or serve the file (llama.cpp) and use --model "
-            "local-completions"
+            f"{given}: {_line(error)}: transformers {__version__} can only read GGUF files of "
+            f"{known}. Give the model as safetensors, or serve the file (llama.cpp) and use "
+            "--model local-completions"
         )
     if given.folder is None:
         return (
-            f"the model {given} is no folder here, and cannot be had from the Hugging Face Hub "
-            f"({_line(error)}): give the path of a folder, or its id, with a network the first time"
+            f"the model {given} is not a local folder, and could not be downloaded from the "
+            f"Hugging Face Hub ({_line(error)}): give a local folder or a Hub id (the first "
+            "download needs a network)"
         )
     return f"the configuration of {given} cannot be read: {_line(error)}"
 
 
 @_explaining(OSError, ValueError, KeyError, TypeError, AttributeError, ImportError)
 def explaining_tokenizer(error: Exception, given: Given, tokenizer: str | None = None) -> str:
-    """Say what an error in reading a tokenizer means; the user may say that it lies elsewhere."""
+    """Explain an error in reading a tokenizer; the user may name another place for it."""
     where = tokenizer or str(given)
-    mend = "lm_eval takes a folder or id that has it with tokenizer="
+    mend = "give lm_eval a folder or id that has one with tokenizer="
     if not (given.gguf_file or tokenizer):
         mend = (
             f"save it there with AutoTokenizer.from_pretrained(BASE).save_pretrained({where!r}), "
-            "or (lm_eval) name a folder or id that has it with tokenizer="
+            "or give lm_eval a folder or id that has one with tokenizer="
         )
     return (
         f"{where} has no tokenizer that transformers can read ({_line(error)}): expected "
@@ -253,24 +258,24 @@ def explaining_tokenizer(error: Exception, given: Given, tokenizer: str | None =
 
 @_explaining(Exception)
 def explaining_weights(error: Exception, given: Given) -> str | None:
-    """Say what it means that transformers finds no weights, or cannot read them."""
+    """Explain that transformers finds no weights, or cannot read them."""
     from safetensors import SafetensorError
 
     if isinstance(error, SafetensorError):
         return (
-            f"{given} has weights that cannot be read ({_line(error)}): a download or a copy that "
-            "was stopped; fetch it anew"
+            f"the weights of {given} cannot be read ({_line(error)}). A download or copy may have "
+            "been interrupted: download it again"
         )
     if isinstance(error, OSError) and given.folder is not None and "no file named" in str(error):
         return (
-            f"{given} has no weights ({_line(error)}): a download that was stopped, or a training "
-            "that has not saved its model yet"
+            f"{given} has no weights ({_line(error)}). Was the download interrupted, or has the "
+            "training not saved its model yet?"
         )
     return None
 
 
 def check_adapter_folder(peft: str, pretrained: str) -> None:
-    """Refuse a folder that is no adapter, before the base is loaded.
+    """Refuse a folder that is not an adapter, before the base is loaded.
 
     Parameters
     ----------
@@ -284,17 +289,17 @@ def check_adapter_folder(peft: str, pretrained: str) -> None:
     folder = Path(peft)
     if not folder.exists():
         if not HUB_ID.fullmatch(peft):
-            raise EpidemiaError(f"peft={peft}: there is no such folder, and it is no id of the Hub")
+            raise EpidemiaError(f"peft={peft} is neither a folder nor a Hub id")
         return
     if not (folder / "adapter_config.json").is_file():
-        mend = "expected a folder as PeftModel.save_pretrained leaves it"
+        mend = "expected a folder as PeftModel.save_pretrained writes it"
         if (folder / "config.json").is_file():
-            mend = f"it is a whole model: give it as pretrained={peft}, without peft"
+            mend = f"it is a whole model, not an adapter: give pretrained={peft}, without peft"
         raise EpidemiaError(f"peft={peft} has no adapter_config.json; {mend}")
     if not any(folder.glob("adapter_model.*")):
         raise EpidemiaError(
-            f"peft={peft} has no adapter_model.safetensors, no weights to put on {pretrained}: a "
-            "training that has not saved its model yet"
+            f"peft={peft} has no weights (adapter_model.safetensors) for {pretrained}: has the "
+            "training not saved its model yet?"
         )
     _check_readable(folder)
 
@@ -318,12 +323,13 @@ def _check_readable(adapter: Path) -> None:
             return  # of another program: peft says what it does not know
     except Exception as error:  # JSON, pickle, zip and safetensors have their own
         raise EpidemiaError(
-            f"peft={adapter}: the adapter's {file.name} cannot be read ({_line(error)}): a copy or "
-            "a training that was stopped; copy or train the adapter anew. The base is not to blame"
+            f"peft={adapter}: the adapter's {file.name} cannot be read ({_line(error)}). A copy "
+            "or training may have been interrupted: copy or train the adapter again. The base "
+            "model is not the cause"
         ) from error
     if not names:
         raise EpidemiaError(
-            f"peft={adapter}: the adapter's {file.name} holds no weights; train it anew"
+            f"peft={adapter}: the adapter's {file.name} contains no weights: train it again"
         )
 
 
@@ -335,11 +341,11 @@ def _of_another_base(peft: str, pretrained: str, why: str) -> str:
         base = PeftConfig.from_pretrained(peft).base_model_name_or_path
     except Exception:  # there is an error already; this only says more
         base = None
-    mend = f"It was trained on {base or 'a base that it does not name'}: give that as pretrained"
+    mend = f"It was trained on {base or 'an unnamed base'}: give that as pretrained"
     if base and (base == pretrained or _same_weights(base, pretrained)):
         mend = (
-            "It says that it was trained on this base, so its files were changed or mixed up: "
-            "copy or train the adapter anew"
+            "It names this base as the one it was trained on, so its files were changed or mixed "
+            "up: copy or train the adapter again"
         )
     return f"peft={peft} does not fit pretrained={pretrained}: {why}. {mend}"
 
@@ -353,35 +359,35 @@ def _is_from_peft(error: BaseException) -> bool:
 
 @_explaining(Exception)
 def explaining_adapter(error: Exception, peft: str | None, pretrained: str) -> str | None:
-    """Say what an error in putting an adapter on its base means."""
+    """Explain an error in loading an adapter onto its base."""
     if peft is None or isinstance(error, OSError):
         return None
     if shapes := re.search(
         r"size mismatch for (\S+): .*?\[([\d, ]*)\].*?\[([\d, ]*)\]", str(error)
     ):
-        why = "{} has the shape ({}), here it is ({})".format(*shapes.groups())
+        why = "{} has the shape ({}) there, but ({}) here".format(*shapes.groups())
         return _of_another_base(peft, pretrained, why)
     if "not found in the base model" in str(error):
         return _of_another_base(peft, pretrained, _line(error))
     if "Can't find 'adapter_config.json'" in str(error):
         return (
-            f"peft={peft} is no folder here, and no adapter of the Hugging Face Hub could be had "
-            "under that name"
+            f"peft={peft} is not a local folder, and no adapter of that name could be downloaded "
+            "from the Hugging Face Hub"
         )
     if not isinstance(error, RuntimeError) and _is_from_peft(error):  # not of memory
         return (
-            f"peft={peft}: peft cannot put it on {pretrained} ({type(error).__name__}: "
-            f"{_line(error)}): is its adapter_config.json as PeftModel.save_pretrained wrote it, "
-            "by this version of peft?"
+            f"peft={peft}: peft cannot load it onto {pretrained} ({type(error).__name__}: "
+            f"{_line(error)}): was adapter_config.json written by PeftModel.save_pretrained of "
+            "this peft version, and not edited?"
         )
     return None
 
 
 def check_adapter_in_place(model: Any, peft: str, pretrained: str) -> None:
-    """Refuse an adapter of which only a part was put on the base.
+    """Refuse an adapter that fits the base only in part.
 
-    peft passes over weights for layers that the base does not have, and only warns of layers that
-    the adapter has nothing for: numbers of neither model would come of it.
+    peft silently skips weights for layers that the base does not have, and only warns about layers
+    that the adapter lacks: the results would belong to neither model.
 
     Parameters
     ----------
@@ -397,10 +403,10 @@ def check_adapter_in_place(model: Any, peft: str, pretrained: str) -> None:
     shared = ("vblora_vector_bank", "prompt_encoder", ".tinylora_v.", ".unilora_theta_d.")
     lacking = [k for k in result.missing_keys if not any(name in k for name in shared)]
     if over := list(result.unexpected_keys):
-        why = f"{len(over)} of its weights have no place there, the first is {over[0]}"
+        why = f"{len(over)} of its weights do not exist in the base; the first is {over[0]}"
         raise EpidemiaError(_of_another_base(peft, pretrained, why))
     if lacking:
-        why = f"it has no weights for {len(lacking)} places there, the first is {lacking[0]}"
+        why = f"it lacks {len(lacking)} weights that the base needs; the first is {lacking[0]}"
         raise EpidemiaError(_of_another_base(peft, pretrained, why))
     _check_base(peft, model.active_peft_config.base_model_name_or_path, pretrained)
 
@@ -419,8 +425,8 @@ def _check_base(peft: str, named: str | None, pretrained: str) -> None:
     if is_same is None and (Path(pretrained).exists() or not HUB_ID.fullmatch(named)):
         warn(
             "adapter of another base",
-            f"peft={peft} says that it was trained on {named}, and is put on {pretrained}: unless "
-            "both are the same weights, the answers are of neither model",
+            f"peft={peft} was trained on {named} by its own account, but is loaded onto "
+            f"{pretrained}: unless both have the same weights, the answers belong to neither model",
         )
     elif not is_same:
         raise EpidemiaError(
@@ -457,7 +463,7 @@ def _same_weights(*named: str) -> bool | None:
 
 
 def check_model(given: Given) -> bool:
-    """Check all of a model but its weights: that its configuration and tokenizer can be read.
+    """Check that a model's configuration and tokenizer can be read, without loading its weights.
 
     Parameters
     ----------
@@ -474,7 +480,10 @@ def check_model(given: Given) -> bool:
     """
     lacking = [name for name in ("torch", "transformers") if find_spec(name) is None]
     if lacking:
-        raise EpidemiaError(f"--model {given} needs {' and '.join(lacking)}: {install('hf')}")
+        raise EpidemiaError(
+            f"--model {given} needs {' and '.join(lacking)}, which is not installed. Install it "
+            f"with: {install('hf')}"
+        )
     check_folder(given)
     from transformers import AutoConfig, AutoTokenizer
 

@@ -1,4 +1,4 @@
-"""Logits of a Hugging Face model, at the positions that are read only, and answers from them."""
+"""Logits of a Hugging Face model, only at the positions that are read, and answers from them."""
 
 from __future__ import annotations
 

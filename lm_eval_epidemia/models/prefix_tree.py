@@ -1,4 +1,4 @@
-"""Prompts as a tree of tokens: what they share is computed once.
+"""Prompts as a tree of tokens, so that shared beginnings are computed once.
 
 The orderings of a question and the cells of a task begin alike. Sorted, they are a tree in
 pre-order; a *pack* is a piece of it, written as one sequence. Token ``j`` belongs to the prompt of

@@ -1,4 +1,4 @@
-"""Prompts as a served model gets them: the requests that each answers, and what came back."""
+"""Prompts for a served model: the requests that each answers, and its answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Prompt(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """What came back for a prompt.
+    """The answer to a prompt.
 
     Attributes
     ----------
@@ -61,12 +61,12 @@ def task_of(requests: Sequence[Any]) -> str:
 
 
 def prompts_of(requests: Sequence[Any], chat: bool) -> list[Prompt]:
-    """Put the requests together that one prompt answers.
+    """Group the requests that one prompt answers.
 
     Raises
     ------
     EpidemiaError
-        If a choice is not a letter, or a context not what the address takes.
+        If a choice is not a letter, or the address does not accept the context.
     """
     by_context: dict[Any, tuple[dict[str, int], list[tuple[int, int]]]] = {}
     for number, request in enumerate(requests):
@@ -74,20 +74,21 @@ def prompts_of(requests: Sequence[Any], chat: bool) -> list[Prompt]:
         letter = choice.strip()
         if not (len(letter) == 1 and letter.isascii() and letter.isalpha()):
             raise EpidemiaError(
-                f"choice-api reads letters, and {task_of([request])} has the choice {choice!r}: "
-                "only the first token of an answer is seen. Ask such tasks with --model "
-                "local-completions, or with choice-vllm or choice-hf on the model itself"
+                "choice-api only reads single letters, because a server shows only the first "
+                f"token of an answer, but {task_of([request])} has the choice {choice!r}. Run "
+                "such tasks with --model local-completions, or load the model with choice-vllm "
+                "or choice-hf"
             )
         if not context:
             raise EpidemiaError(
-                f"{task_of([request])} asks for a letter without any prompt (acc_mutual_info), "
-                "which no server answers: leave that metric out"
+                f"{task_of([request])} asks for a letter without a prompt (acc_mutual_info), "
+                "which no server can answer: leave that metric out"
             )
         if chat == isinstance(context, str):
-            wrong = "plain text, not messages: give the one that ends in /chat/completions"
+            wrong = "plain text, not chat messages: give the address that ends in /chat/completions"
             if chat:
-                wrong = "messages, not plain text: add --apply_chat_template"
-            raise EpidemiaError(f"{task_of([request])}: the address takes {wrong}")
+                wrong = "chat messages, not plain text: add --apply_chat_template"
+            raise EpidemiaError(f"{task_of([request])}: base_url accepts {wrong}")
         if not chat:
             context, choice = spaces_moved(context, choice)
         choices, numbers = by_context.setdefault(context, ({}, []))

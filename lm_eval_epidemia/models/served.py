@@ -1,7 +1,8 @@
-"""How a served model is asked for letters: the best way that its server takes, found by asking.
+"""Asking a served model for letters, in the best form that its server supports.
 
-What server it is says which forms it has (`servers`). Where it takes token ids (vLLM, SGLang) the
-log-probabilities of exactly the letters come back; else the likeliest tokens, as text.
+The kind of server determines the possible forms (`servers`). If it accepts token ids (vLLM,
+SGLang), it returns the log-probabilities of exactly the letters; otherwise the most likely tokens,
+as text.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ UNLIKELY = " zyzzyva"
 SLIPS = 3
 
 WAY_OUT = (
-    "Ask for a group in which the model writes its answer: epidemia_low_stated, "
+    "Use a group in which the model writes its answer: epidemia_low_stated, "
     "epidemia_high_stated, epidemia_low_sampled, epidemia_high_sampled or epidemia_high_closed "
-    "('epidemia cost GROUP' says what it takes)"
+    "('epidemia cost GROUP' shows its cost)"
 )
 
 T = TypeVar("T")
@@ -66,7 +67,7 @@ class Served:
     ----------
     endpoint : Endpoint
     model : str
-        As the server knows it.
+        The server's name for the model.
     chat : bool
         Whether it takes messages.
     variants : {"auto", "sum", "one"}
@@ -136,12 +137,12 @@ class Served:
         return {"server": self.server or "not known", **repeats}
 
     def answer(self, prompt: Prompt) -> Answered:
-        """Ask a prompt; the first one also finds out how.
+        """Send a prompt; the first one also determines the form.
 
         Raises
         ------
         EpidemiaError
-            If the server gives no log-probabilities or cannot be asked.
+            If the server gives no log-probabilities or cannot be reached.
         """
         try:
             if self.how is None:
@@ -153,7 +154,7 @@ class Served:
             try:
                 return self._asked(prompt, self.how)
             except Declined as error:
-                text = f"{self.endpoint.url} does not take a prompt: {error}"
+                text = f"{self.endpoint.url} rejects a prompt: {error}"
                 raise EpidemiaError(text) from None
         except EpidemiaError as error:
             if not self.found or not self.server or self.server in str(error):
@@ -188,7 +189,7 @@ class Served:
         # Models that take no temperature reason first, and say less than these.
         if "logprob" in words.lower() or "temperature" in words.lower():
             raise self._without(words)
-        raise EpidemiaError(f"{url} does not take the first prompt: {words}")
+        raise EpidemiaError(f"{url} rejects the first prompt: {words}")
 
     def _ways(self, server: Server, prompt: Prompt) -> Iterator[How]:
         """List the ways to ask a server, the best first."""
@@ -215,9 +216,11 @@ class Served:
         told = [f"letters are read by {self.read_by}"]
         if self.apart > known.REPEATS:
             apart = f"{self.apart:.2f} apart"
-            told.append(f"not repeatable: one prompt, asked twice, got probabilities {apart}")
+            told.append(f"not repeatable: the same prompt, sent twice, got probabilities {apart}")
         if alike is None:
-            told.append("plain text and chat could not be compared, so that a template is unseen")
+            told.append(
+                "plain text and chat could not be compared, so a chat template would go unnoticed"
+            )
         log = _logger.warning if self.apart > known.REPEATS else _logger.info
         log("epidemia: %s is %s; %s", self.endpoint.url, self.server or "a server", "; ".join(told))
         if alike:
@@ -246,7 +249,7 @@ class Served:
     def _without(self, why: str) -> EpidemiaError:
         return EpidemiaError(
             f"{self.model} at {self.endpoint.url} gives no log-probabilities of its first token "
-            f"at temperature 0 ({why}): reasoning models do not, and some servers pass over "
+            f"at temperature 0 ({why}). Reasoning models give none, and some servers ignore "
             f"'logprobs'. {WAY_OUT}"
         )
 

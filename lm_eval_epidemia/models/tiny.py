@@ -1,4 +1,4 @@
-"""A tiny random Llama with a tokenizer, made on the spot: a real Hugging Face model for trying out.
+"""A tiny random Llama with a tokenizer, made on the spot: a real Hugging Face model for tests.
 
 Its weights are random, so its scores mean nothing; every step from prompt to score is real.
 """

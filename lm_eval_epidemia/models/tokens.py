@@ -1,4 +1,4 @@
-"""Texts into tokens, as lm-eval's tokenizer has them, each line once.
+"""Tokenize texts as lm-eval's tokenizer does, each distinct line once.
 
 The prompts of a task are the same lines in other orders. A tokenizer that ends a token wherever a
 line ends (nearly all do; offsets tell) has the same tokens for a line wherever it stands, so a text
@@ -75,7 +75,7 @@ class _ByLine:
 
     def __init__(self, tokenize: Callable[[list[str]], list[Whole]]) -> None:
         self._tokenize = tokenize
-        #: None where the same line in the same place has had other tokens, or none of its own.
+        #: None if the same line in the same place has had other tokens, or none of its own.
         self._known: dict[Place, Tokens | None] = {}
         self._trusted = True
 

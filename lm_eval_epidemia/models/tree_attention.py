@@ -1,4 +1,4 @@
-"""Attention over a pack of prompts (see `prefix_tree`), in any model of Transformers that lets it.
+"""Attention over a pack of prompts (see `prefix_tree`), in models of Transformers that allow it.
 
 Models of Transformers look their attention up by name, so another one can be put in for a while.
 Whether a loaded model gives the same with it as without is tried, not derived from its name: one

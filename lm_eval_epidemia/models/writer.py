@@ -30,7 +30,7 @@ class ModelWriter:
     Raises
     ------
     EpidemiaError
-        If no backend has this name, or it cannot be made of these arguments.
+        If no backend has this name, or it cannot be loaded with these arguments.
     """
 
     def __init__(self, backend: str, args: str = "", seed: int = 0) -> None:
@@ -41,8 +41,8 @@ class ModelWriter:
         known = list(model_registry.keys())
         if backend not in known:
             raise EpidemiaError(
-                f"--writer {backend!r} is neither template nor a model of lm-eval "
-                f"({nearest(backend, known)}); the model's own name goes into --writer-args, as "
+                f"--writer {backend!r}: expected 'template' or a model type of lm-eval "
+                f"({nearest(backend, known)}). Give the model's name in --writer-args, as in "
                 "--writer hf --writer-args pretrained=NAME"
             )
         self.seed = seed
@@ -54,7 +54,7 @@ class ModelWriter:
         except Exception as error:
             why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
             raise EpidemiaError(
-                f"--writer {backend} --writer-args {args!r} gives no model: {why}"
+                f"--writer {backend} --writer-args {args!r} could not be loaded: {why}"
             ) from error
         # A chat endpoint has the template itself, and takes messages.
         self._messages = "chat" in backend
@@ -84,8 +84,8 @@ class ModelWriter:
             return [reply or "" for reply in self._model.generate_until(instances)]
         except OSError as error:  # of a server
             raise EpidemiaError(
-                f"the writer stopped answering ({error}): see that it runs, then the same command "
-                "starts anew"
+                f"the writer stopped answering ({error}): check that it is running, then run the "
+                "same command again"
             ) from error
 
     def _prompt(self, text: str) -> Any:

@@ -1,5 +1,5 @@
-"""How well: anchors, scores, joint errors, means with their errors; shared by all benchmarks.
+"""Scoring shared by all benchmarks: anchors, scores, joint errors, means with their errors.
 
-`collect` puts the answers of a task, whatever the way of asking, into the places of its cells and
-prompts. Nothing here knows lm-eval or the wording of a prompt.
+`collect` arranges the answers of a task by cell and prompt, for every way of asking. Nothing here
+depends on lm-eval or on the wording of a prompt.
 """

@@ -1,18 +1,18 @@
 """The calibration line: log-odds of the answers on log-odds of the truth, over cells and levels.
 
-``logit q = tilt + slope logit p``. A slope below 1 understates differences, one above 1 overstates
-them; a tilt moves all answers to one side. People's estimates of shares are such a line, with a
-slope below 1 (Gonzalez and Wu, Cognitive Psychology 38, 1999; Landy, Guay and Marghetis,
-Psychonomic Bulletin and Review 25, 2018).
+``logit q = tilt + slope logit p``. A slope below 1 understates differences, a slope above 1
+overstates them; a tilt shifts all answers to one side. People's estimates of shares follow such a
+line, with a slope below 1 (Gonzalez and Wu, Cognitive Psychology 38, 1999; Landy, Guay and
+Marghetis, Psychonomic Bulletin and Review 25, 2018).
 
 The truth has sampling error, and regression on a variable with error comes out too flat (Fuller,
-Measurement Error Models, 1987, section 1.1). So the variance of logit p is taken less what its
-error e adds to it, ``E S(x, e)``, which the replicates estimate: ``N = mean_b S(x_b, x_b - x)``.
-Where errors do not depend on the truth this is their variance. Where an estimator flattens, as
-boosting does, it is less, and can be below 0, though not by all that is flattened
+Measurement Error Models, 1987, section 1.1). So we subtract from the variance of logit p the part
+that its error e adds, ``E S(x, e)``, which the replicates estimate: ``N = mean_b S(x_b, x_b - x)``.
+If errors do not depend on the truth, this is their variance. If an estimator flattens differences,
+as boosting does, it is smaller and can be negative, but does not correct the whole flattening
 (docs/background/validity-calibration-line.md). The truth is itself one sample, in which rare
-answers look rarer than they are, and rare answers are noisier. What N is too large by for that is
-estimated from samples drawn from samples, and taken off: ``2 N - mean_bj S(x_bj, x_bj - x_b)``.
+answers look rarer than they are, and rare answers are noisier. The resulting excess of N is
+estimated from samples drawn from samples, and subtracted: ``2 N - mean_bj S(x_bj, x_bj - x_b)``.
 
 Shapes: C cells, K levels, L of which are used, B replicates, J samples drawn from each.
 """
@@ -45,7 +45,7 @@ def log_odds(p: Array, n: Array) -> Array:
     ----------
     p : ndarray, shape (..., C, K)
     n : ndarray, shape (C,)
-        As of `scales.sizes`.
+        See `scales.sizes`.
 
     Returns
     -------
@@ -116,14 +116,14 @@ def mean_over(weights: Array, values: Array) -> Array:
 def moments(
     weights: Array, p: Array, q: Array, n: Array, replicates: Array, sample: str
 ) -> Moments:
-    """Return what one task adds to a calibration line.
+    """Return the contribution of one task to a calibration line.
 
     Parameters
     ----------
     weights : ndarray, shape (C,)
     p, q : ndarray, shape (C, K)
     n : ndarray, shape (C,)
-        As of `scales.sizes`.
+        See `scales.sizes`.
     replicates : ndarray, shape (B, C, K)
         Of the truth; B is 0 of an exact table.
     sample : str
@@ -149,9 +149,9 @@ class Line(NamedTuple):
     Attributes
     ----------
     tilt, slope : float
-        NaN where the truth does not vary by more than its noise.
+        NaN if the truth varies no more than its noise.
     draws : dict of str to ndarray, shape (2, B)
-        By sample, tilt and slope had this survey alone drawn other samples.
+        By sample, tilt and slope if only this survey had drawn other samples.
     centre, spread : float
         Mean of x, and its variance less the noise: in tilt and slope, answers y of one of T tasks
         count ``mean((x - centre) y) / spread / T``.
@@ -165,7 +165,7 @@ class Line(NamedTuple):
 
 
 def line(tasks: Sequence[Moments]) -> Line:
-    """Return the line through the cells and levels of some tasks, each task counting alike.
+    """Return the line through the cells and levels of some tasks, each with equal weight.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def line(tasks: Sequence[Moments]) -> Line:
     Returns
     -------
     Line
-        At a replicate the truth has its noise twice, which is taken off twice.
+        At a replicate the truth has its noise twice, so it is subtracted twice.
     """
     x, xx, y, xy = np.mean([task.means for task in tasks], axis=0)
     by_sample: dict[str, list[Moments]] = {}

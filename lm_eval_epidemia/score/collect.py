@@ -1,4 +1,4 @@
-"""The answers of one task are collected: by cell and prompt, checked, the complete cells chosen."""
+"""Collect the answers of one task by cell and prompt, check them, and select complete cells."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ T = TypeVar("T")
 
 
 def once(put_together: Callable[[Sequence[Any]], T]) -> Callable[[Sequence[Any]], T]:
-    """Keep what came of the answers that were put together last.
+    """Cache the result for the answers collected last.
 
-    All metrics of a task ask for it, one after the other and with the same answers.
+    All metrics of a task need it, one after the other and with the same answers.
     """
     last: list[tuple[Sequence[Any], T]] = []
 
@@ -48,15 +48,15 @@ def _the_same(first: Sequence[Any], other: Sequence[Any]) -> bool:
 
 
 class Collected(NamedTuple):
-    """The answers of a task, in the places of their cells and prompts; C cells, A prompts of each.
+    """The answers of a task by cell and prompt; C cells, A prompts of each.
 
     Attributes
     ----------
     way : Way
     truth : object
-        The installed one, which the questions were made from.
+        The installed truth, from which the questions were made.
     said : ndarray, shape (C, A, ...)
-        What was said to each of the A prompts of each cell; NaN where nothing was.
+        The answer to each of the A prompts of each cell; NaN if there was none.
     answered : ndarray of bool, shape (C, A)
     """
 
@@ -67,24 +67,24 @@ class Collected(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What lm-eval knows the task as."""
+        """lm-eval's name of the task."""
         return self.way.named(self.truth.task)
 
 
 def collected(ways: Mapping[str, Way], answers: Sequence[Answer]) -> Collected:
-    """Put the answers of a task beside its truth.
+    """Arrange the answers of a task by the cells of its truth.
 
     Parameters
     ----------
     ways : mapping of str to Way
-        Of the benchmark. A truth of these has a ``task``, and its cells' conditions in ``given``.
+        Ways of the benchmark. Their truths have a ``task``, and the cells' conditions in ``given``.
     answers : sequence of Answer
         Of one task, in any order.
 
     Raises
     ------
     EpidemiaError
-        If the questions were made from a truth that is not the installed one.
+        If the questions were made from a truth other than the installed one.
     """
     first = answers[0]
     way = ways[first.way]
@@ -92,15 +92,15 @@ def collected(ways: Mapping[str, Way], answers: Sequence[Answer]) -> Collected:
     if stale := {answer.truth for answer in answers} - {truth.fingerprint}:
         raise EpidemiaError(
             f"{way.named(first.task)}: the questions were made from ground truth "
-            f"{', '.join(sorted(stale))}, but {truth.fingerprint} is installed: export the dataset "
-            "anew ('epidemia export') or install the version of lm-eval-epidemia it was exported "
-            "with"
+            f"{', '.join(sorted(stale))}, but {truth.fingerprint} is installed: export the "
+            "dataset again ('epidemia export'), or install the version of lm-eval-epidemia that "
+            "exported it"
         )
     return Collected(way, truth, *laid_out(answers, (len(truth.given), way.prompts(truth, first))))
 
 
 def laid_out(answers: Sequence[Answer], shape: tuple[int, int]) -> tuple[Array, NDArray[np.bool_]]:
-    """Return what was `said`, and which prompts were `answered`, as `Collected` has them."""
+    """Return `said` and `answered`, as in `Collected`."""
     values = np.array([answer.value for answer in answers], dtype=float)
     q, answered = np.full((*shape, *values.shape[1:]), np.nan), np.zeros(shape, dtype=bool)
     places = tuple(np.array([(answer.cell, answer.place) for answer in answers]).T)
@@ -109,13 +109,13 @@ def laid_out(answers: Sequence[Answer], shape: tuple[int, int]) -> tuple[Array, 
 
 
 def complete_cells(asked: Collected, cell: str = "cell") -> NDArray[np.bool_]:
-    """Return which cells have all their prompts answered, with a warning where none has.
+    """Return which cells have all their prompts answered, with a warning if none has.
 
     Parameters
     ----------
     asked : Collected
     cell : str
-        What a cell is called.
+        The word for a cell in the warning.
 
     Returns
     -------
@@ -126,26 +126,26 @@ def complete_cells(asked: Collected, cell: str = "cell") -> NDArray[np.bool_]:
     if not complete.any():
         notices.warn(
             "no complete cell",
-            f"{asked.name}: {int(answered.sum())} of {answered.size} prompts were asked and no "
-            f"{cell} has all its {needed} {asked.way.prompts_are}, so there is no score; raise "
+            f"{asked.name}: {int(answered.sum())} of {answered.size} prompts were asked, and "
+            f"no {cell} has all its {needed} {asked.way.prompts_are}, so there is no score: raise "
             f"--limit to at least {needed}",
         )
     return complete
 
 
 def readable(asked: Collected, answers: Sequence[Answer]) -> bool:
-    """Check what was said: False, with a warning, where no score can come of it."""
+    """Check the answers: False, with a warning, if they allow no score."""
     way, name, answered = asked.way, asked.name, asked.answered
     if way.generated:
         if (share := way.diagnostics["answered"].of(answers)) < LOW_ANSWERED:
             notices.warn(
                 "few answers that could be read",
-                f"{name}: {share:.0%} of the replies held an answer; the others count as "
-                f"{way.unread}",
-                " (read them with --log_samples; a model that thinks may need --gen_kwargs "
+                f"{name}: {share:.0%} of the replies contained an answer; the others count "
+                f"as {way.unread}",
+                " (look at them with --log_samples; a model that thinks may need --gen_kwargs "
                 "max_gen_toks=8192, a chat model --apply_chat_template)",
-                " (each prompt says how to reply; a reply that was cut off lacks its answer: allow "
-                "a model that thinks 8,192 tokens or more)",
+                " (each prompt says how to reply; a truncated reply has no answer: allow a model "
+                "that thinks 8,192 tokens or more)",
             )
         return True
     with np.errstate(over="ignore"):
@@ -155,28 +155,27 @@ def readable(asked: Collected, answers: Sequence[Answer]) -> bool:
     if impossible.any():
         notices.warn(
             "probabilities that sum to more than 1",
-            f"{name}: the letters of {int(impossible.sum())} of {int(answered.sum())} prompts have "
-            f"probabilities that sum to more than 1, up to {masses[impossible].max():.3g}, "
-            f"{_first(impossible, asked)}: these are not a model's; its score is NaN. A server "
-            "that does not return the log-probabilities of the prompt (echo) gives such",
+            f"{name}: the letters of {int(impossible.sum())} of {int(answered.sum())} prompts "
+            f"have probabilities that sum to more than 1, up to {masses[impossible].max():.3g}, "
+            f"{_first(impossible, asked)}; its score is NaN. A server that does not return the "
+            "log-probabilities of the prompt (echo) causes this",
         )
     if unknown.any() or impossible.any():
         return False
     if (mass := float(masses[answered].mean())) < LOW_MASS:
         notices.warn(
             "low choice_mass",
-            f"{name}: the letters together carry a probability of {mass:.3g} on average; the "
-            "model hardly answers the question",
-            " (try --apply_chat_template, or another prompt), or its chat template ends in a line "
-            "break, which lm-eval counts as part of the answer (then the score is not affected)",
-            ", or other tokens were read than the next after the prompt: ' A' after plain text, "
-            "'A' in a chat",
+            f"{name}: the letters together have a probability of only {mass:.3g} on average: the "
+            "model rarely answers with a letter",
+            " (try --apply_chat_template, or another prompt), or its chat template ends in a "
+            "line break, which lm-eval counts as part of the answer (the score is then correct)",
+            ", or the wrong tokens were read: expected ' A' after plain text, 'A' in a chat",
         )
     return True
 
 
 def not_finite(asked: Collected) -> NDArray[np.bool_]:
-    """Return which prompts got log-probabilities that are no numbers, with a warning for any.
+    """Return which prompts got NaN or infinite log-probabilities, with a warning if any did.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What a survey leaves open of the probabilities that it estimates."""
+"""Confidence intervals of the probabilities that a survey estimates."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from lm_eval_epidemia.core.distance import Array
 def interval(p: Array, n_eff: Array) -> tuple[Array, Array]:
     """Return 95 % intervals of true probabilities: Jeffreys', with effective sample sizes.
 
-    Quantiles of ``Beta(p n + 1/2, (1 - p) n + 1/2)``, widened to p itself where p lies outside, as
-    where it is 0 or 1 (Brown, Cai and DasGupta 2001).
+    Quantiles of ``Beta(p n + 1/2, (1 - p) n + 1/2)``, widened to include p if p lies outside, as
+    for 0 or 1 (Brown, Cai and DasGupta 2001).
 
     Parameters
     ----------
     p : ndarray, shape (C, K)
     n_eff : ndarray, shape (C,)
-        Infinite where there is no sampling error: the interval is p alone.
+        Infinite without sampling error: the interval is then p itself.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Means and differences of means, each with its error over the clusters of its sample.
 
-A mean carries its draws: one number per cluster. Means over the same clusters, of other effects or
-in another way of asking, are paired by subtracting these.
+A mean carries its draws: one number per cluster. Means over the same clusters (other effects,
+another way of asking) are paired by subtracting their draws.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class Estimate(NamedTuple):
     Attributes
     ----------
     value : float
-        NaN where nothing is averaged.
+        NaN if nothing is averaged.
     error : float
-        Its standard error over samples of names (or graphs); NaN where a graph has one only.
+        Its standard error over samples of names (or graphs); NaN if a graph has only one.
     samples : int
-        How many scenes it is over, the clusters of the error.
+        Number of scenes, which are the clusters of the error.
     freedom : float
         Degrees of freedom of the error.
     at : ndarray, shape (S,) or (0,)
-        Its draws, one per scene of the task; empty where no other mean is paired with it.
+        Its draws, one per scene of the task; empty if no other mean is paired with it.
     """
 
     value: float
@@ -45,7 +45,7 @@ class Estimate(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Interval of 95 %, by Student's t; NaN where the error is not known."""
+        """Interval of 95 %, by Student's t; NaN if the error is unknown."""
         if not self.freedom > 0 or math.isnan(self.error):
             return math.nan, math.nan
         reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, self.freedom)) * self.error
@@ -56,7 +56,7 @@ NOTHING = Estimate(math.nan, math.nan, 0, 0)
 
 
 def paired(first: Estimate, other: Estimate) -> Estimate:
-    """Return the difference of two means over the same scenes; its error is of the differences."""
+    """Return the difference of two means over the same scenes, with its paired error."""
     at = first.at - other.at
     return Estimate(
         first.value - other.value,
@@ -68,12 +68,12 @@ def paired(first: Estimate, other: Estimate) -> Estimate:
 
 
 def apart(first: Estimate, other: Estimate) -> Estimate:
-    """Return the difference of two means over samples that have nothing to do with each other."""
+    """Return the difference of two means over independent samples."""
     return _together([first, other], [1, -1])
 
 
 def average(means: Sequence[Estimate]) -> Estimate:
-    """Average means of independent samples, such as those of several tasks, each counting once."""
+    """Average means of independent samples, such as several tasks, with equal weights."""
     return _together(means, [1 / len(means)] * len(means)) if means else NOTHING
 
 
@@ -88,7 +88,7 @@ def _together(means: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
 
 
 def shares_of(of: Array, ids: NDArray[Any]) -> tuple[NDArray[Any], Array]:
-    """Return what each cluster adds to the error of a mean of numbers, linearised.
+    """Return each cluster's contribution to the error of a mean, linearised.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def shares_of(of: Array, ids: NDArray[Any]) -> tuple[NDArray[Any], Array]:
 
 
 def pooled(of: Any, clusters: Any) -> Estimate:
-    """Average numbers that come in clusters, which are a sample of such.
+    """Average numbers from a sample of clusters.
 
     Parameters
     ----------

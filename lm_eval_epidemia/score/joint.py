@@ -1,10 +1,10 @@
-"""Errors from joint replicates: tasks of one survey are wrong together.
+"""Errors from joint replicates: tasks of one survey share its sampling error.
 
 A survey has one set of replicates, shared by all its tasks (`estimate.store`): replicate b of one
-task and replicate b of another are what the same other sample would have said. So the error of a
-mean over tasks, or of a difference, is the spread of that same mean or difference over b. Samples
-of different surveys are independent, and so are the errors of the asking (orderings, drawn
-answers): these add in quadrature.
+task and replicate b of another come from the same simulated sample. So the error of a mean over
+tasks, or of a difference, is the spread of that mean or difference over b. Samples of different
+surveys are independent, and so are errors of the asking (orderings, drawn answers): these add in
+quadrature.
 """
 
 from __future__ import annotations
@@ -20,23 +20,22 @@ from lm_eval_epidemia.core.errors import EpidemiaError, plural
 
 
 class Draws(NamedTuple):
-    """What a number of one task would have been had its survey drawn other samples.
+    """The values that a number of one task would have if its survey had drawn other samples.
 
     Attributes
     ----------
     sample : str
-        Whose replicates: draws of the same sample are joint. Empty for an exact table.
+        The survey sample: draws of the same sample are joint. Empty for an exact table.
     at : ndarray, shape (B,)
         The number at each replicate of the truth; empty for an exact table.
     asking : float
-        Its standard error from the asking alone: orderings that were sampled, answers that were
-        drawn.
+        Standard error from the asking alone: sampled orderings, or drawn answers.
     less_bias : ndarray, shape (B,), or None
-        The number less the bias that sampling error gives it, at each replicate (`corrected`); None
-        where `at` is that already, or nobody asks.
+        The number minus its bias from sampling error, at each replicate (`corrected`); None if `at`
+        already has no such bias, or the correction is not needed.
     uncut : float or None
-        The number before it is cut off at the ends of its scale, of which means are taken; None
-        where it is not cut.
+        The number before it is cut off at the ends of its scale, used in means; None if it is not
+        cut.
     """
 
     sample: str
@@ -47,7 +46,7 @@ class Draws(NamedTuple):
 
     @property
     def unbiased(self) -> Draws:
-        """The draws of the number less its bias."""
+        """The draws of the number minus its bias."""
         return self if self.less_bias is None else Draws(self.sample, self.less_bias, self.asking)
 
 
@@ -56,7 +55,7 @@ PARTNERS = (1, 3, 8, 21)
 
 
 def beyond(p: Array, replicates: Array) -> Array:
-    """Return samples drawn from samples: P^(b) + P^(j) - P, for some j of each b.
+    """Return samples drawn from samples: P^(b) + P^(j) - P, for some j for each b.
 
     Parameters
     ----------
@@ -73,7 +72,7 @@ def beyond(p: Array, replicates: Array) -> Array:
 
 
 def mean_beyond(at: Array, again: Array) -> Array:
-    """Return what a number is on average in samples drawn from each replicate.
+    """Return the mean of a number over samples drawn from each replicate.
 
     ``mean_j (V_bj - V_j + mean V)``, V_bj being the number in a sample drawn from sample b. The
     last two terms cancel the noise of few j: of a number that is linear in P this is V_b.
@@ -94,7 +93,7 @@ def mean_beyond(at: Array, again: Array) -> Array:
 
 
 def corrected(at: Array, again: Array) -> Array:
-    """Take off the bootstrap's estimate of bias at each replicate, as it is taken off the number.
+    """Subtract the bootstrap estimate of bias at each replicate, as for the number itself.
 
     Twice the number less `mean_beyond`. Its spread is that of the corrected number ``2 V - mean
     V_b``, which varies more than V does where V has a kink inside the survey's noise, as a distance
@@ -108,7 +107,7 @@ def corrected(at: Array, again: Array) -> Array:
 
 
 def less_noise(d: Array | float, again: Array | float) -> Array:
-    """Take the noise of a survey from a distance: the bootstrap's correction of its square.
+    """Subtract the noise of a survey from a distance: a bootstrap correction of its square.
 
     ``sign(x) sqrt(|x|), x = 2 D^2 - D'^2``, D' being the mean distance from replicates. Independent
     errors add in squares: where D^2 is delta^2 + n^2, D'^2 is delta^2 + 2 n^2, and x is delta^2. Of
@@ -131,11 +130,11 @@ def less_noise(d: Array | float, again: Array | float) -> Array:
 
 
 class SharedError(float):
-    """A standard error from a sample that other tasks have too: it is not to be pooled.
+    """A standard error from a sample that other tasks share, which must not be pooled.
 
-    Its square is NaN. Who adds squares as if tasks were independent, as lm-eval does for the rows
-    of its groups, gets NaN instead of an error that is too small; `joint_error` is right. It is a
-    float otherwise, and numpy makes one of it.
+    Its square is NaN. Code that adds squares as if tasks were independent, as lm-eval does for
+    groups, gets NaN instead of an error that is too small; use `joint_error`. Otherwise it is a
+    float, and numpy converts it to one.
     """
 
     def __pow__(self, exponent: Any, modulus: None = None) -> float:
@@ -143,7 +142,7 @@ class SharedError(float):
 
 
 def _sums(draws: Sequence[Draws | None], weights: Sequence[float]) -> dict[str, Array] | None:
-    """Add weighted draws of each sample; None where those of a task are not known."""
+    """Add weighted draws of each sample; None if those of a task are not known."""
     sums: dict[str, Array] = {}
     for task, weight in zip(draws, weights, strict=True):
         if task is None:
@@ -162,8 +161,8 @@ def _listed(draws: Iterable[Draws | None]) -> list[Draws | None]:
     listed = [] if alone else list(draws)
     if alone or not all(task is None or isinstance(task, Draws) for task in listed):
         raise EpidemiaError(
-            "joint_error takes a list of draws, one per task: [score(task, q).draws for task in "
-            "tasks]"
+            "joint_error expects a list of draws, one per task: [score(task, q).draws for task "
+            "in tasks]"
         )
     return listed
 
@@ -186,39 +185,39 @@ def _checked(weights: Sequence[float] | None, number: int) -> list[float]:
         raise EpidemiaError(f"{len(listed)} weights for the draws of {plural(number, 'task')}")
     if listed and not (all(0 <= weight < math.inf for weight in listed) and any(listed)):
         raise EpidemiaError(
-            f"weights {listed}: expected finite numbers of at least 0, one of them above 0. For "
-            "the difference of two respondents in a task, give difference(one.draws, other.draws)"
+            f"weights {listed}: expected finite numbers of at least 0, not all 0. For the "
+            "difference of two models in a task, give difference(one.draws, other.draws)"
         )
     return listed
 
 
 def joint_error(draws: Iterable[Draws | None], weights: Sequence[float] | None = None) -> float:
-    """Standard error of a weighted sum of numbers of tasks.
+    """Standard error of a weighted sum of numbers of several tasks.
 
     Parameters
     ----------
     draws : sequence of Draws or None
-        None where a task has no replicates, so that its error is not known.
+        None if a task has no replicates, so that its error is unknown.
     weights : sequence of float, optional
         At least 0 and not all 0; by default those of the mean, 1 / T each.
 
     Returns
     -------
     float
-        ``sqrt(sum_s var_b(sum_{t in s} w_t v_t^(b)) + sum_t (w_t asking_t)^2)``, s the samples;
-        NaN for no task, or where one has no replicates.
+        ``sqrt(sum_s var_b(sum_{t in s} w_t v_t^(b)) + sum_t (w_t asking_t)^2)``, s the samples; NaN
+        without tasks, or if one has no replicates.
 
     Raises
     ------
     EpidemiaError
-        If `draws` are none, or `weights` are others or not one per task.
+        If `draws` is not a list of draws, or `weights` are invalid or not one per task.
     """
     draws = _listed(draws)
     return contrast_error(draws, _checked(weights, len(draws)))
 
 
 def contrast_error(draws: Sequence[Draws | None], weights: Sequence[float]) -> float:
-    """Standard error of a weighted sum whose weights may be below 0, as `joint_error` has it."""
+    """Standard error of a weighted sum with weights that may be negative; see `joint_error`."""
     if not draws or (sums := _sums(draws, weights)) is None:
         return math.nan
     asking = sum((w * task.asking) ** 2 for task, w in zip(draws, weights, strict=True) if task)
@@ -226,7 +225,7 @@ def contrast_error(draws: Sequence[Draws | None], weights: Sequence[float]) -> f
 
 
 def own_errors(draws: Sequence[Draws | None]) -> Array:
-    """Standard error of each task's number by itself, as `joint_error` has it; NaN without draws.
+    """Standard error of each task's number by itself (see `joint_error`); NaN without draws.
 
     Returns
     -------
@@ -245,14 +244,14 @@ def own_errors(draws: Sequence[Draws | None]) -> Array:
 def joint_bias(
     values: Sequence[float], draws: Sequence[Draws | None], weights: Sequence[float] | None = None
 ) -> float:
-    """Bootstrap estimate of how far sampling error moves a weighted sum on average.
+    """Bootstrap estimate of the bias that sampling error gives a weighted sum.
 
-    The mean over the replicates less the value itself (Efron and Tibshirani 1993, section 10.2).
+    The mean over the replicates minus the value itself (Efron and Tibshirani 1993, section 10.2).
 
     Returns
     -------
     float
-        NaN where a task has no replicates.
+        NaN if a task has no replicates.
     """
     weights = _checked(weights, len(draws))
     bias = 0.0
@@ -265,9 +264,9 @@ def joint_bias(
 
 
 def difference(one: Draws | None, other: Draws | None) -> Draws | None:
-    """Return the draws of the difference of two respondents in one task.
+    """Return the draws of the difference between two models in one task.
 
-    None where either is not known, or they are of different samples.
+    None if either is unknown, or they belong to different samples.
     """
     if one is None or other is None or one.sample != other.sample or one.at.shape != other.at.shape:
         return None

@@ -1,12 +1,12 @@
-"""Distances from a distribution of which only a number of random answers is known.
+"""Distances from a distribution that is known only from random answers.
 
 The L1 distance of the shares among n answers is larger than that of the distribution they are drawn
-from, since every share that misses its probability adds to it: a respondent that knows the truth
-seems to be far from it. Summed over cells that lie at all distances from the truth, the excess is
-of the order 1/n. So twice the distance of all answers, less the mean distance of random halves of
-them, has lost it (the jackknife with half samples). What is left is of higher order; it is largest,
-of the order ``1 / sqrt(n)``, for a respondent whose cells all lie within the answers' own noise of
-the truth. docs/reference/sampled.md has the measured sizes.
+from, since every random deviation adds to it: a model that knows the truth seems far from it.
+Summed over cells at various distances from the truth, the excess is of the order 1/n. Twice the
+distance of all answers minus the mean distance of random halves removes it (the jackknife with half
+samples). The remaining bias is of higher order; it is largest, of the order ``1 / sqrt(n)``, for a
+model whose cells are all closer to the truth than the noise of the answers.
+docs/reference/sampled.md has the measured sizes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lm_eval_epidemia.core.distance import Array
 DRAWS = 200
 SEED = 78
 
-#: With fewer readable answers in a cell, their shares are taken as they are.
+#: With fewer readable answers in a cell, their shares are not corrected.
 FEWEST = 8
 
 
@@ -64,13 +64,13 @@ def distances(p: Array, counts: NDArray[np.int64]) -> Array:
     ----------
     p : ndarray, shape (C, K)
     counts : ndarray of int, shape (..., C, K + 1)
-        Answers by level and, last, those that could not be read, which stand for 1/K each. Which
-        of the cells' answers could be read must not vary over the leading axes.
+        Answers by level; last, the number that could not be read, which count as 1/K for every
+        level. The numbers of readable answers per cell must not vary over the leading axes.
 
     Returns
     -------
     ndarray, shape (..., C)
-        Each may be a little below 0: over many draws the excess is gone from their mean.
+        Each may be slightly negative: the correction is right on average over many draws.
     """
     levels = p.shape[1]
     total = counts.sum(axis=-1)
@@ -96,7 +96,7 @@ def distances(p: Array, counts: NDArray[np.int64]) -> Array:
 
 
 def draw_counts(counts: NDArray[np.int64], draws: int = DRAWS) -> NDArray[np.int64]:
-    """Draw what the readable answers might have been: multinomial, as the shares found.
+    """Draw alternative readable answers from a multinomial with the observed shares.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def draw_counts(counts: NDArray[np.int64], draws: int = DRAWS) -> NDArray[np.int
 
 
 def distance_error(weights: Array, p: Array, counts: NDArray[np.int64]) -> float:
-    """Standard error of a distance that comes from the number of answers.
+    """Standard error of a distance from the limited number of answers.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ class Clustered(NamedTuple):
     freedom: float
 
     def reach(self, confidence: float) -> float:
-        """Half the length of the interval, by Student's t; NaN where there is none."""
+        """Half the length of the interval, by Student's t; NaN if there is none."""
         if not self.freedom > 0:
             return math.nan
         return self.error * float(special.stdtrit(self.freedom, (1 + confidence) / 2))
@@ -130,7 +130,7 @@ class Prior(NamedTuple):
     Attributes
     ----------
     freedom : float
-        d0 > 0; infinite where the variances do not differ more than by chance.
+        d0 > 0; infinite if the variances do not differ more than by chance.
     variance : float
         s0^2.
     """
@@ -169,7 +169,7 @@ def prior_of(variances: ArrayLike, freedom: float) -> Prior | None:
     Returns
     -------
     Prior or None
-        None where half of the variances are 0.
+        None if half of the variances are 0.
     """
     variances = np.asarray(variances, dtype=float)
     if not (least := SMALLEST * float(np.median(variances))) > 0:
@@ -184,7 +184,7 @@ def priors_from(mean: ArrayLike, variance: ArrayLike, freedom: float) -> tuple[A
     Parameters
     ----------
     mean, variance : array_like, shape (...)
-        NaN where nothing is known, of which no prior is known.
+        NaN if nothing is known, of which no prior is known.
     freedom : float
 
     Returns

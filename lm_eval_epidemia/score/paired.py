@@ -58,7 +58,7 @@ class Paired(NamedTuple):
     wins, losses : int
         Rows in which the first has the higher value, and in which the second has.
     p : float
-        Of a two-sided test of no difference; NaN where nothing can be tested.
+        Of a two-sided test of no difference; NaN if nothing can be tested.
     test : str
         `MCNEMAR` or `PAIRED_T`.
     most : float
@@ -160,7 +160,7 @@ def mcnemar(wins: int, losses: int) -> float:
     """Test whether of two models one is right where the other is wrong more often.
 
     Without a difference each such row is the toss of a coin: p is that of the two-sided exact
-    binomial test of `wins` in ``wins + losses`` tosses (McNemar 1947); 1 where there are none.
+    binomial test of `wins` in ``wins + losses`` tosses (McNemar 1947); 1 if there are none.
     """
     if not wins + losses:
         return 1.0

@@ -1,4 +1,4 @@
-"""Other scales than L1: how far answers are from a truth, cell by cell, and which cells differ.
+"""Scales other than L1: the distance of answers from a truth per cell, and the order of cells.
 
 Shapes: C cells, K levels; ``p`` and ``q`` (..., C, K) have rows that sum to 1 and broadcast, so
 that many replicates of a truth are compared at once. None of these is the score.
@@ -39,7 +39,7 @@ def total_variation(p: Array, q: Array) -> Array:
     Returns
     -------
     ndarray, shape (..., C)
-        In [0, 1]: how much of the probability stands at the wrong answers.
+        In [0, 1]: the share of probability on wrong answers.
     """
     return np.asarray(np.abs(p - q).sum(axis=-1) / 2)
 
@@ -55,27 +55,27 @@ def jensen_shannon(p: Array, q: Array) -> Array:
     Returns
     -------
     ndarray, shape (..., C)
-        In bits, in [0, 1]: what one answer says of whether it was drawn from p or from q.
+        In bits, in [0, 1]: the information of one answer about whether it was drawn from p or q.
     """
     return np.maximum(_entropy((p + q) / 2) - _entropy(p) / 2 - _entropy(q) / 2, 0.0)
 
 
 def wasserstein(p: Array, q: Array) -> Array:
-    """Wasserstein-1 of ordered answers that stand at ``index / (K - 1)``.
+    """Wasserstein-1 distance of ordered answers, placed at ``index / (K - 1)``.
 
     ``sum_k |F_p(k) - F_q(k)| / (K - 1)``, F the cumulative distributions.
 
     Returns
     -------
     ndarray, shape (..., C)
-        In [0, 1]: how far the probability has to be moved, as a share of the whole scale.
+        In [0, 1]: how far probability must be moved, as a share of the whole scale.
     """
     gaps = np.abs(np.cumsum(p - q, axis=-1)[..., :-1])
     return np.asarray(gaps.sum(axis=-1) / (p.shape[-1] - 1))
 
 
 def resolution(p: Array) -> Array:
-    """Return of how many people each row of a printed table could be: 1 over its last digit.
+    """Return the sample size implied by the digits of each row of a printed table.
 
     Parameters
     ----------
@@ -85,8 +85,8 @@ def resolution(p: Array) -> Array:
     Returns
     -------
     ndarray, shape (C,)
-        10^d, where all shares have d digits, up to six; else the least number of people of whom
-        these shares are whole numbers.
+        10^d if all shares have d digits, up to six; otherwise the smallest number of people for
+        which these shares are whole numbers.
     """
     for digits in range(DIGITS + 1):
         if (np.abs(p * 10**digits - np.rint(p * 10**digits)) < WHOLE).all():
@@ -96,13 +96,13 @@ def resolution(p: Array) -> Array:
 
 
 def sizes(p: Array, n_eff: Array) -> Array:
-    """Return how finely each cell of a truth is resolved: n_eff, or that of a printed table.
+    """Return the effective sample size of each cell: n_eff, or that implied by a printed table.
 
     Parameters
     ----------
     p : ndarray, shape (C, K)
     n_eff : ndarray, shape (C,)
-        Infinite where there is no sampling error.
+        Infinite without sampling error.
 
     Returns
     -------
@@ -113,28 +113,28 @@ def sizes(p: Array, n_eff: Array) -> Array:
 
 
 def log_score(p: Array, q: Array, n: Array) -> Array:
-    """Logarithmic score of answers that are mixed with the truth's own resolution.
+    """Logarithmic score of answers, smoothed by the truth's resolution.
 
-    ``sum_y p log q'``, ``q' = (n q + 1/K) / (n + 1)``: an answer of 0 costs as much as the survey
-    could tell it from 0. The mixture is the same for every respondent.
+    ``sum_y p log q'``, ``q' = (n q + 1/K) / (n + 1)``: an answer of 0 costs only as much as the
+    survey could distinguish from 0. The smoothing is the same for every model.
 
     Parameters
     ----------
     p, q : ndarray, shape (..., C, K)
     n : ndarray, shape (C,)
-        As of `sizes`.
+        See `sizes`.
 
     Returns
     -------
     ndarray, shape (..., C)
-        In nats, at most 0; the higher, the better.
+        In nats, at most 0; higher is better.
     """
     n = n[:, None]
     return np.asarray((p * np.log((n * q + 1 / q.shape[-1]) / (n + 1))).sum(axis=-1))
 
 
 def _standard_ranks(values: Array) -> Array:
-    """Rank cells, level by level, to a mean of 0 and a sum of squares of 1; 0 where all are equal.
+    """Rank cells, level by level, to a mean of 0 and a sum of squares of 1; 0 if all are equal.
 
     Parameters
     ----------
@@ -149,9 +149,9 @@ def _standard_ranks(values: Array) -> Array:
 
 
 def rank_agreement(p: Array, q: Array) -> Array:
-    """Whether the cells stand in the right order: Spearman's correlation, the mean over levels.
+    """Whether cells are in the right order: Spearman's correlation, averaged over levels.
 
-    Of two levels both say the same. Of answers that are the same in all cells it is 0.
+    With two levels both give the same value. It is 0 if answers are equal in all cells.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def rank_agreement(p: Array, q: Array) -> Array:
     Returns
     -------
     ndarray, shape (...)
-        In [-1, 1]; NaN of a single cell.
+        In [-1, 1]; NaN for a single cell.
     """
     if q.shape[-2] < 2:
         return np.full(p.shape[:-2], math.nan)
@@ -179,9 +179,9 @@ def _orders(cells: int) -> tuple[NDArray[np.int16], bool]:
 
 
 def agreement_by_chance(p: Array, q: Array) -> float:
-    """How often answers with no idea of who is who would agree at least as well.
+    """Probability that answers assigned to cells at random would agree at least as well.
 
-    The cells of q are put in every order, or in `DRAWS` drawn ones where there are many.
+    The cells of q are permuted in every order, or in `DRAWS` random orders if there are many.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def agreement_by_chance(p: Array, q: Array) -> float:
     Returns
     -------
     float
-        One-sided p-value of `rank_agreement`, in (0, 1]; NaN of a single cell.
+        One-sided p-value of `rank_agreement`, in (0, 1]; NaN for a single cell.
     """
     cells = len(q)
     if cells < 2:

@@ -1,4 +1,4 @@
-"""The score, its anchors, and what the choice of orderings adds to its error.
+"""The score, its anchors, and the error from the choice of orderings.
 
 Shapes: C cells, K levels, M orderings. ``weights`` (C,) sums to 1; ``p``, ``q`` (C, K) have rows
 that sum to 1.
@@ -30,18 +30,18 @@ ROUNDING = 1e-12
 
 
 def uniform(p: Array) -> Array:
-    """Return the respondent that knows nothing: 1/K for every level of every cell."""
+    """Return the answers of a respondent that knows nothing: 1/K for every level of every cell."""
     return np.full_like(p, 1.0 / p.shape[-1])
 
 
 def mean(weights: Array, p: Array) -> Array:
-    """Return the respondent that knows P(Y) and not how it depends on X."""
+    """Return the answers of a respondent that knows P(Y), but not how it depends on X."""
     marginal = np.einsum("c,...ck->...k", weights, p)
     return np.broadcast_to(marginal[..., None, :], p.shape).copy()
 
 
 def zero_one(weights: Array, p: Array) -> Array:
-    """Return the respondent that gives everyone the commoner answer (the first, if several tie)."""
+    """Return the answers of always giving the more common answer (the first in a tie)."""
     marginal = np.einsum("c,...ck->...k", weights, p)
     commonest = np.eye(p.shape[-1])[marginal.argmax(axis=-1)]
     return np.broadcast_to(commonest[..., None, :], p.shape).copy()
@@ -53,16 +53,16 @@ class Anchors(NamedTuple):
     Attributes
     ----------
     uniform : float
-        Of the respondent that gives every level 1/K.
+        Distance of giving every level 1/K.
     zero_one : float
-        Of the one that gives everyone the commoner answer; NaN unless the outcome is binary.
+        Distance of always giving the more common answer; NaN unless the outcome is binary.
     mean : float
-        Of the one that knows P(Y) only.
+        Distance of knowing P(Y) only.
     perfect : float
-        Below it a respondent cannot be told from the truth.
+        Below this distance, answers are indistinguishable from the truth.
     zero_error : float
-        Standard error of `zero`, from the survey's joint replicates; 0 of an exact table, and where
-        there are none.
+        Standard error of `zero`, from the survey's joint replicates; 0 for an exact table, or
+        without replicates.
     """
 
     uniform: float
@@ -84,7 +84,7 @@ class Anchors(NamedTuple):
 
     @property
     def zero(self) -> float:
-        """The distance that scores 0: the better of the answers that know nothing."""
+        """The distance that scores 0: the smaller one of the answers that know nothing."""
         return float(np.fmin(self.uniform, self.zero_one))
 
     def score(self, d: Array | float) -> Array:
@@ -93,12 +93,12 @@ class Anchors(NamedTuple):
 
     @property
     def score_of_mean(self) -> float:
-        """What the respondent that knows P(Y) only scores."""
+        """The score of knowing P(Y) only."""
         return float(self.score(self.mean))
 
     @property
     def informative(self) -> bool:
-        """Whether the survey can tell a good respondent from one that knows nothing."""
+        """Whether the survey can distinguish good answers from knowing nothing."""
         return self.zero > self.perfect + ROUNDING
 
     @property
@@ -114,7 +114,7 @@ class Anchors(NamedTuple):
 
     @property
     def said(self) -> str:
-        """What is said of the scale that tells little: ``barely informative``; empty of others."""
+        """The mark of a scale that tells little: ``barely informative``; empty for others."""
         if not self.informative:
             return "uninformative"
         return "barely informative" if self.barely else ""
@@ -159,7 +159,7 @@ def zero(weights: Array, p: Array) -> Array:
 
 
 def scale(d: Array | float, zero: Array | float, perfect: float) -> Array:
-    """Put distances on the scale from 0 (knows nothing) to 100 (cannot be told from the truth).
+    """Convert distances to scores from 0 (knows nothing) to 100 (indistinguishable from the truth).
 
     ``100 * clip((D_zero - D) / (D_zero - D_perfect), 0, 1)``. Where D_zero <= D_perfect the survey
     cannot tell the two ends apart: 100 if D <= D_perfect, else 0.
@@ -173,7 +173,7 @@ def scale(d: Array | float, zero: Array | float, perfect: float) -> Array:
     Returns
     -------
     ndarray
-        In [0, 100]; NaN where `d` is NaN.
+        In [0, 100]; NaN if `d` is NaN.
     """
     d, zero = np.asarray(d, dtype=float), np.asarray(zero, dtype=float)
     width = zero - perfect
@@ -192,7 +192,7 @@ def draw_truths(p: Array, n_eff: Array, draws: int = DRAWS, seed: int = SEED) ->
     ----------
     p : ndarray, shape (C, K)
     n_eff : ndarray, shape (C,)
-        Effective sample sizes; infinite where there is no sampling error.
+        Effective sample sizes; infinite if there is no sampling error.
 
     Returns
     -------

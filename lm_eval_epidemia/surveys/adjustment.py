@@ -1,4 +1,4 @@
-"""How a record mends the weights of a file that holds part of its population.
+"""How a record corrects the weights of a file that covers only part of its population.
 
 `estimate.adjust` does it.
 """
@@ -18,7 +18,7 @@ class Margin(Strict):
     Attributes
     ----------
     shares : Any
-        Nested lists in the order of the levels; None: those of the file's records.
+        Nested lists in the order of the levels; None: the shares in the file.
     """
 
     variables: tuple[str, ...] = Field(min_length=1)
@@ -26,16 +26,16 @@ class Margin(Strict):
 
 
 class Rake(Strict):
-    """Rake the weights of the records at hand to known margins of the population they stand for.
+    """Rake the weights to known margins of the population that the records represent.
 
     Attributes
     ----------
     among : tuple of Universe
         The population; all records if empty.
     known : str, optional
-        Only records with a value in this column stand for the population.
+        Only records with a value in this column represent the population.
     outcomes : tuple of str
-        Only tasks with these outcomes; else all.
+        Only for tasks with these outcomes; all if empty.
     cells_only : bool
         The raked weight gives P(X); P(Y | X) keeps the file's own weight.
     """

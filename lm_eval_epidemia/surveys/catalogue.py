@@ -1,9 +1,9 @@
-"""The records there are: those that ship, and the user's own.
+"""The catalogue of survey records: those that ship, and the user's own.
 
-Own records are found in ``$EPIDEMIA_HOME/surveys/*.yaml`` and in the files and folders that
-``EPIDEMIA_RECORDS`` lists (``epidemia --record PATH`` adds to it). They are read when they change,
-so that one can be written while Python runs. Tasks are those that records declare, and those of the
-sets that were drawn from them (`surveys.fresh`).
+The user's records are in ``$EPIDEMIA_HOME/surveys/*.yaml`` and in the files and folders listed in
+``EPIDEMIA_RECORDS`` (``epidemia --record PATH`` adds to it). They are read again when they change,
+so that one can be written while Python runs. Tasks are those that records declare, and those of
+sets drawn from them (`surveys.fresh`).
 """
 
 from __future__ import annotations
@@ -52,19 +52,22 @@ def own_files() -> list[Path]:
     Raises
     ------
     EpidemiaError
-        If ``EPIDEMIA_RECORDS`` names what does not exist, or a folder without records.
+        If ``EPIDEMIA_RECORDS`` names a path that does not exist, or a folder without records.
     """
     files = sorted((paths.home() / "surveys").glob("*.yaml"))
     for named in filter(None, os.environ.get(RECORDS, "").split(os.pathsep)):
         place = Path(named).expanduser()
         if not (place.is_file() or place.is_dir()):
             raise EpidemiaError(
-                f"{place} ({RECORDS} or --record) does not exist: give a record, or a folder of "
-                "records (*.yaml)"
+                f"{place} ({RECORDS} or --record) does not exist: give a survey record or a "
+                "folder of records (*.yaml)"
             )
         inside = sorted(place.glob("*.yaml")) if place.is_dir() else [place]
         if not inside:
-            raise EpidemiaError(f"{place} ({RECORDS} or --record) holds no .yaml file")
+            raise EpidemiaError(
+                f"{place} ({RECORDS} or --record) contains no .yaml file: give a folder of survey "
+                "records"
+            )
         files += inside
     return list(dict.fromkeys(path.resolve() for path in files))
 
@@ -105,11 +108,11 @@ def _usable(path: Path, known: Mapping[str, Record]) -> FreshSet:
     """Read a set of fresh tasks, and refuse it if it is not of the record that is here."""
     drawn = fresh.read_set(path)
     if (entry := known.get(drawn.survey)) is None:
-        raise EpidemiaError(f"{path}: there is no record of {drawn.survey} here")
+        raise EpidemiaError(f"{path}: its survey record, {drawn.survey}, is missing")
     if drawn.vintage not in entry.vintages or fresh.hash_of(entry, drawn.vintage) != drawn.record:
         raise EpidemiaError(
-            f"{path.parent}: the record of {drawn.survey} has changed since it was drawn; make it "
-            f"anew: {fresh.command(drawn)}"
+            f"{path.parent}: the record of {drawn.survey} has changed since these tasks were "
+            f"drawn; draw them again: {fresh.command(drawn)}"
         )
     return drawn
 
@@ -121,23 +124,27 @@ def _check_own(entry: Record, path: Path, other: Path | None) -> None:
     if other is not None:
         fault = f"{other} is a record of {name!r} too: rename one of them"
     elif name in RESERVED:
-        fault = f"epidemia_{name} is another group: choose another 'survey'"
+        fault = f"epidemia_{name} is the name of another group: choose another name for 'survey'"
     elif entry.replaces not in (None, name) or (entry.replaces and not ships):
         fault = (
-            f"'replaces: {entry.replaces}' in a record of {name!r}: a record takes the "
-            f"place of a shipped one of its own name ({nearest(name, _shipped())}), or of none"
+            f"'replaces: {entry.replaces}' in a record of {name!r}: a record can only replace the "
+            f"shipped record of its own name ({nearest(name, _shipped())})"
         )
     elif ships and entry.replaces is None:
         fault = (
-            f"{name!r} is a survey that ships: choose another 'survey', or say 'replaces: {name}'"
+            f"{name!r} is a shipped survey: choose another name for 'survey', or add 'replaces: "
+            f"{name}'"
         )
     elif kinds and not ships:
         fault = (
-            f"tasks of your own survey stand under 'extra', not {' and '.join(kinds)}: "
-            "epidemia_low and epidemia_high are the same for everybody"
+            f"put the tasks of your own survey under 'extra', not {' and '.join(kinds)}: "
+            "epidemia_low and epidemia_high must be the same for everybody"
         )
     elif not ships and any(task.stands_for for task in entry.declared):
-        fault = "'stands_for' is of surveys that ship: the stand-ins are the same for everybody"
+        fault = (
+            "only shipped surveys can have 'stands_for', since stand-ins must be the same for "
+            "everybody: leave it out"
+        )
     else:
         return
     raise EpidemiaError(f"{path}: {fault}")
@@ -146,7 +153,7 @@ def _check_own(entry: Record, path: Path, other: Path | None) -> None:
 def _now() -> _Catalogue:
     known = _known(state())
     for fault in known.faults.values():
-        notices.warn("record left out", f"a record of your own is left out: {fault}")
+        notices.warn("record left out", f"one of your survey records is left out: {fault}")
     for fault in known.stale:
         notices.warn("fresh tasks left out", f"a set of fresh tasks is left out: {fault}")
     return known
@@ -155,8 +162,8 @@ def _now() -> _Catalogue:
 def records() -> dict[str, Record]:
     """Return the survey records, by survey name: those that ship, then the user's own.
 
-    An own record that is wrong is left out with a warning, so that other tasks go on; `record` says
-    what is wrong with it.
+    A user's record with errors is left out with a warning, so that other tasks still work; `record`
+    raises its error.
     """
     return _now().records
 
@@ -173,7 +180,7 @@ def own_surveys() -> frozenset[str]:
 
 @looked_up
 def state() -> tuple[Stamped, ...]:
-    """Return what changes when an own record or a set of fresh tasks does, hashable."""
+    """Return a hashable value that changes when a user's record or a set of fresh tasks does."""
     stats = [(path, path.stat()) for path in declarations()]
     return tuple((path, (stat.st_mtime_ns, stat.st_ino, stat.st_size)) for path, stat in stats)
 
@@ -192,13 +199,13 @@ def fresh_sets() -> dict[Path, FreshSet]:
 
 
 def drawn(task: str) -> FreshSet | None:
-    """Return the set that a task is of; None where a record declares it."""
+    """Return the set that a task belongs to; None if a record declares the task."""
     sets = fresh_sets().values()
     return next((drawn for drawn in sets if task.startswith(f"{drawn.group}_")), None)
 
 
 def record(survey: str) -> Record:
-    """Return one survey's record; an unknown name is answered with the nearest ones."""
+    """Return one survey's record; the error for an unknown name suggests the nearest ones."""
     known = _now()
     if survey in known.records:
         return known.records[survey]
@@ -209,7 +216,7 @@ def record(survey: str) -> Record:
 
 
 def how_to_build(survey: str) -> str:
-    """Say which official files the tasks of a survey need, and what fetches them and builds."""
+    """Say which official files the tasks of a survey need, and how to fetch and build them."""
     entry = record(survey)
     official = entry.vintages[entry.official]
     how = f"epidemia survey download {survey}, then epidemia groundtruth build {survey}"
@@ -238,7 +245,7 @@ def official_cells(task: Task) -> int:
 
 
 def task(name: str) -> Task:
-    """Return one declared task; an unknown name is answered with the nearest ones."""
+    """Return one declared task; the error for an unknown name suggests the nearest ones."""
     try:
         return all_tasks()[name]
     except KeyError:

@@ -1,4 +1,4 @@
-"""Look at a survey's files through its record, before building anything from them."""
+"""Compare a survey's files with its record, before building anything from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lm_eval_epidemia.surveys.tables import load_tables, tables_vintage
 
 
 class Seen(NamedTuple):
-    """One variable as the files have it.
+    """One variable as found in the files.
 
     Attributes
     ----------
@@ -34,14 +34,14 @@ class Seen(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What some files are.
+    """The result of a check of files.
 
     Attributes
     ----------
     vintage : str
     rows : int
     weight : str
-        Weight column; empty where all count alike.
+        Weight column; empty if all count equally.
     variables : list of Seen
     tasks, left_out : list of str
         Tasks that can and cannot be built from them.
@@ -56,7 +56,7 @@ class Checked(NamedTuple):
 
 
 def check_files(record: Record, paths: Sequence[Path], vintage: str | None = None) -> Checked:
-    """Read files as a build would, and say what they hold.
+    """Read files as a build would, and describe their content.
 
     Parameters
     ----------

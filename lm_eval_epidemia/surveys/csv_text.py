@@ -37,22 +37,25 @@ NO_NUMBERS = frozenset({*BLANKS, "#N/A N/A", *_UNKNOWN.split()})
 
 
 def header(path: Path) -> list[str]:
-    """Read the column names of a csv file; what is below them can be gigabytes."""
+    """Read the column names of a csv file, without reading its rows."""
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         head = file.read(HEADER)
     if "\0" in head.partition("\n")[0]:
-        raise EpidemiaError(f"{path.name} has NUL bytes in its header: save it as UTF-8 text")
+        raise EpidemiaError(f"{path.name} contains NUL bytes in its header: save it as UTF-8 text")
     rows = csv.reader(io.StringIO(head, newline=""))
     names = next(rows, [])
     if any("\ufffd" in name for name in names):
         with path.open(encoding=encoding_of(path), newline="") as file:
             names = next(csv.reader(io.StringIO(file.read(HEADER), newline="")))
     if not names:
-        raise EpidemiaError(f"{path.name} does not begin with a header")
+        raise EpidemiaError(
+            f"{path.name} does not begin with a header: expected column names in the first line"
+        )
     if len(names) > MAX_COLUMNS:
         raise EpidemiaError(
-            f"{path.name} has more than {MAX_COLUMNS:,} columns, as no survey file has: are its "
-            "rows and columns exchanged? Otherwise save the columns of the survey's record alone"
+            f"{path.name} has more than {MAX_COLUMNS:,} columns, more than any survey file: are "
+            "rows and columns swapped? Otherwise save only the columns that the survey record "
+            "names"
         )
     if next(rows, None) is None and len(head) < HEADER:
         raise EpidemiaError(f"{path.name} has zero rows")
@@ -62,18 +65,18 @@ def header(path: Path) -> list[str]:
 def csv_batches(path: Path, places: list[int], width: int, of_texts: bool) -> Iterator[Any]:
     """Read columns of a csv file as text, some rows at a time.
 
-    A row that is wider or narrower than the header is an error here; pandas would take it, with
+    A row that is wider or narrower than the header is an error here; pandas would accept it, with
     codes in the wrong columns.
 
     Parameters
     ----------
     path : Path
     places : list of int
-        Which columns, by position, since columns that nobody asks for may share a name.
+        Columns by position, since unused columns may share a name.
     width : int
         How many the header has.
     of_texts : bool
-        Whether what they say matters, and so their encoding.
+        Whether their text matters, and therefore their encoding.
 
     Yields
     ------
@@ -102,10 +105,9 @@ def csv_batches(path: Path, places: list[int], width: int, of_texts: bool) -> It
 
 
 def encoding_of(path: Path) -> str:
-    """Tell whether a csv file is UTF-8; if not, it is taken for Western European.
+    """Return the encoding of a csv file: UTF-8, or else Western European.
 
-    That is ``cp1252`` as Windows writes it, and ``latin-1``, in which every byte is a character,
-    where a byte has no meaning there.
+    The latter is ``cp1252``, as Windows writes it, or ``latin-1`` if a byte is undefined there.
     """
     for encoding in ("utf8", "cp1252"):
         with suppress(UnicodeDecodeError), path.open(encoding=encoding, newline="") as file:
@@ -116,7 +118,7 @@ def encoding_of(path: Path) -> str:
 
 
 def parsed(texts: Any, small: bool = False) -> NDArray[Any]:
-    """Turn the texts of a csv column into numbers; where one is none, leave all as they are."""
+    """Convert the texts of a csv column to numbers; if one is not a number, leave all unchanged."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

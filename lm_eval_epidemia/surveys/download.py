@@ -1,4 +1,4 @@
-"""Fetch a survey's official files: with progress, resumed where they stopped, hash checked."""
+"""Download a survey's official files: with progress, resuming, and a check of hashes."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def raw_paths(
     ----------
     record : Record
     given : Path or sequence of Path, optional
-        What the user names; nothing stands for what was downloaded.
+        The user's paths; if none, the downloaded files.
     vintage : str, optional
 
     Returns
     -------
     paths : list of Path
     vintage : str or None
-        As given; of downloaded files by default the official one.
+        As given; by default for downloaded files, the official one.
 
     Raises
     ------
@@ -54,13 +54,15 @@ def raw_paths(
     if folder.is_dir():
         return [folder], vintage
     if survey in own():
-        raise EpidemiaError(f"{survey} is a survey of your own: give its file with --raw")
+        raise EpidemiaError(
+            f"{survey} is your own survey, which cannot be downloaded: give its file with --raw"
+        )
     entry = record.vintages[vintage]
     how = f"give {entry.needed} ({entry.page}) with --raw"
     if all(file.url for file in entry.files):
         of = "" if vintage == record.official else f" --vintage {vintage}"
         how = f"run 'epidemia survey download {survey}{of}', or {how}"
-    raise EpidemiaError(f"no downloaded files of {survey} {vintage}: {how}")
+    raise EpidemiaError(f"{survey} {vintage} has not been downloaded: {how}")
 
 
 class _Resuming:
@@ -101,7 +103,7 @@ class _Resuming:
 
 
 def fetch(url: str, target: Path, sha256: str | None, page: str, progress: bool = True) -> Path:
-    """Download one file, unless it is there already.
+    """Download one file, unless it exists already.
 
     Parameters
     ----------
@@ -122,7 +124,7 @@ def fetch(url: str, target: Path, sha256: str | None, page: str, progress: bool 
     Raises
     ------
     EpidemiaError
-        If the site cannot be reached or wants a browser, or the file is not the known one.
+        If the site cannot be reached or requires a browser, or the file is not the known one.
     """
     try:
         import pooch
@@ -142,21 +144,21 @@ def fetch(url: str, target: Path, sha256: str | None, page: str, progress: bool 
             downloader=_Resuming(part, progress),
         )
     except EpidemiaError as error:
-        raise EpidemiaError(f"{url}: {error}; it may want a browser: {by_hand}") from None
+        raise EpidemiaError(f"{url}: {error}; the site may require a browser: {by_hand}") from None
     except requests.exceptions.HTTPError as error:
         raise EpidemiaError(
-            f"{url} answered with an error ({error}); it may want a browser: {by_hand}"
+            f"{url} answered with an error ({error}); the site may require a browser: {by_hand}"
         ) from None
     except requests.exceptions.RequestException as error:
         kept = f" ({part.stat().st_size:,} bytes are kept)" if part.exists() else ""
         raise EpidemiaError(
-            f"{url} could not be downloaded{kept}: {type(error).__name__}. Try again to "
-            f"go on where it stopped, or {by_hand}"
+            f"{url} could not be downloaded{kept}: {type(error).__name__}. Run the command again "
+            f"to continue where it stopped, or {by_hand}"
         ) from None
     except ValueError:
         raise EpidemiaError(
-            f"{url}: the file's sha256 is not {sha256}: it was replaced by its publisher, or "
-            f"damaged on the way. Try again, or {by_hand} if you trust it"
+            f"{url}: the file's sha256 is not {sha256}: the publisher replaced it, or it was "
+            f"damaged during download. Try again, or, if you trust the file, {by_hand}"
         ) from None
     return target
 
@@ -179,15 +181,15 @@ def download(record: Record, vintage: str | None = None, progress: bool = True) 
     Raises
     ------
     EpidemiaError
-        Also if the record knows no direct address: then it names the page.
+        Also if the record has no direct address; the message then names the page.
     """
     name = vintage or record.official
     entry = record.vintage(name)
     if manual := [file.name for file in entry.files if file.url is None]:
         raise EpidemiaError(
-            f"{record.survey} {name}: {', '.join(manual)} cannot be fetched by a program (the site "
-            f"wants a browser): download from {entry.page}, then 'epidemia groundtruth build "
-            f"{record.survey} --raw FILE'"
+            f"{record.survey} {name}: {', '.join(manual)} cannot be downloaded by a program (the "
+            f"site requires a browser): download from {entry.page}, then run 'epidemia "
+            f"groundtruth build {record.survey} --raw FILE'"
         )
     folder = raw_folder(record.survey, name)
     for file in entry.files:

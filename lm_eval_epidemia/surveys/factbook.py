@@ -91,7 +91,7 @@ _TIMES = {None: 1.0, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion"
 def number(text: str) -> float:
     """Read the first number of a text: ``1.39 trillion (2024 est.)``.
 
-    NaN where there is none (``NA``), or a bound of one (``<1%``).
+    NaN if there is none (``NA``), or a bound of one (``<1%``).
     """
     match = _NUMBER.search(re.sub(r"^.*: ", "", _YEAR.sub("", text)))
     if match is None or re.search(r"[<>]\s*$", match.string[: match.start()]):
@@ -190,7 +190,7 @@ OF_RESIDENCES = {"urban": "improved: urban", "rural": "improved: rural"}
 
 
 def _people(profile: Profile) -> dict[tuple[str, str], float]:
-    """Count the people of each age group and sex; NaN where that is not known."""
+    """Count the people of each age group and sex; NaN if that is not known."""
     texts = AGE_STRUCTURE.texts(profile)
     counts = {}
     for text, age in AGES.items():
@@ -262,14 +262,14 @@ def sheets(path: Path) -> list[list[list[Any]]]:
         places = [{"Country": profile["code"], **POPULATION.row(profile)} for profile in profiles]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise EpidemiaError(
-            f"{path.name} is not the World Factbook as it is expected here, a JSON list of "
-            f"profiles with a 'code' ({type(error).__name__}: {error})"
+            f"{path.name} is not the World Factbook file: expected a JSON list of profiles with a "
+            f"'code' ({type(error).__name__}: {error})"
         ) from None
     if len(profiles) != PROFILES:
         notices.warn(
             "another number of records",
-            f"{path.name} has {plural(len(profiles), 'profile')}, the last edition {PROFILES}: is "
-            "the file whole?",
+            f"{path.name} has {plural(len(profiles), 'profile')}, but the last edition has "
+            f"{PROFILES}: is the file complete?",
         )
     return [
         _sheet([row for each in zip(profiles, places, strict=True) for row in rows_of(*each)])

@@ -1,7 +1,7 @@
 """Sets of fresh tasks: drawn from a record's variables, and found in ``$EPIDEMIA_HOME/fresh``.
 
-A set lies in a folder ``<survey>_<seed>``: its tasks and how they were drawn in ``tasks.yaml``,
-their truth beside it. `benchmarks.observation.fresh` makes both.
+A set is a folder ``<survey>_<seed>`` with its tasks and the options of the draw in ``tasks.yaml``,
+and their truth. `benchmarks.observation.fresh` makes both.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class FreshTask(Task):
 
 
 class FreshOptions(Strict):
-    """What a set was drawn with, besides survey, vintage and seed.
+    """The options of a draw besides survey, vintage and seed.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class FreshOptions(Strict):
 
 
 class FreshDraws(Strict):
-    """How many draws there were, how many were kept, and why others were not."""
+    """Numbers of draws, of those kept, and of those refused by reason."""
 
     tried: int
     kept: int
@@ -71,7 +71,7 @@ class FreshDraws(Strict):
 
 
 class FreshSet(Strict):
-    """What ``tasks.yaml`` says.
+    """The content of ``tasks.yaml``.
 
     Attributes
     ----------
@@ -150,7 +150,7 @@ def hash_of(record: Record, vintage: str) -> str:
 
 
 def command(drawn: FreshSet) -> str:
-    """Return the command that makes a set anew, but for the file."""
+    """Return the command that draws a set again, without the survey file."""
     asked = drawn.asked
     given = f" --dimension {','.join(map(str, asked.dimension))}"
     if asked.outcomes:
@@ -191,5 +191,5 @@ def read_set(path: Path) -> FreshSet:
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise EpidemiaError(f"{path} cannot be read ({' '.join(str(error).split())})") from None
     if path.parent.name != drawn.name:
-        raise EpidemiaError(f"{path} is of the set {drawn.name}: its folder must be called so")
+        raise EpidemiaError(f"{path} belongs to the set {drawn.name}: rename its folder to that")
     return drawn.model_copy(update={"sha256": hashlib.sha256(text).hexdigest()})

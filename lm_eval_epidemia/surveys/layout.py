@@ -1,4 +1,4 @@
-"""Where a published table has what, as its record says; `tables` reads it."""
+"""The layout of a published table, as its record describes it; `tables` reads the table."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class TableLayout(Strict):
     size : tuple of str
         Header of the column that weighs the rows; none: all alike.
     shares : dict of str to str
-        Level of the outcome -> header of its column, 'remainder' for what is left; by default the
-        first of the level's names.
+        Level of the outcome -> header of its column, 'remainder' for the rest; by default the first
+        of the level's names.
     where : dict of str to str
         Only rows with these texts in these columns.
     total : str, optional
@@ -64,11 +64,11 @@ class TableLayout(Strict):
     def _rows_of_each(self) -> TableLayout:
         if set(self.rows) != set(self.given):
             raise ValueError(
-                f"'rows' takes a header for each of {list(self.given)}, got {list(self.rows)}"
+                f"'rows' needs one header for each of {list(self.given)}, got {list(self.rows)}"
             )
         return self
 
     @property
     def said(self) -> str:
-        """What it is a table of."""
+        """What the table is about."""
         return f"{self.outcome} by {', '.join(self.given)}"

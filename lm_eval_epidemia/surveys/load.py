@@ -1,4 +1,4 @@
-"""A survey record from its YAML file; whatever is wrong with it is said with file and line."""
+"""Load a survey record from its YAML file; errors name file and line."""
 
 from __future__ import annotations
 
@@ -106,16 +106,16 @@ def _composed(text: str) -> tuple[yaml.Node | None, Any]:
 def _parsed(path: Path) -> tuple[Any, yaml.Node | None]:
     """Return the data of a YAML file, and its nodes, which know their lines."""
     if (size := path.stat().st_size) > MAX_SIZE:
-        raise EpidemiaError(f"{path.name} has {size:,} bytes: that is no record of a survey")
+        raise EpidemiaError(f"{path.name} has {size:,} bytes, too large for a survey record")
     text = path.read_text(encoding="utf-8")
     # This costs as much as reading: it is spared where the record is one that ships.
     if path.parent != Path(__file__).parent and _depth(text) > MAX_DEPTH:
-        raise EpidemiaError(f"{path.name} is nested too deeply for a record of a survey")
+        raise EpidemiaError(f"{path.name} is nested too deeply for a survey record")
     tree, loader = _composed(text)
     if _values(tree, {}) > MAX_VALUES:
         raise EpidemiaError(
-            f"{path.name}: its aliases (*name) stand for more than {MAX_VALUES:,} values: write "
-            "out what they stand for"
+            f"{path.name}: its aliases (*name) expand to more than {MAX_VALUES:,} values: write "
+            "the values out"
         )
     return yaml.load(text, loader), tree
 
@@ -135,7 +135,7 @@ def load_record(path: Path) -> Record:
     Raises
     ------
     EpidemiaError
-        Naming file, line and field of everything that is wrong.
+        Names file, line and field of every error.
     """
     try:
         data, tree = _parsed(path)

@@ -42,7 +42,7 @@ class Microdata:
     levels : dict of str to ndarray of int16, shape (n,)
         Level number of each record, `MISSING` where there is none.
     weight_column : str
-        The weight that was used; empty where all records count alike.
+        The weight that was used; empty if all records count alike.
     weight : ndarray of float64, shape (n,)
         As in the file: how many members of the population a record stands for.
     replicates : ndarray of float32, shape (n, R), or None
@@ -52,7 +52,7 @@ class Microdata:
     columns : dict of str to ndarray of float64, shape (n,)
         The columns that restrictions and adjustments look at, by their name in the record.
     measured : dict of str to ndarray of float64, shape (n,)
-        The numbers of each variable that has a `measure`, NaN where it has no level.
+        The numbers of each variable that has a `measure`, NaN if it has no level.
     """
 
     record: Record
@@ -92,7 +92,7 @@ class Microdata:
         )
 
     def within(self, universe: Universe) -> NDArray[np.bool_]:
-        """Tell which records meet a restriction."""
+        """Return which records meet a restriction."""
         return _within(self.columns[universe.column], universe.codes)
 
 
@@ -126,8 +126,8 @@ def _text_levels(column: pd.Series, variable: Variable, name: str, file: str) ->
 
     if pd.api.types.is_numeric_dtype(column):
         raise EpidemiaError(
-            f"{file}: column {variable.column} holds numbers where the record of {name!r} expects "
-            f"texts such as {variable.levels[0].texts[0]!r}: is it the file with its codes?"
+            f"{file}: column {variable.column} contains numbers, but the record of {name!r} "
+            f"expects texts such as {variable.levels[0].texts[0]!r}: give a file with these texts"
         )
     of_record, values = pd.factorize(column)
     meant = {text.strip(): MISSING for text in variable.missing_texts}
@@ -156,10 +156,9 @@ def _check_known(
     listed = ", ".join(f"{values[n]} ({counts[n]} rows)" for n in unknown[:8])
     what = "texts" if variable.of_texts else "codes"
     raise EpidemiaError(
-        f"{file}: column {variable.column} has {what} that the record of {name!r} does not "
-        f"know: {listed}{', ...' if len(unknown) > 8 else ''} ({rows_said(~known[of_record])}). "
-        f"Is it another vintage? Otherwise add the {what} to the survey record, as a level or as "
-        "missing"
+        f"{file}: column {variable.column} has {what} that the record of {name!r} does not list: "
+        f"{listed}{', ...' if len(unknown) > 8 else ''} ({rows_said(~known[of_record])}). Is this "
+        f"another vintage? If not, add the {what} to the survey record, as a level or as missing"
     )
 
 
@@ -183,7 +182,7 @@ class _Release(NamedTuple):
     record : Record
     vintage : str
     present : set of str
-        The files' columns, in small letters.
+        The files' columns, in lower case.
     every : bool
         As for `load_microdata`.
     """
@@ -236,14 +235,14 @@ class _Release(NamedTuple):
         return {u.column for u in universes} | {r.known for r in rakes if r.known is not None}
 
     def replicates(self) -> list[str]:
-        """Name the replicate weights that the files have; some of them alone are an error."""
+        """Name the replicate weights that the files have; an incomplete set is an error."""
         columns = self.design.replicate_columns
         lacking = [column for column in columns if not self.has(column)]
         if 0 < len(lacking) < len(columns):
             raise EpidemiaError(
-                f"the file has {len(columns) - len(lacking)} of {len(columns)} replicate weights, "
-                f"it lacks {few(lacking)}: take the whole file, or leave out all of them (errors "
-                "are then those of independently drawn units)"
+                f"the file has only {len(columns) - len(lacking)} of {len(columns)} replicate "
+                f"weights and lacks {few(lacking)}: use the complete file, or remove all of them "
+                "(standard errors then assume independently drawn units)"
             )
         return [] if lacking else columns
 
@@ -275,7 +274,7 @@ class _Release(NamedTuple):
         return keep
 
     def check_complete(self, columns: list[str], file: str) -> None:
-        """Refuse a file that lacks more than a known file of its vintage may lack."""
+        """Refuse a file that lacks more columns than a known file of its vintage."""
         record, entry = self.record, self.entry
         of = f"{record.survey} {self.vintage}"
         # What a joint outcome lacks is one of its variables.
@@ -288,14 +287,14 @@ class _Release(NamedTuple):
                 for name in lacking
             )
             raise EpidemiaError(
-                f"{file} lacks columns of {of}: {detail}. Is it another vintage? The official "
+                f"{file} lacks columns of {of}: {detail}. Is this another vintage? The official "
                 f"file is {entry.needed}: {entry.page}"
             )
         for column in sorted(self.restrictions()):
             if not self.has(column):
                 raise EpidemiaError(
                     f"{file} lacks column {entry.column(column)} ({nearest(column, columns)}), "
-                    f"which says who is asked in {of}"
+                    f"which says who belongs to {of}"
                 )
 
 
@@ -309,7 +308,7 @@ def _viable(
     first = candidates[0]
     others = [r.vintage for r in releases if not r.lacking() and r.entry.year != first.entry.year]
     looks = (
-        f"looks like {others[0]}, pass --vintage {others[0]}"
+        f"looks like {others[0]}: give --vintage {others[0]}"
         if others
         else "is another vintage, a subset without its weights, or not of this survey"
     )
@@ -335,9 +334,8 @@ def _choose(record: Record, given: str | None, rows: dict[str, int], file: str, 
         same = [name for name, entry in entries.items() if entry.rows == rows[given]]
         if same and given not in same:
             raise EpidemiaError(
-                f"{file} has {rows[given]:,} rows, the official count of {record.survey} "
-                f"{same[0]}, not of {given} ({entries[given].rows or 0:,}): pass "
-                f"--vintage {same[0]} or give the {given} file"
+                f"{file} has {rows[given]:,} rows, as {record.survey} {same[0]} has, not {given} "
+                f"({entries[given].rows or 0:,}): give --vintage {same[0]}, or the {given} file"
             )
         return given
     by_rows = [name for name in rows if entries[name].rows == rows[name]]
@@ -349,7 +347,7 @@ def _choose(record: Record, given: str | None, rows: dict[str, int], file: str, 
             return candidates[0]
     raise EpidemiaError(
         f"cannot tell which vintage of {record.survey} {file} is ({max(rows.values()):,} rows): "
-        f"pass --vintage {' or '.join(viable or rows)}"
+        f"give --vintage {' or '.join(viable or rows)}"
     )
 
 
@@ -358,8 +356,8 @@ def _coded(frame: pd.DataFrame, column: str, file: str) -> NDArray[np.float64]:
     values = frame[column]
     if values.dtype.kind == "O":
         raise EpidemiaError(
-            f"{file}: column {column} holds text where codes are expected, for example "
-            f"{values.dropna().iloc[0]!r}; export the file with its codes"
+            f"{file}: column {column} contains text such as {values.dropna().iloc[0]!r}, expected "
+            "numeric codes: export the file with codes"
         )
     return values.to_numpy(np.float64)
 
@@ -411,7 +409,7 @@ def _joined(
     frames: list[pd.DataFrame] = []
     for file, names in here.items():
         if key.casefold() not in present[file]:
-            raise EpidemiaError(f"{file.name} lacks column {key}, by which files are joined")
+            raise EpidemiaError(f"{file.name} lacks column {key}, which joins the files")
         new = [column for column in names if column.casefold() not in seen]
         if not new:
             continue
@@ -419,11 +417,13 @@ def _joined(
         frame = read.read_columns(file, [key, *new], small, texts)
         frame = frame.astype({key: object} if frame[key].dtype.kind == "O" else {}).set_index(key)
         if not frame.index.is_unique:
-            raise EpidemiaError(f"{file.name}: column {key} has duplicates, so it cannot be joined")
+            raise EpidemiaError(
+                f"{file.name}: column {key} has duplicates, so it cannot join the files"
+            )
         if frames and frame.index.dtype != frames[0].index.dtype:
             raise EpidemiaError(
-                f"{file.name}: column {key} holds numbers here and text in another file, so they "
-                "cannot be joined: write it alike in both"
+                f"{file.name}: column {key} contains numbers here and text in another file, so "
+                "the files cannot be joined: write it alike in both"
             )
         frames.append(frame)
     # The file with the weight has everybody; the others have those who were asked or examined.
@@ -448,7 +448,7 @@ def load_microdata(
         The official files or subsets of their columns, in any of `read.FORMATS`, zipped or not;
         or a folder that holds them. By default those that were downloaded.
     vintage : str, optional
-        Needed where neither the row count nor the file name tells.
+        Needed if neither the row count nor the file name determines it.
     every : bool
         Read every variable of the record that the files have, not only those that tasks use.
 
@@ -459,7 +459,7 @@ def load_microdata(
     Raises
     ------
     EpidemiaError
-        Naming file, column, code and rows of what does not fit the record.
+        Names file, column, code and rows that do not fit the record.
     """
     paths, vintage = raw_paths(record, raw, vintage)
     name = ", ".join(path.name for path in paths)
@@ -480,11 +480,10 @@ def load_microdata(
     rows = {v: int(keep.sum()) for v, keep in selected.items()}
     vintage = _choose(record, vintage, rows, name, names)
     if not rows[vintage]:
-        raise EpidemiaError(f"{name} has no record of {record.survey} {vintage}")
+        raise EpidemiaError(f"{name} has no rows of {record.survey} {vintage}")
     if rows[vintage] == 1:
         raise EpidemiaError(
-            f"{name} has one record of {record.survey} {vintage}: shares of a population cannot be "
-            "estimated from one person; give the whole file"
+            f"{name} has only one row of {record.survey} {vintage}: give the complete file"
         )
     if rows[vintage] < len(frame):
         frame = frame[selected[vintage]]

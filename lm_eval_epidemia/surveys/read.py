@@ -1,7 +1,7 @@
 """Raw survey files in every format agencies publish: one function per kind of content.
 
-`open_raw` gives the data files behind what a user names (files, folders, archives); `read_columns`
-reads columns of microdata as numbers, `read_grids` a workbook's sheets as they are printed.
+`open_raw` finds the data files in the user's paths (files, folders, archives); `read_columns` reads
+columns of microdata as numbers, `read_grids` the sheets of a workbook as printed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-#: Suffix -> the pyreadstat function that reads it; None where pandas, pyarrow or we do.
+#: Suffix -> the pyreadstat function that reads it; None if pandas, pyarrow or we do.
 FORMATS: dict[str, str | None] = {
     ".parquet": None,
     ".csv": None,
@@ -60,7 +60,7 @@ BATCH = 2**16
 
 
 def suffix_of(name: str) -> str:
-    """Return the suffix of a file's name, in small letters."""
+    """Return the suffix of a file's name, in lower case."""
     # BRFSS publishes 'LLCP2023.XPT ', with a space at the end.
     return Path(name.strip()).suffix.lower()
 
@@ -86,33 +86,33 @@ def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
             if unpacked > MAX_UNPACKED or (unpacked > SMALL and unpacked / packed > MAX_RATIO):
                 raise EpidemiaError(
                     f"{path.name} would unpack to {unpacked / 2**30:.1f} GiB, "
-                    f"{unpacked / packed:.0f} times its size: that is no survey file; download it "
-                    "again"
+                    f"{unpacked / packed:.0f} times its size, too large for a survey file: "
+                    "download it again"
                 )
             # Only bare names are used, so that nothing lands outside the folder.
             targets = [folder / Path(item.filename.strip()).name for item in wanted]
             for item, target in zip(wanted, targets, strict=True):
                 if target.exists():
                     raise EpidemiaError(
-                        f"{path.name} holds two files called {target.name}: unpack it and give the "
-                        "right one"
+                        f"{path.name} contains two files called {target.name}: unpack it and give "
+                        "the right one"
                     )
                 with archive.open(item) as source, target.open("wb") as sink:
                     shutil.copyfileobj(source, sink)
             return targets[: len(members)]
     except (NotImplementedError, RuntimeError) as error:
         raise EpidemiaError(
-            f"{path.name} is packed in a way that cannot be read here ({error}): unpack it by "
-            "other means and give the file itself"
+            f"{path.name} uses a compression that cannot be read here ({error}): unpack it with "
+            "another program and give the file itself"
         ) from None
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise EpidemiaError(
-                f"{path.name} cannot be unpacked in {tempfile.gettempdir()} ({error}): make room "
-                "there, or set TMPDIR to a folder with more"
+                f"{path.name} cannot be unpacked in {tempfile.gettempdir()} ({error}): free some "
+                "space there, or set TMPDIR to a folder with more"
             ) from None
         raise EpidemiaError(
-            f"{path.name} is not a whole zip archive ({error}): download it again"
+            f"{path.name} is not a complete zip archive ({error}): download it again"
         ) from None
 
 
@@ -125,7 +125,7 @@ def _members(
     official = [item for item in members if _stem(item.filename) in expected]
     if len(members) != 1 and not official:
         raise EpidemiaError(
-            f"{name} must hold exactly one data file ({', '.join(FORMATS)}); found "
+            f"{name} must contain exactly one data file ({', '.join(FORMATS)}); found "
             f"{', '.join(item.filename for item in members) or 'none'}. Unpack it and give the "
             "file itself"
         )
@@ -147,15 +147,17 @@ def _once(files: list[Path]) -> list[Path]:
         if (other := names.get(name)) is None:
             names[name] = file
         elif file.stat().st_size != other.stat().st_size or sha256_of(file) != sha256_of(other):
-            raise EpidemiaError(f"two different files are called {file.name.strip()}: give one")
+            raise EpidemiaError(
+                f"two different files are called {file.name.strip()}: give only one"
+            )
     stems = [Path(name).stem for name in names]
     if twice := sorted({stem for stem in stems if stems.count(stem) > 1}):
-        raise EpidemiaError(f"{twice[0]} is there in several formats: give one of them")
+        raise EpidemiaError(f"{twice[0]} exists in several formats: give only one")
     return list(names.values())
 
 
 def raw_files(paths: Sequence[Path], expected: Collection[str] = ()) -> list[Path]:
-    """Spell out folders as the survey's files in them.
+    """Replace folders by the survey's files in them.
 
     Parameters
     ----------
@@ -167,7 +169,7 @@ def raw_files(paths: Sequence[Path], expected: Collection[str] = ()) -> list[Pat
     Raises
     ------
     EpidemiaError
-        If a path is not there or cannot be read, or a folder holds none of the files.
+        If a path does not exist or cannot be read, or a folder contains none of the files.
     """
     files: list[Path] = []
     for path in paths:
@@ -178,7 +180,7 @@ def raw_files(paths: Sequence[Path], expected: Collection[str] = ()) -> list[Pat
                     raise EpidemiaError(f"no file {file}")
                 if not file.is_file():
                     raise EpidemiaError(
-                        f"{file} is no file but a folder, a pipe or a device: give the file itself"
+                        f"{file} is a folder, a pipe or a device: give a regular file"
                     )
                 with file.open("rb") as opened:
                     opened.read(1)
@@ -193,7 +195,7 @@ def _files_in(folder: Path, expected: Collection[str]) -> list[Path]:
     if files := [file for file in named if _is_data(file.name) or suffix_of(file.name) == ".zip"]:
         return files
     raise EpidemiaError(
-        f"the folder {folder} holds none of the survey's files: expected "
+        f"the folder {folder} contains none of the survey's files: expected "
         f"{', '.join(sorted(expected))}, packed or not; give a file of another name by itself, "
         "--raw FILE"
     )
@@ -201,7 +203,7 @@ def _files_in(folder: Path, expected: Collection[str]) -> list[Path]:
 
 @contextmanager
 def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[list[Path]]:
-    """Give the readable data files behind some paths, unpacking archives for as long as needed.
+    """Yield readable data files for some paths; archives are unpacked while the block runs.
 
     Parameters
     ----------
@@ -239,7 +241,10 @@ def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[
             data += here
         data = _once(data)
         if not data:
-            raise EpidemiaError(f"no data file among {', '.join(path.name for path in paths)}")
+            raise EpidemiaError(
+                f"no data file among {', '.join(path.name for path in paths)}: expected one of "
+                "the formats that survey files have"
+            )
         yield data
 
 
@@ -267,7 +272,7 @@ def read_labelled(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
     if suffix_of(path.name) == ".xpt" and path.stat().st_size % 80:
         # Transport files consist of 80-byte records; the reader takes a cut one for a short one.
         raise EpidemiaError(
-            f"{path.name} is not whole (its size is no multiple of 80 bytes): download it again"
+            f"{path.name} is incomplete (its size is not a multiple of 80 bytes): download it again"
         )
     reader = getattr(pyreadstat, FORMATS[suffix_of(path.name)] or "")
     try:
@@ -283,7 +288,7 @@ def read_labelled(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Turn whatever a reader raises on a damaged file into an error that names the file."""
+    """Turn any exception of a reader on a damaged file into an error that names the file."""
     try:
         yield
     except EpidemiaError:
@@ -325,8 +330,8 @@ def _positions(path: Path) -> dict[str, tuple[int, int]]:
                 positions[name] = (int(start) - 1, int(start) - 1 + int(width))
     if not positions:
         raise EpidemiaError(
-            f"{path.name} is plain text: put the agency's Stata or SAS statements beside it (for "
-            f"example {_stem(path.name)}stu.txt), which say where its columns are"
+            f"{path.name} is plain text without column positions: put the agency's Stata or SAS "
+            f"statements next to it (for example {_stem(path.name)}stu.txt)"
         )
     return positions
 
@@ -416,7 +421,8 @@ def read_columns(
     if twice := [name for name in wanted if times[name.casefold()] > 1]:
         same = [name for name in every if name.casefold() == twice[0].casefold()]
         raise EpidemiaError(
-            f"{path.name} has {len(same)} columns called {' and '.join(same)}: keep the right one"
+            f"{path.name} has {len(same)} columns called {' and '.join(same)}: keep only the "
+            "right one"
         )
     names = [present[name.casefold()] for name in wanted]
     suffix = suffix_of(path.name)
@@ -455,13 +461,13 @@ def read_columns(
         if (endless := np.isinf(frame[name].to_numpy())).any():
             raise EpidemiaError(
                 f"{path.name}: column {name} is infinite in {rows_said(endless)}; the file was "
-                "damaged or badly converted, take the official one"
+                "damaged or badly converted; use the official one"
             )
     return frame
 
 
 def _words(column: pd.Series) -> pd.Series | None:
-    """Return a column of text as categories, blanks as NaN; None where all are numbers."""
+    """Return a column of text as categories, blanks as NaN; None if all are numbers."""
     import pandas as pd
 
     # Millions of records have few distinct texts.
@@ -488,8 +494,8 @@ def _numbers(column: pd.Series, name: str, path: Path) -> pd.Series:
 
     if column.dtype.kind in "mM":  # pandas would count nanoseconds
         raise EpidemiaError(
-            f"{path.name}: column {name} holds dates where codes are expected, for example "
-            f"{column.iloc[0]}; export the file with its codes"
+            f"{path.name}: column {name} contains dates such as {column.iloc[0]}, expected "
+            "numeric codes: export the file with codes"
         )
     if isinstance(column.dtype, pd.CategoricalDtype):
         column = pd.Series(column.tolist(), column.index)
@@ -497,15 +503,15 @@ def _numbers(column: pd.Series, name: str, path: Path) -> pd.Series:
     blank = column.isna() | column.map(lambda code: isinstance(code, str) and not code.strip())
     if (words := numbers.isna() & ~blank).any():
         raise EpidemiaError(
-            f"{path.name}: column {name} holds text where codes are expected, for example "
-            f"{column[words].iloc[0]!r} ({rows_said(words.to_numpy())}); export the file with its "
-            "codes, not with value labels"
+            f"{path.name}: column {name} contains text such as {column[words].iloc[0]!r} "
+            f"({rows_said(words.to_numpy())}), expected numeric codes: export the file with "
+            "codes, not value labels"
         )
     return numbers
 
 
 def stacked(parts: list[pd.DataFrame]) -> pd.DataFrame:
-    """Put tables of the same columns one under the other, emptying them column by column."""
+    """Concatenate tables with the same columns, emptying them column by column."""
     import pandas as pd
 
     if len(parts) == 1:

@@ -1,8 +1,8 @@
 """The schema of a survey record.
 
-A record is one YAML file: where the survey comes from, its weights and design, its variables
-(official column, code -> level) and its tasks. Adding a survey or a task is writing YAML; `load`
-reads the file, `catalogue` knows which there are.
+A record is one YAML file: the survey's source, its weights and design, its variables (official
+column, code -> level) and its tasks. A survey or a task is added by writing YAML; `load` reads the
+file, `catalogue` lists all records.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _subject(text: str | None) -> str | None:
     if text is not None and not _fits(text, year=2000, conditions=""):
         raise ValueError("may contain {year} and {conditions} and no other braces")
     if text is not None and "{conditions}" not in text:
-        raise ValueError("must say where the {conditions} go: 'a person who {conditions}'")
+        raise ValueError("must contain {conditions}, as in 'a person who {conditions}'")
     return text
 
 
@@ -87,7 +87,7 @@ class File(Strict):
     Attributes
     ----------
     url : str, optional
-        None where a site wants a browser or a key.
+        None if the site requires a browser or a key.
     members : tuple of str
         Data files of an archive; all are needed, if several.
     aliases : tuple of str
@@ -116,9 +116,10 @@ class Design(Strict):
     Attributes
     ----------
     weight : tuple of str
-        Best first; the first that the file has is used. None: all count alike.
+        Best first; the first that the file has is used. None: all count equally.
     merge : dict of int to int
-        Strata with a single PSU, whose variance cannot be told, and that which each is merged with.
+        Strata with a single PSU, whose variance cannot be estimated, and the stratum that each is
+        merged with.
     unit : str, optional
         Column of the sampled unit when it has several records (SCF: the family).
     replicates : str, optional
@@ -150,7 +151,7 @@ class Vintage(Strict):
     Attributes
     ----------
     period : str
-        How the year is said; the year if empty.
+        The wording of the year; the year itself if empty.
     page : str
         Where a person finds the files.
     rows : int, optional
@@ -162,11 +163,11 @@ class Vintage(Strict):
     may_lack : tuple of str
         Variables a known file of this vintage lacks; tasks on them are left out.
     only_given : set of str
-        Variables that tell who is missing in a file of a part of the people: it says P(Y | X) of
-        everybody only with one of these in X, and other tasks are left out.
+        For a file that covers only part of the people: variables that explain who is missing. Only
+        tasks with one of these as condition can be estimated; others are left out.
     same_people : tuple of str
-        Other vintages whose files hold some of the same people, so that the two are no independent
-        samples.
+        Other vintages whose files include some of the same people, so that the samples are not
+        independent.
     tables : tuple of TableLayout
         Published tables, instead of microdata.
     """
@@ -199,7 +200,7 @@ class Vintage(Strict):
         return ", ".join(file.name for file in self.files)
 
 
-#: What is left out of a subject where nothing is said of a person: " who {conditions}".
+#: The part of a subject that is dropped in questions without conditions: " who {conditions}".
 _CLAUSE = re.compile(r",? (who|that|which|whose [^,{}]+) \{conditions\}")
 
 
@@ -215,22 +216,22 @@ class Task(Strict):
     Attributes
     ----------
     given : tuple of str
-        Conditions; none asks for P(Y).
+        Conditions; without any, the task is about P(Y).
     number : int, optional
         Position in the published list.
     subject : str, optional
-        Who is asked about, if not the record's; it may have a place for each condition, by name,
-        instead of one for all: 'a person living in {country} who {sex}'.
+        The people that the question is about, if other than the record's; it may have one place per
+        condition, by name, instead of one for all: 'a person living in {country} who {sex}'.
     anyone : str, optional
-        The same where nothing is said of them, if that is no part of it.
+        The subject of questions without conditions, if it differs.
     equal : str, optional
-        A condition whose levels weigh the same in P(X), as years do: a year is no draw. Such a task
-        is never boosted, and its outcome has no task without conditions.
+        A condition whose levels have equal weights in P(X), such as years, which are not a random
+        sample. Such a task is never boosted, and its outcome has no task without conditions.
     retrieval : bool
         In the published subset for retrieval.
     stands_for : int, optional
-        Position in the published list of `high` of the task for which it stands in, as one of
-        another survey or question whose truth ships where that one's does not.
+        For a stand-in: position in the published list of `high` of the task that it replaces, whose
+        truth does not ship.
     """
 
     title: str
@@ -264,14 +265,15 @@ class Record(Strict):
     Attributes
     ----------
     domain : Domain
-        What reports put it under.
+        The domain in reports.
     replaces : str, optional
-        A record of your own in place of the shipped one: its name, the same.
+        For a user's record that replaces a shipped one: the name of both.
     subject : str
-        Who is asked about: {year} is the vintage's, {conditions} the cell's phrases.
+        The people that questions are about: {year} is the vintage's, {conditions} the cell's
+        phrases.
     anyone : str, optional
-        The same where nothing is said of them, if leaving ' who {conditions}' out of `subject` does
-        not say it.
+        The subject of questions without conditions, if dropping ' who {conditions}' from `subject`
+        does not give it.
     join : str, optional
         Column that several files of a vintage share.
     """
@@ -348,7 +350,8 @@ class Record(Strict):
             plain, _, way = name.rpartition("_")
             if way in WAYS and plain in names:
                 fault = (
-                    f"{name} would be {plain} in another way of asking: rename its last variable"
+                    f"{name} would also be {plain} in another way of asking: rename its last "
+                    "variable"
                 )
                 yield ("tasks",), fault
 
@@ -359,21 +362,30 @@ class Record(Strict):
                 yield f"the record does not define its variable {variable!r} ({hint})"
         for variable in entry.given:
             if self.is_joint(variable):
-                yield f"{variable!r} is a joint outcome, no condition: give {self.parts(variable)}"
+                yield (
+                    f"{variable!r} is a joint outcome and cannot be a condition: give "
+                    f"{self.parts(variable)}"
+                )
         if self.is_joint(entry.outcome):
             for variable in {*self.parts(entry.outcome)} & {*entry.given}:
-                yield f"{variable!r} is a part of its outcome {entry.outcome!r}, and a condition"
+                yield (
+                    f"{variable!r} is both a condition and a part of the outcome "
+                    f"{entry.outcome!r}: remove one"
+                )
         if entry.kind == "joint" and not self.is_joint(entry.outcome):
-            yield f"its outcome {entry.outcome!r} is no joint one ('both'), as the others here are"
+            yield (
+                f"its outcome {entry.outcome!r} is not a joint outcome ('both'), as the others "
+                "here are"
+            )
         if entry.equal and entry.equal not in entry.given:
-            yield f"'equal' names a condition of {list(entry.given)}, got {entry.equal!r}"
+            yield f"'equal' must be one of the conditions {list(entry.given)}, got {entry.equal!r}"
         places = set(PLACE.findall(entry.subject or ""))
         if "year" in entry.given and places:
             places |= {"year"} if "{year}" in str(entry.subject) else set()
         if places and places != {*entry.given}:
             yield (
-                f"its subject has places for {sorted(places)}: give one to each of "
-                f"{list(entry.given)}, or {{conditions}} to all of them"
+                f"its subject has places for {sorted(places)}: expected one place for each of "
+                f"{list(entry.given)}, or {{conditions}} for all of them"
             )
         tables = self.vintages[self.official].tables
         if (
@@ -382,16 +394,16 @@ class Record(Strict):
             and not self.about(entry.model_copy(update={"given": ()}))
         ):
             yield (
-                "of its subject, nothing can be said without {conditions}: say in 'anyone' who is "
-                "asked about then"
+                "its subject makes no sense without {conditions}: describe in 'anyone' whom "
+                "questions without conditions are about"
             )
         ways = self.variables.get(entry.outcome, ())
         if any(way.question is None for way in ways):
             yield f"its outcome {entry.outcome!r} has no 'question'"
         if (most := max((len(way.levels) for way in ways), default=0)) > MAX_LEVELS:
             yield (
-                f"its outcome {entry.outcome!r} has {most} levels, at most {MAX_LEVELS} can be "
-                "answers: they are lettered A to Z"
+                f"its outcome {entry.outcome!r} has {most} levels, but answers have letters A to "
+                f"Z, so at most {MAX_LEVELS}"
             )
 
     def _way_faults(self) -> Iterator[Fault]:
@@ -400,7 +412,7 @@ class Record(Strict):
             for n, way in enumerate(ways):
                 for name in (v for v in way.vintages if v not in self.vintages):
                     hint = nearest(name, self.vintages)
-                    yield (*place, n, "vintages"), f"no vintage is called {name!r} ({hint})"
+                    yield (*place, n, "vintages"), f"there is no vintage {name!r} ({hint})"
             for name in self.vintages:
                 if not self.ways(variable, name):
                     yield place, f"the variable is not recorded in any way in vintage {name!r}"
@@ -417,17 +429,17 @@ class Record(Strict):
             for field, variables in named.items():
                 for variable in (v for v in variables if v not in self.variables):
                     hint = nearest(variable, self.variables)
-                    yield (*place, field), f"{field} names no variable: {variable!r} ({hint})"
+                    yield (*place, field), f"{field}: {variable!r} is not a variable ({hint})"
             if len({file.year is None for file in vintage.files}) > 1:
-                yield (*place, "files"), "some files have a year: give every file its own"
+                yield (*place, "files"), "only some files have a year: give every file its year"
             for n, table in enumerate(vintage.tables):
                 ways = self.ways(table.outcome, name)
                 labels = [level.label for level in ways[0].levels] if ways else []
                 if table.shares and labels and list(table.shares) != labels:
                     yield (
                         (*place, "tables", n),
-                        f"the table of {table.said} has shares of "
-                        f"{list(table.shares)}, the variable the levels {labels}",
+                        f"the table of {table.said} has shares of {list(table.shares)}, but the "
+                        f"variable has the levels {labels}",
                     )
 
     def margin_variables(self, vintage: str) -> list[str]:
@@ -453,7 +465,7 @@ class Record(Strict):
     def _marginals(self) -> Iterator[Task]:
         """P(Y) of every outcome, of those whom its first task is about.
 
-        None where the truth is a published table: the rows that a record takes need not be all.
+        None if the truth is a published table: the rows that a record takes need not be all.
         """
         if self.vintages[self.official].tables:
             return
@@ -510,7 +522,7 @@ class Record(Strict):
 
     @property
     def official(self) -> str:
-        """The vintage that gives every task: the first listed."""
+        """The vintage that has every task: the first listed."""
         return next(iter(self.vintages))
 
     def vintage(self, name: str) -> Vintage:
@@ -522,7 +534,7 @@ class Record(Strict):
             ) from None
 
     def ways(self, variable: str, vintage: str) -> tuple[Variable, ...]:
-        """Return how `variable` may be recorded in `vintage`, best first."""
+        """Return the possible recordings of `variable` in `vintage`, best first."""
         ways = self.variables.get(variable, ())
         return tuple(way for way in ways if not way.vintages or vintage in way.vintages)
 
@@ -533,6 +545,6 @@ class Record(Strict):
             if entry.column(way.column) == column:
                 return way
         raise EpidemiaError(
-            f"{self.survey}: variable {variable!r} is not read from column {column!r} in this "
-            f"version of the record; rebuild with 'epidemia groundtruth build {self.survey}'"
+            f"{self.survey}: this version of the record does not read variable {variable!r} from "
+            f"column {column!r}; rebuild with 'epidemia groundtruth build {self.survey}'"
         )

@@ -1,7 +1,7 @@
-"""From a published table, as an agency prints it, to distributions.
+"""Read distributions from a published table, as an agency prints it.
 
-A table is found in its workbook by the texts of its headers, wherever they stand: agencies move
-header rows from year to year, and put titles above and footnotes below.
+A table is found in its workbook by the texts of its headers, wherever they are: agencies move
+header rows from year to year, and add titles above and footnotes below.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lm_eval_epidemia.surveys.read import open_raw, read_grids
 from lm_eval_epidemia.surveys.record import Record, Vintage
 from lm_eval_epidemia.surveys.variable import Level, normalised
 
-#: Published percentages are rounded: what is left may fall this far (in percent) below 0.
+#: Published percentages are rounded: a remainder may be this far (in percent) below 0.
 ROUNDING = 0.3
 
 #: The headers of a table stand in its first rows.
@@ -44,7 +44,7 @@ class PublishedTable(NamedTuple):
         Share of each row, summing to 1.
     p : ndarray, shape (C, K)
     n_eff : ndarray, shape (C,)
-        From the published confidence interval; infinite where there is none.
+        From the published confidence interval; infinite if there is none.
     dropped : dict of str to int
         Rows left out, by reason.
     absent : tuple of str
@@ -164,7 +164,7 @@ class _TableRow(NamedTuple):
 
     name: str
     size: float
-    shares: list[float]  # by level of the outcome, summing to 1 but for rounding
+    shares: list[float]  # by level of the outcome, summing to 1 except for rounding
     limits: list[float]  # of the confidence interval of the first share, in percent
 
 
@@ -237,20 +237,20 @@ def _rows(
             shares = _shares(printed, table, outcome)
             if min(shares) < -ROUNDING / 100 or abs(sum(shares) - 1) > 1e-9:
                 raise EpidemiaError(
-                    f"{file}: the shares of {name!r} are no distribution: {printed}"
+                    f"{file}: the shares of {name!r} are not a distribution: {printed}"
                 )
             limits = [_number(cells[limit]) for limit in ("low", "high") if table.interval]
             rows[number] = _TableRow(name, size, shares, limits)
     if unknown:
         raise EpidemiaError(
-            f"{file} has {len(unknown)} rows that the record of {record.survey} does not know, "
-            f"for example {', '.join(map(repr, unknown[:5]))}: is it another vintage? Otherwise "
+            f"{file} has {len(unknown)} rows that the record of {record.survey} does not list, "
+            f"for example {', '.join(map(repr, unknown[:5]))}: is this another vintage? If not, "
             f"add them as levels of {', '.join(table.given)} or to 'leave_out'"
         )
     if not rows:
         raise EpidemiaError(
-            f"{file}: no row of the table belongs to a level of {', '.join(table.given)}; the "
-            f"record of {record.survey} expects names such as {given[0][0].label!r}"
+            f"{file}: no row of the table matches a level of {', '.join(table.given)}; the record "
+            f"of {record.survey} expects names such as {given[0][0].label!r}"
         )
     return dict(sorted(rows.items())), dict(dropped)
 
@@ -318,7 +318,7 @@ def _years(text: str, entry: Vintage) -> bool:
 
 
 def tables_vintage(record: Record, paths: Sequence[Path], given: str | None) -> str | None:
-    """Decide which vintage some published tables are; None if the files are no tables.
+    """Determine the vintage of published tables; None if the files are not tables.
 
     By the year printed above the table, else in the file's name.
     """
@@ -356,7 +356,7 @@ def tables_vintage(record: Record, paths: Sequence[Path], given: str | None) -> 
         if len(named := [v for v in candidates if _years(text, record.vintages[v])]) == 1:
             return named[0]
     raise EpidemiaError(
-        f"cannot tell which vintage of {record.survey} {names.split(' ')[0]} is: pass --vintage "
+        f"cannot tell which vintage of {record.survey} {names.split(' ')[0]} is: give --vintage "
         f"{' or '.join(candidates)}"
     )
 
@@ -378,7 +378,7 @@ def load_tables(record: Record, paths: Sequence[Path], vintage: str) -> list[Pub
     Raises
     ------
     EpidemiaError
-        If a table, a header or a row is not where and what the record says.
+        If a table, a header or a row is not as the record says.
     """
     entry, tables = record.vintages[vintage], []
     with open_raw(paths, record.expected_files) as files:
@@ -405,8 +405,8 @@ def _years_of(entry: Vintage, names: Sequence[str]) -> dict[str, int]:
     of_names = {name: years.get(Path(name.strip()).stem.casefold()) for name in names}
     if years and sorted(map(str, of_names.values())) != sorted(str(f.year) for f in entry.files):
         raise EpidemiaError(
-            f"given {', '.join(names)}, expected {entry.needed}: a file for each year, under these "
-            f"names. They are on {entry.page}"
+            f"given {', '.join(names)}, expected {entry.needed}: one file per year, with these "
+            f"names, from {entry.page}"
         )
     return {name: year for name, year in of_names.items() if year}
 
@@ -460,10 +460,10 @@ def _check_year(
     for name, entry in record.vintages.items():
         if not year and entry.tables and _years(head, entry):
             raise EpidemiaError(
-                f"{file} is the table of {record.survey} {name}, not of {vintage}: pass --vintage "
-                f"{name} or give the {vintage} file"
+                f"{file} is the table of {record.survey} {name}, not {vintage}: give --vintage "
+                f"{name}, or the {vintage} file"
             )
     raise EpidemiaError(
-        f"{file} is a table of {', '.join(dict.fromkeys(printed))}, not of {said}: give the "
-        f"file of {said}, or add a vintage to the record of {record.survey}"
+        f"{file} is a table of {', '.join(dict.fromkeys(printed))}, not {said}: give the file of "
+        f"{said}, or add a vintage to the record of {record.survey}"
     )

@@ -74,7 +74,7 @@ def _intervals(value: Any) -> tuple[tuple[float, float], ...]:
         else:
             raise ValueError(f"expected a number or a range such as '3-5', got {item!r}")
         if not intervals[-1][0] <= intervals[-1][1]:
-            raise ValueError(f"code range {item!r} runs backwards")
+            raise ValueError(f"code range {item!r} runs backwards: write the smaller code first")
     return tuple(intervals)
 
 
@@ -95,7 +95,7 @@ class Universe(Strict):
 
 
 class Level(Strict):
-    """One answer: how it is shown, how it is said, and which codes mean it.
+    """One answer: its label, its phrase, and the codes that mean it.
 
     Attributes
     ----------
@@ -136,8 +136,8 @@ class Level(Strict):
             )
         if None not in (self.at_least, self.above) or None not in (self.up_to, self.below):
             raise ValueError(
-                f"level {self.label!r} has two cut points on one side: of 'at_least' and 'above', "
-                "and of 'up_to' and 'below', give one"
+                f"level {self.label!r} has two cut points on one side: give only one of "
+                "'at_least' and 'above', and one of 'up_to' and 'below'"
             )
         if cut and not self.intervals[0][0] <= self.intervals[0][1]:
             raise ValueError(f"no number lies between the cut points of level {self.label!r}")
@@ -166,9 +166,9 @@ def written_out(value: Any) -> Any:
             case [int(first), int(last)] if first <= last < first + MAX_EACH:
                 pass
             case [int(first), int(last)] if first <= last:
-                raise ValueError(f"'each' writes at most {MAX_EACH} levels, got {[first, last]}")
+                raise ValueError(f"'each' makes at most {MAX_EACH} levels, got {[first, last]}")
             case other:
-                raise ValueError(f"'each' takes two whole numbers such as [18, 88], got {other!r}")
+                raise ValueError(f"'each' needs two whole numbers such as [18, 88], got {other!r}")
         rest = {key: text for key, text in item.items() if key != "each"}
         for n in range(first, last + 1):
             texts = {key: str(text).replace("{n}", str(n)) for key, text in rest.items()}
@@ -278,7 +278,7 @@ class Variable(Strict):
                 yield ("levels", n, "label"), f"two levels share a label: {level.label!r}"
             for name in level.names:
                 if (first := names.setdefault(normalised(name), n)) != n:
-                    fault = f"{name!r} is a name of {levels[first].label!r} too: {give}"
+                    fault = f"{name!r} is also a name of {levels[first].label!r}: {give}"
                     yield ("levels", n, "names"), fault
         yield from self._faults_of_texts()
         meant = {self.column: [level.intervals for level in levels]}
@@ -290,36 +290,42 @@ class Variable(Strict):
         for column, codes in meant.items():
             for later, earlier, both in _shared(codes):
                 pair = f"{levels[later].label!r} and {levels[earlier].label!r}"
-                yield ("levels", later), f"{pair} both take {both} of {column}: {give}"
+                yield ("levels", later), f"{pair} both include {both} of {column}: {give}"
         # Between cut points 'missing' is a hole; a level that lists its codes has no use for one.
         for later, earlier, both in _shared([*(level.codes for level in levels), self.missing]):
             if later == len(levels):
-                fault = f"{levels[earlier].label!r} takes {both}, which 'missing' drops: {give}"
+                fault = f"{levels[earlier].label!r} includes {both}, which 'missing' drops: {give}"
                 yield ("levels", earlier), fault
 
     def _faults_of_texts(self) -> Iterator[Fault]:
         """Find texts that mean two things, and what a column of texts cannot have."""
         if not self.of_texts:
             if self.missing_texts:
-                yield ("missing_texts",), "'missing_texts' go with levels that have 'texts'"
+                yield ("missing_texts",), "'missing_texts' needs levels that have 'texts'"
             return
         owner: dict[str, str] = {}
         for n, level in enumerate(self.levels):
             if not level.texts:
-                yield ("levels", n), f"{level.label!r} has no 'texts', other levels have: give some"
+                yield (
+                    ("levels", n),
+                    f"{level.label!r} has no 'texts', but other levels do: add some",
+                )
             for text in level.texts:
                 if owner.setdefault(text.strip(), level.label) != level.label:
-                    owners = f"{level.label!r} and {owner[text.strip()]!r} both take {text!r}"
+                    owners = f"{level.label!r} and {owner[text.strip()]!r} both include {text!r}"
                     yield ("levels", n, "texts"), f"{owners}: give it to one of them"
         for text in self.missing_texts:
             if text.strip() in owner:
-                owners = f"{owner[text.strip()]!r} takes {text!r}, which 'missing_texts' drops"
+                owners = f"{owner[text.strip()]!r} includes {text!r}, which 'missing_texts' drops"
                 yield ("missing_texts",), f"{owners}: give it to one of them"
         for field, there in (("missing", self.missing), ("measure", self.measure)):
             if there:
-                yield (field,), f"{field!r} is of numbers, the levels are of texts"
+                yield (field,), f"{field!r} is for numbers, but the levels are texts"
         if " + " in self.column:
-            yield ("column",), f"a sum ({self.column}) has no texts"
+            yield (
+                ("column",),
+                f"a sum ({self.column}) contains numbers, so its levels cannot have texts",
+            )
 
 
 #: Answers of a joint outcome: of three yes/no questions, or of two and four levels.
@@ -352,7 +358,7 @@ class JointOutcome(Strict):
     def _has_no_own(cls, data: Any) -> Any:
         if isinstance(data, dict):
             own = sorted({"column", "levels", "missing", "vintages"} & data.keys())
-            fault = "a joint outcome has those of its variables: leave it out"
+            fault = "a joint outcome takes this from its variables: leave it out"
             refuse(((field,), fault) for field in own)
         return data
 
@@ -424,18 +430,21 @@ def _faults_of_joint(
     names = list(dict.fromkeys(outcome.both))
     for name in names:
         if outcome.both.count(name) > 1:
-            yield "both", f"names {name!r} twice: a joint outcome is of different variables"
+            yield "both", f"names {name!r} twice: a joint outcome needs different variables"
         if name in joint:
             yield "both", f"{name!r} is a joint outcome itself: name variables with a column"
         elif name not in plain:
             yield "both", f"the record does not define {name!r} ({nearest(name, plain)})"
         elif len({len(way.levels) for way in plain[name]}) > 1:
-            yield "both", f"the ways of recording {name!r} differ in their number of levels"
+            yield "both", f"{name!r} is recorded in several ways with different numbers of levels"
     if not {*names} <= plain.keys():
         return
     answers = prod(len(plain[name][0].levels) for name in outcome.both)
     if answers > MOST_JOINT:
-        yield "both", f"has {answers} answers, at most {MOST_JOINT}: name coarser variables"
+        yield (
+            "both",
+            f"has {answers} answers, at most {MOST_JOINT} are allowed: name coarser variables",
+        )
     elif not len({*outcome.labels}) == len(outcome.labels) == answers:
         of = "one for each combination of levels, the last variable's moving fastest"
-        yield "labels", f"takes {answers} different answers ({of}), got {list(outcome.labels)}"
+        yield "labels", f"needs {answers} different answers ({of}), got {list(outcome.labels)}"

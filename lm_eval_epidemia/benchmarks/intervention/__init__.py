@@ -1,4 +1,4 @@
-"""What an intervention changes in a causal graph."""
+"""Questions about the effect of an intervention in a causal graph."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ INTERVENTION = Benchmark(
     available=lambda: questions.TASKS,
     metadata=lambda truth: {"truth": truth.fingerprint},
     kinds=respondents.KINDS,
-    without_anchors="asks about causal graphs, and has no anchors; in Python "
-    "questions({task!r}, way={way!r}) returns its prompts",
+    without_anchors="is about causal graphs and has no anchors; in Python, questions({task!r}, "
+    "way={way!r}) returns its prompts",
     answers=respondents.answers,
     cells=questions.cells_of,
 )

@@ -1,4 +1,4 @@
-"""Means over the effects of interventions, and what they differ by, each with its error.
+"""Means over the effects of interventions, and their differences, each with its error.
 
 Its draws are of scenes (`metrics.clustered`), see `score.estimates`.
 """
@@ -57,7 +57,8 @@ def mean(truth: Questions, graded: Graded, of: Any) -> Estimate:
 
 
 def noticed(truth: Questions, graded: Graded, odds: Array) -> tuple[Estimate, Estimate, Estimate]:
-    """Return how an intervention moves the log-odds of yes, where it matters and where it does not.
+    """Return how an intervention changes the log-odds of yes, where it matters and where it does
+    not.
 
     Parameters
     ----------
@@ -69,8 +70,9 @@ def noticed(truth: Questions, graded: Graded, odds: Array) -> tuple[Estimate, Es
     -------
     same, changed, difference : Estimate
         The change from the question before to that after the intervention, in nats: where kappa is
-        0, where it is 1, and the second less the first. Whoever ignores the intervention has a
-        difference of 0; whoever sees what it deletes has one below 0, whatever its bias to yes.
+        0, where it is 1, and the second minus the first. A model that ignores the intervention has
+        a difference of 0; one that sees which edges it deletes has a negative difference, whatever
+        its bias to yes.
     """
     moved = np.array(
         [odds[truth.pairs[n].post] - odds[truth.pairs[n].base] for n in graded.numbers], dtype=float
@@ -83,5 +85,5 @@ def noticed(truth: Questions, graded: Graded, odds: Array) -> tuple[Estimate, Es
 
 
 def known_scenes(graded: Graded) -> NDArray[np.int64]:
-    """Return the scenes all of whose prompts were answered rightly."""
+    """Return the scenes with all prompts answered correctly."""
     return np.setdiff1d(graded.scene, graded.scene[~graded.right])

@@ -1,8 +1,8 @@
-"""Larger graphs from a seed, each with queries that shortcuts answer as badly as chance.
+"""Larger graphs from a seed, each with queries that shortcuts answer no better than chance.
 
 Of the queries of one size, a half change from yes to no: half of these because the intervention is
 on V itself, half because it is strictly inside every directed path from U to V. A quarter stay yes,
-a quarter stay no. So always-yes and always-no are right in a quarter, and a respondent that ignores
+a quarter stay no. So always-yes and always-no are right in a quarter of the queries, and ignoring
 the intervention in a half. "Intervened means no" and "only edges count" are further from the truth
 than on the graphs of the paper.
 """
@@ -53,11 +53,11 @@ class Drawn(NamedTuple):
     shape : str
         One of `SHAPES`.
     graph : Graph
-        Its nodes are letters in an order that tells nothing.
+        Its nodes are letters in an order without meaning.
     effects : tuple of Effect
         Four: two that change, for either reason, one that stays yes, one that stays no.
     kinds : tuple of str
-        Why each answer is what it is.
+        The reason of each answer.
     """
 
     shape: str
@@ -159,7 +159,7 @@ def _candidates(graph: Graph) -> dict[str, list[Effect]]:
 def _with_all_kinds(
     shape: str, nodes: int, rng: Random
 ) -> tuple[Graph | None, dict[str, list[Effect]]]:
-    """Draw a graph that can be asked every kind of query; None where the shape has none."""
+    """Draw a graph that can be asked every kind of query; None if the shape has none."""
     for _ in range(TRIES):
         graph = shaped(shape, nodes, rng)
         asked = _candidates(graph)

@@ -12,7 +12,7 @@ import networkx as nx
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
-#: A variable called so cannot be told from an answer.
+#: A variable called so cannot be distinguished from an answer.
 ANSWERS = ("yes", "no")
 
 
@@ -45,7 +45,7 @@ class Graph:
         for name in self.nodes:
             if not isinstance(name, str) or name != name.strip():
                 raise EpidemiaError(
-                    f"a variable is called {name!r}: expected a text without spaces around it"
+                    f"the variable name {name!r}: expected a text without spaces around it"
                 )
         for pair in self.edges:
             if not isinstance(pair, tuple) or len(pair) != 2:
@@ -55,14 +55,14 @@ class Graph:
                 raise EpidemiaError(f"the variable {name!r} is listed {times} times; list it once")
             if not name or name.lower() in ANSWERS:
                 raise EpidemiaError(
-                    f"a variable is called {name!r}: expected a name that is neither empty nor an "
+                    f"the variable name {name!r}: expected a name that is neither empty nor an "
                     f"answer ({' or '.join(ANSWERS)})"
                 )
         for (cause, result), times in Counter(self.edges).items():
             edge = f"the edge {cause} -> {result}"
             if unknown := [name for name in (cause, result) if name not in self.nodes]:
                 raise EpidemiaError(
-                    f"{edge} has the unknown variable {unknown[0]!r}: expected one of "
+                    f"{edge} names the unknown variable {unknown[0]!r}: expected one of "
                     f"{', '.join(self.nodes)}"
                 )
             if cause == result:
@@ -88,12 +88,12 @@ class Graph:
         return {node: nx.descendants(self._network, node) for node in self.nodes}
 
     def reaches(self, cause: str, result: str) -> bool:
-        """Whether a directed path leads from one variable to another: C_uv of the paper.
+        """Return whether a directed path leads from one variable to another: C_uv of the paper.
 
         Raises
         ------
         EpidemiaError
-            If it has no such variable, here as below.
+            If the graph has no such variable; also in the methods below.
         """
         below = self._descendants
         if cause not in below or result not in below:
@@ -103,12 +103,11 @@ class Graph:
 
     def _unknown(self, asked: str, name: str) -> EpidemiaError:
         return EpidemiaError(
-            f"{asked}: the graph has no such variable as {name}; expected one of "
-            f"{', '.join(self.nodes)}"
+            f"{asked}: the graph has no variable {name}; expected one of {', '.join(self.nodes)}"
         )
 
     def distance(self, cause: str, result: str) -> int:
-        """Return the number of edges of the shortest directed path; 0 where there is none."""
+        """Return the number of edges of the shortest directed path; 0 if there is none."""
         if not self.reaches(cause, result):
             return 0
         return int(nx.shortest_path_length(self._network, cause, result))
@@ -125,7 +124,7 @@ class Graph:
 
 
 class Effect(NamedTuple):
-    """What an intervention changes in the answer to "does U cause V?".
+    """The effect of an intervention on the answer to "does U cause V?".
 
     Attributes
     ----------
@@ -147,13 +146,13 @@ class Effect(NamedTuple):
     def kappa(self) -> int:
         """The intervention effect C_uv(G) - C_uv(G after do(X)): 1 where a yes becomes a no.
 
-        Deleting edges makes no path, so that it is 0 or 1.
+        Deleting edges creates no path, so it is 0 or 1.
         """
         return int(self.before) - int(self.after)
 
 
 def effects(graph: Graph, queries: Iterable[tuple[str, str]]) -> list[Effect]:
-    """Work out, by reachability, what every intervention changes in the answers to queries.
+    """Compute, by reachability, how every intervention changes the answers to queries.
 
     Parameters
     ----------

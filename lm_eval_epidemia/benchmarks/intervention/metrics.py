@@ -1,9 +1,9 @@
-"""The metrics of tasks about causal graphs: what is right before and after an intervention.
+"""The metrics of tasks about causal graphs: correct answers before and after an intervention.
 
 Task files name them. Each takes the answers of one task, in any order, and returns one number. An
-effect counts when its prompt without the intervention and its prompt with it were both answered;
-under ``--limit`` the others are left out, and `seen` says how much of the task that is. Where no
-intervention is asked about, every prompt counts by itself.
+effect counts if its prompts without and with the intervention were both answered. Under ``--limit``
+the other effects are left out, and `seen` is the share of the task that remains. In tasks without
+interventions, every prompt counts by itself.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from lm_eval_epidemia.score.joint import Draws
 
 
 class Graded(NamedTuple):
-    """Which effects a respondent got right; N of them, complete ones only.
+    """The effects that a model answered correctly; N complete ones.
 
     Attributes
     ----------
     numbers : ndarray of int, shape (N,)
-        Of `Questions.pairs`; of its prompts, where there are no pairs.
+        Indices of `Questions.pairs`, or of prompts if there are no pairs.
     base, post : ndarray of bool, shape (N,)
-        Whether the question without, and with, the intervention was answered rightly. The same
-        where there are no pairs.
+        Whether the question without, and with, the intervention was answered correctly. Equal if
+        there are no pairs.
     kappa : ndarray of int, shape (N,)
         The intervention effect: 1 where the right answer changes.
     scene : ndarray of int, shape (N,)
-        Number of the scene: the cluster of the standard error.
+        Number of the scene, which is the cluster of the standard error.
     """
 
     numbers: NDArray[np.int64]
@@ -51,7 +51,7 @@ class Graded(NamedTuple):
 
     @property
     def right(self) -> NDArray[np.bool_]:
-        """Whether both answers are right, which is the effect and the base answer right."""
+        """Whether both answers are correct, that is, the effect and the base answer."""
         return self.base & self.post
 
 
@@ -62,7 +62,7 @@ def graded(truth: Questions, odds: Array, asked: NDArray[np.bool_]) -> Graded:
     ----------
     truth : Questions
     odds : ndarray, shape (prompts,)
-        Above 0 for yes, below 0 for no; 0 and NaN are no answer, and wrong.
+        Above 0 for yes, below 0 for no; 0 and NaN mean no answer, and count as wrong.
     asked : ndarray of bool, shape (prompts,)
 
     Returns
@@ -89,7 +89,7 @@ def _signs(truth: Questions) -> NDArray[np.int64]:
 
 
 def clustered(truth: Questions, effects: Graded, of: Array) -> Array:
-    """Return a mean over effects as it would be with other samples: its draws.
+    """Return the draws of a mean over effects: its values with other samples.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def clustered(truth: Questions, effects: Graded, of: Array) -> Array:
         cluster's effects of what they differ from their stratum's mean (Cochran 1977, sections 5.3
         and 11.7). With all effects there, of one graph, that is the variance of its samples' means
         over n.
-        NaN where a stratum has one cluster only, or nothing is there.
+        NaN if a stratum has one cluster only, or nothing is there.
     """
     ids, strata = clusters(truth, effects)
     number, shares = len(strata), np.zeros(len(strata))
@@ -123,7 +123,7 @@ def clustered(truth: Questions, effects: Graded, of: Array) -> Array:
 
 
 def clusters(truth: Questions, effects: Graded) -> tuple[NDArray[np.int64], NDArray[np.str_]]:
-    """Return what is drawn together, and from what.
+    """Return the clusters of effects, and their strata.
 
     Returns
     -------
@@ -140,13 +140,13 @@ def clusters(truth: Questions, effects: Graded) -> tuple[NDArray[np.int64], NDAr
 
 
 class GradedTask(NamedTuple):
-    """The answers to a task beside their truth.
+    """The graded answers to a task.
 
     Attributes
     ----------
     truth : Questions
     odds : ndarray, shape (prompts,)
-        Log-odds of yes; NaN where no answer could be read, or none was asked for.
+        Log-odds of yes; NaN if no answer could be read, or the prompt was not asked.
     asked : ndarray of bool, shape (prompts,)
     grades : Graded
     """
@@ -159,12 +159,12 @@ class GradedTask(NamedTuple):
 
 @collect.once
 def against_truth(answers: Sequence[Any]) -> GradedTask | None:
-    """Grade the answers of a task; None, with a warning, where that cannot be done.
+    """Grade the answers of a task; None, with a warning, if that is impossible.
 
     Raises
     ------
     EpidemiaError
-        If the questions were made from a truth that is not the installed one.
+        If the questions were made from a truth other than the installed one.
     """
     collected = collect.collected(WAYS, answers)
     truth, name = collected.truth, collected.name
@@ -178,8 +178,8 @@ def against_truth(answers: Sequence[Any]) -> GradedTask | None:
     if len(grades.numbers) < (whole := len(truth.pairs or truth.prompts)):
         notices.warn(
             "only part of the task was seen",
-            f"{name}: {len(grades.numbers)} of {whole} effects were asked both "
-            "before and after the intervention; the accuracy is theirs alone"
+            f"{name}: {len(grades.numbers)} of {whole} effects were asked both before and "
+            "after the intervention; the accuracy is for these"
             if truth.pairs
             else f"{name}: {len(grades.numbers)} of {whole} prompts were asked",
         )
@@ -194,7 +194,7 @@ def _mean(answers: Sequence[Answer], of: Callable[[Graded], Any]) -> float:
 
 
 def accuracy(answers: Sequence[Answer]) -> float:
-    """Share of the effects of which both answers are right; in [0, 1].
+    """Share of the effects with both answers correct; in [0, 1].
 
     That is 1[kappa_hat = kappa] * 1[C_hat(G) = C(G)], averaged.
     """
@@ -202,7 +202,7 @@ def accuracy(answers: Sequence[Answer]) -> float:
 
 
 def accuracy_draws(answers: Sequence[Answer]) -> Draws | None:
-    """Return the accuracy as it would be with other samples, joint over ways and respondents."""
+    """Return the draws of the accuracy, joint over ways and models."""
     if (known := against_truth(answers)) is None:
         return None
     at = clustered(known.truth, known.grades, known.grades.right.astype(float))
@@ -219,18 +219,18 @@ def _whose(truth: Questions) -> str:
 
 
 def accuracy_stderr(answers: Sequence[Answer]) -> float:
-    """Standard error of the accuracy over samples of names (or graphs), which are the clusters."""
+    """Standard error of the accuracy, clustered by samples of names (or graphs)."""
     draws = accuracy_draws(answers)
     return math.nan if draws is None else float(draws.at.std(ddof=1))
 
 
 def base_accuracy(answers: Sequence[Answer]) -> float:
-    """Share of the effects whose question without the intervention was answered rightly."""
+    """Share of the effects whose question without the intervention was answered correctly."""
     return _mean(answers, lambda effects: effects.base)
 
 
 def post_accuracy(answers: Sequence[Answer]) -> float:
-    """Share of the effects whose question after the intervention was answered rightly."""
+    """Share of the effects whose question after the intervention was answered correctly."""
     return _mean(answers, lambda effects: effects.post)
 
 
@@ -240,12 +240,12 @@ def kappa0_accuracy(answers: Sequence[Answer]) -> float:
 
 
 def kappa1_accuracy(answers: Sequence[Answer]) -> float:
-    """Accuracy where the intervention makes a no of a yes."""
+    """Accuracy where the intervention changes the answer from yes to no."""
     return _mean(answers, lambda effects: effects.right[effects.kappa == 1])
 
 
 def yes_bias(answers: Sequence[Answer]) -> float:
-    """Share of prompts answered yes, less the share whose right answer that is; in [-1, 1].
+    """Share of prompts answered yes minus the share whose correct answer is yes; in [-1, 1].
 
     An answer that could not be read counts as half a yes.
     """
@@ -256,14 +256,14 @@ def yes_bias(answers: Sequence[Answer]) -> float:
 
 
 def margin(answers: Sequence[Answer]) -> float:
-    """Mean over prompts of the log-odds of the right answer against the other one, in nats."""
+    """Mean over prompts of the log-odds of the correct answer, in nats."""
     if (known := against_truth(answers)) is None:
         return math.nan
     return float(np.mean((_signs(known.truth) * known.odds)[known.asked]))
 
 
 def seen(answers: Sequence[Answer]) -> float:
-    """Share of the effects that were asked completely: 1 without ``--limit``."""
+    """Share of the effects that were asked completely; 1 without ``--limit``."""
     truth = WAYS[answers[0].way].load(answers[0].task)
     asked = np.isin(np.arange(len(truth.prompts)), [answer.cell for answer in answers])
     complete = graded(truth, np.zeros(len(asked)), asked).numbers
@@ -271,7 +271,7 @@ def seen(answers: Sequence[Answer]) -> float:
 
 
 def kept(answers: Sequence[Any]) -> str:
-    """Write the log-odds of yes of every prompt in one line, for the report.
+    """Write the log-odds of yes for every prompt in one line, for the report.
 
     "-" where a prompt was not asked, "?" where no answer could be read.
     """

@@ -79,7 +79,7 @@ def named(benchmark: str, graph: str, nodes: int, sample: int, letters: bool = F
     nodes : int
         How many names: 2 to 12; that of the graph in `NODES`.
     sample : int
-        From 0; below `SAMPLES` but for random names.
+        From 0; below `SAMPLES` except for random names.
     letters : bool
         Whether random names are single capitals; the list's names stay as they are.
 
@@ -90,7 +90,7 @@ def named(benchmark: str, graph: str, nodes: int, sample: int, letters: bool = F
     """
     if benchmark not in BENCHMARKS:
         raise EpidemiaError(
-            f"names {benchmark!r} are not known: expected one of {', '.join(BENCHMARKS)} "
+            f"names {benchmark!r} is not known: expected one of {', '.join(BENCHMARKS)} "
             f"({nearest(benchmark, BENCHMARKS)})"
         )
     single = letters and benchmark == "random"

@@ -1,4 +1,4 @@
-"""The tasks about causal graphs: graphs with names, what is asked of them, and what is right."""
+"""The tasks about causal graphs: named graphs, their questions, and the correct answers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TASKS: dict[str, GraphTask] = {
 
 
 class Scene(NamedTuple):
-    """A graph with names, all of whose questions belong together.
+    """A graph with names; all its questions belong together.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class CausalQuestion(NamedTuple):
     intervened : str, optional
         X of do(X); None before any.
     right : bool
-        Whether the right answer is yes.
+        Whether the correct answer is yes.
     """
 
     scene: Scene
@@ -133,7 +133,7 @@ class Questions(NamedTuple):
     prompts : tuple of CausalQuestion
         Each is a cell.
     pairs : tuple of DoPair
-        What is scored together; empty where no intervention is asked about.
+        What is scored together; empty if no intervention is asked about.
     listed : tuple of int
         Of each prompt, the number of the listed pair that it asks about, where there is no graph:
         several samples, of either kind of names, may ask about the same pair.
@@ -168,7 +168,7 @@ def _described(prompt: CausalQuestion) -> list[str]:
 @lru_cache(maxsize=len(TASKS))
 def _scenes(task: str) -> tuple[Scene, ...]:
     if task not in TASKS:
-        raise EpidemiaError(f"no task about causal graphs is {task!r} ({nearest(task, TASKS)})")
+        raise EpidemiaError(f"{task!r} is not a task about causal graphs ({nearest(task, TASKS)})")
     names, nodes = TASKS[task].names, TASKS[task].nodes
     of_size = "" if nodes is None else f" of {nodes}"
     if nodes is None:
@@ -248,7 +248,7 @@ def knowledge(task: str) -> Questions:
 
 
 def cells_of(truth: Questions) -> dict[str, Sequence[Any]]:
-    """Return what is right in each cell, as it is exported.
+    """Return the correct answer of each cell, for export.
 
     Returns
     -------

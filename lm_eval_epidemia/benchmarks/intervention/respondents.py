@@ -1,4 +1,4 @@
-"""Respondents to questions about causal graphs: the truth, and the shortcuts that pass for it."""
+"""Simulated respondents to questions about causal graphs: the truth, and shortcuts."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ CERTAIN, NOISY = 10.0, 1.0
 
 
 def answers(truth: Questions, kind: str, noise: float = 1.0, seed: int = 0) -> Array:
-    """Return the probabilities that a respondent gives to yes and no.
+    """Return the probabilities of yes and no that a simulated respondent gives.
 
     Parameters
     ----------
     truth : Questions
     kind : {"truth", "yes", "no", "retrieval", "target", "edges", "noisy"}
-        ``yes`` and ``no`` always say so. ``retrieval`` answers for the graph as it is stated,
-        whatever intervention follows; ``target`` too, but no where the intervention is on V itself;
-        ``edges`` counts edges only, no longer paths, of the graph before or after the
-        intervention. ``noisy`` gives the right answer log-odds of 1 and adds normal noise.
+        ``truth`` is always right. ``yes`` and ``no`` always give that answer. ``retrieval`` ignores
+        the intervention and answers for the stated graph; ``target`` does the same, but answers no
+        if the intervention is on V itself. ``edges`` counts only direct edges, not longer paths, of
+        the graph before or after the intervention. ``noisy`` gives the correct answer log-odds of 1
+        and adds normal noise.
     noise : float
-        Standard deviation of that noise: each answer is right with probability Phi(1 / noise).
+        Standard deviation of that noise: each answer is correct with probability Phi(1 / noise).
     seed : int
-        Of the noise, which also depends on the task's name.
+        Seed of the noise, which also depends on the task's name.
 
     Returns
     -------
     ndarray, shape (prompts, 2)
     """
     if kind not in KINDS:
-        raise EpidemiaError(f"no respondent is of kind={kind!r} ({nearest(kind, KINDS)})")
+        raise EpidemiaError(f"there is no baseline kind={kind!r} ({nearest(kind, KINDS)})")
     if kind == "noisy":
         rng = np.random.default_rng([seed, zlib.crc32(truth.task.encode())])
         signs = np.array([1.0 if prompt.right else -1.0 for prompt in truth.prompts])

@@ -184,7 +184,7 @@ class Pair(NamedTuple):
     Attributes
     ----------
     cause, effect : str
-        Noun phrases that read well in "X causes Y."; in lower case but for proper names.
+        Noun phrases that read well in "X causes Y."; in lower case except for proper names.
     rows : tuple of int
         Official numbers of the pairs merged, 1 to 108.
     field : str
@@ -275,7 +275,7 @@ def made_from(parquet: Path) -> str:
 
 
 def main() -> None:
-    """Write ``pairs.csv`` beside this file."""
+    """Write ``pairs.csv`` next to this file."""
     parser = argparse.ArgumentParser(description="Write pairs.csv from the list of pairs.")
     parser.add_argument("parquet", type=Path, help="tubingen_pairs_direction.parquet")
     target = Path(__file__).with_name("pairs.csv")

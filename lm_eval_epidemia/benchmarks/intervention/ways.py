@@ -60,7 +60,7 @@ class Wrote(SingleAnswer):
     Attributes
     ----------
     value : float
-        1 for yes, -1 for no, NaN where neither could be read.
+        1 for yes, -1 for no, NaN if neither could be read.
     """
 
     @property

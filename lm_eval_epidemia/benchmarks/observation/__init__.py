@@ -85,8 +85,9 @@ OBSERVATION = Benchmark(
     version=lambda truth: TASK_VERSION + ways_of(truth)[task_of(truth.task).outcome].revision,
     groups_version=TASK_VERSION,
     unions={
-        STANDIN: "44 of the 94 published tasks of epidemia_high, and stand-ins for the 50 whose "
-        "truth does not ship: NHIS for BRFSS (39), lifetime for past-month cigarette use (11)"
+        STANDIN: "44 of the 94 published tasks of epidemia_high, and stand-ins for the 50 tasks "
+        "without shipped truth: NHIS for BRFSS (39), lifetime for past-month cigarette use "
+        "(11)"
     },
     kinds=respondents.KINDS,
     without_anchors="",
@@ -112,8 +113,8 @@ QUICK = Benchmark(
     metadata=lambda truth: {"predicts": truth.choice.group, "truth": truth.fingerprint},
     kinds=respondents.KINDS,
     predicted=True,
-    without_anchors="predicts scores of other groups and has no anchors of its own; "
-    "'epidemia anchors epidemia_low epidemia_high' prints theirs",
+    without_anchors="predicts other groups' scores and has no anchors of its own; 'epidemia "
+    "anchors epidemia_low epidemia_high' prints theirs",
     answers=quick.answers,
     cells=quick_cells_of,
 )
@@ -126,7 +127,7 @@ UNDATED = Benchmark(
     ways=undated.WAYS,
     metrics=undated.metrics_of,
     primary="choice_mass",
-    says="No score: 'epidemia report --year-lived' tells the year",
+    says="No score: 'epidemia report --year-lived' shows the year",
     digits=2,
     scored=False,
     entries=lambda: {

@@ -1,4 +1,4 @@
-"""A respondent beside a truth on other scales than the score, with joint errors."""
+"""Comparison of answers with a truth on scales other than the score, with joint errors."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Scale(NamedTuple):
     Attributes
     ----------
     of : callable
-        From p (..., C, K), q (C, K) and n (C,), as of `score.scales.sizes`, to one number per cell,
-        (..., C), or, where it `compares` the cells, to one of all, (...).
+        Maps p (..., C, K), q (C, K) and n (C,) (see `score.scales.sizes`) to one number per cell,
+        (..., C); or, if it `compares` the cells, to one number for all, (...).
     compares : bool
     asks : callable
-        Whether it means something of a truth of C cells and K levels, which are ordered or not.
+        Whether the scale is meaningful for a truth of C cells and K levels, ordered or not.
     """
 
     of: Callable[[Array, Array, Array], Array]
@@ -56,20 +56,20 @@ SCALES = {
 
 
 class Known(NamedTuple):
-    """A number and its draws; None where the truth has no replicates."""
+    """A number and its draws; None if the truth has no replicates."""
 
     value: float
     draws: Draws | None
 
 
 def ordered(task: str) -> bool:
-    """Tell whether the answers of a task stand in an order, which its record says."""
+    """Tell whether the answers of a task are ordered, according to its record."""
     declared = declared_task(task)
     return any(way.ordered for way in record(declared.survey).variables[declared.outcome])
 
 
 def asked_scales(part: Part) -> dict[str, Scale]:
-    """Return the scales that mean something of a part of a task."""
+    """Return the scales that are meaningful for a part of a task."""
     (cells, levels), here = part.p.shape, ordered(part.truth.task)
     return {name: scale for name, scale in SCALES.items() if scale.asks(cells, levels, here)}
 
@@ -81,12 +81,12 @@ def sizes(part: Part) -> Array:
 
 
 def on_scales(part: Part, elicited: Elicited) -> dict[str, Known]:
-    """Compare what was elicited with a truth, on every scale that means something there.
+    """Compare elicited answers with a truth, on every scale that is meaningful there.
 
     Returns
     -------
     dict of str to Known
-        By the names of `SCALES`; what is of cells is their weighted mean.
+        By the names of `SCALES`; scales per cell are averaged over cells, weighted.
     """
     n, known = sizes(part), {}
     for name, scale in asked_scales(part).items():
@@ -118,7 +118,7 @@ def scaled_cells(part: Part, q: Array) -> dict[str, Array]:
 
 
 def best_log_score(part: Part) -> float:
-    """Return the log score of the survey's own figures, the highest that there is but for 1/K."""
+    """Return the log score of the survey's own figures, the highest possible except for 1/K."""
     return float(scales.log_score(part.p, part.p, sizes(part)) @ part.weights)
 
 
@@ -128,9 +128,9 @@ class Tilt(NamedTuple):
     Attributes
     ----------
     tilt, slope : float
-        In log-odds, and per log-odds; NaN where the truth does not vary by more than its noise.
+        In log-odds, and per log-odds; NaN if the truth varies no more than its noise.
     tilt_error, slope_error : float
-        Standard errors; NaN where a task has no replicates.
+        Standard errors; NaN if a task has no replicates.
     """
 
     tilt: float
@@ -140,7 +140,7 @@ class Tilt(NamedTuple):
 
 
 def line_of(answered: Sequence[tuple[Part, Elicited]]) -> Tilt:
-    """Return the line through the cells and levels of all these tasks, each counting alike."""
+    """Return the line through the cells and levels of all these tasks, each with equal weight."""
     tasks = [
         calibration_line.moments(
             part.weights,

@@ -1,6 +1,6 @@
-"""Reading what somebody believes about a task: by position, by label, or one cell at a time.
+"""Reading beliefs about a task: by position, by label, or one cell at a time.
 
-Nothing is normalised, filled in or left out: what does not fit the truth is refused by name.
+Nothing is normalised, filled in or left out: the error names anything that does not fit the truth.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def believed(truth: GroundTruth, q: Any) -> Array:
     Raises
     ------
     EpidemiaError
-        If `q` lacks a cell or answer, has one twice or one that the truth does not have; if it
-        holds what is no probability; if a cell does not sum to 1.
+        If `q` lacks a cell or answer, has one twice, or one that the truth does not have; if a
+        value is not a probability; if a cell does not sum to 1.
     """
     if isinstance(q, pd.Series):
         raise EpidemiaError("q is a Series: give a DataFrame, q.rename('q').reset_index()")
@@ -61,11 +61,11 @@ def _from_array(truth: GroundTruth, q: Any) -> Array:
     try:
         given = np.ma.array(q)
         if given.dtype.kind not in "fiuO":
-            raise TypeError(f"its values are of type {given.dtype}")
+            raise TypeError(f"its values have type {given.dtype}")
         # What is masked is not known: it becomes NaN, which is refused.
         values: Array = np.asarray(np.ma.filled(given.astype(float), np.nan))
     except (TypeError, ValueError, RuntimeError) as error:  # torch's tensors raise the last
-        raise EpidemiaError(f"q is no array of numbers ({error}): {expected}") from None
+        raise EpidemiaError(f"q is not an array of numbers ({error}): {expected}") from None
     if values.shape != truth.p.shape:
         raise EpidemiaError(f"q has shape {values.shape}: {expected}")
     return values
@@ -83,10 +83,12 @@ def _row(truth: GroundTruth, cell: int, given: Any) -> list[float]:
     if isinstance(given, (Mapping, pd.Series)):
         answers, given = list(map(str, given.keys())), {str(k): p for k, p in given.items()}
         if len(given) < len(answers):
-            raise EpidemiaError(f"q({where}) has an answer twice: {few(answers)}")
+            raise EpidemiaError(f"q({where}) contains an answer twice: {few(answers)}")
         if wrong := [answer for answer in given if answer not in levels]:
             hint = nearest(wrong[0], levels)
-            raise EpidemiaError(f"q({where}) has no such answer as {few(wrong)} ({hint})")
+            raise EpidemiaError(
+                f"q({where}) contains {few(wrong)}, which is not an answer ({hint})"
+            )
         if lacking := [level for level in levels if level not in given]:
             raise EpidemiaError(f"q({where}) lacks {few(lacking)}")
         given = [given[level] for level in levels]
@@ -105,7 +107,7 @@ def _row(truth: GroundTruth, cell: int, given: Any) -> list[float]:
 
 
 def number(value: Any) -> float:
-    """Read a number; a text or True is none, though Python would make one of it."""
+    """Read a number; texts and True are refused, though Python would convert them."""
     if isinstance(value, str | bytes | bool | np.bool_):
         raise TypeError
     return float(value)
@@ -119,23 +121,23 @@ def _from_frame(truth: GroundTruth, frame: pd.DataFrame) -> Array:
         frame = frame.rename_axis(index=str(frame.index.name or conditions[0]))
     if set(frame.index.names) & set(conditions):
         if twice := [str(name) for name in frame.index.names if name in frame]:
-            raise EpidemiaError(f"q has {few(twice)} as index and as column: keep one")
+            raise EpidemiaError(f"q has {few(twice)} both as index and as column: keep one")
         frame = frame.reset_index()
     long = "q" in frame or "answer" in frame
     needed = [*conditions, *(["answer", "q"] if long else truth.levels)]
     columns = list(map(str, frame.columns))
     if lacking := [name for name in needed if name not in columns]:
         if lacking == ["q"] and "p" in columns:
-            raise EpidemiaError("q has no column q, but p: to score that, rename it to q")
+            raise EpidemiaError("q has a column p but no column q: to score p, rename it to q")
         raise EpidemiaError(
             f"q has no column {few(lacking)} (it has {few(columns)}): expected "
             f"{', '.join(conditions)}, with answer and q or with a column per answer"
         )
     if twice := [name for name in needed if columns.count(name) > 1]:
-        raise EpidemiaError(f"q has two columns {few(twice)}: keep one")
+        raise EpidemiaError(f"q has two columns named {few(twice)}: keep one")
     if not long and (more := [name for name in columns if name not in needed]):
         hint = nearest(more[0], truth.levels)
-        raise EpidemiaError(f"q has a column {few(more)}, which is no answer ({hint})")
+        raise EpidemiaError(f"q has a column {few(more)}, which is not an answer ({hint})")
     frame = frame.set_axis(columns, axis="columns")
     keys = [tuple(map(str, row)) for row in frame[conditions].itertuples(index=False)]
     answers = [(str(answer),) for answer in frame["answer"]] if long else [truth.levels] * len(keys)
@@ -170,11 +172,13 @@ def _aligned(truth: GroundTruth, labelled: Iterable[tuple[tuple[str, ...], Any]]
                     for name, label, of in zip(variables, labels, known, strict=True)
                     if label not in of
                 ),
-                "nobody in the survey has these conditions together: leave it out",
+                "nobody in the survey has this combination of conditions: leave it out",
             )
             raise EpidemiaError(f"{truth.task} has no cell for q's {shown(labels)} ({hint})")
         if labels in values:
-            raise EpidemiaError(f"q has {shown(labels)} twice: {values[labels]!r} and {value!r}")
+            raise EpidemiaError(
+                f"q contains {shown(labels)} twice: {values[labels]!r} and {value!r}"
+            )
         values[labels] = value
     if lacking := [shown(labels) for labels in place if labels not in values]:
         raise EpidemiaError("q lacks " + _listed(lacking))
@@ -194,7 +198,7 @@ def _check(truth: GroundTruth, q: Array) -> None:
             f"{_named(truth, truth.given[c])}, answer {truth.levels[k]}: {q[c, k]:g}"
             for c, k in wrong
         ]
-        raise EpidemiaError(f"q holds what is no probability: {_listed(cells)}")
+        raise EpidemiaError(f"q contains values outside 0 to 1: {_listed(cells)}")
     sums = q.sum(axis=1)
     if off := np.flatnonzero(abs(sums - 1) > ROUNDING).tolist():
         cells = [f"{_named(truth, truth.given[c])}: {sums[c]:.6g}" for c in off]

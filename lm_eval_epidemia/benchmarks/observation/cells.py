@@ -1,4 +1,4 @@
-"""What is true in each cell, as it is exported."""
+"""The true values in each cell, for export."""
 
 from __future__ import annotations
 

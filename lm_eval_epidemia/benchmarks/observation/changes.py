@@ -1,4 +1,4 @@
-"""What another build of the ground truth changes, task by task: for releases, and for builders."""
+"""Compare two builds of the ground truth, task by task."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TruthChange(NamedTuple):
     cells : int
         In the new one.
     distance : float
-        Between the two truths, in [0, 2]; NaN where they have other cells or answers.
+        Between the two truths, in [0, 2]; NaN if they have other cells or answers.
     anchors, new_anchors : Anchors
         As scores use them.
     errors, new_errors : bool
@@ -59,12 +59,12 @@ def changes(old: Path, new: Path) -> list[TruthChange]:
     for folder in (old, new):
         if not (folder / store.REGISTRY).is_file():
             raise EpidemiaError(
-                f"{folder} holds no {store.REGISTRY}: give a folder that 'epidemia groundtruth "
+                f"{folder} contains no {store.REGISTRY}: give a folder that 'epidemia groundtruth "
                 "build --out' wrote, or the groundtruth/ of a release"
             )
     before, after = store.load_folder(old), store.load_folder(new)
     if not (common := [key for key in after if key in before]):
-        raise EpidemiaError(f"{old} and {new} have no task of one vintage in common")
+        raise EpidemiaError(f"{old} and {new} have no task of the same vintage in common")
     return [_change(before[key], after[key]) for key in common]
 
 

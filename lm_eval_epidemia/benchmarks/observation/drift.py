@@ -1,9 +1,9 @@
-"""How a task's truth and anchors differ between two vintages of a survey, and whether by chance.
+"""Drift: how a task's truth and anchors differ between two vintages, and whether by chance.
 
-Two samples of one population differ too. By how much, both vintages' replicates tell: were the
-populations one, the two truths would be as far apart as ``(P1^(b) - P1) - (P2^(j) - P2)`` is from 0
-for other samples b and j of each. How far these are from 0 is itself estimated, roughly so where a
-survey has few PSUs: `unsure` allows for that, as a t does in place of a normal.
+Two samples of the same population differ too. The replicates of both vintages show by how much: if
+the populations were the same, the two truths would be as far apart as ``(P1^(b) - P1) - (P2^(j) -
+P2)`` is from 0 for other samples b and j of each. This size is itself estimated, and roughly if a
+survey has few PSUs: `unsure` allows for that, as a t distribution does in place of a normal.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Drift(NamedTuple):
         Between the two truths over the common cells, weighted as in the first; in [0, 2]. NaN if
         their answers differ.
     score : float
-        What the other vintage's truth scores against the first, over the common cells.
+        Score of the other vintage's truth against the first, over the common cells.
     anchors, other_anchors : Anchors
         Of each.
     samples : tuple of str
         Whose replicates the two have: tasks of equal samples are drawn together.
     chance : ndarray, shape (N,)
-        How far apart two such samples of one population would be, over pairs of replicates; empty
-        for two exact tables, and where a vintage has no replicates.
+        Distances of two such samples of one population, over pairs of replicates; empty for two
+        exact tables, and if a vintage has no replicates.
     unsure : ndarray, shape (N,)
         What each of these is multiplied by in the test, see `unsure`.
     """
@@ -75,7 +75,9 @@ class Drift(NamedTuple):
 
     @property
     def p_value(self) -> float:
-        """How often two such samples of one population are as far apart; NaN without replicates."""
+        """Probability that two such samples of one population are as far apart; NaN without
+        replicates.
+        """
         return p_value(self.distance, self.chance * self.unsure)
 
 
@@ -89,7 +91,7 @@ class SurveyDrift(NamedTuple):
     ratio : float
         The mean over tasks of distance / by_chance: about 1 without drift.
     p_value : float
-        How often two samples of one population have such a ratio.
+        Probability that two samples of one population have such a ratio.
     """
 
     survey: str
@@ -101,7 +103,7 @@ class SurveyDrift(NamedTuple):
 
 
 def chance(weights: Array, moved: Array, other_moved: Array) -> Array:
-    """Return how far apart two independent samples of one population are.
+    """Return distances of two independent samples of one population.
 
     Parameters
     ----------
@@ -165,7 +167,7 @@ def _other_surveys() -> Array:
 def p_value(apart: float, by_chance: Array) -> float:
     """Return the share of numbers by chance that are no smaller than one, itself among them.
 
-    ``(1 + #{by chance >= apart}) / (1 + N)``; NaN where one is not known, or there are none.
+    ``(1 + #{by chance >= apart}) / (1 + N)``; NaN if one is not known, or there are none.
     """
     if math.isnan(apart) or not len(by_chance):
         return math.nan
@@ -178,7 +180,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     Parameters
     ----------
     p_values : sequence of float
-        NaN is no test: it does not count, and stays.
+        NaN means no test: it does not count, and stays NaN.
 
     Returns
     -------
@@ -282,5 +284,7 @@ def drifts(tasks: Iterable[str], vintage: str | None = None) -> list[Drift]:
         first = vintage or next(iter(here), None)
         pairs += [drift(name, first, other) for other in here if first and other != first]
     if not pairs:
-        raise EpidemiaError("no task asked for is here in two vintages: build another one first")
+        raise EpidemiaError(
+            "none of these tasks has truths for two vintages here: build another vintage first"
+        )
     return pairs

@@ -99,9 +99,9 @@ def by_position(answers: Sequence[Response]) -> Array:
 def order_bias(answers: Sequence[Response]) -> float:
     """Position bias: total variation distance of the mean probability by position from uniform.
 
-    In [0, 1): 0 when every letter is as probable as any other on average, 1 - 1/K when the same
-    letter is always chosen. It says something where every level was shown equally often in every
-    position, as it is under all orderings.
+    In [0, 1): 0 if all letters have the same mean probability, 1 - 1/K if the same letter is always
+    chosen. It is meaningful if every level was shown equally often in every position, as under all
+    orderings.
     """
     return uneven(by_position(answers))
 

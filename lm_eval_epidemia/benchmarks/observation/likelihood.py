@@ -73,7 +73,7 @@ def moved(values: Array, low: Array, high: Array, _first: Response, levels: int)
 
 
 def bin_mass(answers: Sequence[Response]) -> float:
-    """Mean probability, among the letters, of the interval that is chosen; in [1/22, 1]."""
+    """Mean probability of the chosen interval, among the letters; in [1/22, 1]."""
     over_bins = softmax(np.array([answer.value for answer in answers]))
     return float(over_bins.max(axis=-1).mean())
 
@@ -91,7 +91,7 @@ def believed(p: Array, row: Any) -> Array:
 
 
 def told(p: Array) -> Array:
-    """Round a distribution to the middles of the intervals that are said of it."""
+    """Round a distribution to the midpoints of its intervals."""
     middles = [MIDPOINTS[bin_of(float(p[level]))] for level in asked_levels(len(p))]
     return distribution(np.array(middles), len(p))
 

@@ -1,10 +1,10 @@
-"""In which years answers are true that were given without one: the year a model lives in.
+"""The year a model lives in: the years in which its answers to questions without a year are true.
 
 Shapes: Y years of a survey, T years in a row, C cells (men, women), K levels, B joint replicates of
 the survey, N log-ratios of all outcomes together.
 
 Answers and truths are compared as log-ratios, in orthonormal coordinates and averaged over cells:
-an error of the log-probabilities is as large in each. A model's answer is taken to be
+errors of log-probabilities then have the same size in each. The model of an answer is
 
     y = truth(t) + misfit,    misfit ~ N(0, m I),    truth(t) ~ N(seen(t), S(t)),
 
@@ -75,16 +75,16 @@ def series_of(truth: GroundTruth, cells: Sequence[tuple[str, ...]]) -> Series:
     """
     if not truth.sample or truth.replicates is None:
         raise EpidemiaError(
-            f"{truth.task} has no joint replicates, so that its years cannot be told apart: "
-            f"rebuild it with 'epidemia groundtruth build {truth.survey} --raw FILE'"
+            f"{truth.task} has no joint replicates, so its years cannot be compared: rebuild it "
+            f"with 'epidemia groundtruth build {truth.survey} --raw FILE'"
         )
     place = {cell: number for number, cell in enumerate(truth.given)}
     years = sorted({year for year, *_ in truth.given}, key=int)
     years = [year for year in years if all((year, *cell) in place for cell in cells)]
     if len(years) < 2:
         raise EpidemiaError(
-            f"{truth.task} knows {' '.join(years) or 'no year'} alone, and years are compared: "
-            f"rebuild it with 'epidemia groundtruth build {truth.survey} --raw FILE'"
+            f"{truth.task} has only {' '.join(years) or 'no year'}, but several years are "
+            f"compared: rebuild it with 'epidemia groundtruth build {truth.survey} --raw FILE'"
         )
     at = np.array([[place[(year, *cell)] for cell in cells] for year in years])
     return Series(np.array(years, int), truth.p[at], truth.replicates[:, at], truth.sample)
@@ -132,7 +132,7 @@ class Course(NamedTuple):
     covariance : ndarray, shape (T, N, N)
         Their sampling error.
     moved : int
-        How many outcomes changed by more than sampling error explains.
+        Number of outcomes that changed by more than sampling error explains.
     """
 
     years: NDArray[np.int64]
@@ -142,7 +142,7 @@ class Course(NamedTuple):
 
 
 def course_of(outcomes: Sequence[Series]) -> Course:
-    """Put outcomes beside each other, over the years that all have."""
+    """Combine outcomes over their common years."""
     first = max(int(each.years[0]) for each in outcomes)
     last = min(int(each.years[-1]) for each in outcomes)
     years = np.arange(first, last + 1)
@@ -205,7 +205,7 @@ class Lived(NamedTuple):
 
     @property
     def untold(self) -> str:
-        """Why no year can be told; empty where it can."""
+        """Why no year can be determined; empty if it can."""
         years = len(self.fits)
         if self.course.moved < FEWEST:
             return f"{self.course.moved} of {FEWEST} outcomes moved"
@@ -222,7 +222,7 @@ class Lived(NamedTuple):
 
 
 def lived(course: Course, answer: Array) -> Lived:
-    """Tell in which years an answer is true.
+    """Return the years in which an answer is true.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""A respondent measured against a truth: distances, scores, and their draws over the replicates.
+"""Answers measured against a truth: distances, scores, and their draws over the replicates.
 
-All errors begin here: the metrics of lm-eval's tables and `api.score` ask the same `Measured`.
+All errors start here: the metrics in lm-eval's tables and `api.score` use the same `Measured`.
 Shapes: C' cells, K levels, B joint replicates of the survey.
 """
 
@@ -93,7 +93,7 @@ class Part:
 
     @cached_property
     def noise_twice(self) -> Array:
-        """Deviations of samples drawn from the replicates, shape (J, B, C', K), as of `noise`.
+        """Deviations of samples drawn from the replicates, shape (J, B, C', K), as in `noise`.
 
         A replicate is off by its mean less P, and a sample drawn from it by that twice.
         """
@@ -148,8 +148,8 @@ def _say_what_lacks_replicates() -> None:
         notices.warn(
             "no joint replicates",
             f"the ground truth of {', '.join(keys)} was built by a version without joint "
-            "replicates, so errors of its scores are not known (N/A): build it anew with 'epidemia "
-            f"groundtruth build {survey} --vintage {vintage} --raw FILE'",
+            "replicates, so the errors of its scores are unknown (N/A): rebuild it with "
+            f"'epidemia groundtruth build {survey} --vintage {vintage} --raw FILE'",
         )
 
 
@@ -176,7 +176,7 @@ def part_of(truth: store.GroundTruth, complete: NDArray[np.bool_] | None = None)
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What was elicited in a part of a task, and how far it is from the truth.
+    """The answers to a part of a task, and their distance from the truth.
 
     Attributes
     ----------
@@ -192,8 +192,8 @@ class Measured:
     def l1(self) -> float:
         """Weighted L1 distance from the truth.
 
-        Of answers that were drawn, it is that of what they are drawn from, up to Monte Carlo
-        error, which can take it below 0.
+        For sampled answers it estimates the distance of the distribution that they are drawn from,
+        and Monte Carlo error can make it negative.
         """
         part, counts = self.part, self.elicited.counts
         if counts is not None:
@@ -202,11 +202,11 @@ class Measured:
 
     @cached_property
     def l1_at(self) -> Array | None:
-        """The distance at each replicate, shape (B,); None where there are none."""
+        """The distance at each replicate, shape (B,); None if there are none."""
         at = self.part.distances(self.elicited.q)
         if at is None or self.elicited.counts is None:
             return at
-        # What is taken off the distance of drawn answers is taken off at every replicate.
+        # The correction for sampled answers is subtracted at every replicate.
         return at + (self.l1 - float(self.part.distance(self.elicited.q)))
 
     @cached_property
@@ -227,7 +227,7 @@ class Measured:
 
     @property
     def score_expected(self) -> float:
-        """Of the second distribution; NaN where there is none."""
+        """Of the second distribution; NaN if there is none."""
         part, expected = self.part, self.elicited.expected
         return math.nan if expected is None else float(part.score_of(part.distance(expected)))
 
@@ -240,8 +240,8 @@ class Measured:
     def score_population_uncut(self) -> float:
         """Score against the population before it is cut off at 100; from 0 to 200.
 
-        Above 100 is who is nearer to the truth than its noise is. The mean over tasks of who knows
-        the population is too low if each task is cut off by itself.
+        It exceeds 100 if answers are closer to the truth than its noise. If each task were cut off,
+        the mean score of a model that knows the population would be too low.
         """
         l1, zero = self.l1_population, self.part.zero_population
         return math.nan if math.isnan(l1) else float(np.clip(scoring.position(l1, zero), 0, 200))
@@ -271,9 +271,9 @@ class Measured:
     def score_population_draws(self) -> Draws | None:
         """The score against the population in other samples of that population.
 
-        The answers are taken to be as far from it as was estimated, in the direction of q - P. From
-        there each replicate deviates as from P, and is corrected as the survey is. Not cut off at
-        100, so that their spread is that of the distance.
+        The answers are assumed to be as far from the population as estimated, in the direction of q
+        - P. Each replicate deviates from there as from P, and is corrected like the survey. Not cut
+        off at 100, so their spread is that of the distance.
         """
         part, off = self.part, self.elicited.q - self.part.p
         if part.noise is None:

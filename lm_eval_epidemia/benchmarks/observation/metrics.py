@@ -1,9 +1,9 @@
-"""The metrics of a task whose answers make distributions, whatever the way of asking.
+"""The metrics of tasks whose answers form distributions, for every way of asking.
 
-Task files name them. Each takes the answers of one task, in any order, and returns one number.
-Answers are compared with the installed ground truth. A cell counts when all its prompts were
-answered; under ``--limit`` the others are left out, the shares of the remaining cells are rescaled
-to sum to 1, and `seen` says how much of the task that is.
+Task files name them. Each takes the answers of one task, in any order, compares them with the
+installed ground truth, and returns one number. A cell counts if all its prompts were answered.
+Under ``--limit`` the other cells are left out, the shares of the remaining ones are rescaled to sum
+to 1, and `seen` is the share of the task that remains.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from lm_eval_epidemia.score.joint import Draws, SharedError, joint_error
 
 @collect.once
 def against_truth(answers: Sequence[Answer]) -> Measured | None:
-    """Put the answers of a task against its truth; None, with a warning, where there is no score.
+    """Compare the answers of a task with its truth; None, with a warning, if there is no score.
 
     Raises
     ------
     EpidemiaError
-        If the questions were made from a truth that is not the installed one.
+        If the questions were made from a truth other than the installed one.
     """
     collected = collect.collected(WAYS, answers)
     way, truth = collected.way, collected.truth
@@ -43,7 +43,7 @@ def against_truth(answers: Sequence[Answer]) -> Measured | None:
         notices.warn(
             "only part of the task was seen",
             f"{collected.name}: {int(complete.sum())} of {complete.size} cells are complete "
-            f"({truth.weights[complete].sum():.0%} of the population); the score is theirs alone",
+            f"({truth.weights[complete].sum():.0%} of the population); the score is for these",
         )
     assert way.distribution is not None
     elicited = way.distribution(collected.said[complete], answers[0], len(truth.levels))
@@ -56,37 +56,37 @@ def _of(answers: Sequence[Answer], name: str, without: Any = math.nan) -> Any:
 
 
 def l1(answers: Sequence[Answer]) -> float:
-    """Weighted L1 distance of elicited from true distributions, in [0, 2]; NaN without score.
+    """Weighted L1 distance between elicited and true distributions, in [0, 2]; NaN without a score.
 
-    Of answers that were drawn, it is that of what they are drawn from, up to Monte Carlo error,
-    which can take it below 0.
+    For sampled answers it estimates the distance of the distribution that they are drawn from, and
+    Monte Carlo error can make it negative.
     """
     return _of(answers, "l1")
 
 
 def score(answers: Sequence[Answer]) -> float:
-    """Score from 0 (no better than knowing nothing) to 100 (cannot be told from the truth)."""
+    """Score from 0 (no better than knowing nothing) to 100 (indistinguishable from the truth)."""
     return _of(answers, "score")
 
 
 def score_expected(answers: Sequence[Answer]) -> float:
-    """Score from 0 to 100 of the second distribution: probability-weighted midpoints."""
+    """Score, 0 to 100, if the answer is the mean of all interval midpoints by probability."""
     return _of(answers, "score_expected")
 
 
 def l1_population(answers: Sequence[Answer]) -> float:
-    """Distance from the population rather than from the survey; can be below 0.
+    """Distance from the population, not the survey sample; can be below 0.
 
-    It is where answers are nearer to the truth than its noise is.
-    NaN where the ground truth has no replicates, as all that follows from them.
+    It is negative if answers are closer to the survey than its own sampling noise. NaN if the
+    ground truth has no replicates.
     """
     return _of(answers, "l1_population")
 
 
 def score_population(answers: Sequence[Answer]) -> float:
-    """Score from 0 (no better than knowing nothing) to 100 (is the population's distribution).
+    """Score from 0 (no better than knowing nothing) to 100 (equal to the population).
 
-    A group's is the mean before tasks are cut off at 100 (docs/background/sampling-error.md).
+    A group's score is the mean before tasks are cut off at 100 (docs/background/sampling-error.md).
     """
     return _of(answers, "score_population")
 
@@ -96,17 +96,17 @@ _score_population_draws = partial(_of, name="score_population_draws", without=No
 
 
 def score_stderr(answers: Sequence[Answer]) -> float:
-    """Standard error of the score: the survey's sampling error and that of the asking.
+    """Standard error of the score: sampling error of the survey, and error of the asking.
 
-    The second is that of the orderings, where not all were asked, or of the answers, where these
-    were drawn: of the distance before the scale is cut off at 0 and 100, since a distance that
-    answers put beyond an end is not for that known exactly. NaN without replicates.
+    The error of the asking comes from orderings that were not asked, or from drawn answers. It is
+    computed before the score is cut off at 0 and 100, since a score beyond an end is not thereby
+    known exactly. NaN without replicates.
     """
     return _error(_score_draws(answers))
 
 
 def score_population_stderr(answers: Sequence[Answer]) -> float:
-    """Standard error of the score against the population, before it is cut off at 0 and 100."""
+    """Standard error of the population score, before it is cut off at 0 and 100."""
     return _error(_score_population_draws(answers))
 
 
@@ -116,7 +116,7 @@ def _error(draws: Draws | None) -> float:
 
 
 def seen(answers: Sequence[Answer]) -> float:
-    """Share of the population in cells that were asked completely: 1 without ``--limit``."""
+    """Share of the population in cells that were asked completely; 1 without ``--limit``."""
     way, first = WAYS[answers[0].way], answers[0]
     truth = way.load(first.task)
     asked = {(answer.cell, answer.place) for answer in answers}
@@ -131,7 +131,7 @@ def metrics_of(way: Way) -> dict[str, Metric]:
 
     A metric's error comes right after it: lm-eval then shows it in the column Stderr.
     """
-    # What answers were drawn from is known up to Monte Carlo error, which can go below 0.
+    # Monte Carlo error of drawn answers can make a distance negative.
     least = -2 if way.drawn else 0
     metrics = {
         "score": Metric(score, True, 0, 100, draws=_score_draws),
@@ -140,7 +140,7 @@ def metrics_of(way: Way) -> dict[str, Metric]:
         "l1": Metric(l1, False, least, 2),
         "score_population": Metric(score_population, True, 0, 100, draws=_score_population_draws),
         "score_population_stderr": Metric(score_population_stderr, False, 0),
-        # Less the survey's own noise, which is at most 2 in either direction.
+        # The survey's noise is subtracted, at most 2 in either direction.
         "l1_population": Metric(l1_population, False, least - 2, 4),
         "seen": Metric(seen, True, 0, 1),
     }

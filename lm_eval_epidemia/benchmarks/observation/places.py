@@ -1,4 +1,4 @@
-"""How evenly somebody knows the places that tasks are about, such as countries.
+"""How evenly a model knows the places that tasks are about, such as countries.
 
 Shapes: T tasks, C cells of a task, K levels, P places.
 """
@@ -19,7 +19,7 @@ from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.scales import resolution, total_variation
 from lm_eval_epidemia.surveys.catalogue import task
 
-#: Nothing is said of a region of fewer places.
+#: Regions with fewer places are not reported.
 FEWEST = 5
 
 #: Printed shares have at most so many digits; longer ones are of counts.
@@ -45,7 +45,7 @@ class Places(NamedTuple):
 
 
 def places_of(part: Part) -> Places | None:
-    """Return the places that a part of a task is about; None where it is about none."""
+    """Return the places that a part of a task is about; None if it is about none."""
     ways = ways_of(part.truth)
     for at, condition in enumerate(task(part.truth.task).given):
         within = {level.label: level.within for level in ways[condition].levels if level.within}
@@ -61,13 +61,13 @@ def _numbered(labels: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
 
 
 def alike(weights: Array, names: Sequence[str]) -> Array:
-    """Weigh cells so that every place counts the same; shape (C,), summing to 1."""
+    """Return cell weights with equal weight for every place; shape (C,), summing to 1."""
     places, at = _numbered(names)
     return weights / np.bincount(at, weights)[at] / len(places)
 
 
 def score_alike(part: Part, names: Sequence[str], q: Array) -> float:
-    """Score answers with every place counted the same: distance and anchors are weighed so."""
+    """Score answers with equal weight for every place, in distance and anchors."""
     weights = alike(part.weights, names)
     anchors = scoring.anchors(weights, part.p, part.anchors.perfect)
     return float(anchors.score(distance(weights, q, part.p)))
@@ -76,7 +76,7 @@ def score_alike(part: Part, names: Sequence[str], q: Array) -> float:
 def averages(part: Part, places: Places, kind: str) -> Array:
     """Answer for every place with the average of the larger one that it is part of.
 
-    Of people alike in the other conditions; each place is part of its own average.
+    Over people with the same other conditions; each place is part of its own average.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def averages(part: Part, places: Places, kind: str) -> Array:
 
 
 def misplaced(part: Part, names: Sequence[str], q: Array) -> dict[str, float]:
-    """Return the share of the probability that stands at wrong answers, place by place.
+    """Return the share of probability on wrong answers, by place.
 
     Returns
     -------
@@ -107,7 +107,8 @@ def misplaced(part: Part, names: Sequence[str], q: Array) -> dict[str, float]:
 
 
 def rounding(part: Part, d: float) -> float:
-    """By how many points a score can differ if every printed share is off by half its last digit.
+    """Return by how many points a score can change if every printed share is off by half its last
+    digit.
 
     At most: the distance grows and the scale shrinks by as much, or the other way round. 0 of
     shares that are of counts.
@@ -129,7 +130,7 @@ def rounding(part: Part, d: float) -> float:
 
 
 class Regions(NamedTuple):
-    """How far somebody is off in the larger places of a kind.
+    """The errors in the larger places of a kind.
 
     Attributes
     ----------
@@ -154,7 +155,7 @@ class Regions(NamedTuple):
 
 
 def by_region(off: Iterable[Mapping[str, float]], region: Mapping[str, str]) -> Regions | None:
-    """Compare larger places by how far somebody is off in theirs, each place counting the same.
+    """Compare larger places by the mean error in their places, each place with equal weight.
 
     A region's number is the mean over tasks of its places' mean, less that of all places of the
     task, plus the mean of all: tasks that some places lack do not move it. Errors are jackknifed
@@ -203,7 +204,7 @@ def by_region(off: Iterable[Mapping[str, float]], region: Mapping[str, str]) -> 
 def _means(
     values: Array, at: NDArray[np.intp], regions: NDArray[np.intp], left_out: int | None = None
 ) -> Array:
-    """Return each region's number; `values` (T, P) has NaN where a task lacks a place."""
+    """Return each region's number; `values` (T, P) has NaN if a task lacks a place."""
     known = ~np.isnan(values)
     if left_out is not None:
         known[:, left_out] = False

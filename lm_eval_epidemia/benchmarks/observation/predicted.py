@@ -1,4 +1,4 @@
-"""The metrics of a quick look: the score that a group is predicted to have, and its error."""
+"""The metrics of a quick look: the predicted score of a group, and its error."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Prediction(NamedTuple):
     score : float
         From 0 to 100.
     error : float
-        Its standard error: that of the prediction, orderings included. The survey's sampling error
-        is no part of it: the full run has the same truths.
+        Standard error of the prediction, including that of the orderings. The survey's sampling
+        error is not included, since the full run has the same truths.
     """
 
     score: float
@@ -41,12 +41,12 @@ class Prediction(NamedTuple):
 
 @collect.once
 def prediction(answers: Sequence[Any]) -> Prediction | None:
-    """Predict from the answers of a quick task; None, with a warning, where one is lacking.
+    """Predict from the answers of a quick task; None, with a warning, if one is missing.
 
     Raises
     ------
     EpidemiaError
-        If the questions were made from truths that are not the installed ones.
+        If the questions were made from truths other than the installed ones.
     """
     most = max(len(answer.value) for answer in answers)
     alike = [
@@ -59,8 +59,8 @@ def prediction(answers: Sequence[Any]) -> Prediction | None:
     if not asked.answered.all():
         notices.warn(
             "only part of a quick look was seen",
-            f"{asked.name}: {int(asked.answered.sum())} of {asked.answered.size} prompts were "
-            "asked: a quick look predicts from all of them; leave out --limit",
+            f"{asked.name}: {int(asked.answered.sum())} of {asked.answered.size} prompts "
+            "were asked, but a quick look needs all of them: leave out --limit",
         )
         return None
     score = float(asked.truth.choice.predict(_distances(asked.truth, asked.said)))
@@ -77,25 +77,25 @@ def _distances(truth: quick.QuickTruth, said: Array) -> Array:
 
 
 def score(answers: Sequence[Any]) -> float:
-    """Predicted score of the group, from 0 to 100; NaN where not all was asked."""
+    """Predicted score of the group, from 0 to 100; NaN unless all prompts were asked."""
     predicted = prediction(answers)
     return math.nan if predicted is None else predicted.score
 
 
 def score_stderr(answers: Sequence[Any]) -> float:
-    """Standard error of the prediction: the full score is within 1.96 of it in some 95 of 100."""
+    """Standard error of the prediction: the full score is within 1.96 times it in 95 %."""
     predicted = prediction(answers)
     return math.nan if predicted is None else predicted.error
 
 
 def score_draws(answers: Sequence[Any]) -> Draws | None:
-    """Return its error as one of the asking: independent of those of other tasks."""
+    """Return its error as an error of the asking, independent of other tasks."""
     predicted = prediction(answers)
     return None if predicted is None else Draws("", np.empty(0), predicted.error)
 
 
 def seen(answers: Sequence[Any]) -> float:
-    """Share of the prompts that were asked: 1 without ``--limit``."""
+    """Share of the prompts that were asked; 1 without ``--limit``."""
     return len({(a.cell, a.place) for a in answers}) / (2 * len(quick.load(answers[0].task).asked))
 
 

@@ -1,8 +1,8 @@
 """Are some tasks known better than comparable ones? Matching, and the error of the difference.
 
-Two things make a difference uncertain. The surveys' samples and the asking do, which the joint
-replicates tell (`score.joint`). And of two tasks that are equally hard to know, one is known better
-by chance: that shows in how the differences of matched pairs vary, beyond what sampling explains.
+A difference is uncertain for two reasons. The surveys' samples and the asking have errors, which
+the joint replicates give (`score.joint`). And of two equally hard tasks, one is known better by
+chance: this is the variance of the differences of matched pairs beyond sampling error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONFIDENCE = 0.95
 
 
 class Alike(NamedTuple):
-    """What tasks are matched by.
+    """The properties by which tasks are matched.
 
     Attributes
     ----------
@@ -41,8 +41,8 @@ class Alike(NamedTuple):
     conditions : int
         How many.
     mean, zero : float
-        D_mean and D_zero. Their ratio is what is left to know for who knows averages only;
-        D_zero is how long the scale is.
+        D_mean and D_zero. Their ratio is the part of the scale beyond knowing averages; D_zero is
+        the length of the scale.
     """
 
     stratum: Hashable
@@ -61,7 +61,7 @@ class Alike(NamedTuple):
 
 
 def nearest(ones: Sequence[Alike], others: Sequence[Alike]) -> list[int | None]:
-    """Match each task with the nearest of others, which may serve several.
+    """Match each task with the nearest other one, which may be matched several times.
 
     By how far the scales are apart, within the same stratum and number of conditions; where none
     of these is within the calipers, within the stratum. Of equally near ones the first.
@@ -73,7 +73,7 @@ def nearest(ones: Sequence[Alike], others: Sequence[Alike]) -> list[int | None]:
     Returns
     -------
     list of int or None
-        For each of `ones`, the place of its match; None where it has none.
+        For each of `ones`, the place of its match; None if it has none.
     """
     matches: list[int | None] = []
     for task in ones:
@@ -98,9 +98,9 @@ class PairDifference(NamedTuple):
         How many different seconds there are.
     survey : float
         Joint standard error of the difference in these very tasks, from the surveys' samples and
-        the asking; NaN where that of a task is not known.
+        the asking; NaN if that of a task is not known.
     error : float
-        With what other tasks of this kind would differ by; NaN for one pair.
+        Standard error that also covers other tasks of this kind; NaN for one pair.
     low, high : float
         Confidence interval at `CONFIDENCE`.
     """
@@ -120,7 +120,7 @@ class PairDifference(NamedTuple):
 
     @property
     def side(self) -> int:
-        """1 or -1 where the interval leaves out 0 on the upper or lower side, else 0."""
+        """1 or -1 if the interval is above or below 0, else 0."""
         return 1 if self.low > 0 else -1 if self.high < 0 else 0
 
 
@@ -141,7 +141,7 @@ def contrast(
 
     with a_t the weight of a task. sigma^2 is how much scores of comparable tasks vary: the variance
     of the N differences, less what sampling and asking add to it on average, over its expectation
-    for sigma = 1, ``1 + (N - sum_j K_j^2 / N) / (N - 1)``; 0 where that is negative. The interval
+    for sigma = 1, ``1 + (N - sum_j K_j^2 / N) / (N - 1)``; 0 if that is negative. The interval
     takes Student's t with N - 1 degrees of freedom.
 
     Parameters
@@ -191,7 +191,7 @@ def _explained(drawn: Sequence[Draws | None], n: int, match: np.ndarray) -> floa
     Returns
     -------
     float
-        NaN where one is not known.
+        NaN if one is not known.
     """
     known = [draws for draws in drawn if draws is not None]
     if len(known) < len(drawn):

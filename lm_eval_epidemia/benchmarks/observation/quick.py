@@ -6,9 +6,9 @@
     r = sum_c w_c (D_c - OFF A_c)
 
 where D_c is the L1 distance of a cell's mean answer from the truth, and A_c half the distance
-between its two answers (nothing is taken off where there are two levels). A falling curve, 100 at
-0, turns r into the mean score of the outcome's tasks. Another one turns the mean over tasks into
-the score of the group.
+between its two answers (nothing is subtracted if there are two levels). A falling curve, 100 at 0,
+turns r into the mean score of the outcome's tasks. Another one turns the mean over tasks into the
+score of the group.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
 
-#: What is taken off the distance for two orderings, whose noise the mean of all has not.
+#: Subtracted from the distance because of the noise of only two orderings.
 OFF = 0.4
 
 GROUP = "epidemia_quick"
@@ -93,7 +93,7 @@ class QuickOutcome(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What was chosen for a group.
+    """The chosen cells and curves of a group.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ def apart(p: Array, said: Array) -> Array:
 
 @lru_cache(maxsize=1)
 def choices() -> dict[str, Choice]:
-    """Return what was chosen, by the name of the quick task."""
+    """Return the chosen cells and curves, by the name of the quick task."""
     text = (files(__package__) / FILE).read_text(encoding="utf-8")
     return {name: _choice(content) for name, content in yaml.safe_load(text)["tasks"].items()}
 
@@ -222,8 +222,8 @@ def _asked(cell: QuickCell) -> AskedCell:
     truth = store.load(cell.task, state="shipped")
     if cell.given not in truth.given:
         raise EpidemiaError(
-            f"{cell.task} has no cell {', '.join(cell.given)}, which a quick look asks: the ground "
-            "truth changed since its cells were chosen; run benchmarks/choose_quick.py"
+            f"{cell.task} has no cell {', '.join(cell.given)}, which the quick look uses: the "
+            "ground truth has changed since its cells were chosen; run benchmarks/choose_quick.py"
         )
     every = orderings(len(truth.levels))
     orders = tuple(every[number] for number in cell.orderings)
@@ -277,7 +277,7 @@ def read(row: Any, responses: Sequence[Any]) -> SingleAnswer:
 
 
 def answers(truth: QuickTruth, kind: str, noise: float = 1.0, seed: int = 0) -> list[Array]:
-    """Return what a respondent believes in each cell; see `respondents.answers`."""
+    """Return a simulated respondent's belief in each cell; see `respondents.answers`."""
     of = {
         cell.truth.task: respondents.answers(cell.truth, kind, noise, seed) for cell in truth.asked
     }

@@ -1,4 +1,4 @@
-"""How much of a distance is about how common each answer is, and how much about who gives it.
+"""Split a distance into how common each answer is, and who gives it.
 
 Answers q(y | x) can be wrong in P(Y), their mix over all people, and in how Y depends on X. They
 are *recalibrated* to the true P(Y) by one factor per answer, the same for everybody:
@@ -11,7 +11,7 @@ P(Y) it is the closest to q (least sum_x P(x) KL(q' || q)), the fixed point of r
 its margins P(X) and P(Y) (Deming and Stephan, Annals of Mathematical Statistics 11, 1940; Csiszar,
 Annals of Probability 3, 1975), and t the minimum of a convex function, found by Newton's method.
 
-What is left of the distance then is about who gives which answer.
+The remaining distance is about who gives which answer.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy as np
 
 from lm_eval_epidemia.core.distance import Array, distance
 
-#: Probabilities below this count as this, before recalibration: an answer that is said to be
-#: impossible for everybody has no share that a factor could raise.
+#: Smaller probabilities count as this before recalibration: no factor could raise the share of an
+#: answer with probability 0 for everybody.
 LEAST = 1e-9
 
 #: By how much P(Y) may be missed; steps of Newton's method, how long they are in a logarithm, and
@@ -68,7 +68,7 @@ def marginal(weights: Array, p: Array) -> Array:
 
 
 def recalibrate(weights: Array, q: Array, target: Array) -> Array:
-    """Give answers another P(Y), and leave every odds ratio between groups of people as it is.
+    """Change the P(Y) of answers, keeping every odds ratio between groups of people.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def _tilted(weights: Array, q: Array, target: Array) -> Array:
         t = t + size * step
         t -= t.mean()
         value, r = new_value, new
-    raise ArithmeticError(f"no factors for P(Y) = {target} in {STEPS} steps")
+    raise ArithmeticError(f"the factors for P(Y) = {target} did not converge in {STEPS} steps")
 
 
 def _convex(weights: Array, logs: Array, wanted: Array, t: Array) -> tuple[float, Array]:
@@ -135,7 +135,7 @@ def _convex(weights: Array, logs: Array, wanted: Array, t: Array) -> tuple[float
 
 
 def parts(weights: Array, p: Array, q: Array) -> Parts:
-    """Tell how much of a distance is about P(Y), and what is left with the true one.
+    """Return how much of a distance is about P(Y), and what remains with the true P(Y).
 
     Parameters
     ----------

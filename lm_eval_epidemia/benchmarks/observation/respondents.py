@@ -1,4 +1,4 @@
-"""Respondents whose answers are known: they anchor the scale, and stand beside models.
+"""Simulated respondents with known answers: anchors of the scale, shown next to models.
 
 Shapes as in `distance`: ``weights`` (C,), distributions (..., C, K).
 """
@@ -14,7 +14,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.score.score import mean, uniform, zero_one
 
-#: What each kind is called.
+#: The name of each kind in reports.
 RESPONDENTS = {
     "truth": "knows the truth",
     "uniform": "guesses uniformly",
@@ -26,18 +26,19 @@ KINDS = tuple(RESPONDENTS)
 
 
 def answers(truth: GroundTruth, kind: str, noise: float = 1.0, seed: int = 0) -> Array:
-    """Return P(Y | X) as a respondent believes it to be.
+    """Return P(Y | X) as a simulated respondent believes it to be.
 
     Parameters
     ----------
     truth : GroundTruth
     kind : {"truth", "uniform", "mean", "zero_one", "noisy"}
-        ``mean`` knows P(Y) only, ``zero_one`` gives everyone the commoner answer, ``noisy`` adds
+        ``truth`` knows the survey's figures, ``uniform`` gives all answers the same probability,
+        ``mean`` knows P(Y) only, ``zero_one`` always gives the more common answer, ``noisy`` adds
         normal noise to the log-probabilities of the truth.
     noise : float
         Standard deviation of the noise.
     seed : int
-        Of the noise, which also depends on the task's name.
+        Seed of the noise, which also depends on the task's name.
 
     Returns
     -------
@@ -56,4 +57,4 @@ def answers(truth: GroundTruth, kind: str, noise: float = 1.0, seed: int = 0) ->
         rng = np.random.default_rng([seed, zlib.crc32(truth.task.encode())])
         perturbed = p * np.exp(noise * rng.standard_normal(p.shape))
         return perturbed / perturbed.sum(axis=1, keepdims=True)
-    raise EpidemiaError(f"no respondent is of kind={kind!r} ({nearest(kind, KINDS)})")
+    raise EpidemiaError(f"there is no baseline kind={kind!r} ({nearest(kind, KINDS)})")

@@ -1,4 +1,4 @@
-"""What came back for one prompt about P(Y | X), in whatever way it was asked."""
+"""The answer to one prompt about P(Y | X), for every way of asking."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class Response(NamedTuple):
         As of every `Answer`.
     value : float or tuple of float, or None or tuple of None
         Log-probabilities of the choices, not normalised; or what was written, a number or one for
-        each level, None where it could not be read: lm-eval writes answers into sample files, and
+        each level, None if it could not be read: lm-eval writes answers into sample files, and
         NaN is no JSON.
     order : tuple of int, length K
-        Level number at each displayed position; empty where the levels are not displayed.
+        Level number at each displayed position; empty if the levels are not displayed.
     design : str or int
         Which prompts the cell has, the same in all answers to a task: a design of orderings (see
         `elicit.orderings`) or how many answers are drawn.
     numbers : tuple of float, length K, or None
-        Of 100, by displayed position, of any sum, as they were written; None where there are none.
+        Of 100, by displayed position, of any sum, as they were written; None if there are none.
     """
 
     way: str

@@ -1,4 +1,4 @@
-"""The scales of tasks side by side: what fixes their 0 and 100, and what knowing P(Y) scores."""
+"""The scales of tasks: the distances that score 0 and 100, and the score of knowing P(Y)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def scales(
 
 
 def has_bootstrap(task: str, scheme: Scheme, vintage: str | None = None) -> bool:
-    """Tell whether a task's D_perfect can be had from a bootstrap; an exact table's is always 0."""
+    """Return whether a bootstrap gives a task's D_perfect; for an exact table it is always 0."""
     truth = store.load(task, vintage)
     return not truth.distances or scheme in truth.distances
 

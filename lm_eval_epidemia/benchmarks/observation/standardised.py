@@ -1,4 +1,4 @@
-"""From P(y | x, z) to the effect of x: as it is seen, and with everybody's mix of z.
+"""From P(y | x, z) to the effect of x: crude, and standardised to everybody's mix of z.
 
 X is a condition, Z another (or several together), Y an outcome. Three numbers of a level x:
 
@@ -15,7 +15,7 @@ Epidemiology 11, 2000), ``sum_z P(x, z) P(y | x, z) / P(x | z)``, divided by the
 are P(z), and it is the standardised number; with somebody's own propensities, which need not agree
 with P(x, z), the division keeps it between the smallest and the largest P(y | x, z).
 
-Nothing of this makes a number causal: that takes a graph in which Z is enough, P(x | z) > 0 for
+None of this makes a number causal: that requires a graph in which Z is sufficient, P(x | z) > 0 for
 every z (*positivity*) and an x that says what would be done (*consistency*):
 docs/background/standardised.md.
 
@@ -99,7 +99,7 @@ def weighted(p: Array, joint: Array, propensity: Array) -> Array:
     Returns
     -------
     ndarray, shape (..., X)
-        NaN where a propensity is 0 though there are such people: positivity does not hold.
+        NaN if a propensity is 0 though there are such people: positivity does not hold.
     """
     possible = propensity > 0
     weight = joint / np.where(possible, propensity, 1.0)

@@ -30,7 +30,7 @@ REQUESTS = {
 }
 REQUESTS["regex"] = REQUESTS[""]
 
-#: How far from 100 a sum is said to be at most.
+#: The largest reported distance of a sum from 100.
 FARTHEST = 100.0
 
 
@@ -85,10 +85,10 @@ def distribution(values: Array, _first: Response, levels: int) -> Elicited:
 
 
 def sum_error(answers: Sequence[Response]) -> float:
-    """Mean distance from 100 of the sum of the numbers; in [0, 100], NaN where there are none.
+    """Mean distance of the numbers' sum from 100; in [0, 100], NaN without numbers.
 
-    Of all replies with a number for every answer, those whose sum is too far off among them; one
-    that is off by more than 100 counts as 100. A group's is the mean over the tasks that have one.
+    Over all replies with a number for every answer, including those whose sum is too far from 100;
+    a distance above 100 counts as 100. A group's value is the mean over the tasks that have one.
     """
     sums = [math.fsum(answer.numbers) for answer in answers if answer.numbers is not None]
     if not sums:

@@ -1,4 +1,4 @@
-"""What surveys asked in many years, asked without a year: no answer is the true one.
+"""Questions that surveys asked in many years, asked without a year: no answer is the true one.
 
 Each outcome that a record declares by year and sex is asked of men and women today, or whenever a
 model lives: the errors of two prompts average out. `lived` says of which year the answers are true.
@@ -102,7 +102,7 @@ WAY = replace(
     name="undated",
     rows=lambda task, variant: letters.in_orders(task.questions(), task.levels, variant),
     read=read,
-    # What is said is no P(Y | X): no year is named, and none is true.
+    # The answers are no P(Y | X): no year is named, so no answer is the true one.
     distribution=None,
     moved=None,
     question=None,
@@ -127,11 +127,11 @@ def elicited(answers: Sequence[Response]) -> Array | None:
 
 
 def seen(answers: Sequence[Response]) -> float:
-    """Share of the prompts that were asked: 1 without ``--limit``."""
+    """Share of the prompts that were asked; 1 without ``--limit``."""
     elicited(answers)  # what it warns of is said during the run
     return float(collect.collected(WAYS, answers).answered.mean())
 
 
 def metrics_of(way: Way) -> dict[str, Metric]:
-    """Return how a model answered: no metric says how well."""
+    """Return the metrics of how a model answered; none says how well."""
     return {**way.diagnostics, "seen": Metric(seen, True, 0, 1)}

@@ -1,6 +1,6 @@
-"""What letters that a server did not show may do to a score.
+"""How much letters that a server did not show may change a score.
 
-See `elicit.within`: their probabilities are known between bounds only.
+See `elicit.within`: only bounds of their probabilities are known.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ MOST, MOST_MASS = 1.0, 0.01
 
 
 class Unseen(NamedTuple):
-    """What was shared out among letters that were not shown, and what it does to the score.
+    """The probability assigned to letters that were not shown, and its effect on the score.
 
     Attributes
     ----------
     mass : float
-        Mean over prompts of the probability that letters of which nothing was shown were given, in
-        [0, 1].
+        Mean over prompts of the probability assigned to letters that were not shown at all, in [0,
+        1].
     effect : float
-        Points by which the score can be off at most, for these and for further spellings of letters
-        that were shown in one: above 0 also where `mass` is 0. NaN where there is no score, or its
-        way of asking has no bound.
+        The most points by which the score can be wrong because of these letters, and of other
+        spellings of letters shown in one; it can exceed 0 even if `mass` is 0. NaN if there is no
+        score, or the way of asking has no bound.
     """
 
     mass: float
@@ -41,11 +41,11 @@ class Unseen(NamedTuple):
 
 
 def unseen(answers: Sequence[Any]) -> Unseen | None:
-    """Say what letters that were not shown may do to a task's score, with a warning above 1 point.
+    """Bound how much letters that were not shown may change a task's score; warn above 1 point.
 
-    The distance moves by at most ``sum_x w_x L(x)``, where L(x) bounds the L1 distance of the
-    cell's distribution from the one that the true probabilities would give; the score is monotone
-    in the distance, so that it is off by most at one end of that interval.
+    The distance changes by at most ``sum_x w_x L(x)``, where L(x) bounds the L1 distance between
+    the cell's distribution and the one from the true probabilities. The score is monotone in the
+    distance, so its error is largest at one end of that interval.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def unseen(answers: Sequence[Any]) -> Unseen | None:
     Returns
     -------
     Unseen or None
-        None where every log-probability is known.
+        None if every log-probability is known.
     """
     values = [answer.value if isinstance(answer.value, tuple) else () for answer in answers]
     bounded = [[p for p in logprobs if isinstance(p, Within)] for logprobs in values]
@@ -67,19 +67,18 @@ def unseen(answers: Sequence[Any]) -> Unseen | None:
     if hidden.effect > MOST:
         lacking = "letters are shown in one spelling and not in others"
         if hidden.mass:
-            lacking = f"letters not shown have {hidden.mass:.2g} of the probability"
+            lacking = f"letters not shown have probability {hidden.mass:.2g}"
         notices.warn(
             "letters that were not shown",
-            f"{name}: the server shows its likeliest tokens only, and what it does "
-            f"not show may move the score by up to {hidden.effect:.1f} points ({lacking}): "
-            "ask a server that takes logprob_token_ids (vLLM), or one that shows more tokens",
+            f"{name}: the server shows only its most likely tokens; the others may change the "
+            f"score by up to {hidden.effect:.1f} points ({lacking}). Use a server that accepts "
+            "logprob_token_ids (vLLM), or one that shows more tokens",
         )
     if hidden.mass > MOST_MASS and way.expects:
         notices.warn(
             "letters that were not shown, in score_expected",
-            f"{name}: letters that the server did not show were given "
-            f"{hidden.mass:.2g} of the probability; unseen_effect says what they may do to the "
-            "score, and nothing of score_expected",
+            f"{name}: letters that the server did not show have probability {hidden.mass:.2g}; "
+            "unseen_effect bounds their effect on the score, but not on score_expected",
         )
     return hidden
 

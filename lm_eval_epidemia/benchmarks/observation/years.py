@@ -1,7 +1,7 @@
-"""Whether answers follow a truth over the years.
+"""How answers follow a truth over the years.
 
-Shapes: C cells of a task, K levels, B joint replicates of the survey. A *series* is what is alike
-but for the year: the cells of men, of a state, of everybody.
+Shapes: C cells of a task, K levels, B joint replicates of the survey. A *series* is a set of cells
+that differ only in the year: those of men, of a state, of everybody.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Years(NamedTuple):
 
 
 def years_of(part: Part) -> Years | None:
-    """Return the years of a part of a task; None where it is about no or one year."""
+    """Return the years of a part of a task; None if it is about no or one year."""
     given = task(part.truth.task).given
     if YEAR not in given:
         return None
@@ -121,7 +121,7 @@ def slope(changes: list[Change]) -> tuple[float, float]:
     1: the answers follow the truth; 0: they stay where they are. The truth's sampling error, which
     would flatten the slope, is subtracted: ``sum(dq dp) / (sum(dp^2) - noise)``; a replicate of a
     truth has it twice. Its error is the spread over joint replicates, surveys being independent;
-    NaN where no change of the truth is left.
+    NaN if no change of the truth is left.
     """
     noise = sum(each.noise for each in changes)
     total = sum(each.truth for each in changes) - noise

@@ -1,4 +1,4 @@
-"""What a model expects of a number, and how sure it is."""
+"""Priors: what a model expects a number to be, and how sure it is."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ PRIOR = Benchmark(
         "truth": truth.fingerprint,
     },
     kinds=respondents.KINDS,
-    without_anchors="asks what a model expects of quantities, and has no anchors; "
-    "'epidemia quantities list {task}' prints their truths",
+    without_anchors="asks for a model's priors about quantities, and has no anchors; 'epidemia "
+    "quantities list {task}' prints the true values",
     answers=respondents.answers,
     cells=cells_of,
 )

@@ -33,7 +33,7 @@ def crps(family: ArrayLike, a: ArrayLike, b: ArrayLike, y: ArrayLike) -> Array:
     Returns
     -------
     ndarray
-        Of the shape to which all broadcast; NaN where a parameter is.
+        Of the shape to which all broadcast; NaN if a parameter is.
     """
     return by_family(family, (_normal, _beta, _lognormal), a, b, y)
 

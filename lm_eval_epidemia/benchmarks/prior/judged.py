@@ -1,4 +1,4 @@
-"""Priors beside what N real answers would have told: the numbers of each quantity.
+"""Priors compared with samples of N real answers: the numbers for each quantity.
 
 Shapes: Q quantities, R repeats of each, S sizes of sample (`SIZES`), D draws of each size, G points
 of a grid.
@@ -33,7 +33,7 @@ class Stated(NamedTuple):
     family : ndarray of int, shape (Q, R)
         Places in `benchmarks.prior.quantities.families.FAMILIES`.
     a, b : ndarray, shape (Q, R)
-        Parameters; NaN where nothing could be read.
+        Parameters; NaN if nothing could be read.
     """
 
     family: NDArray[np.int64]
@@ -42,14 +42,14 @@ class Stated(NamedTuple):
 
 
 def stated_as(values: Array) -> Stated:
-    """Return priors given as family and parameters, shape (Q, R, 3), NaN where there are none."""
+    """Return priors given as family and parameters, shape (Q, R, 3), NaN if there are none."""
     family, a, b = np.moveaxis(values, 2, 0)
     # What was not read is of no family; which one it is listed under does not matter.
     return Stated(np.where(np.isnan(family), 0, family).astype(int), a, b)
 
 
 class Judged(NamedTuple):
-    """What priors are worth. A quantity of which nothing is known has NaN.
+    """The judgement of priors. A quantity without answers has NaN.
 
     Errors and CRPS are in the unit of the quantity: take means of ratios only.
 
@@ -106,7 +106,7 @@ class Judged(NamedTuple):
 
 
 class _Priors(NamedTuple):
-    """Priors of any form, shapes (Q, R) and, of `after`, (Q, R, S, D); NaN where there is none."""
+    """Priors of any form, shapes (Q, R) and, of `after`, (Q, R, S, D); NaN if there is none."""
 
     centre: Array
     spread: Array
@@ -125,10 +125,10 @@ def judge(
     truth : Quantities
     stated : Stated
     published : bool
-        Whether repeats that could not be read are dropped, as in the published numbers. Otherwise
-        each counts as the `flat` prior, and never as a win.
+        Whether unreadable repeats are dropped, as in the published numbers. Otherwise each counts
+        as the `flat` prior, and never as a win.
     draws : str, optional
-        Which baseline, of ``truth.baselines``; that which scores are relative to by default.
+        A baseline of ``truth.baselines``; by default the one that scores use.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def judge_grid(truth: Quantities, logprobs: Array, draws: str | None = None) -> 
         Log-probability of each point, not normalised. A quantity with one that is not finite counts
         as not read: as the `flat` prior, and never as a win.
     draws : str, optional
-        As of `judge`.
+        See `judge`.
 
     Returns
     -------
@@ -173,7 +173,7 @@ def proportions(truth: Quantities) -> NDArray[np.bool_]:
 
 
 def flat(truth: Quantities) -> Stated:
-    """Return the prior of somebody who knows the marginals only, one repeat, shape (Q, 1).
+    """Return the prior of knowing only the marginals, one repeat, shape (Q, 1).
 
     Normal with the mean and the standard deviation between people of the base variable without
     conditions, and Beta(1, 1) of a proportion: what a repeat counts as that could not be read.
@@ -204,13 +204,13 @@ def part_of(truth: Quantities, kept: NDArray[np.bool_]) -> Quantities:
 
 
 def baseline_errors(truth: Quantities, draws: str | None = None) -> Array:
-    """Return how far the means of the baselines' posteriors are off on average, shape (Q, S)."""
+    """Return the mean errors of the baselines' posterior means, shape (Q, S)."""
     told = families.mean(*_told(truth, _baseline(truth, draws)))
     return np.asarray(np.abs(told - truth.column("mean")[:, None, None]).mean(axis=-1))
 
 
 def mean_of(values: Array, axis: int | tuple[int, ...] = -1) -> Array:
-    """Return the mean of what is not NaN; NaN where nothing is."""
+    """Return the mean of what is not NaN; NaN if nothing is."""
     there = ~np.isnan(values)
     with np.errstate(invalid="ignore"):
         return np.asarray(np.where(there, values, 0).sum(axis=axis) / there.sum(axis=axis))

@@ -1,4 +1,4 @@
-"""What was said of the quantities of a task, judged, and its means over quantities with errors."""
+"""The judged answers about a task's quantities, and their means over quantities with errors."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def relative_error(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
 
 
 def knower(truth: Quantities) -> JudgedTask:
-    """Judge the respondent that knows the population, of which the truth is an estimate.
+    """Judge the simulated respondent that knows the population (the truth is only an estimate of
+    it).
 
     `POPULATIONS` are drawn from the truths' own errors. Errors and wins are averaged over these.
     """
@@ -160,14 +161,14 @@ def known_in(text: str, truth: Quantities, way: Way) -> JudgedTask:
         raise ValueError(str(error)) from None
     if isinstance(stated, Stated) != way.generated:
         kinds = ("log-probabilities", "priors")
-        raise ValueError(f"{kinds[not way.generated]} were said, expected {kinds[way.generated]}")
+        raise ValueError(f"got {kinds[not way.generated]}, expected {kinds[way.generated]}")
     if isinstance(stated, Stated):
         number, expected, what = stated.a.shape[1], way.prompts(truth, None), way.prompts_are
     else:
         number, expected = stated.shape[1], len(grid.points(truth.quantities[0]))
         what = "log-probabilities"
     if number != expected:
-        raise ValueError(f"{number} {what} of each quantity were said, expected {expected}")
+        raise ValueError(f"got {number} {what} of each quantity, expected {expected}")
     return known_of(truth, stated, asked)
 
 

@@ -1,8 +1,8 @@
-"""The metrics of tasks that ask for priors: what they are worth beside real answers.
+"""The metrics of tasks that ask for priors: how they compare with samples of real answers.
 
 Task files name them. Each takes the answers of one task, in any order, and returns one number. A
-quantity counts when all its repeats were asked; under ``--limit`` the others are left out, and
-`seen` says how much of the task that is.
+quantity counts if all its repeats were asked. Under ``--limit`` the others are left out, and `seen`
+is the share of the task that remains.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lm_eval_epidemia.score.joint import Draws
 FEWER, MORE = 0.0, SIZES[-1] + 1.0
 
 
-#: Probabilities that are less apart are the same: parameters went through decimal text and back.
+#: Probabilities closer than this are equal: parameters went through decimal text and back.
 _ROUNDING = 1e-9
 
 
@@ -42,7 +42,7 @@ _ROUNDING = 1e-9
 
 
 def in_quarters(position: Array) -> Array:
-    """Say in which quarter of the prior each truth lies.
+    """Return in which quarter of the prior each truth lies.
 
     Parameters
     ----------
@@ -60,13 +60,13 @@ def in_quarters(position: Array) -> Array:
 
 
 def below(position: Array, at: float = 0.5) -> Array:
-    """Say which truths are below a quantile of the prior: 1, one that is it 0.5, NaN without."""
+    """Return 1 for truths below a quantile of the prior, 0.5 if equal, else 0; or NaN."""
     off = np.where(np.abs(position - at) <= _ROUNDING, 0, position - at)
     return np.asarray(np.where(np.isnan(position), np.nan, np.heaviside(-off, 0.5)))
 
 
 def quartile_shares(position: Array) -> Array:
-    """Return how the truths fall into the quarters of the priors.
+    """Return the shares of truths in the quarters of the priors.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def quartile_shares(position: Array) -> Array:
     Returns
     -------
     ndarray, shape (R, 4)
-        Shares of the Q, of each repeat.
+        Shares of the Q truths, for each repeat.
     """
     return mean_of(in_quarters(position), axis=0)
 
@@ -84,7 +84,7 @@ def quartile_shares(position: Array) -> Array:
 def calibration_error(position: Array) -> float:
     """Return the expected calibration error (ECE), in percentage points, 0 to 37.5.
 
-    Mean over the quarters of |share of the truths in it - 25 %|, of each repeat, then averaged. By
+    Mean over the quarters of |share of truths in the quarter - 25 %|, averaged over repeats. By
     chance alone it is above 0: about ``100 sqrt(3 / (8 pi Q))``, 4.0 points with 74 quantities.
     """
     return float(mean_of(100 * np.abs(quartile_shares(position) - 0.25).mean(axis=1)))
@@ -98,12 +98,13 @@ def below_median_of(position: Array) -> float:
 def uncertainty_rank_of(judged: Judged) -> float:
     """Return Spearman's rank correlation of `Judged.uncertainty` and `Judged.ratio`.
 
-    Both are relative to the same baseline, whose error alone makes them alike: compare models, not
-    with 0. NaN with less than three quantities, or where one of the two does not vary.
+    Both are relative to the same baseline, whose error alone correlates them: compare models with
+    each other, not with 0. NaN with fewer than three quantities, or if one of the two does not
+    vary.
     """
     both = np.column_stack([judged.uncertainty, judged.ratio])
     both = both[np.isfinite(both).all(axis=1)]
-    # Equal but for rounding is equal: ranks must not come from the last digit.
+    # Values that differ only by rounding are equal: ranks must not depend on the last digit.
     both = np.round(both, 9)
     if len(both) < 3 or (both == both[0]).all(axis=0).any():
         return math.nan
@@ -113,7 +114,7 @@ def uncertainty_rank_of(judged: Judged) -> float:
 
 
 def worth(win_rates: Array) -> float:
-    """Return how many real answers priors are worth: where the win rate first falls to one half.
+    """Return how many real answers priors are worth: the size at which the win rate falls to 1/2.
 
     Parameters
     ----------
@@ -123,8 +124,8 @@ def worth(win_rates: Array) -> float:
     Returns
     -------
     float
-        Between two sizes by the logarithm of their number, linearly. `FEWER` where it is below one
-        half from the start, `MORE` where it never is.
+        Interpolated linearly in the logarithm of the size. `FEWER` if the win rate is below one
+        half from the start, `MORE` if it never is.
     """
     if np.isnan(win_rates).any():
         return math.nan
@@ -139,7 +140,7 @@ def worth(win_rates: Array) -> float:
 
 
 def worth_in_words(value: float) -> str:
-    """Return a number of answers as people read it: "<5", ">30", "12.3"."""
+    """Return a number of answers as text: "<5", ">30", "12.3"."""
     if value == FEWER:
         return f"<{SIZES[0]}"
     return f">{SIZES[-1]}" if value == MORE else f"{value:.1f}"
@@ -149,18 +150,18 @@ def worth_in_words(value: float) -> str:
 
 
 class JudgedTask(NamedTuple):
-    """What was said of the quantities of a task that were asked completely, Q of them.
+    """The judged answers about the Q quantities of a task that were asked completely.
 
     Attributes
     ----------
     truth : Quantities
         Those that were asked.
     stated : Stated or ndarray, shape (Q, G)
-        The priors; of a grid the log-probabilities of its points.
+        The priors; for a grid, the log-probabilities of its points.
     judged : Judged
-        What could not be read counts as the flat prior, and is no win.
+        Unreadable answers count as the flat prior, and not as wins.
     dropped : Judged
-        What could not be read is dropped, as in the published numbers. The same for a grid.
+        Unreadable answers are dropped, as in the published numbers. The same for a grid.
     asked : ndarray of bool
         Which quantities of the whole task these are.
     """
@@ -174,12 +175,12 @@ class JudgedTask(NamedTuple):
 
 @collect.once
 def known(answers: Sequence[Any]) -> JudgedTask | None:
-    """Judge the answers of a task; None, with a warning, where that cannot be done.
+    """Judge the answers of a task; None, with a warning, if that is impossible.
 
     Raises
     ------
     EpidemiaError
-        If the questions were made from a truth that is not the installed one.
+        If the questions were made from a truth other than the installed one.
     """
     collected = collect.collected(WAYS, answers)
     way, truth, values, whole = collected.way, collected.truth, collected.said, len(collected.said)
@@ -193,15 +194,15 @@ def known(answers: Sequence[Any]) -> JudgedTask | None:
     if not complete.all():
         notices.warn(
             "only part of the task was seen",
-            f"{collected.name}: {int(complete.sum())} of {whole} quantities were asked completely; "
-            "the score is theirs alone",
+            f"{collected.name}: {int(complete.sum())} of {whole} quantities were asked "
+            "completely; the score is for these",
         )
     stated = stated_as(values) if way.generated else values[:, 0]
     return known_of(truth, stated, complete)
 
 
 def known_of(truth: Quantities, stated: Stated | Array, asked: NDArray[np.bool_]) -> JudgedTask:
-    """Judge what was said.
+    """Judge stated priors.
 
     Parameters
     ----------
@@ -234,11 +235,11 @@ def _number(value: float) -> str:
 
 
 def kept(answers: Sequence[Any]) -> str:
-    """Write what was said about every quantity in one line, for the report; `said` reads it.
+    """Write the answers about all quantities in one line, for the report; `said` reads it.
 
-    Quantities are parted by " | ", in their order. Of each, the repeats by ";":
-    "n:100,10", "b:3,5" or "l:1.2,0.3", "?" where nothing could be read, "-" where nothing was
-    asked; of a grid the log-probabilities, by ",".
+    Quantities are separated by " | ", in order, and their repeats by ";": "n:100,10", "b:3,5" or
+    "l:1.2,0.3"; "?" if nothing could be read, "-" if not asked. For a grid, log-probabilities
+    separated by ",".
     """
     return " | ".join(map(";".join, _said_of(answers)))
 
@@ -275,21 +276,21 @@ def said(line: str, truth: Quantities) -> Stated | Array:
     Returns
     -------
     Stated or ndarray
-        Priors, shapes (Q, R); of a grid its log-probabilities, shape (Q, G). NaN where nothing was
-        asked or read: `asked` tells them apart.
+        Priors, shapes (Q, R); for a grid its log-probabilities, shape (Q, G). NaN if not asked or
+        not readable: `asked` distinguishes these.
 
     Raises
     ------
     EpidemiaError
-        If the line is of another set of quantities, or is damaged.
+        If the line belongs to another set of quantities, or is damaged.
     """
     if not line.strip():
-        raise EpidemiaError("what was said is empty: the results are damaged")
+        raise EpidemiaError("the stored answers are empty: the results are damaged")
     parts = [quantity.split(";") for quantity in line.split(" | ")]
     if len(parts) != len(truth.quantities):
         raise EpidemiaError(
-            f"the results tell of {len(parts)} quantities, it has {len(truth.quantities)}: they "
-            "are damaged, or of another version"
+            f"the results have {len(parts)} quantities, but the task has {len(truth.quantities)}: "
+            "the results are damaged, or from another version"
         )
     texts = {text for quantity in parts for text in quantity} - {_UNREAD, _UNASKED}
     try:
@@ -304,7 +305,7 @@ def said(line: str, truth: Quantities) -> Stated | Array:
         return logs
     except (ValueError, KeyError, StopIteration) as error:
         raise EpidemiaError(
-            f"what the results say was said cannot be read ({error}): were they changed by hand?"
+            f"the stored answers in the results cannot be read ({error}): were they edited by hand?"
         ) from None
 
 
@@ -315,7 +316,7 @@ def _prior(text: str) -> tuple[float, float, float]:
     family = _INITIALS[initial]
     a, b = map(float, parameters.split(","))
     if not families.valid(family, a, b):
-        raise ValueError(f"{text} is no distribution")
+        raise ValueError(f"{text} is not a distribution")
     return float(family), a, b
 
 
@@ -331,12 +332,12 @@ _METRICS: dict[str, Metric] = {}
 
 
 def numbers_of(known: JudgedTask) -> dict[str, float]:
-    """Return every metric, by name; NaN where it is of another way of asking."""
+    """Return every metric, by name; NaN if it belongs to another way of asking."""
     return {name: float(number(known)) for name, number in _NUMBERS.items()}
 
 
 def draws_of(known: JudgedTask, of: Array) -> Draws | None:
-    """Return a mean over quantities as it would be with other ones, joint over respondents.
+    """Return the draws of a mean over quantities, joint over models.
 
     One number per quantity of the task: the mean plus the quantity's linearised share in it, scaled
     so that their variance (ddof=1) is that of the mean over the n quantities seen, variance / n.
@@ -365,7 +366,7 @@ def error_ratio_draws(answers: Sequence[Answer]) -> Draws | None:
 def _metric(
     higher_is_better: bool | None = False, low: float = 0, high: float = math.inf, **more: Any
 ) -> Callable[[Callable[[JudgedTask], Any]], Callable[[Sequence[Answer]], float]]:
-    """Make a metric of a number; `more` is as of `Metric`."""
+    """Make a metric of a number; `more` is as in `Metric`."""
 
     def declare(number: Callable[[JudgedTask], Any]) -> Callable[[Sequence[Answer]], float]:
         @functools.wraps(number)
@@ -382,7 +383,7 @@ def _metric(
 
 @_metric(draws=error_ratio_draws, cut=False, kept=kept)
 def error_ratio(known: JudgedTask) -> Any:
-    """Error of the priors' means over that of five real answers, averaged over quantities."""
+    """Error of the priors' means divided by that of five real answers; mean over quantities."""
     return mean_of(known.judged.ratio)
 
 
@@ -390,7 +391,7 @@ def error_ratio(known: JudgedTask) -> Any:
 def error_ratio_stderr(known: JudgedTask) -> Any:
     """Standard error of the error ratio over quantities.
 
-    These differ by the sampling error of their truths too, which is thereby part of it.
+    Quantities also differ by the sampling error of their truths, so this is included.
     """
     draws = draws_of(known, known.judged.ratio)
     with np.errstate(over="ignore"):
@@ -399,7 +400,7 @@ def error_ratio_stderr(known: JudgedTask) -> Any:
 
 @_metric()
 def error_ratio_published(known: JudgedTask) -> Any:
-    """The error ratio with the replies dropped that could not be read, as others published it."""
+    """The error ratio without unreadable replies, as in published results."""
     return mean_of(known.dropped.ratio)
 
 
@@ -425,34 +426,34 @@ for _of, _place in itertools.product(("wins", "posterior_wins"), range(len(SIZES
 
 @_metric()
 def crps(known: JudgedTask) -> Any:
-    """Mean CRPS, each in units of the standard deviation between people: without a unit."""
+    """Mean CRPS in units of the standard deviation between people."""
     return mean_of(known.judged.crps / known.truth.column("marginal_sd"))
 
 
 @_metric()
 def crps_ratio(known: JudgedTask) -> Any:
-    """CRPS of the priors over that of the posteriors of five real answers, averaged."""
+    """Mean ratio of the CRPS of priors to that of posteriors from five real answers."""
     return mean_of(known.judged.crps_ratio)
 
 
 @_metric()
 def crps_ratio_published(known: JudgedTask) -> Any:
-    """The CRPS ratio with the replies dropped that could not be read."""
+    """The CRPS ratio without unreadable replies."""
     return mean_of(known.dropped.crps_ratio)
 
 
 @_metric(None, high=37.5)
 def ece(known: JudgedTask) -> Any:
-    """How far the quarters of the priors are from holding a quarter of the truths, in points.
+    """Mean absolute difference from 25 % of the share of truths per quarter of the priors.
 
-    Neither end is best: who states the truth has 34, and who knows only how people differ 8.
+    Neither end is best: stating the truth gives 34, and knowing only how people differ gives 8.
     """
     return calibration_error(known.judged.position)
 
 
 @_metric(None, high=1)
 def below_median(known: JudgedTask) -> Any:
-    """Share of truths below the stated median: above one half where priors are too high."""
+    """Share of truths below the stated median; above 1/2 if priors are too high."""
     return below_median_of(known.judged.position)
 
 
@@ -464,12 +465,12 @@ def uncertainty_rank(known: JudgedTask) -> Any:
 
 @_metric(True, FEWER, MORE)
 def worth_samples(known: JudgedTask) -> Any:
-    """How many real answers a prior is worth; 0 means fewer than 5, 31 more than 30."""
+    """How many real answers a prior is worth; 0 means fewer than 5, 31 means more than 30."""
     return worth(mean_of(known.judged.wins, axis=0))
 
 
 def seen(answers: Sequence[Answer]) -> float:
-    """Share of the quantities that were asked completely: 1 without ``--limit``."""
+    """Share of the quantities that were asked completely; 1 without ``--limit``."""
     texts = _said_of(answers)
     return sum(_UNASKED not in repeats for repeats in texts) / len(texts)
 
@@ -481,7 +482,7 @@ _METRICS["seen"] = Metric(seen, True, 0, 1)
 
 @_metric(high=1)
 def end_mass(known: JudgedTask) -> Any:
-    """Mean probability of the two ends of the grid: what may lie beyond them."""
+    """Mean probability of the two ends of the grid, which include all values beyond."""
     if isinstance(known.stated, Stated):
         return math.nan
     p = np.exp(known.stated - np.logaddexp.reduce(known.stated, axis=1, keepdims=True))

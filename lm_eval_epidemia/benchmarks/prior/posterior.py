@@ -1,4 +1,4 @@
-"""What becomes of a prior once N real answers are known.
+"""The posterior of a prior after N real answers.
 
 The answers enter by their mean alone. Of a quantity that is no proportion it is normal around the
 true one, with the answers' own variance over their number; the answers to yes-or-no questions are

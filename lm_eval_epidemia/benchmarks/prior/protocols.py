@@ -1,4 +1,4 @@
-"""``direct`` and its kin: the model writes what it expects of a quantity, and how sure it is.
+"""``direct`` and its variants: the model writes its prior about a quantity.
 
 Four protocols, all with the same tag at the end: the parameters of the quantity's family
 (``direct``), of a family that the model chooses (``direct_choice``), mean and standard deviation

@@ -1,4 +1,4 @@
-"""Respondents that state priors of known worth: the truth, the calibrated, the flat."""
+"""Simulated respondents that state priors of known quality: true, calibrated, flat."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
 KINDS = ("truth", "population", "calibrated", "overconfident", "vague", "flat", "mean")
 
-#: What the standard deviation of a calibrated prior is multiplied by.
+#: Factors on the standard deviation of a calibrated prior.
 _WIDER = {"calibrated": 1.0, "overconfident": 1 / 4, "vague": 4.0}
 
 #: How sure the respondent that knows the marginal is: its standard deviation between people, times
@@ -34,40 +34,42 @@ _LEAST = 1e-7
 
 
 def answers(truth: Quantities, kind: str, noise: float = 1.0, seed: int = 0) -> Array:
-    """Return the priors that a respondent states.
+    """Return the priors that a simulated respondent states.
 
     Parameters
     ----------
     truth : Quantities
     kind : {"truth", "population", "calibrated", "overconfident", "vague", "flat", "mean"}
-        ``truth`` states the truth and its standard error. ``population`` knows what the truth is an
-        estimate of: a draw from the truth's error, the same in all repeats, on the scale of
-        `quantity.quantile`; it states that error. ``calibrated`` is off, and says by how much: the
-        probability that its prior gives to values up to the truth is uniform. ``overconfident`` and
-        ``vague`` are as much off as that one, with a quarter and four times of its standard
-        deviation (of a beta, no more than its mean allows). ``flat`` states the marginal's mean and
-        standard deviation between people, or Beta(1, 1); ``mean`` the marginal's mean, with a
-        hundredth of that standard deviation.
+        ``truth`` states the survey's figure and its standard error. ``population`` knows the
+        population's value, simulated by a draw from the survey's error (the same in all repeats, on
+        the scale of `quantity.quantile`), and states that error. ``calibrated`` has errors, but
+        states their size correctly: the probability that its prior gives to values up to the truth
+        is uniform. ``overconfident`` and ``vague`` have the same errors, but state a quarter and
+        four times that standard deviation (for a beta, no more than its mean allows). ``flat``
+        states the marginal's mean and the standard deviation between people, or Beta(1, 1);
+        ``mean`` states the marginal's mean, with a hundredth of that standard deviation.
     noise : float
-        How much the calibrated is off: the mean error that is expected of its normal priors, over
-        that of five real answers.
+        Size of the errors of ``calibrated``: the expected mean error of its normal priors, divided
+        by that of five real answers.
     seed : int
-        Of the noise or the population; either also depends on the task's name.
+        Seed of the noise or the population, which also depend on the task's name.
 
     Returns
     -------
     ndarray, shape (Q, REPEATS, 3)
-        Family, of `FAMILIES`, and parameters.
+        Index in `FAMILIES`, and two parameters.
 
     Raises
     ------
     EpidemiaError
-        If the kind is not known, or the noise is not above 0.
+        If the kind is unknown, or the noise is not above 0.
     """
     if kind not in KINDS:
-        raise EpidemiaError(f"no respondent is of kind={kind!r} ({nearest(kind, KINDS)})")
+        raise EpidemiaError(f"there is no baseline kind={kind!r} ({nearest(kind, KINDS)})")
     if kind in _WIDER and not (noise > 0 and math.isfinite(noise)):
-        raise EpidemiaError(f"noise={noise:g}: a calibrated prior has a noise above 0, such as 1")
+        raise EpidemiaError(
+            f"noise={noise:g}: expected a number above 0, such as 1, for a calibrated prior"
+        )
     family = np.array([[FAMILIES.index(quantity.family)] for quantity in truth.quantities])
     if kind == "flat":
         family, a, b = flat(truth)

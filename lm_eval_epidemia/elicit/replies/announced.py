@@ -1,4 +1,4 @@
-"""What a model says a list of numbers is: its final answer, a draft, an example, or of others."""
+"""How a reply introduces a list of numbers: as final answer, draft, example, or about others."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _OTHERS = re.compile(
 
 
 def is_example(before: str) -> bool:
-    """Whether the sentence before a list says that it is an example."""
+    """Whether the sentence before a list introduces it as an example."""
     return bool(_EXAMPLE.search(_SENTENCE.split(before)[-1]))
 
 
 def is_final(before: str, around: str, before_last: str) -> bool:
-    """Whether a list is meant to replace another one.
+    """Whether a list replaces an earlier one.
 
     Parameters
     ----------

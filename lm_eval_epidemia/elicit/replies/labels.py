@@ -1,4 +1,4 @@
-"""What the answers of a question are called in a model's reply: by letter, by text, or by both.
+"""How a reply names the answers of a question: by letter, by text, or by both.
 
 A text that is a number itself ("0", "2-3", "18-29") could be the answer's number as well. It is a
 label where it stands with its own letter ("A) 0 (11)", "11 would say 0 (A)"), or at the beginning
@@ -89,7 +89,7 @@ def plain(text: str) -> str:
 
 
 def place_of(mark: str) -> int | None:
-    """Return the number of the answer that a sign stands for; None where it may be a number."""
+    """Return the number of the answer that a sign stands for; None if it may be a number."""
     return None if mark == UNSURE else ord(mark) - _FIRST
 
 
@@ -106,7 +106,7 @@ def _mark(place: int, written: re.Match[str]) -> str:
 
 
 class Labels:
-    """What the answers of a question may be called.
+    """The possible names of a question's answers.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ class Labels:
         return text
 
     def of(self, text: str) -> int | None:
-        """Return the answer that a text names, and nothing else: by letter, by text, or both."""
+        """Return the answer that a text names, and nothing else: by letter, text, or both."""
         written = " ".join(plain(text).split()).casefold()
         if written in self._exactly:
             return self._exactly[written]

@@ -248,7 +248,7 @@ _STATEMENTS = [
 
 
 def answer_text(reply: str) -> str:
-    """Return what a model wrote without its reasoning.
+    """Return a reply without its reasoning.
 
     A block that was opened and never closed is all reasoning: the model ran out of tokens. One
     that is closed only was opened in the prompt.

@@ -245,7 +245,7 @@ def labels(text: str | None) -> list[str]:
 
 
 def tagged(reply: str) -> str | None:
-    """Return what the last tag of a reply holds, in plain characters.
+    """Return the content of a reply's last tag, in plain characters.
 
     Tags after a question that the model then asks itself are not looked at.
 
@@ -257,7 +257,7 @@ def tagged(reply: str) -> str | None:
     Returns
     -------
     str or None
-        None without a tag, where it was cut off, or where it holds more than `LONGEST` characters.
+        None without a tag, or if it was cut off or is longer than `LONGEST` characters.
     """
     text = answer_text(reply)
     # Which it looks for after a line, not after an empty one.
@@ -287,20 +287,20 @@ def numbers(
     count : int
         How many were asked for, 5 at most.
     percent : float
-        What a number with a per cent sign is multiplied by: 0.01 of a proportion, 1 of a quantity
-        measured in per cent; NaN where a per cent sign has no meaning.
+        Factor for a number with a per cent sign: 0.01 for a proportion, 1 for a quantity measured
+        in per cent; NaN if a per cent sign makes no sense.
     unit : str, optional
-        Of the quantity, empty for a count or a share: no other one may stand in the tag. Without
-        it, any may that is known here. Of "millions USD" a number with its magnitude ("$27
-        million") is 27 too.
+        Unit of the quantity, empty for a count or a share: the tag may contain no other. Without
+        it, any known unit may appear. Of "millions USD" a number with its magnitude ("$27 million")
+        is 27 too.
     allowed : collection of str
-        Which `labels` may stand in the tag: with another one, its numbers are others than those
-        that were asked for.
+        The `labels` that may appear in the tag: any other means that its numbers are not the
+        requested ones.
 
     Returns
     -------
     tuple of float or None
-        Finite, `count` of them; None where so many could not be read.
+        `count` finite numbers; None if they could not be read.
     """
     if text is None or not {*labels(text)} <= {*allowed, "first", "second"}:
         return None

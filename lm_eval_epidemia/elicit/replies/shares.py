@@ -168,7 +168,7 @@ class _Share(NamedTuple):
 
 
 class _Token(NamedTuple):
-    """A label (the number of an answer) or a value, NaN where it is none, and where it begins."""
+    """A label (the number of an answer) or a value, NaN if it is none, and where it begins."""
 
     label: int | None
     value: float
@@ -188,7 +188,8 @@ def shares(reply: str, answers: Sequence[str]) -> tuple[float, ...] | None:
     Returns
     -------
     tuple of float or None
-        In displayed order, at least 0, of 100 but of any sum; None where they cannot be read.
+        In displayed order, at least 0, per 100 but not necessarily summing to 100; None if they
+        cannot be read.
     """
     lines = (line.strip() for line in answer_text(reply).splitlines())
     text = before_next_question(
@@ -207,7 +208,7 @@ def shares(reply: str, answers: Sequence[str]) -> tuple[float, ...] | None:
 
 
 def normalised(numbers: Sequence[float]) -> tuple[float, ...] | None:
-    """Return numbers of 100 as shares that sum to 1; None where they sum to no such."""
+    """Return numbers per 100 as shares that sum to 1; None if their sum is too far from 100."""
     total = math.fsum(numbers)
     # A little more than the bounds, which sums of decimals miss by rounding alone.
     if not LEAST - 1e-9 <= total <= MOST + 1e-9:
@@ -402,7 +403,7 @@ def _tokens(line: str, levels: int = 0) -> list[_Token]:
 
 
 def _value(match: re.Match[str], line: str) -> float:
-    """Return a number, or the middle of a range; NaN where it is no number of 100."""
+    """Return a number, or the middle of a range; NaN if it is no number of 100."""
     low = float(match["low"].replace(",", "."))
     before, end = line[max(match.start() - 20, 0) : match.start()], match.end()
     # Of the pattern's own words, "not more than" is no "not".

@@ -1,4 +1,4 @@
-"""Tables in a model's reply, written anew as lines "A: 30".
+"""Tables in a model's reply, written again as lines "A: 30".
 
 A row may be an answer (its letter, its text, or both in one cell or two, then its number), or a
 column (a header that has every answer once, then a row of numbers). A table in which an answer

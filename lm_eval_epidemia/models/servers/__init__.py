@@ -1,1 +1,1 @@
-"""Kinds of servers, a file each: how they tell themselves, are asked, and are read."""
+"""Kinds of servers, one file each: how to recognise, ask and read them."""

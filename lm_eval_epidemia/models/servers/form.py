@@ -1,4 +1,4 @@
-"""What a kind of server is: how it tells itself, how it is asked for one token, how it is read."""
+"""The description of a kind of server: how to recognise it, ask for one token, read the reply."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Server(NamedTuple):
         return self.chat if chat else self.plain
 
     def form_by_ids(self, chat: bool) -> Form | None:
-        """Return the same by token ids; None where it takes none."""
+        """Return the same by token ids; None if it takes none."""
         return self.chat_by_ids if chat else self.plain_by_ids
 
 

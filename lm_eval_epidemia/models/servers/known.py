@@ -1,4 +1,4 @@
-"""Which server it is that answers at an address, and whether what it shows can be true."""
+"""Detect the server at an address, and check whether its probabilities are plausible."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _logger = logging.getLogger("lm_eval_epidemia")
 
 
 class Found(NamedTuple):
-    """A server, and what is said of it.
+    """A detected server and its description.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Found(NamedTuple):
 
 
 def find(url: str, given: str, verify: bool | ssl.SSLContext) -> Found:
-    """Find out what serves an address, by requests that generate nothing and carry no key.
+    """Detect the server at an address, by requests that generate nothing and carry no key.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def refuse_address(url: str, chat: bool, found: Found) -> None:
 def refuse_ids(shown: Shown) -> None:
     """Refuse tokens that are shown by their numbers, of which no letter can be read."""
     if len(shown.top) > 2 and all(token.isdigit() for token, _ in shown.top):
-        raise EpidemiaError("it shows the likeliest tokens as numbers, not as text")
+        raise EpidemiaError("it returns the most likely tokens as numbers, not as text")
 
 
 def unlike(one: Shown, other: Shown) -> float:
@@ -132,7 +132,7 @@ def unlike(one: Shown, other: Shown) -> float:
 
 
 def same(one: Shown, other: Shown) -> bool | None:
-    """Whether two prompts got the very same answer; None where too little is shown to tell."""
+    """Whether two prompts got the very same answer; None if too little is shown to tell."""
     first, second = dict(one.top), dict(other.top)
     both = first.keys() & second.keys()
     if len(both) < FEWEST:
@@ -148,12 +148,12 @@ def refuse_alike(url: str, found: Found) -> None:
     EpidemiaError
     """
     words = (
-        f"{url} gives the same answer after plain text and in a chat: a chat template is put "
-        "around both, or around neither"
+        f"{url} gives the same answer after plain text and in a chat: it applies a chat template "
+        "to both, or to neither"
     )
     if not found.is_given:
         raise EpidemiaError(
-            f"{words}. Serve the model with llama.cpp or vLLM; or, if you know that this form "
-            "is right, add server=openai to --model_args"
+            f"{words}. Serve the model with llama.cpp or vLLM; or, if you know that this is "
+            "right, add server=openai to --model_args"
         )
     _logger.warning("epidemia: %s", words)

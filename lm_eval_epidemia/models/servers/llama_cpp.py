@@ -1,7 +1,6 @@
-"""llama.cpp's ``llama-server``: ``/completion`` shows as many of the likeliest tokens as one asks.
+"""llama.cpp's ``llama-server``: ``/completion`` returns any number of most likely tokens.
 
-It passes over fields that it does not know, and answers with the one model it serves, whatever its
-name.
+It ignores unknown fields, and answers with the one model it serves, whatever name is given.
 """
 
 from __future__ import annotations
@@ -34,7 +33,9 @@ def _body(asked: Asked) -> dict[str, Any]:
 def _read(reply: Any, asked: Asked) -> Shown:
     shown = read_content(said({"": reply}, "", "completion_probabilities"))
     if reply.get("truncated"):
-        raise EpidemiaError("a prompt did not fit and was cut: start the server with a larger -c")
+        raise EpidemiaError(
+            "a prompt exceeded the context and was cut: start the server with a larger -c"
+        )
     return shown
 
 
@@ -49,6 +50,7 @@ LLAMA_CPP = Server(
     _tells,
     Form(_body, "completion", _read, (TOP, 20)),
     Form(chat_body, tops=(TOP, 20, 10, 5, 1)),
-    way_out="start it with 'llama-server -m MODEL.gguf -c 16384' of this year, and give "
-    "base_url=http://HOST:8080/v1/completions, or /v1/chat/completions with --apply_chat_template",
+    way_out="use a llama-server of this year, start it with 'llama-server -m MODEL.gguf -c 16384', "
+    "and give base_url=http://HOST:8080/v1/completions, or /v1/chat/completions with "
+    "--apply_chat_template",
 )

@@ -1,9 +1,9 @@
 """Ollama (0.12.11 or later): ``/api/generate`` with ``raw`` takes plain text as it is.
 
-Its ``/v1/completions`` puts the chat template of the model around every prompt. Prompts longer than
-its context (``num_ctx``, 4,096 by default) are cut without a word, in a chat too: both are asked in
-its own forms, which take the context's size. ``truncate: false`` forbids cutting where the version
-knows it, and the number of tokens that it read tells it everywhere.
+Its ``/v1/completions`` wraps every prompt in the model's chat template. Prompts longer than its
+context (``num_ctx``, 4,096 by default) are silently cut, in chat too. So we use its own forms,
+which accept the size of the context. ``truncate: false`` forbids cutting in versions that know it;
+in others, the reported number of tokens reveals it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ def _plain(asked: Asked) -> dict[str, Any]:
 
 
 def _chat(asked: Asked) -> dict[str, Any]:
-    # Of a chat that is too long an older version drops the first turns, and tells nothing of it.
+    # Older versions silently drop the first turns of a chat that is too long.
     turns = sum(message["role"] == "user" for message in asked.content)
     if turns > 1:
         raise EpidemiaError(
-            f"a chat of {turns} questions: of one that does not fit, Ollama drops the first "
-            "without a word. Ask without --fewshot_as_multiturn: examples then stand in one message"
+            f"a chat of {turns} questions: Ollama silently drops the first ones if the chat "
+            "exceeds the context. Leave out --fewshot_as_multiturn, so that all examples are in "
+            "one message"
         )
     thinks = asked.more.get("chat_template_kwargs", {}).get("enable_thinking")
     more = {} if thinks is None else {"think": thinks}
@@ -50,8 +51,8 @@ def _read(reply: Any, asked: Asked) -> Shown:
     tokens = reply.get("prompt_eval_count")
     if isinstance(tokens, int) and tokens >= asked.room - 1:
         raise EpidemiaError(
-            f"a prompt fills the context of the model to the last of {tokens:,} tokens (num_ctx): "
-            "it may be cut. Ask with shorter prompts (fewer examples, --num_fewshot)"
+            f"a prompt fills the model's whole context of {tokens:,} tokens (num_ctx), so it may "
+            "have been cut. Use shorter prompts (fewer examples, --num_fewshot)"
         )
     return shown
 
@@ -66,7 +67,7 @@ OLLAMA = Server(
     _tells,
     Form(_plain, "api/generate", _read, (20,)),
     Form(_chat, "api/chat", _read, (20,)),
-    way_out="Ollama shows log-probabilities since 0.12.11, of plain text at "
-    "base_url=http://HOST:11434/api/generate and of a chat at "
-    "http://HOST:11434/v1/chat/completions, with --apply_chat_template",
+    way_out="Ollama returns log-probabilities since 0.12.11: for plain text at "
+    "base_url=http://HOST:11434/api/generate, for chat at "
+    "http://HOST:11434/v1/chat/completions with --apply_chat_template",
 )

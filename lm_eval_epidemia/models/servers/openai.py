@@ -71,6 +71,6 @@ OTHER = Server(
     CHAT,
     PLAIN_BY_IDS,
     CHAT_BY_IDS,
-    "serve the model with llama.cpp or vLLM, or ask it in Ollama "
-    "(docs/guides/served-models.md has a table of servers)",
+    "serve the model with llama.cpp or vLLM, or use Ollama (docs/guides/served-models.md has a "
+    "table of servers)",
 )

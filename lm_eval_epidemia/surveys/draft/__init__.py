@@ -1,8 +1,8 @@
-"""From a survey file to the draft of its record.
+"""Draft a survey record from the survey's files.
 
-Data flow one way: what the columns are (`columns`), which carry the design (`design`), what values
-they have (`tally`), the variable that each becomes or why none (`variables`, with `cuts`), the
-tasks (`tasks`), the text of the record (`text`); `drafting` puts these together, and `words` holds
-what names and labels are known by. Nothing of a file is ever executed, and nothing is guessed
-without a mark or a question.
+Data flow one way: the columns (`columns`), those that carry the design (`design`), their values
+(`tally`), the variable that each becomes, or the reason for none (`variables`, with `cuts`), the
+tasks (`tasks`), the text of the record (`text`); `drafting` combines these, and `words` lists the
+words that identify columns and labels. Nothing in a file is ever executed, and every guess is
+marked or asked.
 """

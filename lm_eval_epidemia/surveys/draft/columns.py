@@ -1,4 +1,4 @@
-"""What the columns of a survey file are, from what it says of them: nothing is read of its rows."""
+"""The columns of a survey file, from its metadata; rows are not read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Field(NamedTuple):
     place : int
         Its position there, from 1.
     label : str
-        In words; empty where the file has none.
+        In words; empty if the file has none.
     labels : dict
         Of its values, by code (a number, or a text in a column of texts).
     missing : tuple of (float, float)
@@ -59,7 +59,7 @@ class Field(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What a file says of itself: its columns, a title, the rows where it counts them."""
+    """The metadata of a file: its columns, a title, and the number of rows if given."""
 
     columns: list[Field]
     title: str
@@ -67,7 +67,7 @@ class Header(NamedTuple):
 
 
 def header_of(path: Path, file: int = 0, encoding: str | None = None) -> Header:
-    """Read what a file says of its columns.
+    """Read a file's metadata of its columns.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ def header_of(path: Path, file: int = 0, encoding: str | None = None) -> Header:
     suffix = suffix_of(path.name)
     if suffix not in KNOWN:
         raise EpidemiaError(
-            f"{path.name}: a record is drafted from {', '.join(KNOWN)}, given "
-            f"{suffix or 'no suffix'}: save it as one of them"
+            f"{path.name}: expected a file of type {', '.join(KNOWN)}, given "
+            f"{suffix or 'no suffix'}: save it as one of these"
         )
     with naming(path):
         if suffix == ".parquet":
@@ -173,11 +173,11 @@ def unusable(columns: Sequence[Field], join: str | None) -> dict[str, list[Field
         if not name.strip():
             reason = "without a name"
         elif times[column.file, name.casefold()] > 1:
-            reason = "of a name that several columns have (upper and lower case are alike)"
+            reason = "name shared by several columns (ignoring case)"
         elif " + " in name or "{yy}" in name or not name.isprintable():
-            reason = "of a name that a record cannot hold ('+', '{yy}', control characters)"
+            reason = "name not allowed in a record ('+', '{yy}', control characters)"
         elif name.casefold() in seen and not (join and name.casefold() == join.casefold()):
-            reason = "in another file too, which is read"
+            reason = "also in another file, which is used"
         elif column.kind == "dates":
             reason = "dates or times"
         elif column.kind == "other":
@@ -222,14 +222,14 @@ def shared_column(headers: Sequence[Header], names: Sequence[str], given: str | 
         if chosen := [name for name in common if name.casefold() == given.casefold()]:
             return chosen[0]
         raise EpidemiaError(
-            f"--join {given}: not all of {', '.join(names)} have a column of that name (common: "
-            f"{listed})"
+            f"--join {given}: not every file of {', '.join(names)} has this column (common "
+            f"columns: {listed})"
         )
     best = [name for name, label in common.items() if IDENTIFIER.fits(name, label)]
     best = best or [name for name in common if re.search(r"id|no|num|seq|key", name.lower())]
     if not best:
         raise EpidemiaError(
-            f"{', '.join(names)} share no column that looks like a person's number (common: "
-            f"{listed}): name it with --join"
+            f"{', '.join(names)} share no column that looks like an identifier of persons (common "
+            f"columns: {listed}): name it with --join"
         )
     return best[0]

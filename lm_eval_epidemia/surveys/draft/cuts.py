@@ -84,7 +84,7 @@ def shown(value: float) -> str:
 def in_words(low: float | None, high: float | None, whole: bool) -> str:
     """Say what lies from `low` to below `high`: ``Under 30``, ``1.5 to under 2``, ``65 or more``.
 
-    Whole numbers are said with both ends in: ``30 to 44``. None is no end.
+    Whole numbers include both ends: ``30 to 44``. None means no end.
     """
     if low is None:
         return f"Under {shown(high or 0)}"

@@ -38,7 +38,7 @@ class Guess(NamedTuple):
     weights : list of str
         The likeliest first.
     strata, psu : str
-        Empty where there is none.
+        Empty if there is none.
     replicates : list of str
         Replicate weights, which are left out.
     span : str
@@ -91,7 +91,7 @@ def guessed(columns: Sequence[Field]) -> Guess:
 
 
 def like_kilograms(column: Field, values: pd.Series) -> bool:
-    """Tell whether a column called weight and no more holds what adults and children weigh.
+    """Tell whether a column called only weight contains the body weights of people.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def _stem(name: str) -> str:
 
 
 def single_units(strata: pd.Series, psu: pd.Series) -> str:
-    """Say why strata and PSUs tell no variance; empty if they do.
+    """Say why strata and PSUs give no variance; empty if they do.
 
     Parameters
     ----------

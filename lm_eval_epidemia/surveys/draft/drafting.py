@@ -1,4 +1,4 @@
-"""Drafting a record, from the files to its text."""
+"""Draft a record, from the files to its text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lm_eval_epidemia.core import paths
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural
+from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.core.names import RESERVED, check_name
 from lm_eval_epidemia.surveys.catalogue import own_surveys, records
 from lm_eval_epidemia.surveys.csv_text import encoding_of
@@ -90,7 +90,8 @@ def fitting_name(files: Sequence[Path], given: str | None = None) -> str:
     if name in ships or name in RESERVED:
         what = "a survey that ships" if name in ships else "a group of tasks"
         raise EpidemiaError(
-            f"{name} is the name of {what}: give another with --name, for example --name my{name}"
+            f"{name} is already the name of {what}: give another with --name, for example --name "
+            f"my{name}"
         )
     return name
 
@@ -125,11 +126,11 @@ def draft(
         If a file cannot be read, an option names no column, a weight is none, or nothing is left.
     """
     if wishes.tasks < 1:
-        raise EpidemiaError(f"--tasks {wishes.tasks}: at least 1")
+        raise EpidemiaError(f"--tasks {wishes.tasks}: expected at least 1")
     name = fitting_name(files, wishes.name)
     for path in files:
         if path.is_dir():
-            raise EpidemiaError(f"{path} is a folder: give the files in it")
+            raise EpidemiaError(f"{path} is a folder: give the files inside it")
     with open_raw(files) as unpacked:
         read = described(list(files), unpacked, wishes)
         left_out = unusable(read.columns, read.join or None)
@@ -158,8 +159,8 @@ def draft(
         plans = planned(outcomes, conditions, wishes.tasks, possible(data))
         if not plans:
             raise EpidemiaError(
-                f"{read.names}: no pair of an outcome and a condition has {PEOPLE} people who "
-                "answered both: name others with --outcomes and --given"
+                f"{read.names}: no outcome and condition were both answered by {PEOPLE} people: "
+                "name others with --outcomes and --given"
             )
         text = record_text(source, variables, plans, left_out)
         recorded(text)
@@ -193,12 +194,13 @@ def write(draft: Drafted, out: Path | None = None, replace: bool = False) -> Pat
 
 
 def check_free(path: Path, replace: bool) -> None:
-    """Refuse what is no record's name, and to write over what a person may have worked on."""
+    """Refuse a path that is not a record, and overwriting a file that a person may have edited."""
     if path.suffix != ".yaml":
         raise EpidemiaError(f"--out {path}: a record is a .yaml file")
     if path.exists() and not replace:
         raise EpidemiaError(
-            f"{path} is there already: --replace overwrites it, --name or --out gives another"
+            f"{path} already exists: overwrite it with --replace, or choose another with --name "
+            "or --out"
         )
 
 
@@ -271,12 +273,12 @@ def _variables(
         tally = tallies[column.name]
         draft = drafted(column, tally, name, wanted=column.name in wanted)
         if not isinstance(draft, str) and wishes.encoding and tally.words:
-            draft = "text in an encoding that the record does not know"
+            draft = "text in an encoding that a record cannot declare"
         if not isinstance(draft, str):
             drafts[name] = draft
         elif column.name in wanted:
             raise EpidemiaError(
-                f"{wanted[column.name]} {column.name}: the column cannot be used: {draft}"
+                f"{wanted[column.name]} {column.name}: this column cannot be used: {draft}"
             )
         else:
             left_out.setdefault(draft, []).append(column)
@@ -311,8 +313,8 @@ def _chosen(
     proposed, notes = conditions_of(free), []
     if not proposed and "--given" not in named and (proposed := _any_conditions(free)):
         notes = [
-            "no column looks like age, sex, race, education, income, region or "
-            "marital status: conditions are what else has few answers"
+            "no column looks like age, sex, race, education, income, region or marital status, "
+            "so other columns with few answers serve as conditions"
         ]
     conditions = settle("--given", "conditions", proposed)
     most = -(-wishes.tasks // max(min(EACH, len(conditions)), 1))
@@ -320,14 +322,14 @@ def _chosen(
     if outcomes == conditions and len(outcomes) == 1:
         name = outcomes[0].column.name
         raise EpidemiaError(
-            f"--outcomes {name} --given {name}: one column cannot be outcome and condition of a "
-            "task: name another in one of them"
+            f"--outcomes {name} --given {name}: a column cannot be both outcome and condition: "
+            "name another in one of the options"
         )
     for draft in outcomes:
         if len(draft.levels) > MAX_LEVELS:
             raise EpidemiaError(
-                f"--outcomes {draft.column.name}: it has {len(draft.levels)} answers, at most "
-                f"{MAX_LEVELS} can be lettered A to Z: take it as a condition"
+                f"--outcomes {draft.column.name}: it has {len(draft.levels)} answers, but only "
+                f"{MAX_LEVELS} letters exist (A to Z): use it as a condition"
             )
     return outcomes, conditions, notes
 
@@ -346,7 +348,10 @@ def _fewer(
     others = [draft for draft in variables if draft.name not in names]
     gone = others[max(VARIABLES - len(names), 0) :]
     if gone:
-        reason = f"beyond {VARIABLES} variables: name them in --outcomes or --given to have them"
+        reason = (
+            f"beyond the first {VARIABLES} variables: name them in --outcomes or --given to "
+            "include them"
+        )
         left_out[reason] = [draft.column for draft in gone]
     without = {draft.name for draft in gone}
     return [draft for draft in variables if draft.name not in without]
@@ -358,8 +363,10 @@ def _those_without(
     """Say which of the named outcomes and conditions did not become a task, and why."""
     possible = len(outcomes) * len(conditions)
     if len(plans) >= most and possible > most:
-        could = plural(possible, "task")
-        return [f"{could} of one condition could be made, {most} were: --tasks takes more"]
+        return [
+            f"{most} of {possible:,} possible tasks with one condition were made: --tasks N makes "
+            "more"
+        ]
     there = {(plan.outcome, given) for plan in plans for given in plan.given}
     gone = [
         f"{outcome.name} by {condition.name}"
@@ -367,7 +374,7 @@ def _those_without(
         for condition in conditions
         if (outcome.name, condition.name) not in there and outcome is not condition
     ]
-    because = "fewer than {} people answered both, or the one is a recoding of the other"
+    because = "fewer than {} people answered both, or one is a recoding of the other"
     return [f"no task of {few(gone)}: {because.format(PEOPLE)}"] if gone else []
 
 
@@ -375,7 +382,7 @@ def _foreign(files: Sequence[Path]) -> list[str]:
     """Say which files had to be taken for Western European."""
     return [
         f"{path.name} is not UTF-8 and was read as Western European: if letters look wrong, save "
-        "it as UTF-8 and draft it again"
+        "it as UTF-8 and run the command again"
         for path in files
         if suffix_of(path.name) == ".csv" and encoding_of(path) != "utf8"
     ]
@@ -390,9 +397,9 @@ def _nothing_left(
     if len(variables) > 1:
         return EpidemiaError(
             f"{names}: no outcome and condition could be proposed: name them with --outcomes and "
-            f"--given, of {few([draft.column.name for draft in variables])} {gone}"
+            f"--given, from {few([draft.column.name for draft in variables])} {gone}"
         )
     return EpidemiaError(
-        f"{names}: {'one column is' if variables else 'no column is'} left to make tasks of "
-        f"{gone}; a task takes an outcome and a condition"
+        f"{names}: {'one column is' if variables else 'no column is'} left to make tasks from "
+        f"{gone}; a task needs an outcome and a condition"
     )

@@ -37,7 +37,7 @@ class Files(NamedTuple):
 
 def described(given: list[Path], unpacked: list[Path], wishes: Wishes) -> Files:
     if twice := [path.name for n, path in enumerate(given) if path in given[:n]]:
-        raise EpidemiaError(f"{twice[0]} is given twice: files of the same people differ")
+        raise EpidemiaError(f"{twice[0]} is given twice: give each file once")
     if wishes.encoding:
         _check_encoding(wishes.encoding, unpacked)
     headers = [header_of(path, n, wishes.encoding) for n, path in enumerate(unpacked)]
@@ -56,12 +56,12 @@ def _check_encoding(encoding: str, files: Sequence[Path]) -> None:
         codecs.lookup(encoding)
     except LookupError:
         raise EpidemiaError(
-            f"--encoding {encoding}: not known; expected for example latin-1, cp1251 or shift-jis"
+            f"--encoding {encoding}: unknown; expected, for example, latin-1, cp1251 or shift-jis"
         ) from None
     if other := [path.name for path in files if suffix_of(path.name) in (".csv", ".parquet")]:
         raise EpidemiaError(
-            f"--encoding is of SPSS, Stata and SAS files; {other[0]} is read as UTF-8, or as "
-            f"Western European where it is none: save it as UTF-8 (iconv -f {encoding} -t utf-8)"
+            f"--encoding applies only to SPSS, Stata and SAS files; {other[0]} is read as UTF-8, "
+            f"or else as Western European: save it as UTF-8 (iconv -f {encoding} -t utf-8)"
         )
 
 
@@ -75,6 +75,6 @@ def named(
             column = read.column(name, option)
             for reason, gone in left_out.items():
                 if column in gone:
-                    raise EpidemiaError(f"{option} {name}: the column cannot be used: {reason}")
+                    raise EpidemiaError(f"{option} {name}: this column cannot be used: {reason}")
             columns.setdefault(option, []).append(read.column(name, option, usable))
     return columns

@@ -1,4 +1,4 @@
-"""What the numbers of a column measure, and in which unit: so that means can be asked for."""
+"""What the numbers of a column measure, and in which unit, for questions about means."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SIGN = re.compile(r"[^\W\d]{1,8}/[^\W_]{1,8}|mm ?hg|[munpk]?g|[mck]?m|m?l|kcal|
 def measure_of(
     column: Field, kind: str, whole: bool, several: int, topped: Mapping[float, str]
 ) -> Measure | None:
-    """Draft what a column measures; None where its numbers may be codes.
+    """Draft what a column measures; None if its numbers may be codes.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def _told(column: Field) -> tuple[str, str]:
 def _scaled(unit: str, about: str) -> str:
     """Return the unit of numbers that are in multiples of one: "thousand dollars".
 
-    Empty where money is in a unit that its name does not tell (logarithms, ranks, "revenue_m").
+    Empty if money is in a unit that its name does not tell (logarithms, ranks, "revenue_m").
     """
     scale = next((scale for scale, said in SCALES.items() if re.search(said, about)), "")
     if unit not in CURRENCIES:

@@ -27,7 +27,7 @@ YEARS = ("year", "survey_year", "surveyyear")
 
 
 class Sampling(NamedTuple):
-    """Which records a survey has, how much each counts, and how people were drawn.
+    """The records of a survey, their weights, and the design.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Sampling(NamedTuple):
     year_from : str
         What told it.
     weight, strata, psu : str
-        Columns; empty where there is none.
+        Columns; empty if there is none.
     select : sequence of (str, float, float)
         Columns, and the range that the records have there.
     checks : sequence of str
@@ -72,7 +72,7 @@ class UsedRows(NamedTuple):
 
 
 def looked_at(read: Files, usable: Sequence[Field], guess: Guess) -> Guess:
-    """Look at the values of guessed weights: what people weigh is a weight only if nothing else is.
+    """Look at the values of guessed weights: a body weight is used only if there is no other.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def looked_at(read: Files, usable: Sequence[Field], guess: Guess) -> Guess:
 def rows_of(
     read: Files, usable: Sequence[Field], guess: Guess, wishes: Wishes, choose: Chooser | None
 ) -> UsedRows:
-    """Settle weight, strata, PSUs and year, and read their columns.
+    """Determine weight, strata, PSUs and year, and read their columns.
 
     Parameters
     ----------
@@ -139,23 +139,26 @@ def rows_of(
     if guess.body and not weight and wishes.weight is None:
         name = guess.weights[0]
         checks.append(
-            f"{name} is {settling.seen()}: it does not weigh records, --weight {name} lets it"
+            f"{name} is {settling.seen()}: it is not used as the weight; to use it, give --weight "
+            f"{name}"
         )
     if column is not None and column.nunique() > 1:
         keep &= column.to_numpy() == year
         if not keep.any():
-            raise EpidemiaError(f"--year {year}: {read.names} has no record of it ({column.name})")
+            raise EpidemiaError(
+                f"--year {year}: {read.names} has no record of that year ({column.name})"
+            )
         select.append((str(column.name), year, year))
     elif column is not None and year != column.iloc[0]:
         checks.append(
-            f"{column.name} says {column.iloc[0]:g} of every record, --year {year}: questions say "
-            f"{year}"
+            f"{column.name} is {column.iloc[0]:g} in every record, but --year is {year}: "
+            f"questions use {year}"
         )
     if weight:
         weights = frame[weight].to_numpy(float)
         if (blank := keep & np.isnan(weights)).any() and not blank[keep].all():
             select.append((weight, 0, float(np.nanmax(weights[keep]))))
-            checks.append(f"{int(blank.sum()):,} records have no {weight}, and are left out")
+            checks.append(f"{int(blank.sum()):,} records without {weight} are left out")
             keep &= ~blank
         check_weights(weights[keep], weight, path.name)
     if strata:
@@ -166,14 +169,14 @@ def rows_of(
             fault = single_units(frame[strata][keep], frame[psu][keep])
         if fault and asked:
             raise EpidemiaError(
-                f"--strata {strata} --psu {psu}: {fault}, so that no variance can be told: mend "
-                "the columns as the survey's manual says, or give --strata none --psu none"
+                f"--strata {strata} --psu {psu}: {fault}, so the variance cannot be estimated: "
+                "fix the columns as the survey's manual says, or give --strata none --psu none"
             )
         if fault:
             checks.append(f"{strata} and {psu} look like strata and PSUs, but {fault}: not used")
             strata = psu = ""
     elif guess.strata and guess.psu and wishes.strata is None:
-        checks.append(f"{guess.strata} and {guess.psu} look like strata and PSUs, and are not used")
+        checks.append(f"{guess.strata} and {guess.psu} look like strata and PSUs, but are not used")
     keys = frame[read.join] if read.join else None
     if keys is not None:
         _check_unique(keys[keep], path)
@@ -191,14 +194,14 @@ class _Settling(NamedTuple):
     choose: Chooser | None
 
     def ask(self, what: str, option: str, *columns: str) -> Sequence[str]:
-        """Let the user choose from what is guessed."""
+        """Let the user choose among the guesses."""
         assert self.choose is not None
         labels = {column.name: column.label for column in self.usable}
         doubt = f"{columns[0]} is {self.seen()}" if what == "weight" and self.guess.body else ""
         return self.choose(Proposal(what, option, columns, labels, doubt))
 
     def seen(self) -> str:
-        """Say what the values of the guessed weight are."""
+        """Describe the values of the guessed weight."""
         return self.guess.span + ", as people's kilograms are" * self.guess.body
 
     def weight(self) -> str:
@@ -210,7 +213,7 @@ class _Settling(NamedTuple):
             path = self.read.paths[column.file]
             if column.kind == "texts" and suffix_of(path.name) != ".csv":
                 raise EpidemiaError(
-                    f"--weight {column.name}: the column holds text, expected numbers"
+                    f"--weight {column.name}: the column contains text, expected numbers"
                 )
             return column.name
         if not guess.weights:
@@ -222,9 +225,9 @@ class _Settling(NamedTuple):
             seen = f" ({guess.weights[0]} is {self.seen()})" if guess.span else ""
             yes = "takes none" if guess.body else "accepts what is guessed"
             raise EpidemiaError(
-                f"{few(guess.weights)} {looks} like a weight{seen}: say so with --weight "
-                f"{guess.weights[0]}{also}, or --weight none if all records count alike (--yes "
-                f"{yes})"
+                f"{few(guess.weights)} {looks} like a weight{seen}: give --weight "
+                f"{guess.weights[0]}{also} to use it, or --weight none if all records count "
+                f"equally (--yes {yes})"
             )
         chosen = self.ask("weight", "--weight", *guess.weights)
         return self.read.column(chosen[0], "--weight", self.usable).name if chosen else ""
@@ -235,7 +238,7 @@ class _Settling(NamedTuple):
         given = [name for name in (wishes.strata, wishes.psu) if name and name.casefold() != NONE]
         if len(given) == 1:
             raise EpidemiaError(
-                "--strata and --psu go together: the one tells nothing of errors alone"
+                "--strata and --psu must be given together: standard errors need both"
             )
         if given:
             strata, psu = map(self.read.column, given, ("--strata", "--psu"), [self.usable] * 2)
@@ -255,8 +258,8 @@ def _of_years(column: pd.Series) -> bool:
 def _check_unique(keys: pd.Series, path: Path) -> None:
     if not keys.is_unique:
         raise EpidemiaError(
-            f"{path.name}: column {keys.name} has duplicates, so files cannot be joined by it: "
-            "name another with --join"
+            f"{path.name}: column {keys.name} has duplicates, so it cannot join the files: name "
+            "another with --join"
         )
 
 
@@ -267,7 +270,7 @@ def _without_columns(path: Path, columns: Sequence[Field]) -> pd.DataFrame:
     first = [column for column in columns if column.kind in ("numbers", "texts")][:1]
     rows = sum(len(block[first[0].name]) for _, block in blocks(path, first)) if first else 0
     if not rows:
-        raise EpidemiaError(f"{path.name} has zero rows, or no column with numbers or text")
+        raise EpidemiaError(f"{path.name} has no rows, or no column with numbers or text")
     return pd.DataFrame(index=range(rows))
 
 
@@ -278,21 +281,25 @@ def _year(read: Files, column: pd.Series | None, wishes: Wishes) -> tuple[int, s
             raise EpidemiaError(f"--year {wishes.year}: expected a year such as 2022")
         return wishes.year, "as given"
     if column is not None:
-        more = ", the last of several: --year takes another" if column.nunique() > 1 else ""
+        more = (
+            ", the last of several years: choose another with --year"
+            if column.nunique() > 1
+            else ""
+        )
         return int(column.max()), f"the column {column.name}{more}"
     for text in [*(path.name for path in read.given), *(header.title for header in read.headers)]:
         if years := re.findall(r"(?<!\d)(?:19|20)\d\d(?!\d)", text):
             return int(years[-1]), f"from {text!r}"
     raise EpidemiaError(
-        f"{read.names}: neither a name nor a column called year says of which year it is: give "
-        "--year"
+        f"{read.names}: the survey year is in neither the file name nor a column called year: "
+        "give --year"
     )
 
 
 def rows_in(
     path: Path, rows: UsedRows, join: str
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64], tuple[float, float]]:
-    """Return which rows of a file count, their weights, and who is not in it."""
+    """Return the rows of a file that count, their weights, and the people missing in it."""
     if rows.keys is None:
         return rows.keep, rows.weights, (0.0, 0.0)
     import pandas as pd
@@ -300,7 +307,8 @@ def rows_in(
     keys = read_columns(path, [join], texts=[join])[join]
     if keys.dtype.kind != rows.keys.dtype.kind:
         raise EpidemiaError(
-            f"{path.name}: column {join} holds numbers in one file, text in another"
+            f"{path.name}: column {join} contains numbers in one file and text in another: write "
+            "it alike in both"
         )
     _check_unique(keys, path)
     place = pd.Index(rows.keys.to_numpy()).get_indexer(pd.Index(keys.to_numpy()))

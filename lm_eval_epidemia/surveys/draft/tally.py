@@ -1,4 +1,4 @@
-"""How often each value of each column occurs: all that a draft needs to know of the rows.
+"""How often each value of each column occurs: all that a draft needs from the rows.
 
 Files are read some rows at a time, and of a column only the counts of its values are kept, so that
 memory is bounded by the number of columns, not of people.
@@ -132,7 +132,9 @@ class Tally:
             numbers = pd.to_numeric(pd.Series(values, dtype=object), errors="coerce")
             infinite = np.isinf(numbers.to_numpy(float))[of_record] & known
             row = rows[infinite][0]
-            self.odd = f"{INFINITE}, as in row {row:,}: write a finite number there, or nothing"
+            self.odd = (
+                f"{INFINITE}, as in row {row:,}: write a finite number, or leave the field empty"
+            )
 
     def _numbers(self, values: Array, counts: Array, weights: Array) -> None:
         if np.isinf(values).any():
@@ -186,7 +188,7 @@ class Tally:
             self._numbers(numbers[there], counts[there], weights[there])
 
     def finished(self) -> Tally:
-        """Settle, when all is counted, what "None" and "NA" meant: of words, each is an answer."""
+        """Decide after counting what "None" and "NA" mean: in words each is an answer."""
         if self.words and self.texts is not None:
             self.texts |= self.unknown
         else:

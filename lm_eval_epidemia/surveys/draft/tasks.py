@@ -1,4 +1,4 @@
-"""Which variables are outcomes, which are conditions, and the tasks that are made of them."""
+"""The choice of outcomes and conditions, and the tasks made of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TaskPlan(NamedTuple):
 
 
 def conditions_of(drafts: Sequence[Draft]) -> list[Draft]:
-    """Propose conditions: of each demographic kind one variable, that which tells people apart.
+    """Propose conditions: one variable per demographic kind, the most suitable one.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def planned(
     most: int,
     possible: Callable[[TaskPlan], bool] = lambda plan: True,
 ) -> list[TaskPlan]:
-    """Plan tasks: mostly of one condition, a few of two where the outcome is yes or no.
+    """Plan tasks: mostly with one condition, a few with two if the outcome is yes or no.
 
     Parameters
     ----------

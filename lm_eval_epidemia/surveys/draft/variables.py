@@ -33,7 +33,7 @@ ANSWERS = 100
 FEW = 50
 
 #: How a person has a column of identifiers all the same.
-_KEEPS = "(--outcomes or --given keeps one)"
+_KEEPS = "(name one in --outcomes or --given to keep it)"
 
 
 class DraftLevel(NamedTuple):
@@ -48,7 +48,7 @@ class DraftLevel(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A variable as it is drafted.
+    """The draft of a variable.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Draft(NamedTuple):
 
     @property
     def most(self) -> float:
-        """Share of the commonest answer among those who have one."""
+        """Share of the most common answer among people with an answer."""
         weights = [level.weight for level in self.levels]
         return max(weights) / (sum(weights) or 1)
 
@@ -156,11 +156,11 @@ def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
     if (tally.texts is None or many) and tally.written > tally.in_words / 2:
         example = shortened(cleaned(tally.example), 40)
         return (
-            f"numbers written for people, as '{example}': take currency signs and commas out (59400"
-            " or 59400.50)"
+            f"formatted numbers such as '{example}': remove currency signs and commas (59400 or "
+            "59400.50)"
         )
     if tally.texts is None or many:
-        return "free text, or too many answers in words"
+        return "free text, or too many different texts"
     labels = {text: str(column.labels.get(text, "")) or cleaned(text) for text in texts}
     silent = [text for text in texts if asks_nothing(labels[text])]
     kept = sorted((text for text in texts if text not in silent), key=_natural)
@@ -171,9 +171,9 @@ def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
     ]
     checks = _look_alikes([labels[text] for text in kept], shown)
     if "None" in kept:
-        checks.append("taken as an answer: None")
+        checks.append("treated as an answer: None")
     if silent:
-        checks.append(f"taken as no answer: {_listed(shortened(cleaned(t), 60) for t in silent)}")
+        checks.append(f"treated as missing: {_listed(shortened(cleaned(t), 60) for t in silent)}")
     labelled = draft._replace(missing_texts=tuple(silent), labelled=bool(column.labels))
     return labelled.answered(levels, checks)
 
@@ -205,15 +205,15 @@ def _of_numbers(draft: Draft, tally: Tally, wanted: bool) -> Draft | str:
         return f"identifiers: no two people have the same {_KEEPS}"
     checks = []
     if texts := [f"{text} ({count:,} people)" for text, count in tally.no_numbers.items()]:
-        checks.append(f"taken as no answer: {_listed(texts)}")
+        checks.append(f"treated as missing: {_listed(texts)}")
     if silent:
-        checks.append(f"taken as no answer, by label: {_labelled(silent, labels)}")
+        checks.append(f"treated as missing by label: {_labelled(silent, labels)}")
     known = np.array([not _inside(value, missing) for value in values], dtype=bool)
     if tally.exact and tally.whole and (odd := _standing_apart(values[known], set(meant))):
         missing += [(code, code) for code in odd]
         known &= ~np.isin(values, odd)
         listed = ", ".join(map(number, odd))
-        checks.append(f"taken as no answer, since far from the other codes: {listed}")
+        checks.append(f"treated as missing, since far from the other codes: {listed}")
     if not known.any():
         return "empty: nobody has an answer"
     draft = draft._replace(
@@ -269,12 +269,12 @@ def _categories(draft: Draft, weight: dict[float, float], meant: dict[float, str
     labels = [names.get(code, number(code)) for code in codes]
     checks, asides = _look_alikes(labels, [level.label for level in levels]), []
     if bare := [code for code in codes if code not in meant]:
-        checks.append(f"without a label, and a level: {_listed(map(number, bare))}")
+        checks.append(f"made a level, though without a label: {_listed(map(number, bare))}")
     if between:
         listed = _listed(map(number, between))
-        asides.append(f"nobody has {listed}, between others that people have")
+        asides.append(f"nobody has {listed}, though people have codes on both sides")
     if out := [code for code in nobody if code not in between]:
-        asides.append(f"nobody has, so no level: {_labelled(out, meant)}")
+        asides.append(f"not made a level, since nobody has it: {_labelled(out, meant)}")
     return draft.answered(levels, checks, asides)
 
 
@@ -292,7 +292,7 @@ def _amounts(
     if inner.sum() <= VALUES and tally.exact:
         levels = _levels(draft, list(weight), meant, weight, cuts.shown)
         if not meant and tally.whole:
-            checks.append("if these are codes, say what they mean: the file does not")
+            checks.append("if these are codes, write what they mean: the file has no labels")
     else:
         levels = _levels(draft, low, meant, weight, cuts.shown)
         levels += _binned(draft, values[inner], weights[inner], tally.whole, low, high)
@@ -303,12 +303,10 @@ def _amounts(
             told = measure_of(draft.column, draft.kind, tally.whole, len(weight), topped)
             draft = draft._replace(measure=told)
     if bare_ends := [code for code in high if code not in meant]:
-        checks.append(f"without a label, and a level: {_listed(map(number, bare_ends))}")
+        checks.append(f"made a level, though without a label: {_listed(map(number, bare_ends))}")
     among = [code for code in meant if code in weight and code not in low and code not in high]
     if among and inner.sum() > VALUES:
-        asides.append(
-            f"a number among the others, in spite of its label: {_labelled(among, meant)}"
-        )
+        asides.append(f"treated as a number despite its label: {_labelled(among, meant)}")
     return draft.answered(levels, checks, asides, amount=True)
 
 
@@ -431,7 +429,7 @@ def _look_alikes(labels: Sequence[str], shown: Sequence[str]) -> list[str]:
         key = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
         alike.setdefault(key, []).append(f"'{shortened(text, 60)}'")
     return [
-        f"{_listed(several)} look alike: if they are one answer, make one level of them"
+        f"{_listed(several)} look alike: if they are the same answer, merge them into one level"
         for several in alike.values()
         if len(several) > 1
     ]

@@ -1,4 +1,4 @@
-"""What a user says of a draft, and what he is asked."""
+"""The user's options for a draft, and the questions to the user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NONE = "none"
 
 
 class Proposal(NamedTuple):
-    """What a draft asks before it goes on.
+    """A question before a draft continues.
 
     Attributes
     ----------
@@ -22,7 +22,7 @@ class Proposal(NamedTuple):
         As they would be taken; of a weight the likeliest first.
     labels : mapping of str to str
     doubt : str
-        What tells against it; empty where nothing does.
+        What tells against it; empty if nothing does.
     """
 
     what: str
@@ -37,7 +37,7 @@ Chooser = Callable[[Proposal], Sequence[str]]
 
 
 class Wishes(NamedTuple):
-    """What a user says of a draft; what is not said is guessed, and asked or marked.
+    """The user's options for a draft; others are guessed, and asked or marked.
 
     Attributes
     ----------

@@ -191,7 +191,7 @@ CODED = (
 #: Names of columns that are abbreviations.
 SPELT_OUT = {"bmi": "body mass index", "hrs": "hours"}
 
-#: Answers that continue "is" as they stand, once in small letters.
+#: Answers that continue "is" as they stand, once in lower case.
 _IS = (
     "male female married widowed divorced separated single unmarried employed unemployed retired "
     "pregnant hispanic"

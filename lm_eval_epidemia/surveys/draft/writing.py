@@ -1,4 +1,4 @@
-"""The text of a drafted record, with a mark wherever a person's eye is needed."""
+"""The text of a drafted record, with a mark wherever a person must check it."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ def record_text(
     for draft in (draft for draft in drafts if draft.name in used):
         lines += _variable(draft, marked=True)
     if others := [draft for draft in drafts if draft.name not in used]:
-        lines += ["", f"  {CHECK} in no task yet; read what is below before you use it in one"]
+        lines += ["", f"  {CHECK} not used in a task yet; check the lines below before you use it"]
         for draft in others:
             lines += _variable(draft, marked=False)
-    tasks = f"tasks:  {CHECK} which outcomes and conditions are worth asking about"
+    tasks = f"tasks:  {CHECK} choose the outcomes and conditions worth asking about"
     lines += ["", tasks, "  extra:"]
     names = {draft.name: draft for draft in drafts}
     for plan in plans:
@@ -85,9 +85,9 @@ def _head(source: DraftSource) -> list[str]:
     sampling, unknown = source.sampling, quoted("not stated")
     files = ", ".join(_plain(name) for name, _ in source.files)
     text = (
-        f"Drafted by 'epidemia survey new' from {files}. What waits for your eye is marked "
-        f"'check:'; delete a mark when you have looked, 'epidemia survey check {source.name}' "
-        "lists those that are left."
+        f"Drafted by 'epidemia survey new' from {files}. Places to check are marked 'check:'. "
+        f"Delete a mark after checking; 'epidemia survey check {source.name}' lists the remaining "
+        "ones."
     )
     columns = {"weight": sampling.weight, "strata": sampling.strata, "psu": sampling.psu}
     design = ", ".join(f"{key}: {quoted(column)}" for key, column in columns.items() if column)
@@ -95,12 +95,13 @@ def _head(source: DraftSource) -> list[str]:
         *(f"# {line}" for line in textwrap.wrap(text, WIDTH)),
         f"survey: {quoted(source.name)}",
         f"domain: other  {CHECK} the domain: health, economic or social, if one of these",
-        f"title: {quoted(source.title)}  {CHECK} its title, as its publisher calls it",
+        f"title: {quoted(source.title)}  {CHECK} the publisher's title",
         f"publisher: {unknown}  {CHECK} who publishes it",
         f"homepage: {unknown}  {CHECK} its page: https://...",
-        f"licence: {unknown}  {CHECK} its licence: what may be done with it",
-        f"citation: {unknown}  {CHECK} how it wants to be cited",
-        f"{CHECK} who was asked, and where: 'a person aged 18 or older living in ... who'",
+        f"licence: {unknown}  {CHECK} its licence",
+        f"citation: {unknown}  {CHECK} how to cite it",
+        f"{CHECK} the people who were asked, and where: 'a person aged 18 or older living in ... "
+        "who'",
         f"subject: {quoted('a person in {year} who {conditions}')}",
         "",
         *(f"{CHECK} {_plain(check)}" for check in sampling.checks),
@@ -123,7 +124,9 @@ def _head(source: DraftSource) -> list[str]:
         f"    rows: {source.rows}",
     ]
     if sampling.select:
-        lines.append(f"    select:  {CHECK} only these records are of this year and have a weight")
+        lines.append(
+            f"    select:  {CHECK} only these records belong to this year and have a weight"
+        )
     for column, *span in sampling.select:
         lines.append(f"      - {{column: {quoted(column)}, codes: {_codes([span])}}}")
     return lines
@@ -131,10 +134,10 @@ def _head(source: DraftSource) -> list[str]:
 
 def _design(sampling: Sampling) -> str:
     if not sampling.weight:
-        return "no weight, so that all records count alike"
+        return "no weight: all records count equally"
     if sampling.strata:
         return "weight, strata and PSUs"
-    return "no strata and PSUs, so that errors are as of people drawn one by one"
+    return "no strata and PSUs: errors assume independently drawn people"
 
 
 def _variable(draft: Draft, marked: bool) -> list[str]:
@@ -145,16 +148,16 @@ def _variable(draft: Draft, marked: bool) -> list[str]:
     sign = f"{CHECK} {draft.name}:" if marked else "#"
     measured = []
     if draft.measure:
-        what = "what 'the average ...' is of, and its unit; delete it where a mean means nothing"
+        what = "the noun after 'the average', and its unit; delete this if a mean makes no sense"
         measured = [f"    measure: {_measure(draft.measure)}{mark(what)}"]
     lines = [
         f"  {draft.name}:{about}",
         *(f"    {sign} {_plain(check)}" for check in draft.checks),
         *(f"    # {_plain(aside)}" for aside in draft.asides),
         f"    column: {quoted(draft.column.name)}",
-        f"    question: {quoted(draft.question)}{mark('as you would ask it')}",
+        f"    question: {quoted(draft.question)}{mark('the question, as you would ask it')}",
         *measured,
-        f"    levels:{mark('labels, and phrases that go on from: a person who')}",
+        f"    levels:{mark('labels, and phrases that continue: a person who')}",
         *(f"      - {_level(level)}" for level in draft.levels),
     ]
     if draft.missing:

@@ -1,4 +1,4 @@
-"""Tasks that nobody has published: drawn from a survey's variables, checked, and built.
+"""Unpublished tasks: drawn from a survey's variables, checked, and built.
 
 `surveys.fresh` declares them, `findings.probe` compares them with published ones.
 """

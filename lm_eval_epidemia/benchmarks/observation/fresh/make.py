@@ -1,4 +1,4 @@
-"""A set of fresh tasks is made: drawn and checked, estimated, and written to the user's folder."""
+"""Make a set of fresh tasks: draw, check and estimate them, and write the user's folder."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from lm_eval_epidemia.surveys.record import MAX_LEVELS, Record
 #: How many conditions a task may have.
 DIMENSIONS = (1, 2, 3)
 
-#: Draws per task that is wished for, before a survey is said to have no more.
+#: Draws per requested task before the search stops.
 ATTEMPTS = 100
 
 
 class FreshPlan(NamedTuple):
-    """What would be built.
+    """The plan of a set.
 
     Attributes
     ----------
@@ -54,20 +54,20 @@ class FreshPlan(NamedTuple):
 
     @property
     def said(self) -> str:
-        """How many draws were kept, and why others were not."""
+        """The number of draws kept, and the reasons against the others."""
         drawn = self.fresh_set.draws
         refused = f"; refused: {_reasons(drawn)}" if drawn.refused else ""
         return f"{drawn.kept} of {drawn.tried} draws kept{refused}"
 
     @property
     def lacking(self) -> str:
-        """Why there are fewer than were asked for; empty where there are not."""
+        """Why there are fewer than were asked for; empty if there are not."""
         drawn, asked = self.fresh_set.draws, self.fresh_set.asked
         if drawn.kept == asked.n:
             return ""
         why = "nothing else is left to draw"
         if drawn.tried < self.size:
-            why = f"after {drawn.tried:,} of {self.size:,} draws no more were tried"
+            why = f"the search stopped after {drawn.tried:,} of {self.size:,} possible draws"
         return f"fewer than the {asked.n} asked for: {why}"
 
 
@@ -76,7 +76,7 @@ def _reasons(drawn: FreshDraws) -> str:
 
 
 class Made(NamedTuple):
-    """A set that was made.
+    """The result: a set of fresh tasks.
 
     Attributes
     ----------
@@ -110,8 +110,8 @@ def plan(
 ) -> FreshPlan:
     """Draw the tasks of a set and check them, without estimating any.
 
-    The same record, files, seed and options draw the same; more tasks of one seed begin with those
-    of fewer.
+    The same record, files, seed and options give the same draws; a longer set of one seed begins
+    with the tasks of a shorter one.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def plan(
     raw : sequence of Path, optional
         The survey's files, or a folder that holds them; by default those that were downloaded.
     n : int
-        How many to keep; fewer where the survey has no more.
+        How many to keep; fewer if the survey has no more.
     seed : int
         Not negative.
     dimension : sequence of int
@@ -136,7 +136,7 @@ def plan(
     Raises
     ------
     EpidemiaError
-        If an option cannot be meant, the files do not fit the record, or nothing can be kept.
+        If an option is invalid, the files do not fit the record, or no draw can be kept.
     """
     entry = record(survey)
     _check(entry, n, seed, dimension, vintage)
@@ -146,7 +146,9 @@ def plan(
     data, schemes = building.with_schemes(load_microdata(entry, raw, vintage, every=True))
     space = slices.space_of(data, sorted(set(dimension)), outcomes)
     if lacking := [name for name in outcomes if name not in space.outcomes]:
-        raise EpidemiaError(f"{data.name} lacks the column of {lacking[0]}: leave it out")
+        raise EpidemiaError(
+            f"{data.name} lacks the column of {lacking[0]}: leave that variable out"
+        )
     kept: list[FreshTask] = []
     refused: Counter[str] = Counter()
     informed = slices.Informed(data)
@@ -164,8 +166,8 @@ def plan(
     if not kept:
         reasons = _reasons(drawn)
         raise EpidemiaError(
-            f"none of {drawn.tried} draws from {survey} {data.vintage} can be kept"
-            + (f" ({reasons})" if reasons else ": it has no outcome with other variables")
+            f"none of {drawn.tried} draws from {survey} {data.vintage} meets the conditions"
+            + (f" ({reasons})" if reasons else ": no outcome can be combined with other variables")
         )
     options: dict[str, Any] = {"n": n, "dimension": space.dimensions, "outcomes": tuple(outcomes)}
     fresh_set = FreshSet(
@@ -185,17 +187,18 @@ def plan(
 def _check(entry: Record, n: int, seed: int, dimension: Sequence[int], vintage: str | None) -> None:
     """Refuse options that cannot be meant."""
     if n < 1:
-        raise EpidemiaError(f"--n {n}: at least 1")
+        raise EpidemiaError(f"--n {n}: expected at least 1")
     if seed < 0:
-        raise EpidemiaError(f"--seed {seed} is negative: give 0 or more")
+        raise EpidemiaError(f"--seed {seed}: expected 0 or more")
     if wrong := [number for number in dimension if number not in DIMENSIONS]:
         raise EpidemiaError(f"--dimension {wrong[0]}: a fresh task has 1 to 3 conditions")
     if not dimension:
-        raise EpidemiaError("--dimension is empty: give some of 1, 2 and 3")
+        raise EpidemiaError("--dimension is empty: give one or more of 1, 2 and 3")
     vintages = list(entry.vintages.values()) if vintage is None else [entry.vintage(vintage)]
     if all(each.tables for each in vintages):
         raise EpidemiaError(
-            f"{entry.survey} is published as tables; fresh tasks are counted from people's answers"
+            f"{entry.survey} is published only as tables, but fresh tasks need people's answers: "
+            "choose another survey"
         )
 
 
@@ -206,21 +209,23 @@ def _check_outcome(entry: Record, name: str) -> None:
         raise EpidemiaError(f"{entry.survey} has no variable {name!r} ({hint})")
     if entry.is_joint(name):
         raise EpidemiaError(
-            f"{name} is a joint outcome; fresh tasks are drawn of its two variables: "
-            f"--outcomes {','.join(entry.parts(name))}"
+            f"{name} is a joint outcome; give its two variables instead: --outcomes "
+            f"{','.join(entry.parts(name))}"
         )
     asked = [other for other, ways in entry.variables.items() if all(w.question for w in ways)]
     if name not in asked:
         raise EpidemiaError(
-            f"{name} has no 'question' in the record of {entry.survey}, so it is no outcome "
-            f"({nearest(name, asked)})"
+            f"{name} has no 'question' in the record of {entry.survey}, so it cannot be an "
+            f"outcome ({nearest(name, asked)})"
         )
     if any(len(way.levels) > MAX_LEVELS for way in entry.variables[name]):
-        raise EpidemiaError(f"{name} has more than {MAX_LEVELS} answers to letter")
+        raise EpidemiaError(
+            f"{name} has more than {MAX_LEVELS} answers, more than there are letters"
+        )
     if slices.who_is_asked(entry, name) is None:
         raise EpidemiaError(
-            f"{name} cannot be an outcome: its declared tasks ask some people only, and none "
-            "of their subjects takes any condition"
+            f"{name} cannot be an outcome: its declared tasks are about some people only, and "
+            "none of their subjects accepts arbitrary conditions"
         )
 
 
@@ -253,8 +258,8 @@ def make(
 ) -> Made:
     """Build the set that was planned, in the user's folder of fresh tasks.
 
-    An interrupted build goes on where it stopped; the same plan gives the same bytes for any
-    number of jobs. A set that is there already is left as it is.
+    An interrupted build continues where it stopped; the same plan gives the same bytes for any
+    number of jobs. An existing set of the same plan is kept.
 
     Parameters
     ----------
@@ -264,13 +269,13 @@ def make(
     backend : str, optional
         As for `estimate.build.build`.
     replace : bool
-        Put it in the place of another set of the same survey and seed.
+        Replace another set of the same survey and seed.
     progress : bool
 
     Raises
     ------
     EpidemiaError
-        If there is another set and `replace` is not said, or the folder cannot be written to.
+        If there is another set and `replace` is false, or the folder cannot be written to.
     """
     drawn, data = planned.fresh_set, planned.data
     folder, text = fresh.folder_of(drawn.survey, drawn.seed), fresh.write_set(drawn)
@@ -278,8 +283,8 @@ def make(
     building.check_options(replicates, backend, jobs)
     if path.exists() and path.read_text(encoding="utf-8") != text and not replace:
         raise EpidemiaError(
-            f"{folder} holds another set of this survey and seed, from other options, files or "
-            "another record: give another --seed, or --replace to put this one in its place"
+            f"{folder} contains another set with this survey and seed, but other options, files "
+            "or another record: give another --seed, or replace that set with --replace"
         )
     paths.check_writable(folder)
     sample = sample_of(data, replicates // 2)
@@ -326,7 +331,7 @@ def sample_of(data: Microdata, number: int) -> Replicated:
     """Name the joint replicates of a file.
 
     Those of the survey's declared tasks, where these are from the same people: one of the tasks is
-    counted anew, and must come to the same in every replicate. Else a name of their own, the same
+    counted again, and must come to the same in every replicate. Else a name of their own, the same
     for all sets from one file; report and probe then take the two as independent.
 
     Parameters

@@ -1,7 +1,7 @@
-"""Random tasks of a survey, and which of them are worth asking.
+"""Random tasks of a survey, and the rules for keeping them.
 
-A draw is an outcome and its conditions. It is kept if the survey can tell its truth, and nobody
-has asked it; all of that is found out by counting.
+A draw is an outcome and its conditions. It is kept if the survey can estimate its truth, and the
+record does not declare it; all of this is determined by counting.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def who_is_asked(record: Record, outcome: str) -> tuple[tuple[Universe, ...], st
     Returns
     -------
     (tuple of Universe, str or None) or None
-        None where nobody can say who is asked.
+        None if nobody can say who is asked.
     """
     declared = [(t.universe, t.subject) for t in record.declared if t.outcome == outcome]
     usual = _form(record.subject)
@@ -173,7 +173,7 @@ def normalised_information(joint: Array) -> float:
     Returns
     -------
     float
-        In [0, 1]; 0 where one has a single level.
+        In [0, 1]; 0 if one has a single level.
     """
     p = joint / joint.sum()
     x, y = p.sum(axis=1), p.sum(axis=0)
@@ -222,12 +222,12 @@ def _is_part(data: Microdata, drawn: Draw) -> bool:
 
 
 def short(zero: float, perfect: float) -> bool:
-    """Tell whether too little of a scale is beyond sampling error."""
+    """Return whether too little of a scale exceeds sampling error."""
     return not zero - perfect > TOLD * zero
 
 
 def refusal(data: Microdata, task: FreshTask, informed: Informed, replicates: int) -> str | None:
-    """Return why a drawn task is not kept, a key of `REASONS`; None if it is.
+    """Return the reason against a drawn task, a key of `REASONS`; None if it is kept.
 
     D_zero and D_perfect are those of the counted truth, whatever estimates the task: a fit, which
     draws cells together, has hardly less of its scale beyond sampling error.

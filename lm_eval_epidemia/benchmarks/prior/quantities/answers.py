@@ -1,12 +1,12 @@
-"""What models answered in the published benchmark: reference rows beside the models of a user.
+"""Answers of models in the published benchmark: reference rows for a user's models.
 
 ``groundtruth/quantities/published_answers.parquet`` is made from the benchmark's own files:
 ``python -m lm_eval_epidemia.benchmarks.prior.quantities.answers FOLDER``, where FOLDER holds
 ``results_per_variable.parquet`` and ``SOURCE.json``. It keeps the priors of the NHANES part as the
-benchmark read them, one row each, and none of its scores: these are computed anew.
+benchmark read them, one row each, and none of its scores: these are computed again.
 
 As published: o4-mini was asked for quantiles four times only (trial 0 is missing), all others five
-times; gpt-4o and o4-mini were asked directly in both experiments, each time anew.
+times; gpt-4o and o4-mini were asked directly in both experiments, each time again.
 
 Source: alanarenda/openestimate (MIT License, copyright 2025 Alana Marzoev, Jillian Ross, Jacob
 Andreas, Mike Cafarella; the text is in the file's metadata).
@@ -55,7 +55,7 @@ class PublishedRun(NamedTuple):
     trials : tuple of int
         Numbers of its R repeats, from 0.
     priors : ndarray, shape (Q, R, 3)
-        Family, of `FAMILIES`, and parameters; all NaN where none was read.
+        Family, of `FAMILIES`, and parameters; all NaN if none was read.
     """
 
     experiment: str

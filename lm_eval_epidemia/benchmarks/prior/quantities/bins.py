@@ -1,4 +1,4 @@
-"""Quarters of what was measured, and how their bounds are said."""
+"""Quarters of measured values, and the wording of their bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What N real answers say: sums over the people of a draw, weighted once or twice."""
+"""Samples of N real answers: sums over the people of a draw, weighted once or twice."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def drawn(value: Array, weight: Array, rng: np.random.Generator) -> dict[str, li
 
 
 def _until(value: Array, weight: Array, share: Array, size: int, rng: np.random.Generator) -> Sums:
-    # Each attempt draws anew, one more than the last.
+    # Each attempt draws again, one more than the last.
     for rows in range(min(size, len(value)), len(value) + 1):
         people = rng.choice(len(value), rows, replace=False, p=share)
         if rows == len(value) or kish(weight[people]) >= size:

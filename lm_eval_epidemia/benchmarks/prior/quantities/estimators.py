@@ -1,6 +1,6 @@
 """The truth of a quantity: weighted mean, spread between people, standard error of the design.
 
-Everything is about a *domain*, the people whom the conditions describe and whose answer is known.
+All estimates are for a *domain*: the people who meet the conditions and whose answer is known.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class DomainStats(NamedTuple):
         Standard error of the mean under the design.
     df : int or None
         Degrees of freedom of that error: PSUs with members of the domain, less strata with any.
-        None where they are not known.
+        None if they are not known.
     told : float
         Share of the weight that the standard error says something about: the rest is in strata
         with one PSU.

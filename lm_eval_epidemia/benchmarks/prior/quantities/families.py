@@ -2,7 +2,7 @@
 
 A stated prior is a number of its family and two parameters, which arrays hold: the mean and the
 standard deviation of a normal; alpha and beta; the mean and the standard deviation of the logarithm
-of a lognormal. All functions broadcast, and give NaN where the parameters describe no distribution.
+of a lognormal. All functions broadcast, and give NaN if the parameters describe no distribution.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def by_family(
     Returns
     -------
     ndarray
-        Of the shape to which all broadcast; NaN where the family is none.
+        Of the shape to which all broadcast; NaN if the family is none.
     """
     kinds, *given = np.broadcast_arrays(np.asarray(family), *arguments)
     values = np.full(kinds.shape, np.nan)
@@ -170,7 +170,7 @@ def of_moments(family: ArrayLike, mean: ArrayLike, sd: ArrayLike) -> tuple[Array
     Returns
     -------
     a, b : ndarray
-        NaN where there is none.
+        NaN if there is none.
     """
     first = (
         lambda m, s: m,
@@ -204,7 +204,7 @@ def of_quantiles(family: ArrayLike, values: ArrayLike) -> tuple[Array, Array]:
     Returns
     -------
     a, b : ndarray, shape (...)
-        NaN where the values fall, do not differ by 1e-15, are above 1e15, are outside of [0, 1] for
+        NaN if the values fall, do not differ by 1e-15, are above 1e15, are outside of [0, 1] for
         a beta, or not above 0 for a lognormal.
     """
     values = np.asarray(values, dtype=float)

@@ -60,8 +60,8 @@ COMMON = 2 / 3
 #: From this skewness on, positive values get a lognormal prior.
 SKEWED = 1.0
 
-#: Attempts per quantity before a survey is said to have no more: as for so many at least, or who
-#: asks for fewer would find fewer.
+#: Attempts per quantity before the search stops: as for so many at least, or who asks for fewer
+#: would find fewer.
 ATTEMPTS, AT_LEAST = 500, 15
 
 Mask = NDArray[np.bool_]
@@ -125,11 +125,13 @@ def check_family(family: str, value: Array) -> None:
     """
     if family == "beta" and (wrong := value[(value < 0) | (value > 1)]).size:
         raise Refused(
-            f"a beta prior is about shares, but {wrong.size} values are like {wrong[0]:g}"
+            f"a beta prior needs values between 0 and 1, but {wrong.size} are not, such as "
+            f"{wrong[0]:g}"
         )
     if family == "lognormal" and (wrong := value[value <= 0]).size:
         raise Refused(
-            f"a lognormal prior is about positive values, but {wrong.size} are like {wrong[0]:g}"
+            f"a lognormal prior needs positive values, but {wrong.size} are not, such as "
+            f"{wrong[0]:g}"
         )
 
 
@@ -152,8 +154,8 @@ class Slices:
         rakes = [a for a in record.vintages[data.vintage].adjustments if isinstance(a, Rake)]
         if rakes:
             raise EpidemiaError(
-                f"the weights of {record.survey} {data.vintage} must be raked before its people "
-                "stand for a population, which quantities do not do: take the official file"
+                f"the weights of {record.survey} {data.vintage} must be raked to represent a "
+                "population, which is not done for quantities: use the official file"
             )
         self.subject = wording.subject_of(record, data.vintage)
         unit = data.unit if data.psu is None else data.psu
@@ -165,8 +167,8 @@ class Slices:
         self._marginals: dict[Choice, DomainStats] = {}
         if len(self.variables) < len(DIFFICULTIES):
             raise EpidemiaError(
-                f"{record.survey} {data.vintage} has {len(self.variables)} variables that make "
-                f"quantities ({', '.join(self.variables) or 'none'}); {len(DIFFICULTIES)} are "
+                f"{record.survey} {data.vintage} has {len(self.variables)} variables suitable for "
+                f"quantities ({', '.join(self.variables) or 'none'}), but {len(DIFFICULTIES)} are "
                 "needed"
             )
 
@@ -379,9 +381,11 @@ def generate(data: Microdata, n: int = 60, seed: int = 0, name: str | None = Non
         If the survey does not allow so many.
     """
     if n < len(DIFFICULTIES):
-        raise EpidemiaError(f"--n {n}: at least {len(DIFFICULTIES)}, one of each difficulty")
+        raise EpidemiaError(
+            f"--n {n}: expected at least {len(DIFFICULTIES)}, one of each difficulty"
+        )
     if seed < 0:
-        raise EpidemiaError(f"--seed {seed} is negative: give 0 or more")
+        raise EpidemiaError(f"--seed {seed}: expected 0 or more")
     slices = Slices(data)
     by_difficulty = _pieces(slices, n, seed)
     pieces = [kept for several in by_difficulty.values() for kept in several]
@@ -464,8 +468,8 @@ def _too_many(slices: Slices, n: int, seed: int, pieces: dict[str, list[_Slice]]
         pieces = _pieces(slices, fits, seed)
     mend = f"ask for fewer with --n {fits}" if fits else "give another --seed, or a larger survey"
     return EpidemiaError(
-        f"{slices.record.survey} {slices.data.vintage} has {few} quantities of difficulty "
-        f"{fewest!r} that can be kept, not {-(-n // len(DIFFICULTIES))}: {mend}"
+        f"{slices.record.survey} {slices.data.vintage} has only {few} suitable quantities of "
+        f"difficulty {fewest!r}, not {-(-n // len(DIFFICULTIES))}: {mend}"
     )
 
 

@@ -133,12 +133,12 @@ def imported(files: Sequence[Path], name: str | None = None) -> Quantities:
     for path in files:
         kind, content = _read(path)
         if kind in by_kind:
-            raise EpidemiaError(f"{path} and {by_kind[kind][0]} both hold {kind}: {_FORM}")
+            raise EpidemiaError(f"{path} and {by_kind[kind][0]} both contain {kind}: {_FORM}")
         by_kind[kind] = (path, content)
     for kind in ("variables", "baselines"):
         if kind not in by_kind:
             raise EpidemiaError(
-                f"no file of {kind} was given, only {few(list(map(str, files)))}: {_FORM}"
+                f"no file with {kind} was given, only {few(list(map(str, files)))}: {_FORM}"
             )
     path, content = by_kind["variables"]
     try:
@@ -189,7 +189,7 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
     if keys & {str(size) for size in SIZES}:
         return "baselines", content
     what = few(sorted(map(str, keys or content))) if isinstance(content, dict) else "no JSON object"
-    raise EpidemiaError(f"{path} holds {what or 'nothing'}: {_FORM}")
+    raise EpidemiaError(f"{path} contains {what or 'nothing'}: {_FORM}")
 
 
 def _people(variable: _Variable, baselines: Any) -> int:
@@ -207,8 +207,9 @@ def _quantity(name: str, variables: Mapping[str, _Variable], n: int, path: Path)
     base = variables.get(variable.base_variable)
     if base is None or base.conditions:
         raise EpidemiaError(
-            f"{path}: {name} is about a slice of {variable.base_variable}, which the file does not "
-            "have without conditions: its mean and std are what a flat prior is made of"
+            f"{path}: {name} is about a slice of {variable.base_variable}, but the file lacks "
+            f"{variable.base_variable} without conditions, whose mean and std define the flat "
+            "prior: add it"
         )
     is_share = variable.family == "beta"
     told = None if is_share else _UNIT.search(base.text)

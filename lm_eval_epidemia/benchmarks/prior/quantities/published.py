@@ -53,7 +53,7 @@ def _condition(name: str, level: float, text: str) -> Condition:
     quarter = int(level)
     if (low is None) != (quarter == 0) or (high is None) != (quarter == 3):
         raise EpidemiaError(
-            f"{name} {QUARTERS[quarter]}: expected its bounds, found {text!r}: is this the "
+            f"{name} {QUARTERS[quarter]}: expected its bounds, got {text!r}: is this the "
             "published list of variables?"
         )
     return Condition(

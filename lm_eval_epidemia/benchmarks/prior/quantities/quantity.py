@@ -80,7 +80,7 @@ class Quantity(NamedTuple):
     low, high : float
         Ends of the grid of candidate values; they follow from the marginal alone.
     df : int or None
-        Degrees of freedom of `se`; None where they were not published.
+        Degrees of freedom of `se`; None if they were not published.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The published quantities anew, from the official files of NHANES 2017-2018.
+"""The published quantities recomputed from the official files of NHANES 2017-2018.
 
 The package ships their published truths; who has the files can recompute them: the same people,
 quarters and estimators, and baseline draws of one's own.
@@ -58,7 +58,7 @@ class Rebuilt(NamedTuple):
 
 
 class _Respondents(NamedTuple):
-    """Examined adults: what is known of them by variable (NaN where nothing is), their design."""
+    """Examined adults: what is known of them by variable (NaN if nothing is), their design."""
 
     values: dict[str, Array]
     design: SampleDesign
@@ -69,7 +69,7 @@ def _joined(raw: Sequence[Path]) -> pd.DataFrame:
         there = {file.stem.upper(): file for file in files}
         if missing := [name for name in FILES if name not in there]:
             raise EpidemiaError(
-                f"{', '.join(path.name for path in raw)}: {', '.join(missing)} missing; the "
+                f"{', '.join(path.name for path in raw)}: {', '.join(missing)} missing: the "
                 f"published quantities need {', '.join(FILES)} of NHANES 2017-2018: {PAGE}"
             )
         tables = {}
@@ -83,7 +83,7 @@ def _joined(raw: Sequence[Path]) -> pd.DataFrame:
             tables[name] = read_columns(there[name], columns).set_index("SEQN")
             if not tables[name].index.is_unique:
                 raise EpidemiaError(
-                    f"{there[name].name}: SEQN has duplicates, expected one a person"
+                    f"{there[name].name}: SEQN has duplicates, expected one per person"
                 )
     joined = tables.pop("DEMO_J")
     for table in tables.values():
@@ -95,7 +95,7 @@ def _people(frame: pd.DataFrame) -> _Respondents:
     frame = frame[(frame["RIDAGEYR"] >= ADULT) & (frame["WTMEC2YR"] > 0)]
     if len(frame) < FEWEST:
         raise EpidemiaError(
-            f"DEMO_J has {len(frame)} examined people aged {ADULT} and over: is the file whole?"
+            f"DEMO_J has {len(frame)} examined people aged {ADULT} and over: is the file complete?"
         )
     values = {}
     for name, variable in nhanes.VARIABLES.items():
@@ -164,8 +164,8 @@ def rebuilt(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
         there, conditions = _slice(people, old)
         if (n := int(there.sum())) < FEWEST:
             raise EpidemiaError(
-                f"{old.name} ({old.base}): {n} people are in the slice, {FEWEST} are needed; "
-                "are the files whole?"
+                f"{old.name} ({old.base}): {n} people are in the slice, {FEWEST} are needed; are "
+                "the files complete?"
             )
         value = people.values[old.base]
         check_family(old.family, value[there])

@@ -123,11 +123,11 @@ def _record(path: Path) -> _StoredSet:
         record = _StoredSet.model_validate(raw)
     except (ValueError, OSError) as error:
         raise EpidemiaError(
-            f"{path} is no record of quantities ({problem(error)}): {_mend(path)}"
+            f"{path} is not a record of quantities ({problem(error)}): {_mend(path)}"
         ) from error
     if raw.pop("sha256") != seal_of(raw):
         raise EpidemiaError(
-            f"{path} was changed after it was written (its hash is another): {_mend(path)}"
+            f"{path} was changed after it was written (its hash differs): {_mend(path)}"
         )
     return record
 
@@ -193,8 +193,8 @@ def declared() -> dict[str, DeclaredSet]:
                 record = _record(path)
                 if record.task != PREFIX + path.stem:
                     raise EpidemiaError(
-                        f"{path} is the set {record.task}: name it "
-                        f"{record.task.removeprefix(PREFIX)}.json, with its draws"
+                        f"{path} contains the set {record.task}: rename it "
+                        f"{record.task.removeprefix(PREFIX)}.json, and its draws accordingly"
                     )
                 if fault := _in_the_way(path, state):
                     raise EpidemiaError(fault)
@@ -255,7 +255,7 @@ def read(path: Path) -> Quantities:
     draws = _draws_of(path)
     if not draws.is_file():
         raise EpidemiaError(
-            f"{path} has no {draws.name} beside it, which holds its baselines: {_mend(path)}"
+            f"{draws.name}, which contains the baselines of {path}, is missing: {_mend(path)}"
         )
     return _read(path, stamp(draws))
 
@@ -266,8 +266,8 @@ def _read(path: Path, _draws_stamp: Any) -> Quantities:
     content = draws.read_bytes()
     if record.draws.sha256 != hashlib.sha256(content).hexdigest():
         raise EpidemiaError(
-            f"{draws} is not the file that {path.name} was written with (its hash is "
-            f"another): {_mend(path)}"
+            f"{draws} is not the file that {path.name} was written with (its hash differs): "
+            f"{_mend(path)}"
         )
     quantities = Quantities(
         **{field: getattr(record, field) for field in _KEPT},
@@ -289,8 +289,8 @@ def _baselines(content: bytes, quantities: tuple[Quantity, ...], path: Path) -> 
         (table[name].to_numpy() != values).any() for name, values in expected.items()
     ):
         raise EpidemiaError(
-            f"{_draws_of(path)} does not hold {DRAWS} draws of {', '.join(map(str, SIZES))} for "
-            f"each quantity of {path.name}, in their order: {_mend(path)}"
+            f"{_draws_of(path)} does not contain {DRAWS} draws of {', '.join(map(str, SIZES))} "
+            f"for each quantity of {path.name}, in order: {_mend(path)}"
         )
     values = [table[column].to_numpy().reshape(shape) for column in _COLUMNS]
     return {kind: Samples(*of_kind) for kind, *of_kind in zip(kinds, *values, strict=True)}
@@ -309,7 +309,7 @@ def _check(truth: Quantities) -> None:
         raise EpidemiaError(f"{truth.task}: several quantities are named {few(repeated)}")
     if truth.scored not in truth.baselines:
         raise EpidemiaError(
-            f"{truth.task}: scores are to be relative to {truth.scored!r} draws, but it has "
+            f"{truth.task}: scores use {truth.scored!r} draws, but it has "
             f"{', '.join(truth.baselines) or 'none'}"
         )
     shape = (len(truth.quantities), len(SIZES), DRAWS)
@@ -317,7 +317,7 @@ def _check(truth: Quantities) -> None:
         for values in baseline:
             if values.shape != shape or not np.isfinite(values).all():
                 raise EpidemiaError(
-                    f"{truth.task}: {kind} draws must be {shape} numbers, found {values.shape}"
+                    f"{truth.task}: {kind} draws must have shape {shape}, got {values.shape}"
                     + (" with missing ones" if values.shape == shape else "")
                 )
     for quantity in truth.quantities:
@@ -328,11 +328,11 @@ def _check(truth: Quantities) -> None:
             (not low < high, f"the grid goes from {low:g} to {high:g}"),
             (
                 family == "beta" and not is_share,
-                f"a beta prior is about a share, but the mean is {mean:g}",
+                f"a beta prior needs a mean between 0 and 1, not {mean:g}",
             ),
             (
                 family == "lognormal" and mean <= 0,
-                f"a lognormal prior is about a positive number, the mean is {mean:g}",
+                f"a lognormal prior needs a positive mean, not {mean:g}",
             ),
         ):
             if wrong:
@@ -387,7 +387,9 @@ def write(folder: Path, truth: Quantities, published: bool = False) -> Path:
     import pyarrow.parquet as pq
 
     if not truth.task.startswith(PREFIX):
-        raise EpidemiaError(f"a set of quantities is a task {PREFIX}..., not {truth.task}")
+        raise EpidemiaError(
+            f"the task of a set of quantities must be named {PREFIX}..., not {truth.task}"
+        )
     _check(truth)
     name = truth.task.removeprefix(PREFIX)
     if not published:

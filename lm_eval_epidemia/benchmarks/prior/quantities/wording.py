@@ -22,7 +22,7 @@ _SUBJECT = re.compile(
 
 
 class Subject(NamedTuple):
-    """Who is asked about.
+    """The people that a question is about.
 
     Attributes
     ----------
@@ -56,8 +56,9 @@ def subject_of(record: Record, vintage: str) -> Subject:
     """
     if not (parts := _SUBJECT.fullmatch(record.subject)):
         raise EpidemiaError(
-            f"quantities of {record.survey} cannot be worded: its subject, {record.subject!r}, "
-            "should be a person or household ... 'who {conditions}' or 'whose ... {conditions}'"
+            f"quantities of {record.survey} cannot be worded: its subject is {record.subject!r}, "
+            "expected 'a person ... who {conditions}', 'a household ... whose ... "
+            "{conditions}' or the like"
         )
     year = record.vintages[vintage].said
     return Subject(parts["who"].format(year=year), parts["noun"], parts["relative"], year)
@@ -118,7 +119,7 @@ def wording(
     """
     subject = subject_of(record, vintage)
     relative = way.relative or subject.relative
-    # What is said of "whose reference person" is said of that person, not of the household.
+    # A clause about "whose reference person" is about that person, not the household.
     part = relative.removeprefix("whose ") if relative.startswith("whose ") else ""
     if level is not None:
         whom = f"the {part}" if part else f"a {subject.noun}"
