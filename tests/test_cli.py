@@ -282,7 +282,8 @@ tqdm.tqdm.update = update
 def test_an_interrupt_keeps_what_is_finished_and_the_same_command_continues(
     nsduh_file, home, epidemia
 ):
-    stopped = process(INTERRUPTED, "3", *BUILD, str(nsduh_file))
+    # One job: several may finish every task before the interrupt reaches the first process.
+    stopped = process(INTERRUPTED, "3", *BUILD, str(nsduh_file), "--jobs", "1")
     assert stopped.returncode == 130, stopped.stderr
     assert "repeat the command to continue" in stopped.stderr
     unfinished = home / "groundtruth" / ".nsduh_2023.unfinished"
