@@ -49,7 +49,7 @@ def test_the_command_lists_what_changed_and_counts_the_rest(tmp_path):
 
 def test_folders_that_cannot_be_compared_are_refused(tmp_path):
     enter(0.25, folder=tmp_path / "old")
-    with pytest.raises(EpidemiaError, match=r"holds no registry.json: give a folder that"):
+    with pytest.raises(EpidemiaError, match=r"contains no registry.json: give a folder that"):
         changes(tmp_path, tmp_path / "old")
     enter(0.25, key="nsduh_2022", folder=tmp_path / "other")
     with pytest.raises(EpidemiaError, match="no task of one vintage in common"):

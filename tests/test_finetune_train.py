@@ -300,7 +300,7 @@ def test_models_that_cannot_be_trained(tiny_llama, tmp_path):
             told = json.loads(path.read_text())
             path.write_text(json.dumps({k: v for k, v in told.items() if "_token" not in k}))
     refused("has no eos_token", endless, data, out)
-    refused("there is no ./nothing", "./nothing", data, out)
+    refused("./nothing does not exist", "./nothing", data, out)
     refused("a GGUF file is quantised", tmp_path / "model.gguf", data, out)
 
 

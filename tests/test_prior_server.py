@@ -100,7 +100,7 @@ def test_a_temperature_that_lm_eval_does_not_send_is_told(endpoint, monkeypatch,
         gen_kwargs="temperature=0.2",
     )
     assert heard == [1, 1]
-    assert "sends temperature 1 to o4-mini in place of 0.2" in caplog.text
+    assert "sends temperature 1 to o4-mini instead of 0.2" in caplog.text
 
 
 #: How many times as far off as five answers this model is, by how it is asked; temperatures it

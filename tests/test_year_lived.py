@@ -67,7 +67,7 @@ def test_a_truth_of_one_year_has_no_course():
         p=truth.p[there],
         replicates=truth.replicates[:, there],
     )
-    with pytest.raises(EpidemiaError, match=r"by_year_sex knows 1990 alone.*rebuild it with"):
+    with pytest.raises(EpidemiaError, match=r"by_year_sex has only 1990, but.*rebuild it with"):
         lived.series_of(one, [cell[1:] for cell in one.given])
 
 
