@@ -52,7 +52,7 @@ def test_folders_that_cannot_be_compared_are_refused(tmp_path):
     with pytest.raises(EpidemiaError, match=r"contains no registry.json: give a folder that"):
         changes(tmp_path, tmp_path / "old")
     enter(0.25, key="nsduh_2022", folder=tmp_path / "other")
-    with pytest.raises(EpidemiaError, match="no task of one vintage in common"):
+    with pytest.raises(EpidemiaError, match="no task of the same vintage in common"):
         changes(tmp_path / "old", tmp_path / "other")
 
 
