@@ -34,7 +34,7 @@ class Score:
     ----------
     task, vintage : str
     score : float
-        From 0 (no better than knowing nothing) to 100 (indistinguishable from the truth).
+        From 0 (no better than knowing nothing) to 100 (as close as another sample).
     error : float
         Standard error of `score` from the survey's sampling error, for this task alone. Use `draws`
         for means and differences. NaN if the truth has no joint replicates.

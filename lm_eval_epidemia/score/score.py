@@ -159,7 +159,7 @@ def zero(weights: Array, p: Array) -> Array:
 
 
 def scale(d: Array | float, zero: Array | float, perfect: float) -> Array:
-    """Convert distances to scores from 0 (knows nothing) to 100 (indistinguishable from the truth).
+    """Convert distances to scores from 0 (knows nothing) to 100 (as close as another sample).
 
     ``100 * clip((D_zero - D) / (D_zero - D_perfect), 0, 1)``. Where D_zero <= D_perfect the survey
     cannot tell the two ends apart: 100 if D <= D_perfect, else 0.

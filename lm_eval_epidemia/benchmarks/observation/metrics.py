@@ -65,7 +65,7 @@ def l1(answers: Sequence[Answer]) -> float:
 
 
 def score(answers: Sequence[Answer]) -> float:
-    """Score from 0 (no better than knowing nothing) to 100 (indistinguishable from the truth)."""
+    """Score from 0 (no better than knowing nothing) to 100 (as close as another sample)."""
     return _of(answers, "score")
 
 
