@@ -174,7 +174,7 @@ def test_ablations_as_the_page_has_them(opinionated, epidemia, tmp_path, monkeyp
         (row,) = (row for row in rows if says + " " in row)
         assert re.findall(r"[+-]?[0-9]+[.][0-9]{3}", row)[:3] == list(numbers)
     note = " ".join(shown.split())
-    (unheeded,) = re.findall("hardly heeded: (.*?)[.] In no row", note)
+    (unheeded,) = re.findall("probably ignored the setting: (.*?)[.] Without a row", note)
     assert "temperature: 0.5 -> 0.2" in unheeded and "effort" not in unheeded
     alone = "differs in exactly one setting: tiny (system prompt superforecaster, temperature 0.7)"
     assert alone in note
