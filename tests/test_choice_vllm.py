@@ -128,7 +128,7 @@ def test_an_older_vllm_says_so_and_gives_the_same(engine, usual):
     """Its most probable tokens do not hold all letters of a random model: the stock path."""
     ours, _, said = engine("choice-vllm", TASKS[:1], "old")
     assert_same(ours, {TASKS[0]: usual[0][TASKS[0]]})
-    assert "does not return the log-probabilities of given tokens (0.32 does)" in said
+    assert "cannot return the log-probabilities of given tokens (0.32 can)" in said
 
 
 def test_a_run_that_is_killed_goes_on_where_it_stopped(start, engine, usual, tmp_path):

@@ -18,6 +18,8 @@ from lm_eval.utils import make_table
 from typer.main import get_command
 
 from lm_eval_epidemia import __version__, cli
+from lm_eval_epidemia.cli import printing
+from lm_eval_epidemia.cli.tasks import tasks_list
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
@@ -138,6 +140,14 @@ def test_a_run_ends_well_where_the_locale_knows_only_ascii(monkeypatch):
     printed = ascii_output(monkeypatch)
     print(make_table(evaluate(["epidemia_low_nsduh_heroin_ever_by_race"], limit=2)))
     assert "|score " in printed() and "|^  |" in printed()
+
+
+def test_a_narrow_terminal_gets_two_lines_a_task_and_no_folded_columns(monkeypatch, capsys):
+    monkeypatch.setattr(printing, "terminal_width", lambda: 80)
+    tasks_list(["epidemia_low_nsduh"])
+    lines = capsys.readouterr().out.splitlines()
+    place = lines.index("epidemia_low_nsduh_marijuana_ever_by_age")
+    assert lines[place + 1] == "  shipped (2022): NSDUH: Marijuana Ever Used by Age"
 
 
 def test_tasks_list_shows_every_task_with_its_state(epidemia):

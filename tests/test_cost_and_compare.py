@@ -84,7 +84,7 @@ def test_cost_on_the_command_line(tiny_llama):
     assert "every letter is one token" in said
     assert "choice-api" not in said  # the model writes
     said = run("cost", TASK)
-    assert "to count tokens, give --tokenizer" in said
+    assert "to count tokens, give --tokenizer" in said and " tokens  " not in said
     assert "choice-api sends 22 requests (one per prompt, for one token each)" in said
     assert "local-completions 44" in said
     said = run("cost", f"{TASK},{TASK}", "epidemia_low_nsduh")

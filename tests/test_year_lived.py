@@ -71,6 +71,12 @@ def test_a_truth_of_one_year_has_no_course():
         lived.series_of(one, [cell[1:] for cell in one.given])
 
 
+def test_a_report_without_undated_answers_says_what_to_run(epidemia):
+    done = epidemia("report", REPOSITORY / "docs" / "results" / "quick", "--year-lived")
+    assert done.returncode == 0, done.stderr
+    assert "run lm_eval with --log_samples on epidemia_years_undated" in done.stderr
+
+
 def course(years=11, numbers=3, error=0.01, moved=3):
     """Log-ratios that all move by .1 a year, with the same independent errors."""
     at = 0.1 * np.arange(years)[:, None] * np.ones(numbers)

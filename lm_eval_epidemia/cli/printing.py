@@ -41,7 +41,8 @@ def table_of(
 PIPED = 1000
 
 
-def _width() -> int:
+def terminal_width() -> int:
+    """Return how many columns a line has; in a pipe, more than any table needs."""
     from rich.console import Console
 
     return Console().width if Console().is_terminal else PIPED
@@ -55,7 +56,7 @@ def show(table: Any, width: int | None = None) -> None:
     """Print a table."""
     from rich.console import Console
 
-    Console(width=width or _width()).print(table)
+    Console(width=width or terminal_width()).print(table)
 
 
 def report_width(wide: bool) -> int:
@@ -85,7 +86,7 @@ def show_lines(lines: Iterable[Any]) -> None:
 
 def show_sections(sections: Iterable[Any], width: int | None = None) -> None:
     """Print tables of a report (`report.sections.Section`), each with its note."""
-    width = width or _width()
+    width = width or terminal_width()
     for section in sections:
         if not section.rows:
             print(f"{section.title}\n")
@@ -113,6 +114,13 @@ def show_sections(sections: Iterable[Any], width: int | None = None) -> None:
 
 #: Between two columns of `SIMPLE_HEAD`, and around all.
 _GAP, _EDGES = 3, 4
+
+
+def fits(rows: Iterable[Sequence[str]]) -> bool:
+    """Return whether a table of such rows fits without a fold."""
+    widths = [widest(column) for column in zip(*rows, strict=True)]
+    return taken(widths, _GAP, _EDGES) <= terminal_width()
+
 
 #: A table has room for a number or two beside what its rows are of, which folds for them. Texts
 #: among them fold beyond it.

@@ -91,11 +91,13 @@ def cost(
         meant(name)
     loaded = costs.tokenizer(tokenizer) if tokenizer else None
     lines = costs.cost(named, loaded, _metadata(metadata), max_gen_toks)
-    numbers = (*costs.Cost._fields[1:7], "written at most")
+    every = (*costs.Cost._fields[1:7], "written at most")
+    # Without a tokenizer no tokens are counted.
+    counted = [n for n in range(len(every)) if any(line[n + 1] is not None for line in lines)]
+    numbers = tuple(every[n] for n in counted)
     table = table_of("", "group", *numbers, right=numbers)
     for line in lines:
-        counts = line[1:8]
-        table.add_row(line.name, *("" if count is None else f"{count:,}" for count in counts))
+        table.add_row(line.name, *(f"{line[n + 1]:,}" for n in counted))
     show(table)
     leaves = {name: leaf for line in lines for name, leaf in line.leaves.items()}
     if letters := {name: leaf for name, leaf in leaves.items() if not leaf.written}:

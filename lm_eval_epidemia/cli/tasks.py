@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from lm_eval_epidemia.cli import completing, fresh
 from lm_eval_epidemia.cli.options import NamesOrAll, Text
-from lm_eval_epidemia.cli.printing import show, table_of
+from lm_eval_epidemia.cli.printing import fits, show, table_of
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 
@@ -57,12 +57,19 @@ def tasks_list(
     if summary:
         show(listings.tasks_summary(declared))
         return
-    table = table_of("", "task", "state", "title")
+    rows = [("task", "state", "title")]
     for task in declared.to_dict("records"):
         state = "needs {needs}" if task["state"] == "waiting" else "{state} ({vintage})"
         state += ", stand-in" * bool(task["stands_for"])
-        table.add_row(task["task"], state.format_map(task), task["title"])
-    show(table)
+        rows.append((task["task"], state.format_map(task), task["title"]))
+    if fits(rows):
+        table = table_of("", *rows[0])
+        for row in rows[1:]:
+            table.add_row(*row)
+        show(table)
+    else:
+        for name, state, title in rows[1:]:
+            print(f"{name}\n  {state}: {title}")
     print(f"{sum(declared.state != 'waiting')} of {plural(len(declared), 'task')} available")
     for say in (listings.published, listings.standins, listings.waiting):
         for line in say(declared):

@@ -74,10 +74,10 @@ def _verdict(verdict: Verdict) -> str:
     says = f"{row.model.name} {_VERDICTS[verdict.verdict]} {other.model.name}"
     if verdict.verdict != "not compared":
         return says
-    ways = [_asked_as(run, by) or "as by default" for run, by in ((row, other), (other, row))]
+    ways = [_asked_as(run, by) or "the default" for run, by in ((row, other), (other, row))]
     if ways[0] == ways[1] or not row.run.scores.keys() & other.run.scores.keys():
         return f"{row.model.name} and {other.model.name} were asked no common task"
-    return f"{says}: {' against '.join(ways)}"
+    return f"{says} ({', not '.join(ways)})"
 
 
 def _asked_as(row: ModelRow, other: ModelRow) -> str:
@@ -91,7 +91,8 @@ def _sentence(row: ModelRow, board: Board) -> str:
     if row.silent:
         low = too_low(run, next(iter(row.cells)))
         if "answered" in low:
-            return f"{name} does not answer: only {low['answered']:.0%} of its replies can be read."
+            share = f"only {low['answered']:.0%}" if low["answered"] else "none"
+            return f"{name} does not answer: {share} of its replies can be read."
         return (
             f"{name} does not answer: its answer letters have a total probability of "
             f"{row.choice_mass:.2g}."

@@ -99,7 +99,7 @@ def _everybody(told: Sequence[Told]) -> Iterator[tuple[Entry | None, str, Lived]
     for entry, answers in told:
         yield entry, "", lived_by(answers)
     asked = sorted({task for each in told for task in each.answers})
-    for kind, who in KNOWN.items():
+    for kind, who in KNOWN.items() if asked else ():
         yield None, who, lived_by({t: undated.answers(undated.load(t), kind) for t in asked})
 
 

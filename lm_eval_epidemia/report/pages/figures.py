@@ -60,9 +60,11 @@ OF_TUNING = {
 }
 
 #: What is below the figure of calibration lines.
-TILT = "A mark per model, with 1.96 standard errors. Who knows the population is where the dashed "
-TILT += "lines cross. Below: differences are understated, or not known; above: overstated. "
-TILT += "Drawn answers (_sampled) are left out."
+TILT = "A mark per model, with 1.96 standard errors. A model that knows the population is where "
+TILT += (
+    "the dashed lines cross. Below: differences are understated, or not known; above: overstated."
+)
+TILT += " Drawn answers (_sampled) are left out."
 
 
 #: How many models a figure shows; tables have them all.
