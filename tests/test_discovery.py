@@ -204,3 +204,21 @@ def test_the_hook_guards_what_lm_eval_asks_a_model():
     )
     assert python(code).stdout.split() == ["True", "True"]
     assert python(code, EPIDEMIA_AUTOLOAD="0").stdout.split() == ["True", "False"]
+
+
+@pytest.mark.parametrize("program", ["lm_eval", "-m lm_eval"])
+def test_our_errors_end_lm_evals_command_in_a_line(program, tmp_path):
+    here = Path(sys.executable).parent / "lm_eval"
+    start = [str(here)] if program == "lm_eval" else [sys.executable, "-m", "lm_eval"]
+    line = "run --model epidemia-baseline --model_args kind=mien --tasks epidemia_quick"
+    done = subprocess.run(
+        [*start, *line.split()],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last == "error: epidemia-baseline has no kind='mien' (nearest: mean)"

@@ -245,7 +245,7 @@ def test_files_that_are_none(tmp_path):
     (tmp_path / "folder2020").mkdir()
     pd.DataFrame({"a": [1.0], "b": [2.0]})[:0].to_parquet(tmp_path / "none2020.parquet")
     for name, said in (
-        ("empty2020.csv", "does not begin with a header"),
+        ("empty2020.csv", "is empty"),
         ("head2020.csv", "has zero rows"),
         ("x2020.sav", "cannot be read as .sav"),
         ("x2020.docx", "is not in a known format"),

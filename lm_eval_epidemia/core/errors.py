@@ -142,6 +142,5 @@ def nearest(given: str, known: Iterable[str], n: int = 3) -> str:
     if close:
         return "nearest: " + ", ".join(close)
     if len(names) > FEW:  # among thousands of tasks, name the groups
-        names.sort(key=len)
-    shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
-    return f"known: {shown or 'none'}"
+        names = [*sorted(names, key=len)[:10], "..."]
+    return f"known: {', '.join(names) or 'none'}"

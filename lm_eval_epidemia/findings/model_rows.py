@@ -251,15 +251,16 @@ def runs_in_order(
 ) -> list[tuple[Model, list[Entry]]]:
     """Return the models that were asked groups, the best first, each with its runs.
 
-    A model's place is that of its run with most tasks, which comes first. Models asked in the same
-    way are together, starting with the way in which most was asked; models asked fewer tasks are
-    below. Published scores come after runs, models that do not answer last.
+    A model's place is that of its first run: one that it answers, with most tasks. Models asked in
+    the same way are together, starting with the way in which most was asked; models asked fewer
+    tasks are below. Published scores come after runs, models that do not answer last.
     """
     asked = []
     for model in models:
         runs = [run for run in model.runs if any(tasks_in(run, column) for column in columns)]
         if runs:
-            asked.append((model, sorted(runs, key=lambda run: -asked_share(run, columns))))
+            runs.sort(key=lambda run: (is_silent(run, columns), -asked_share(run, columns)))
+            asked.append((model, runs))
     alike: dict[Any, list[Entry]] = defaultdict(list)
     for _, runs in asked:
         alike[asked_as(runs[0], columns)].append(runs[0])

@@ -11,6 +11,7 @@ import functools
 import inspect
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -228,6 +229,21 @@ def extend_evaluator(evaluator: Any) -> None:
         evaluator.simple_evaluate = checked(evaluator.simple_evaluate)
         evaluator.evaluate = guarded(evaluator.evaluate)
         evaluator.evaluate._epidemia = True
+        program = Path(sys.argv[0])  # a script called lm_eval, or lm_eval/__main__.py
+        if {program.stem, program.parent.name} & {"lm_eval", "lm-eval"}:
+            sys.excepthook = _in_a_line(sys.excepthook)
+
+
+def _in_a_line(usual: Callable[..., None]) -> Callable[..., None]:
+    """Let the command `lm_eval` end with our errors as `epidemia` does: without a traceback."""
+
+    def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        if isinstance(error, EpidemiaError):
+            print(f"error: {error}", file=sys.stderr)
+        else:
+            usual(kind, error, trace)
+
+    return hook
 
 
 @held()

@@ -48,9 +48,8 @@ def header(path: Path) -> list[str]:
         with path.open(encoding=encoding_of(path), newline="") as file:
             names = next(csv.reader(io.StringIO(file.read(HEADER), newline="")))
     if not names:
-        raise EpidemiaError(
-            f"{path.name} does not begin with a header: expected column names in the first line"
-        )
+        wrong = "does not begin with a header" if head.strip() else "is empty"
+        raise EpidemiaError(f"{path.name} {wrong}: expected column names in the first line")
     if len(names) > MAX_COLUMNS:
         raise EpidemiaError(
             f"{path.name} has more than {MAX_COLUMNS:,} columns, more than any survey file: are "

@@ -243,7 +243,7 @@ def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[
         if not data:
             raise EpidemiaError(
                 f"no data file among {', '.join(path.name for path in paths)}: expected one of "
-                "the formats that survey files have"
+                f"{', '.join([*FORMATS, '.zip'])}"
             )
         yield data
 

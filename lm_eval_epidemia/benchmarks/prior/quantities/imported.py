@@ -180,7 +180,9 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
     """Read a file, and tell by its first entry what it holds."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise EpidemiaError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
         raise EpidemiaError(f"{path} cannot be read ({error}): {_FORM}") from error
     first = next(iter(content.values()), None) if isinstance(content, dict) else None
     keys = set(first) if isinstance(first, dict) else set()
