@@ -103,7 +103,9 @@ def report(
     where: Where = None,
     effects: Annotated[
         bool,
-        Option("--effects", help="Add the long tables of interventions, priors and tuning."),
+        Option(
+            "--effects", help="As --full, with the long tables of interventions, priors and tuning."
+        ),
     ] = False,
     size: _SIZES = None,
     pair: _PAIRS = None,

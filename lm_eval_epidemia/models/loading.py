@@ -481,8 +481,8 @@ def check_model(given: Given) -> bool:
     lacking = [name for name in ("torch", "transformers") if find_spec(name) is None]
     if lacking:
         raise EpidemiaError(
-            f"--model {given} needs {' and '.join(lacking)}, which is not installed. Install it "
-            f"with: {install('hf')}"
+            f"--model {given} needs {' and '.join(lacking)}, not installed here. Install with: "
+            f"{install('hf')}"
         )
     check_folder(given)
     from transformers import AutoConfig, AutoTokenizer
