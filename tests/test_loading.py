@@ -147,7 +147,7 @@ def test_without_torch_the_extra_is_named(tiny_llama, tmp_path, monkeypatch):
     monkeypatch.setattr(loading, "find_spec", lambda name: None if name == "torch" else True)
     with pytest.raises(
         EpidemiaError,
-        match=r"needs torch, which is not installed. Install it with: pip install .*\[hf\]'",
+        match=r"needs torch, not installed here. Install with: pip install .*\[hf\]'",
     ):
         demo.demo(tmp_path, models=[str(tiny_llama)])
 

@@ -710,7 +710,7 @@ def test_a_narrow_terminal_has_whole_names_and_no_empty_rows(monkeypatch, capsys
     from lm_eval_epidemia.cli import printing
     from lm_eval_epidemia.report.sections import Section
 
-    monkeypatch.setattr(printing, "_width", lambda: 100)
+    monkeypatch.setattr(printing, "terminal_width", lambda: 100)
     wide = ["0.123 ± 0.045" + " " * 20] * 2
     columns = ("model", "asked", "who", "N = 5", "N = 10", "worth N", "at least")
     names = ["gpt-4o (published)", "plain"]
