@@ -114,9 +114,9 @@ def score(task: str | Truth, q: Any) -> Score:
           ``q`` (others are ignored), or wide, with a column per answer and the conditions as index
           or as columns;
         - a function of the condition, called with ``{variable: label}`` for each cell. It returns K
-        probabilities in the order of the levels, or ``{answer: probability}``; for a binary outcome
-        it may return one number, the probability of the *first* level (``truth.levels[0]``, mostly
-        "Yes").
+          probabilities in the order of the levels, or ``{answer: probability}``; for a binary
+          outcome it may return one number, the probability of the *first* level
+          (``truth.levels[0]``, mostly "Yes").
 
         An array has no labels: pass a frame itself, because its columns may be in another order.
 
