@@ -283,7 +283,7 @@ WIDE = "".join(f",V{n}" for n in range(MAX_COLUMNS))
 ONE_WIDE_ROW = CSV.replace("\n1", "\n7,1", 5).replace("\n7,1", "\n1", 4)
 NUL = each(lambda line: line.replace(".0,", "\0,", 1).replace(".0,", "\0,", 1))
 MISREAD = {
-    "nothing": ("", "does not begin with a header"),
+    "nothing": ("", "is empty"),
     "header": (CSV.splitlines()[0], "has zero rows"),
     "header line": (CSV.splitlines()[0] + "\n", "has zero rows"),
     "semicolons": (CSV.replace(",", ";"), "is separated by ';', expected ','"),
