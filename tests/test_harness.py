@@ -1,5 +1,6 @@
 """Real lm-eval runs of respondents whose answers are known."""
 
+import json
 import math
 
 import lm_eval.caching.cache as cache
@@ -16,10 +17,12 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.build import build
 from lm_eval_epidemia.estimate.check import check
+from lm_eval_epidemia.findings.means import group_mean
 from lm_eval_epidemia.harness import hooks
 from lm_eval_epidemia.harness.discovery import forget_cached_requests
 from lm_eval_epidemia.harness.yamls import task_path
 from lm_eval_epidemia.models.baseline import Baseline
+from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.surveys.catalogue import record
@@ -27,7 +30,7 @@ from lm_eval_epidemia.surveys.catalogue import record
 GROUPS = ["epidemia_low", "epidemia_high"]
 #: One survey's part of them, for what does not need all 107 tasks.
 NSDUH = ["epidemia_low_nsduh", "epidemia_high_nsduh"]
-TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
+TASK, OTHER = (f"epidemia_low_nsduh_{drug}_ever_by_age" for drug in ("cocaine", "marijuana"))
 
 
 def tasks_of(results):
@@ -114,10 +117,10 @@ def recompute(samples, truth):
 
 
 def test_a_limit_scores_complete_cells_and_says_so(caplog):
-    # 11 cells in 2 orders; 7 prompts are 3 complete cells and half a fourth.
+    # 11 cells in 2 orders: a limit counts cells, or below 1 is the share of them (.2 of 11: 3).
     mean, truthful = (
-        evaluate([TASK], model_args=f"kind={kind}", limit=7)["results"][TASK]
-        for kind in ("mean", "truth")
+        evaluate([TASK], model_args=f"kind={kind}", limit=limit)["results"][TASK]
+        for kind, limit in (("mean", 3), ("truth", 0.2))
     )
     truth = store.load(TASK)
     weights, p = truth.weights[:3] / truth.weights[:3].sum(), truth.p[:3]
@@ -130,17 +133,28 @@ def test_a_limit_scores_complete_cells_and_says_so(caplog):
     assert truthful["score,none"] == 100
 
 
-def test_a_limit_below_one_cell_gives_no_score(caplog):
-    """In few lines, whatever the number of tasks, and anew in each run of a process."""
+def test_a_group_is_the_mean_of_the_tasks_that_have_a_score(caplog, tmp_path):
+    """Said in few lines, anew in each run of a process, and the same mean in the report."""
     for _ in range(2):
         caplog.clear()
-        results = evaluate(NSDUH, limit=1)["results"][TASK]
-        assert math.isnan(results["score,none"]) and results["seen,none"] == 0
-        assert caplog.text.count("raise --limit to at least 2") == 2
+        run = evaluate(NSDUH, samples={TASK: [0], OTHER: [3, 4, 5]})
+        results = run["results"]
+        assert math.isnan(results[TASK]["score,none"]) and results[TASK]["seen,none"] == 0
+        assert results[OTHER]["seen,none"] == pytest.approx(store.load(OTHER).weights[2])
         ours = [r for r in caplog.records if "epidemia" in r.getMessage()]
         assert 1 <= len(ours) <= 5, [r.getMessage() for r in ours]
-    chosen = evaluate([TASK], samples={TASK: [4, 5, 6]})["results"][TASK]
-    assert chosen["seen,none"] == pytest.approx(store.load(TASK).weights[2])
+    for group in NSDUH:
+        rows = [row for name, row in results.items() if name.startswith(f"{group}_")]
+        for metric in ("score", "l1"):
+            known = [x for row in rows if not math.isnan(x := row[f"{metric},none"])]
+            assert results[group][f"{metric},none"] == pytest.approx(sum(known) / len(known))
+        assert results[group]["score_stderr,none"] > 0
+    assert "epidemia_low_nsduh: 5 of 6 tasks could be scored" in caplog.text
+    path = tmp_path / "results_1.json"
+    path.write_text(json.dumps(run, default=str))
+    (entry,) = read_results([path]).entries
+    low = group_mean(entry, "epidemia_low")
+    assert low[2] == 5 and low.value == pytest.approx(results["epidemia_low_nsduh"]["score,none"])
 
 
 def test_log_probabilities_that_are_not_finite_give_no_number(monkeypatch, caplog):
@@ -153,7 +167,7 @@ def test_log_probabilities_that_are_not_finite_give_no_number(monkeypatch, caplo
             lambda self, r, bad=bad: [bad, 0.0] if r.doc["cell"] == 4 else honest(self, r),
         )
         for name, row in evaluate(["epidemia_low_nsduh"])["results"].items():
-            if name.endswith("by_age") or not name.startswith("epidemia_low_nsduh_"):
+            if name.endswith("by_age"):
                 assert math.isnan(row["score,none"]) and math.isnan(row["l1,none"]), name
         assert "first in cell 4 (21-23)" in caplog.text
 

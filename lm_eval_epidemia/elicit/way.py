@@ -90,8 +90,6 @@ class Metric(NamedTuple):
         Whether draws are cut off at `low` and `high`, like the number.
     kept : callable, optional
         Maps the input of `of` to a line with the answers, which results keep for the report.
-    partial : bool
-        Whether some tasks may have no value (NaN): a group's value is the mean over the others.
     """
 
     of: Callable[[Sequence[Any]], float]
@@ -102,7 +100,6 @@ class Metric(NamedTuple):
     draws: Callable[[Sequence[Any]], Any] | None = None
     cut: bool = True
     kept: Callable[[Sequence[Any]], str] | None = None
-    partial: bool = False
 
 
 def _described(truth: store.GroundTruth) -> list[list[str]]:

@@ -130,12 +130,11 @@ def write(results: Any, noted: Noted, tasks: Any) -> None:
     if not noted.draws or not isinstance(results, dict):
         return
     try:
-        _write_partial(results, frozenset(noted.draws), tasks)
-        if not draws:
-            return
         _plain(results, draws)
         for group in _groups(tasks):
-            _write_errors(results, draws, group)
+            _write_means(results, draws, frozenset(noted.draws), group)
+        if not draws:
+            return
         results[KEY] = {"group_stderr": _SAYS, "replicates": _written(draws)}
         if noted.kept:
             results[KEY]["said"] = noted.kept
@@ -171,19 +170,6 @@ def _write_unseen(results: Any, unseen_letters: Mapping[str, Unseen]) -> None:
             rows[task]["unseen_effect,none"] = _known(letters.effect)
 
 
-def _write_partial(results: dict[str, Any], ours: frozenset[str], tasks: Any) -> None:
-    """Average what some tasks have none of over the others, where lm-eval's mean is NaN."""
-    names = [name for name, metrics in _metrics().items() if any(of.partial for of in metrics)]
-    for group in _groups(tasks):
-        members = [task.task_name for task in group.get_all_tasks()]
-        for key in (f"{name},none" for name in names if ours.issuperset(members)):
-            values = [results["results"].get(member, {}).get(key, math.nan) for member in members]
-            known = [value for value in values if not math.isnan(value)]
-            for row in _rows(results, group):
-                if known and key in row:
-                    row[key] = math.fsum(known) / len(known)
-
-
 def _groups(tasks: Any) -> list[Any]:
     """Return the groups of a run, in either layout that lm-eval knows.
 
@@ -199,39 +185,48 @@ def _groups(tasks: Any) -> list[Any]:
     return groups
 
 
-def _rows(results: dict[str, Any], group: Any) -> list[dict[str, Any]]:
-    """Return the rows that the results have of a group, in one table or two."""
-    tables = (results["results"], results.get("groups", {}))
-    return [table[group.name] for table in tables if group.name in table]
+def _write_means(results: dict[str, Any], draws: _Draws, ours: frozenset[str], group: Any) -> None:
+    """Write the means of a group and their errors into its rows.
 
-
-def _write_errors(results: dict[str, Any], draws: _Draws, group: Any) -> None:
-    """Write the errors of a group into its rows.
-
-    Where not all of its tasks are ours, nobody knows the error: lm-eval's would count ours as
-    independent.
+    A task without a value (NaN) is left out, where lm-eval's mean would be NaN too. Where not all
+    of a group's tasks are ours, nobody knows the error: lm-eval's would count ours as independent.
     """
     of_tasks = results["results"]
+    members = [task.task_name for task in group.get_all_tasks()]
     for mean in group.aggregate_metric_list or ():
-        metric, error = mean.metric, math.nan
+        metric, key = mean.metric, f"{mean.metric},none"
         # As lm-eval averages: over all tasks below the group that have the metric.
-        members = (task.task_name for task in group.get_all_tasks())
-        names = [name for name in members if f"{metric},none" in of_tasks.get(name, {})]
-        ours = [name for name in names if metric in draws.get(name, {})]
-        if not ours:
+        asked = [name for name in members if key in of_tasks.get(name, {})]
+        names = [name for name in asked if not math.isnan(of_tasks[name][key])]
+        sizes = [of_tasks[name]["sample_len"] if mean.weight_by_size else 1 for name in names]
+        if not names or not ours.issuperset(asked):
+            if any(metric in draws.get(name, {}) for name in asked):
+                _write(results, group, {f"{metric}_stderr,none": "N/A"})
             continue
-        if ours == names:
-            sizes = [of_tasks[name]["sample_len"] if mean.weight_by_size else 1 for name in names]
-            weights = [size / sum(sizes) for size in sizes]
-            error = joint_error([draws[name][metric] for name in names], weights)
-            uncut = [drawn.uncut for name in names if (drawn := draws[name][metric])]
-            if len(values := [x for x in uncut if x is not None]) == len(names):
-                ends = _metrics()[metric][0]
-                value = math.fsum(w * x for w, x in zip(weights, values, strict=True))
-                for row in _rows(results, group):
-                    row[f"{metric},none"] = min(max(value, ends.low), ends.high)
-        for row in _rows(results, group):
-            row[f"{metric}_stderr,none"] = _known(error)
+        drawn = [draws.get(name, {}).get(metric) for name in names]
+        weights = [size / sum(sizes) for size in sizes]
+        uncut = [None if each is None else each.uncut for each in drawn]
+        values = [of_tasks[name][key] for name in names] if None in uncut else uncut
+        if len(names) < len(asked) or values is uncut:
+            ends = _metrics()[metric][0]
+            value = math.fsum(w * x for w, x in zip(weights, values, strict=True))
+            _write(results, group, {key: min(max(value, ends.low), ends.high)})
+        if any(metric in draws.get(name, {}) for name in names):
+            error = _known(joint_error(drawn, weights))
+            _write(results, group, {f"{metric}_stderr,none": error})
+            if len(names) < len(asked):
+                notices.warn(
+                    "tasks without a score",
+                    f"{group.name}: {len(names)} of {len(asked)} tasks could be scored, and "
+                    "its means are over these",
+                )
+
+
+def _write(results: dict[str, Any], group: Any, numbers: Mapping[str, Any]) -> None:
+    """Write numbers into the rows that the results have of a group, in one table or two."""
+    for table in (results["results"], results.get("groups", {})):
+        row = table.get(group.name, {})
+        row |= {key: number for key, number in numbers.items() if key in row}
 
 
 def _written(draws: _Draws) -> dict[str, Any]:

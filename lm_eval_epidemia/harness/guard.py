@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import functools
 import logging
+import math
 import threading
 import zlib
 from collections import defaultdict
@@ -62,7 +63,7 @@ def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
         noted = group_errors.Noted({}, {}, {})
         with collector.at_rest(), ExitStack() as stack:
             for name, task in ours.items():
-                stack.enter_context(_building_what_is_asked(task))
+                stack.enter_context(_building_what_is_asked(task, given.get("limit")))
                 stack.enter_context(group_errors.noting(task, name, noted))
             results = evaluate(*args, **kwargs)
         group_errors.write(results, noted, given["task_dict"])
@@ -141,15 +142,22 @@ _CHAT = ("apply_chat_template", "chat_template")
 _TEXT = (*_CHAT, "system_instruction", "fewshot_as_multiturn")
 
 
-def _building_what_is_asked(task: Any) -> AbstractContextManager[None]:
-    """Let a task build its requests again where those that lm-eval kept ask something else.
+def _building_what_is_asked(task: Any, limit: float | None) -> AbstractContextManager[None]:
+    """Let a limit count cells, and a task build again where requests that were kept ask otherwise.
 
-    lm-eval keys its cache of requests by the name of the task, the template and the system prompt,
-    not by ``--metadata``, ``--gen_kwargs``, ``--samples`` or the ground truth.
+    lm-eval's limit counts prompts, and a cell counts only if all its prompts are answered: whole
+    cells are asked. lm-eval keys its cache of requests by the name of the task, the template and
+    the system prompt, not by ``--metadata``, ``--gen_kwargs``, ``--samples`` or the ground truth.
     """
-    build = task.build_all_requests
+    build, rows = task.build_all_requests, task.doc_iterator
+    whole = {"limit": _prompts_of(task, limit)} if limit else {}
+
+    def doc_iterator(**kwargs: Any) -> Any:
+        # Without a limit where all requests of a task are built, to be kept.
+        return rows(**{**kwargs, **(whole if kwargs.get("limit") else {})})
 
     def build_all_requests(*args: Any, **kwargs: Any) -> None:
+        kwargs |= whole
         build(*args, **kwargs)
         kept = kwargs.get("cache_requests") and not kwargs.get("rewrite_requests_cache")
         if kept and not _asks_the_same(task, **kwargs):
@@ -161,7 +169,15 @@ def _building_what_is_asked(task: Any) -> AbstractContextManager[None]:
             )
             build(*args, **{**kwargs, "rewrite_requests_cache": True})
 
-    return replaced(task, build_all_requests=build_all_requests)
+    return replaced(task, build_all_requests=build_all_requests, doc_iterator=doc_iterator)
+
+
+def _prompts_of(task: Any, limit: float) -> int:
+    """Return how many prompts the first cells of a task have, or the first share of its cells."""
+    cells = list(task.eval_docs["cell"])
+    first = list(dict.fromkeys(cells))
+    number = math.ceil(len(first) * limit) if limit < 1 else int(limit)
+    return cells.index(first[number]) if number < len(first) else len(cells)
 
 
 def _asks_the_same(

@@ -127,8 +127,8 @@ def complete_cells(asked: Collected, cell: str = "cell") -> NDArray[np.bool_]:
         notices.warn(
             "no complete cell",
             f"{asked.name}: {int(answered.sum())} of {answered.size} prompts were asked, and "
-            f"no {cell} has all its {needed} {asked.way.prompts_are}, so there is no score: raise "
-            f"--limit to at least {needed}",
+            f"no {cell} has all its {needed} {asked.way.prompts_are}, so there is no score: "
+            "--limit N asks all prompts of N cells",
         )
     return complete
 
@@ -143,7 +143,7 @@ def readable(asked: Collected, answers: Sequence[Answer]) -> bool:
                 f"{name}: {share:.0%} of the replies contained an answer; the others count "
                 f"as {way.unread}",
                 " (look at them with --log_samples; a model that thinks may need --gen_kwargs "
-                "max_gen_toks=8192, a chat model --apply_chat_template)",
+                "max_gen_toks=8192, an instruct model needs --apply_chat_template)",
                 " (each prompt says how to reply; a truncated reply has no answer: allow a model "
                 "that thinks 8,192 tokens or more)",
             )
@@ -167,7 +167,7 @@ def readable(asked: Collected, answers: Sequence[Answer]) -> bool:
             "low choice_mass",
             f"{name}: the letters together have a probability of only {mass:.3g} on average: the "
             "model rarely answers with a letter",
-            " (try --apply_chat_template, or another prompt), or its chat template ends in a "
+            " (an instruct model needs --apply_chat_template), or its chat template ends in a "
             "line break, which lm-eval counts as part of the answer (the score is then correct)",
             ", or the wrong tokens were read: expected ' A' after plain text, 'A' in a chat",
         )

@@ -96,7 +96,7 @@ def sum_error(answers: Sequence[Response]) -> float:
     return float(np.minimum(np.abs(np.array(sums) - 100), FARTHEST).mean())
 
 
-SUM_ERROR = Metric(sum_error, False, 0, FARTHEST, partial=True)
+SUM_ERROR = Metric(sum_error, False, 0, FARTHEST)
 
 
 def in_whole(p: Array) -> list[int]:
