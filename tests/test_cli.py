@@ -231,6 +231,7 @@ NO_BASELINE = {
     "kind=truth,seed=x": "seed='x': expected a number",
     "kind=noisy,seed=0.5": "seed=0.5: expected a whole number",
     "kind=truth,bias=1": "no argument 'bias' (nearest: position_bias)",
+    "kind=truth,noise=0.3": "noise=0.3 would change nothing for kind=truth",
 }
 
 

@@ -4,6 +4,7 @@ import copy
 import functools
 import gc
 import logging
+import math
 import os
 import re
 import subprocess
@@ -388,6 +389,26 @@ def test_arguments_that_our_tasks_do_not_heed(given, message, mmlu_style, caplog
     caplog.clear()
     simple(["lettered"], include=str(mmlu_style), **given)
     assert "epidemia" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        *(
+            ({"limit": limit}, rf"--limit {limit}: expected .* cells")
+            for limit in (0, -1, math.nan)
+        ),
+        ({"samples": {}}, r"--samples \{\}: expected"),
+        ({"samples": "rows.json"}, r'--samples "rows.json": expected'),
+        ({"samples": {TASK: []}}, rf"--samples \[\] for {TASK}: expected"),
+        ({"samples": {TASK: [0, -1]}}, r"--samples \[0, -1\] for .* from 0"),
+        ({"samples": {TASK: [22]}}, f"--samples asks {TASK} for prompt 22: it has prompts 0 to 21"),
+        ({"samples": {TASK[:-1]: [0]}}, rf"names {TASK[:-1]}, .* \(nearest: {TASK}"),
+    ],
+)
+def test_a_part_that_would_be_all_or_nothing_is_refused(given, message):
+    with pytest.raises(EpidemiaError, match=message):
+        simple([TASK], **{"limit": None, **given})
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +21,7 @@ from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way, leaves, made_
 from lm_eval_epidemia.benchmarks.observation import STANDIN
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.console import print_anything
-from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
+from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.elicit.heeded import asked_for
 from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
@@ -56,11 +58,41 @@ def checked(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         refuse_missing(tasks, given.get("task_manager"))
         # A run without our tasks does not read our files, which may be damaged.
         if ours := [name for name in names if name.startswith("epidemia_")]:
+            _check_part(given.get("limit"), given.get("samples"), ours)
             _check(given, ours, alone=len(ours) == len(names))
             _say_what_ships(ours)
         return simple_evaluate(*args, **kwargs)
 
     return wrapper
+
+
+def _check_part(limit: Any, samples: Any, names: Sequence[str]) -> None:
+    """Refuse a part of the questions that lm-eval would take for all of them, or stumble over."""
+    if limit is not None and not (isinstance(limit, (int, float)) and 0 < limit < math.inf):
+        raise EpidemiaError(
+            f"--limit {limit}: expected how many cells of each task to ask, such as 2, or a share "
+            "of them below 1, such as 0.1"
+        )
+    if samples is None:
+        return
+    whole = isinstance(samples, Mapping) and samples
+    for name, chosen in samples.items() if whole else [("", samples)]:
+        numbers = chosen if whole and isinstance(chosen, list) else []
+        if not numbers or any(type(each) is not int or each < 0 for each in numbers):
+            raise EpidemiaError(
+                f"--samples {json.dumps(chosen, default=str)}{name and f' for {name}'}: expected "
+                "the numbers of some prompts of each task, from 0, as in '{\"TASK\": [0, 1, 2]}'"
+            )
+    try:
+        asked = {in_way(*member) for name in names for member in members(name)}
+    except EpidemiaError:  # written out, or missing, which is said elsewhere
+        return
+    ours = [name for name in samples if name.startswith("epidemia_")]
+    if others := [name for name in ours if name not in asked]:
+        raise EpidemiaError(
+            f"--samples names {few(others)}, which this run does not ask: expected tasks of "
+            f"--tasks ({nearest(others[0], asked)})"
+        )
 
 
 def _name(task: Any) -> str:

@@ -55,6 +55,7 @@ def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
             return evaluate(*args, **kwargs)
         for name, task in ours.items():
             _check_metrics(name, task)
+            _check_samples(name, task, (given.get("samples") or {}).get(name, ()))
         watched = _Watched(given["lm"], frozenset(ours))
         if "lm" in kwargs:
             kwargs["lm"] = watched
@@ -134,6 +135,15 @@ def _check_metrics(name: str, task: Any) -> None:
             f"the task file of {name} is from another version: it lacks {', '.join(lacking)}. "
             "Write it again with 'epidemia tasks write FOLDER' or 'epidemia export', or leave "
             "out --include_path"
+        )
+
+
+def _check_samples(name: str, task: Any, numbers: Sequence[int]) -> None:
+    """Refuse numbers of prompts that a task does not have."""
+    prompts = len(task.eval_docs)
+    if beyond := [number for number in numbers if number >= prompts]:
+        raise EpidemiaError(
+            f"--samples asks {name} for prompt {beyond[0]}: it has prompts 0 to {prompts - 1}"
         )
 
 

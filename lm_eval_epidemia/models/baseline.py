@@ -21,6 +21,9 @@ from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 #: The kinds of all benchmarks.
 KINDS = tuple(dict.fromkeys(kind for benchmark in BENCHMARKS for kind in benchmark.kinds))
 
+#: Those that err, by as much as `noise` says.
+ERRING = ("noisy", "calibrated", "overconfident", "vague")
+
 #: Its arguments, besides those that lm-eval passes to every model.
 ARGUMENTS = ("kind", "noise", "seed", "position_bias")
 
@@ -50,9 +53,9 @@ class Baseline(LM):
     kind : str
         One of `KINDS`; each benchmark has its own.
     noise : float
-        For ``kind=noisy``.
+        Of the kinds in `ERRING`; 1 by default.
     seed : int
-        For ``kind=noisy``.
+        Of the noise, and of answers that are drawn.
     position_bias : float
         Added to the log-odds of a letter for each position nearer to the top, whatever is displayed
         there: 0 means no bias, large values always answer A.
@@ -65,7 +68,7 @@ class Baseline(LM):
     def __init__(
         self,
         kind: str = "truth",
-        noise: float = 1.0,
+        noise: float | None = None,
         seed: int = 0,
         position_bias: float = 0.0,
         batch_size: Any = None,
@@ -82,7 +85,13 @@ class Baseline(LM):
             )
         if kind not in KINDS:
             raise EpidemiaError(f"epidemia-baseline has no kind={kind!r} ({nearest(kind, KINDS)})")
-        self.kind, self.noise = kind, _number("noise", noise, at_least=0)
+        if noise is not None and kind not in ERRING:
+            raise EpidemiaError(
+                f"epidemia-baseline: noise={noise} would change nothing for kind={kind}: leave it "
+                f"out, or give a kind with noise ({', '.join(ERRING)})"
+            )
+        self.kind = kind
+        self.noise = _number("noise", 1.0 if noise is None else noise, at_least=0)
         self.seed = int(_number("seed", seed, at_least=0))
         if self.seed != float(seed):
             raise EpidemiaError(f"epidemia-baseline: seed={seed!r}: expected a whole number")
