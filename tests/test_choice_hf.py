@@ -91,6 +91,23 @@ def weights_of(tiny_llama, **how):
     return AutoModelForCausalLM.from_pretrained(tiny_llama, **how)
 
 
+@pytest.mark.parametrize("named", ["", "object", "path"])
+def test_a_model_in_the_hand_and_its_tokenizer_are_taken_as_stock_takes_them(tiny_llama, named):
+    from lm_eval.models.huggingface import HFLM
+    from transformers import AutoTokenizer
+
+    from lm_eval_epidemia.models.choice_hf import ChoiceHF
+
+    tokenizer = {"object": AutoTokenizer.from_pretrained(tiny_llama), "path": str(tiny_llama)}
+    given = {"pretrained": weights_of(tiny_llama, dtype=torch.float32)}
+    given |= {"tokenizer": tokenizer[named]} if named else {}
+    ours, theirs = (
+        [(float(x), str(greedy)) for x, greedy in kind(**given).loglikelihood(requests(pairs()))]
+        for kind in (ChoiceHF, HFLM)
+    )
+    assert_same([ours], [theirs])
+
+
 @pytest.fixture
 def batches(monkeypatch):
     """What `choice-hf` reads, in the order in which it does."""

@@ -16,6 +16,8 @@ import pytest
 import rounding
 from conftest import evaluate
 
+from lm_eval_epidemia.models.choices import Question
+
 pytest.importorskip("torch")
 
 TASKS = ["epidemia_low_nsduh_cocaine_ever_by_age", "epidemia_low_acs_employer_by_race"]
@@ -60,6 +62,22 @@ def usual(engine, mmlu_style):
     return engine("choice-vllm", [*TASKS, *OTHERS], f"include={mmlu_style}")
 
 
+@pytest.fixture
+def without_vllm(monkeypatch):
+    """choice-vllm over lm-eval's class in name only, so that no vLLM is needed."""
+
+    class Engine:
+        def __init__(self, pretrained, batch_size=1, data_parallel_size=1, **more):
+            self.batch_size, self.data_parallel_size = batch_size, data_parallel_size
+            self.cache_hook = SimpleNamespace(dbdict=None)
+
+    ours, stock = "lm_eval_epidemia.models.choice_vllm", "lm_eval.models.vllm_causallms"
+    monkeypatch.setitem(sys.modules, stock, SimpleNamespace(VLLM=Engine))
+    monkeypatch.delitem(sys.modules, ours, raising=False)
+    yield importlib.import_module(ours)
+    del sys.modules[ours]
+
+
 @pytest.mark.parametrize(
     ("given", "size"),
     [
@@ -70,18 +88,18 @@ def usual(engine, mmlu_style):
         ({"batch_size": 8}, 8),
     ],
 )
-def test_the_engine_batches_where_no_batch_size_is_given(monkeypatch, given, size):
-    """With lm-eval's class in name only, so that no vLLM is needed."""
+def test_the_engine_batches_where_no_batch_size_is_given(without_vllm, given, size):
+    assert without_vllm.ChoiceVLLM(pretrained="m", **given).batch_size == size
 
-    class Engine:
-        def __init__(self, pretrained, batch_size=1, **more):
-            self.batch_size = batch_size
 
-    ours, stock = "lm_eval_epidemia.models.choice_vllm", "lm_eval.models.vllm_causallms"
-    monkeypatch.setitem(sys.modules, stock, SimpleNamespace(VLLM=Engine))
-    monkeypatch.delitem(sys.modules, ours, raising=False)
-    assert importlib.import_module(ours).ChoiceVLLM(pretrained="m", **given).batch_size == size
-    del sys.modules[ours]
+@pytest.mark.parametrize(("engines", "submissions"), [(1, [8192, 8192, 1]), (2, [16385])])
+def test_engines_that_are_built_for_each_submission_get_one(without_vllm, engines, submissions):
+    lm, sizes = without_vllm.ChoiceVLLM(pretrained="m", data_parallel_size=engines), []
+    lm._asked = lambda batch: sizes.append(len(batch)) or [[(-1.0, False)]] * len(batch)
+    questions = [Question([number], 0, [number], [0]) for number in range(16385)]
+    answers = [None] * len(questions)
+    assert lm._answer(questions, [(("", ""), [], [])] * len(questions), answers, True) == []
+    assert sizes == submissions and answers == [(-1.0, False)] * len(questions)
 
 
 def assert_same(ours, theirs):

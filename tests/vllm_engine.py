@@ -59,7 +59,8 @@ def main(model: str, out: str, name: str, tasks: str, *more: str) -> None:
 
         SamplingParams.__annotations__.pop("logprob_token_ids")
     lm = get_model(name)(
-        pretrained=model,
+        model,
+        tokenizer=model,
         dtype="float32",
         enforce_eager=True,
         max_model_len=1024,

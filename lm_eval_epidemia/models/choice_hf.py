@@ -84,9 +84,9 @@ class ChoiceHF(HFLM):
             super()._get_config(pretrained, **more)
 
     def _create_tokenizer(self, pretrained: Any, tokenizer: Any = None, **more: Any) -> None:
-        given = self._given
-        if not isinstance(pretrained, str):
-            given = loading.Given(pretrained.name_or_path)
+        # A model in the hand has no configuration to read: `_get_config` is not called.
+        whole = isinstance(pretrained, str)
+        given = self._given if whole else loading.Given(pretrained.name_or_path)
         named = tokenizer if isinstance(tokenizer, str) else None
         with loading.explaining_tokenizer(given, named):
             super()._create_tokenizer(pretrained, tokenizer, **more)

@@ -35,7 +35,8 @@ BY_ID_SINCE, MOST_IDS = "0.32", 128
 LONGEST_CHOICE = 4
 
 #: Prompts submitted at a time: vLLM batches them itself, and between two submissions what was
-#: answered is written to lm-eval's cache.
+#: answered is written to lm-eval's cache. Under data parallelism all at once: lm-eval builds every
+#: engine anew for each submission.
 SUBMISSION = 8192
 
 _logger = logging.getLogger(__name__)
@@ -82,9 +83,10 @@ class ChoiceVLLM(VLLM):
         # Equal beginnings side by side, so that they meet in the prefix cache.
         ordered = sorted(questions, key=lambda question: question.tokens)
         left: list[int] = []
+        step = SUBMISSION if self.data_parallel_size <= 1 else max(len(ordered), 1)
         with tqdm(total=len(ordered), desc="Prompts", unit="prompt", disable=quiet) as bar:
-            for start in range(0, len(ordered), SUBMISSION):
-                batch = ordered[start : start + SUBMISSION]
+            for start in range(0, len(ordered), step):
+                batch = ordered[start : start + step]
                 done: list[int] = []
                 for question, answered in zip(batch, self._asked(batch), strict=True):
                     for number, answer in zip(question.requests, answered, strict=True):
