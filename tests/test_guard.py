@@ -404,11 +404,13 @@ def test_arguments_that_our_tasks_do_not_heed(given, message, mmlu_style, caplog
         ({"samples": {TASK: [0, -1]}}, r"--samples \[0, -1\] for .* from 0"),
         ({"samples": {TASK: [22]}}, f"--samples asks {TASK} for prompt 22: it has prompts 0 to 21"),
         ({"samples": {TASK[:-1]: [0]}}, rf"names {TASK[:-1]}, .* \(nearest: {TASK}"),
+        ({"gen_kwargs": "temperature=0"}, "temperature=0 makes a model write its likeliest"),
+        ({"gen_kwargs": {"do_sample": False}}, f"do_sample=False .*{ASKED['sampled']} counts"),
     ],
 )
-def test_a_part_that_would_be_all_or_nothing_is_refused(given, message):
+def test_what_would_ask_all_or_nothing_or_the_same_is_refused(given, message):
     with pytest.raises(EpidemiaError, match=message):
-        simple([TASK], **{"limit": None, **given})
+        simple([TASK, ASKED["sampled"]], **{"limit": None, **given})
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def checked(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         except TypeError:
             given = {}  # lm-eval reports better what is wrong with them
         if given.get("model") == "choice-api":
-            refuse_keys(_model_args(given))  # lm-eval logs them next
+            refuse_keys(_parsed(given.get("model_args")))  # lm-eval logs them next
             check_file(given.get("use_cache"))
         tasks = given.get("tasks") or []
         tasks = tasks if isinstance(tasks, (list, tuple)) else [tasks]
@@ -84,7 +84,7 @@ def _check_part(limit: Any, samples: Any, names: Sequence[str]) -> None:
                 "the numbers of some prompts of each task, from 0, as in '{\"TASK\": [0, 1, 2]}'"
             )
     try:
-        asked = {in_way(*member) for name in names for member in members(name)}
+        asked = _leaves_of(names)
     except EpidemiaError:  # written out, or missing, which is said elsewhere
         return
     ours = [name for name in samples if name.startswith("epidemia_")]
@@ -104,14 +104,18 @@ def _name(task: Any) -> str:
     return ""
 
 
-def _model_args(given: Mapping[str, Any]) -> Any:
-    """Return the arguments of a run's model, however they were written."""
-    model_args = given.get("model_args") or {}
-    if isinstance(model_args, str):
+def _parsed(arguments: Any) -> Any:
+    """Return the arguments of a model or of its writing, however they were given."""
+    if isinstance(arguments, str):
         from lm_eval.utils import simple_parse_args_string
 
-        return simple_parse_args_string(model_args)
-    return model_args
+        return simple_parse_args_string(arguments)
+    return arguments or {}
+
+
+def _leaves_of(names: Iterable[str]) -> list[str]:
+    """Return lm-eval's names of the tasks of groups; EpidemiaError if one is unknown."""
+    return list(dict.fromkeys(in_way(*member) for name in names for member in members(name)))
 
 
 def _say_what_ships(names: Iterable[str]) -> None:
@@ -147,7 +151,7 @@ def _check(given: Mapping[str, Any], names: Sequence[str], alone: bool) -> None:
     Where others are asked too, not `alone`, it may be meant for those: then it is a warning.
     """
     print_anything()  # lm-eval's tables have arrows
-    model_args = _model_args(given)
+    model_args = _parsed(given.get("model_args"))
     if given.get("model") == "local-completions":
         # It may put a chat template around the plain text of our prompts.
         url, server = model_args.get("base_url"), model_args.get("server", "auto")
@@ -171,6 +175,16 @@ def _faults(given: Mapping[str, Any], model_args: Any, names: Sequence[str]) -> 
             yield (
                 f"metadata={{{key!r}: {metadata[key]!r}}}: simple_evaluate ignores metadata if it "
                 "also gets a task_manager. Give it to task_manager(metadata=...) instead"
+            )
+    written, counted = _parsed(given.get("gen_kwargs")), []
+    with suppress(EpidemiaError):  # a task or group that is missing is refused elsewhere
+        ways = {name: WAYS[leaves()[name].way] for name in _leaves_of(names)}
+        counted = [name for name, way in ways.items() if "n_samples" in way.columns]
+    for key in ("temperature", "do_sample"):
+        if counted and written.get(key, 1) == 0:
+            yield (
+                f"--gen_kwargs {key}={written[key]} makes a model write its likeliest answer each "
+                f"time, but {few(counted)} counts how often it writes each: leave it out"
             )
     if shots := given.get("num_fewshot"):
         yield (
@@ -200,7 +214,7 @@ def unheeded(metadata: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]
         yield unknown
     known, by_some = leaves(), []
     try:
-        tasks = list(dict.fromkeys(in_way(*member) for name in names for member in members(name)))
+        tasks = _leaves_of(names)
     except EpidemiaError:
         return
     for key in asked_for(metadata):

@@ -205,9 +205,10 @@ def _write_means(results: dict[str, Any], draws: _Draws, ours: frozenset[str], g
             continue
         drawn = [draws.get(name, {}).get(metric) for name in names]
         weights = [size / sum(sizes) for size in sizes]
-        uncut = [None if each is None else each.uncut for each in drawn]
-        values = [of_tasks[name][key] for name in names] if None in uncut else uncut
-        if len(names) < len(asked) or values is uncut:
+        uncut = [each.uncut for each in drawn if each is not None and each.uncut is not None]
+        is_uncut = len(uncut) == len(names)
+        values = uncut if is_uncut else [of_tasks[name][key] for name in names]
+        if is_uncut or len(names) < len(asked):
             ends = _metrics()[metric][0]
             value = math.fsum(w * x for w, x in zip(weights, values, strict=True))
             _write(results, group, {key: min(max(value, ends.low), ends.high)})
