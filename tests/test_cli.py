@@ -425,7 +425,7 @@ def test_the_demonstration_does_not_show_what_git_says(tmp_path, monkeypatch, ca
     monkeypatch.setattr(demo, "DEMO_GROUPS", ("epidemia_low_fbi",))
     monkeypatch.setattr(demo, "KEPT", ("epidemia_low_fbi_sex_by_offense",))
     monkeypatch.chdir(tmp_path)
-    (line,) = demo.demo(tmp_path / "out")
+    ((line,),) = demo.demo(tmp_path / "out")
     assert line.scores["epidemia_low_fbi"][0] == 100
     assert "fatal" not in capfd.readouterr().err
 
@@ -433,7 +433,7 @@ def test_the_demonstration_does_not_show_what_git_says(tmp_path, monkeypatch, ca
 def test_the_demonstration_is_a_table_of_scores(tmp_path, monkeypatch, epidemia):
     scores = {"epidemia_low": (100.0, 0.04), "epidemia_high": (12.34, 5.0)}
     lines = [SimpleNamespace(respondent="truth", scores=scores)]
-    monkeypatch.setattr(demo, "demo", lambda out, limit, models: lines)
+    monkeypatch.setattr(demo, "demo", lambda out, limit, models: [lines])
     shown = epidemia("demo", "--out", tmp_path / "out").stdout
     row = next(line for line in shown.splitlines() if " truth " in line)
     assert row.split() == ["truth", "100.0", "±", "0.0", "12.3", "±", "5.0"]

@@ -390,27 +390,28 @@ def test_the_demonstration_with_two_models(tiny_llama, tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "SHOWN", ())
     monkeypatch.setattr(demo, "DEMO_GROUPS", ("epidemia_low",))
     plain = copy_of(tiny_llama, tmp_path / "plain", "chat")
-    lines = demo.demo(tmp_path / "out", limit=2, models=[str(tiny_llama), str(plain)])
-    names = [f"{tiny_llama.name} (choice-hf, chat), nsduh only", "plain (choice-hf), nsduh only"]
-    assert [line.respondent for line in lines] == names
-    for line, folder, chat in zip(lines, (tiny_llama, plain), (True, False), strict=True):
+    _, lines = demo.demo(tmp_path / "out", limit=1, models=[str(tiny_llama), str(plain)])
+    names = [f"{tiny_llama.name} (choice-hf, chat)", "plain (choice-hf)"]
+    beside = ["knows averages only", "guesses uniformly"]
+    assert [line.respondent for line in lines] == [*names, *beside]
+    # Who guesses is asked the same cells: its anchor, 0, in each of the six tasks.
+    assert lines[-1].scores["epidemia_low_nsduh"][0] == 0
+    for line, folder, chat in zip(lines[:2], (tiny_llama, plain), (True, False), strict=True):
         expected = evaluate(
             ["epidemia_low_nsduh"],
             model="choice-hf",
             apply_chat_template=chat,
-            limit=2,
+            limit=1,
             device="cpu",
             batch_size=16,
             model_args={"pretrained": str(folder), "dtype": "float32"},
         )["results"]["epidemia_low_nsduh"]
-        # Compared as text: two prompts of a task may leave no complete cell, and so NaN.
-        assert str(line.scores) == str(
-            {"epidemia_low": (expected["score,none"], expected["score_stderr,none"])}
-        )
+        assert line.scores == {
+            "epidemia_low_nsduh": (expected["score,none"], expected["score_stderr,none"])
+        }
     folders = {path.name for path in (tmp_path / "out").iterdir()}
-    chat_folder = f"{tiny_llama.name}_choice_hf_chat_nsduh_only"
-    assert folders == {"plain_choice_hf_nsduh_only", chat_folder}
-    for folder in (tmp_path / "out").glob("*_only"):
+    assert folders == {"plain_choice_hf", f"{tiny_llama.name}_choice_hf_chat"}
+    for folder in (tmp_path / "out").iterdir():
         found = json.loads((folder / "results_demo.json").read_text())
         assert found["config"]["model"] == "choice-hf" and "samples" not in found
         (samples,) = folder.glob("samples_*.jsonl")

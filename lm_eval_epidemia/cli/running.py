@@ -37,7 +37,7 @@ def demo(
         ),
     ] = None,
     limit: Annotated[
-        int | None, Option(help="Ask models at most this many prompts per task.", min=1)
+        int | None, Option(help="Ask models the first cells of each task, this many.", min=1)
     ] = None,
 ) -> None:
     """Evaluate simulated respondents with known answers, and your models or a tiny one."""
@@ -52,14 +52,14 @@ def demo(
     from lm_eval_epidemia.models.demo import demo as run_demo
 
     setup_logging()
-    lines = run_demo(out, limit, model or [])
-    groups = list(lines[0].scores)
-    title = "Score, 0 to 100 (± standard error)"
-    table = table_of(title, "respondent", *groups, right=tuple(groups))
-    for line in lines:
-        cells = [f"{score:.1f} ± {error:.1f}" for score, error in line.scores.values()]
-        table.add_row(line.respondent, *cells)
-    show(table)
+    titles = ("Score, 0 to 100 (± standard error)", "On the questions that models were asked")
+    for title, lines in zip(titles, run_demo(out, limit, model or []), strict=False):
+        groups = list(lines[0].scores)
+        table = table_of(title, "respondent", *groups, right=tuple(groups))
+        for line in lines:
+            cells = [f"{score:.1f} ± {error:.1f}" for score, error in line.scores.values()]
+            table.add_row(line.respondent, *cells)
+        show(table)
     print(f"lm-eval's results are in {out.resolve()}")
 
 

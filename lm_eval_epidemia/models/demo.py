@@ -49,8 +49,12 @@ KEPT = (
 )
 
 
+#: Respondents that stand beside models, with the scores of the questions that these were asked.
+BESIDE = ("mean", "uniform")
+
+
 class Line(NamedTuple):
-    """One line of the leaderboard: a name and its (score, standard error) by group."""
+    """One line of a leaderboard: a name and its (score, standard error) by group."""
 
     respondent: str
     scores: dict[str, tuple[float, float]]
@@ -77,15 +81,26 @@ def _evaluate(name: str, out: Path, groups: list[str], **arguments: Any) -> Line
         lines = (json.dumps(sample, default=handle_non_serializable) for sample in samples[task])
         with atomic_write(folder / f"samples_{task}_demo.jsonl") as temporary:
             temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return _line(name, results, groups)
+
+
+def _line(name: str, results: dict[str, Any], groups: list[str]) -> Line:
     rows = {group: results["results"][group] for group in groups}
     return Line(name, {g: (row["score,none"], row["score_stderr,none"]) for g, row in rows.items()})
 
 
-def _asked(name: str, out: Path, groups: list[str], **arguments: Any) -> Line:
-    """Evaluate a model on the tasks of one survey, whose scores stand for the groups' here."""
-    of_survey = [f"{group}_{SURVEY}" for group in groups]
-    line = _evaluate(f"{name}, {SURVEY} only", out, of_survey, **arguments)
-    return line._replace(scores=dict(zip(groups, line.scores.values(), strict=True)))
+def _beside(groups: list[str], limit: int | None) -> list[Line]:
+    """Return respondents asked what models were asked; they have results of the whole already."""
+    from lm_eval import simple_evaluate
+
+    asked: dict[str, Any] = {"tasks": groups, "limit": limit, "log_samples": False}
+    manager = discovery.task_manager(metadata={"orderings": "balanced"})
+    lines = []
+    for kind in BESIDE:
+        model = {"model": "epidemia-baseline", "model_args": {"kind": kind}}
+        results = simple_evaluate(**asked, **model, task_manager=manager)
+        lines.append(_line(RESPONDENTS[kind], results, groups))
+    return lines
 
 
 class _Model(NamedTuple):
@@ -120,7 +135,7 @@ def _ask(model: _Model, out: Path, groups: list[str], limit: int | None) -> Line
         arguments["gguf_file"] = model.given.gguf_file
     how |= {"model_args": arguments, "apply_chat_template": model.chat, "limit": limit}
     name = f"{model.name} (choice-hf{', chat' if model.chat else ''})"
-    return _asked(name, out, groups, model="choice-hf", **how)
+    return _evaluate(name, out, groups, model="choice-hf", **how)
 
 
 def _ask_tiny(out: Path, groups: list[str], limit: int | None) -> Line:
@@ -133,10 +148,10 @@ def _ask_tiny(out: Path, groups: list[str], limit: int | None) -> Line:
         arguments = {"pretrained": str(tiny), "dtype": "float32"}
         how: dict[str, Any] = {"model": "hf", "model_args": arguments}
         how |= {"device": "cpu", "batch_size": 64, "limit": limit}
-        return _asked("tiny random Llama (hf)", out, groups, **how)
+        return _evaluate("tiny random Llama (hf)", out, groups, **how)
 
 
-def demo(out: Path, limit: int | None = None, models: Sequence[str] = ()) -> list[Line]:
+def demo(out: Path, limit: int | None = None, models: Sequence[str] = ()) -> list[list[Line]]:
     """Evaluate simulated respondents and models on the available tasks of both groups.
 
     Parameters
@@ -144,17 +159,18 @@ def demo(out: Path, limit: int | None = None, models: Sequence[str] = ()) -> lis
     out : Path
         Folder for lm-eval's results, one file per respondent.
     limit : int, optional
-        Prompts per task for models; all of them by default.
+        Cells per task for models; all of them by default.
     models : sequence of str
         Folders, ``.gguf`` files or ids of the Hugging Face Hub. Each answers through `choice-hf`,
         on a GPU if there is one, in its chat template if it has one.
 
     Returns
     -------
-    list of Line
-        If no model is named, and torch and transformers are installed, the last line is a tiny
-        random transformer. Models answer only the tasks of one survey: on a CPU, all 73,000 prompts
-        would take even the tiny one a quarter of an hour.
+    list of list of Line
+        A leaderboard of respondents; and one of models, if any is named or torch and transformers
+        are installed (then a tiny random one), with respondents asked the same questions. Models
+        answer only the tasks of one survey: on a CPU, all 73,000 prompts would take even the tiny
+        one a quarter of an hour.
 
     Raises
     ------
@@ -175,9 +191,10 @@ def demo(out: Path, limit: int | None = None, models: Sequence[str] = ()) -> lis
             noise = f" ({respondent['noise']:g})" if "noise" in respondent else ""
             how = {"model": "epidemia-baseline", "model_args": dict(respondent)}
             lines.append(_evaluate(RESPONDENTS[respondent["kind"]] + noise, out, groups, **how))
+        of_survey, asked = [f"{group}_{SURVEY}" for group in groups], []
         for model in named:
             Console(stderr=True).print(f"{model.given} through choice-hf", highlight=False)
-            lines.append(_ask(model, out, groups, limit))
+            asked.append(_ask(model, out, of_survey, limit))
         if not named and find_spec("torch") and find_spec("transformers"):
-            lines.append(_ask_tiny(out, groups, limit))
-    return lines
+            asked.append(_ask_tiny(out, of_survey, limit))
+        return [lines, [*asked, *_beside(of_survey, limit)]] if asked else [lines]
