@@ -68,7 +68,7 @@ def test_one_model_is_a_sentence_and_a_table(tmp_path):
         r"[\d.]+, guessing 0\.",
         " ".join(sentence.splitlines()),
     )
-    assert title.startswith("Score, 0 (a guess) to 100 (another sample of the survey) ± standard")
+    assert title.startswith("Score, 0 to 100 (as close as another sample of the survey) ± standard")
     assert head.split() == ["model", "epidemia_low", "choice_mass", "mmlu", "(acc)"]
     assert re.fullmatch(r"  small +3\.2 +0\.90 +0\.6500", model)
     assert averages.startswith("  knows averages only (kind=mean) ")
@@ -254,6 +254,19 @@ def test_who_writes_nothing_that_can_be_read_does_not_answer_either(tmp_path):
     assert {name.split()[0] for name, of in ranked.items() if of.best} == {"good", "fair"}
 
 
+@pytest.mark.parametrize("template", ["", "{{ messages }}"])
+def test_whether_a_model_answers_is_judged_in_each_group(tmp_path, template):
+    """Together the letters have .08 and .5 on average, which would be no cause for a word."""
+    rows = {COCAINE: a_row(30.0, mass=0.5), AGE_SEX: a_row(20.0, mass=0.08)}
+    write(tmp_path, rows, config=SMALL, **({"chat_template": template} if template else {}))
+    said = " ".join(run(tmp_path).stdout.split())
+    assert "it does not answer on two to five conditions (choice_mass 0.08)." in said
+    assert re.search(r" 30\.0 20\.0 † 0\.08", said)
+    _, _, advice = said.partition("Next: small does not answer with letters: ")
+    tried = "" if template else "--apply_chat_template if it is an instruct model, or "
+    assert advice == f"{tried}ask epidemia_high_stated."
+
+
 def test_every_group_says_of_how_many_tasks_and_choice_mass_is_of_letters(tmp_path):
     likelihood = {f"{task}_likelihood": a_row(20.0, mass=0.5) for task in LOW}
     write(tmp_path, {COCAINE: a_row(30.0, mass=0.9), HEROIN: a_row(30.0, mass=0.7), **likelihood})
@@ -334,8 +347,7 @@ def test_neighbours_are_said_to_be_better_or_not(tmp_path):
 def test_what_was_asked_in_another_way_is_said_with_what_differs(tmp_path):
     write(tmp_path / "cut", {COCAINE: a_row(20.0, seen=0.2)}, config={**SMALL, "limit": 10.0})
     first = run(tmp_path).stdout.partition("\n")[0]
-    says = "small: 20 of 100 on single conditions (1 of 63 tasks), from the first 10 prompts"
-    assert first == f"{says} of each task."
+    assert first == "small: 20 of 100 on single conditions (1 of 63 tasks), under --limit 10."
     write(tmp_path / "whole", {COCAINE: a_row(30.0)}, model="x/whole")
     said = " ".join(run(tmp_path).stdout.split())
     assert "whole was asked in another way than small (the default, not limit 10)" in said

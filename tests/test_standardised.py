@@ -404,7 +404,7 @@ def test_without_samples_it_says_what_to_do_and_prints_the_rest(runs, tmp_path):
     with pytest.raises(EpidemiaError, match="run lm_eval with --log_samples on a task such as"):
         report.read(make_report(read_results([tmp_path])))
     done = CliRunner().invoke(app, ["report", str(tmp_path), "--standardised", "--scales"])
-    assert done.exit_code == 0 and "Score, 0 (a guess) to 100" in done.stdout, done.output
+    assert done.exit_code == 0 and "Score, 0 to 100 (as" in done.stdout, done.output
     for use in ("standardise", "compare with the truth"):
         assert done.stderr.count(f"note: no answers to {use}: run lm_eval") == 1
     assert done.stderr.count("so no cells; run with --log_samples") == 1

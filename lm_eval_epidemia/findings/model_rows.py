@@ -109,7 +109,8 @@ class ModelRow(NamedTuple):
     cells : dict of str to Cell
         By group.
     choice_mass : float
-        Mean over the tasks of the groups in `TOGETHER`, else over all; NaN if unknown.
+        Mean over the tasks of the group where it is lowest, of those in `TOGETHER` if any was
+        asked; NaN if unknown.
     others : dict of str to float
         Other tasks of lm-eval, with or without scores of ours.
     """
@@ -207,7 +208,8 @@ def row_of(
     # Settings of what was asked in other groups are not said.
     here = [part for part in parts_of(run) if any(tasks_in(part, c) for c in columns)]
     others = model.others if place == 0 else run.others
-    first = [task for column in asked.keys() & {*TOGETHER} for task in asked[column]]
+    letters = [column for column in asked if column in TOGETHER] or asked
+    masses = [choice_mass(run, asked[column]) for column in letters]
     beside = any(groups()[c] is OBSERVATION for c in columns) or all(
         leaf(task).group in columns for task in run.scores
     )
@@ -220,7 +222,7 @@ def row_of(
             *chips(run if len(here) == len(parts_of(run)) else together(here)),
         ),
         {column: _cell(report, run, column, known) for column in asked},
-        choice_mass(run, first or [task for tasks in asked.values() for task in tasks]),
+        min((mass for mass in masses if not math.isnan(mass)), default=math.nan),
         others if beside else {},
     )
 

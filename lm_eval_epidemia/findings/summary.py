@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import NamedTuple
 
-from lm_eval_epidemia.benchmarks import OBSERVATION
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.findings.boards import (
@@ -21,7 +21,7 @@ from lm_eval_epidemia.findings.boards import (
     board_of,
     share_of,
 )
-from lm_eval_epidemia.findings.leaderboard import Report, by_benchmark, headline
+from lm_eval_epidemia.findings.leaderboard import TOGETHER, Report, by_benchmark, headline
 from lm_eval_epidemia.findings.means import shared_tasks, too_low
 from lm_eval_epidemia.findings.model_rows import TRAINED, ModelRow
 from lm_eval_epidemia.findings.overview import predictions
@@ -115,19 +115,24 @@ def _sentence(row: ModelRow, board: Board) -> str:
         number = f"{row.cells[group].mean.value:.2f}"
         return f"{name}: {says[0].lower()}{says[1:]} {number} ({group}){''.join(others)}."
     asked = headline(asked)
+    mute = {column: low for column in asked if (low := too_low(run, column))}
+    said = [column for column in asked if column not in mute]
     scores = " and ".join(
-        f"{_rounded(row.cells[c].mean.value)}{' of 100' * (c == asked[0])} on {_plural(c)}"
+        f"{_rounded(row.cells[c].mean.value)}{' of 100' if c == said[0] else ''} on {_plural(c)}"
         f"{share_of(row.cells[c].mean.tasks, c)}"
-        for c in asked
+        for c in said
     )
     scores += _cut(row) + ", after training on these tasks" * (TRAINED in row.chips)
-    if any(row.cells[c].doubt.changed for c in asked):
+    if any(row.cells[c].doubt.changed for c in said):
         scores += ", which do not match its distances (‡)"
-    known = [[row.cells[c].known for c in asked], [row.cells[c].guessed for c in asked]]
-    if is_respondent(row.run) or any(math.isnan(value) for values in known for value in values):
-        return f"{name}: {scores}."
-    averages, guesses = (" and ".join(dict.fromkeys(map(_rounded, values))) for values in known)
-    return f"{name}: {scores}; knowing only averages scores {averages}, guessing {guesses}."
+    known = [[row.cells[c].known for c in said], [row.cells[c].guessed for c in said]]
+    if not is_respondent(row.run) and not any(math.isnan(value) for of in known for value in of):
+        averages, guesses = (" and ".join(dict.fromkeys(map(_rounded, of))) for of in known)
+        scores += f"; knowing only averages scores {averages}, guessing {guesses}"
+    for column, low in mute.items():
+        metric, mean = next(iter(low.items()))
+        scores += f"; it does not answer on {_plural(column)} ({metric} {mean:.2g})"
+    return f"{name}: {scores}."
 
 
 def _rounded(score: float) -> str:
@@ -136,12 +141,11 @@ def _rounded(score: float) -> str:
 
 
 def _cut(row: ModelRow) -> str:
-    """Say which prompts a score covers, unless it covers all."""
+    """Say which cells a score covers, unless it covers all."""
     for chip in row.chips:
-        limit = chip.removeprefix("limit ")
-        if limit != chip and limit.isdigit():
-            return f", from the first {plural(int(limit), 'prompt')} of each task"
-        if limit != chip or chip == "incomplete":
+        if chip.startswith("limit "):
+            return f", under --{chip}"
+        if chip == "incomplete":
             return ", from a part of each task"
     return ""
 
@@ -232,14 +236,20 @@ def _next(boards: Sequence[Board], results: Sequence[Path]) -> str:
     if not boards:
         return "Next: --section notes"
     rows = [row for board in boards for row in board.rows]
-    if silent := [row for row in rows if row.silent and not row.run.reference]:
-        name = silent[0].model.name
-        if math.isnan(silent[0].choice_mass):
-            return f"Next: read {name}'s replies in its samples (--log_samples)."
-        return (
-            f"Next: {name} does not answer with letters: --apply_chat_template, or ask "
-            "epidemia_low_stated."
-        )
+    mute = [
+        (row, column, low)
+        for row in rows
+        if not row.run.reference
+        for column in row.cells
+        if (low := too_low(row.run, column))
+    ]
+    if mute:
+        row, column, low = mute[0]
+        if "answered" in low:
+            return f"Next: read {row.model.name}'s replies in its samples (--log_samples)."
+        template = "" if row.run.chat else "--apply_chat_template if it is an instruct model, or "
+        stated = f" {WAYS['stated'].named(column)}" if column in TOGETHER else " a written group"
+        return f"Next: {row.model.name} does not answer with letters: {template}ask{stated}."
     runs = [row for row in rows if not row.run.reference and not is_respondent(row.run)]
     names = list(dict.fromkeys(row.model.name for row in runs))
     surveys = {leaf(asked).entry.facets.get("survey") for row in rows for asked in row.run.scores}

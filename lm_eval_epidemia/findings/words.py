@@ -23,7 +23,7 @@ EXAMPLES = {
 }
 
 #: Scales whose ends a heading explains, by benchmark.
-_SCALES = {"observation": "Score, 0 (a guess) to 100 (another sample of the survey)"}
+_SCALES = {"observation": "Score, 0 to 100 (as close as another sample of the survey)"}
 
 #: What errors are of, by benchmark; of another, of its tasks.
 ERRORS = {
@@ -34,7 +34,7 @@ ERRORS = {
 }
 
 CHOICE_MASS = (
-    "mean total probability of the answer letters (1 at best); the rest went to other words."
+    "mean total probability of the answer letters (1 at best), in the group with least."
 )
 
 
