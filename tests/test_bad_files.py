@@ -1,6 +1,7 @@
 """One bad file, one clear line, and the rest of the work goes on; input are real runs, damaged."""
 
 import json
+import math
 import os
 import re
 import resource
@@ -128,6 +129,7 @@ UNREAL_SCORES = 'Infinity -Infinity 1e400 "50" true null [1] {} 1e9 -3 100.1'
         (with_part("config", "x"), "$.config"),
         (with_part("config", {"model_args": [1]}), "$.config.model_args"),
         (with_part("group_subtasks", 4), "$.group_subtasks"),
+        *((with_part("date", date), "date is") for date in (1e300, -1e300, math.inf, 10**400)),
         (with_part("results", {COCAINE: 3}), "$.results"),
         (made(lambda path: path.write_text("[" * 200_000)), "brackets nested without"),
         (made(lambda path: path.write_text('{"results":' + '{"a":' * 200_000)), "brackets nested"),
@@ -179,6 +181,7 @@ def test_what_is_odd_but_whole_is_read(runs):
         found |= {"versions": None, "higher_is_better": None, "date": "yesterday"}
 
     edit(path, change)
+    path.write_text(path.read_text(), encoding="utf-8-sig")  # as an editor of Windows saves it
     results = read_results([runs])
     (noisy,) = [entry for entry in results.entries if "noisy" in entry.name]
     assert noisy.others == {"arc (acc)": 0.5} and noisy.parameters is None

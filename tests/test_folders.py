@@ -185,6 +185,24 @@ def test_killed_at_any_moment_nothing_is_lost_and_the_next_write_mends_it(tmp_pa
     assert left == NEW and moment > 10
 
 
+def test_of_two_writers_of_a_folder_the_second_is_refused(tmp_path):
+    """Whether the folder is new or there; they had one staging folder, which each emptied."""
+    for out in (tmp_path / "new", tmp_path / "there"):
+        if out.name == "there":
+            put(out, OLD)
+        with folders.rewritten(out, "marker") as new:
+            (new / "page").write_text("new")
+            with pytest.raises(EpidemiaError, match="another command is writing"):
+                put(out, NEW)
+            with pytest.raises(EpidemiaError, match="another command is writing"):
+                folders.check_rewritable(out, "marker")
+            with folders.rewritten(tmp_path / f"beside {out.name}", "marker"):
+                pass
+        assert tree(out)["page"] == "new"
+        put(out, NEW)
+        assert tree(out) == NEW
+
+
 def test_killed_in_the_first_write(tmp_path):
     out = tmp_path / "out"
     for moment in range(20):

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from conftest import evaluate
 
@@ -108,7 +109,9 @@ def test_cells_are_told_by_their_conditions_too():
     # Some rows by number, the others by conditions.
     mixed = pd.concat([by_number.iloc[:9], as_text.iloc[9:]])
     categories = as_text.astype({"task": "category", "given": "category", "level": "category"})
-    for given in (as_text, as_list, both, mixed, categories):
+    # The index may be called like a column, and the table be another library's.
+    named, table = both.set_index(["task", "cell"], drop=False), pa.table(as_text)
+    for given in (as_text, as_list, both, mixed, categories, named, table):
         assert score_answers(given).equals(score_answers(by_number))
 
 
@@ -157,6 +160,10 @@ def test_what_does_not_fit_is_refused_by_name():
         (known.assign(p=known.p.map(str).map("[{}]".format)), r"the text '\[.*\]' in p, row \d+"),
         (known.assign(task="epidemia_low_nsduh_cocain"), r"no task '\w+' \(nearest: "),
         (changed("task", None), "no task in row 3: fill it in"),
+        *(
+            (changed(name, ["a"], rows), rf"\['a'\] in {name}, row 3: expected a text")
+            for name in ("task", "way", "truth")
+        ),
         (changed("level", "Ja"), r"has no level 'Ja' \(known: No, Yes\)"),
         (changed("cell", 11), "has no cell 11: expected 0 to 10"),
         (changed("p", 1.2), r"cell \d+ \(age: .*\), \w+: p is 1.2: expected a probability"),

@@ -49,17 +49,22 @@ _LISTS = ("given", "choices", "answers", "order", *GIVEN[:2])
 _NUMBERS = (("cell", "level", "place", "sample", "n_samples", "ordering"), ("cell", "p"))
 
 
-def score_answers(answers: pd.DataFrame) -> pd.DataFrame:
+#: Columns of names.
+_NAMES = ("task", "way", "truth")
+
+
+def score_answers(answers: Any) -> pd.DataFrame:
     """Score a table of answers in the same way as lm-eval's results.
 
     Parameters
     ----------
     answers : DataFrame
-        Either beliefs, a row per task, cell and level: ``task``; ``cell``, its number, or
-        ``given``, its conditions (``["age: 30-34"]``, or as text, joined by ", "), or both, which
-        must agree; ``level``, the answer's text; ``p``, its probability. Or the questions of an
-        exported repository (`epidemia export`, or `questions` with a column ``way``), with the
-        answers to each in one of these columns:
+        Of pandas, or with a method ``to_pandas``, as polars and pyarrow have it. Either beliefs, a
+        row per task, cell and level: ``task``; ``cell``, its number, or ``given``, its conditions
+        (``["age: 30-34"]``, or as text, joined by ", "), or both, which must agree; ``level``, the
+        answer's text; ``p``, its probability. Or the questions of an exported repository (`epidemia
+        export`, or `questions` with a column ``way``), with the answers to each in one of these
+        columns:
 
         - ``logprobs``: a list of the log-probabilities of the choices, in their order;
         - ``p``: a list of their probabilities, which need not sum to 1 (letters are normalised);
@@ -98,7 +103,7 @@ def score_answers(answers: pd.DataFrame) -> pd.DataFrame:
     1                            epidemia_low      1  63  100.0
     2                      epidemia_low_nsduh      1   6  100.0
     """
-    _check_table(answers)
+    answers = _as_frame(answers)
     # Splits have the columns of each other, with nothing in them.
     answers = answers.dropna(axis="columns", how="all")
     asked = _are_questions(answers)
@@ -137,8 +142,10 @@ def _names(answers: pd.DataFrame) -> str:
     return few(list(map(str, answers.columns)))
 
 
-def _check_table(answers: pd.DataFrame) -> None:
-    """Refuse anything that is not a table of answers."""
+def _as_frame(answers: Any) -> pd.DataFrame:
+    """Return a table of answers as a frame of pandas; refuse anything else."""
+    if hasattr(answers, "to_pandas"):
+        answers = answers.to_pandas()
     if not isinstance(answers, pd.DataFrame):
         raise EpidemiaError(f"answers is a {type(answers).__name__}: expected a DataFrame")
     if answers.empty:
@@ -157,6 +164,16 @@ def _check_table(answers: pd.DataFrame) -> None:
                 "expected a list. A csv file keeps lists as texts: "
                 f"{_as_lists(name, [*texts])}"
             )
+    for name in [name for name in _NAMES if name in answers]:
+        column = answers[name]
+        others = column[[not isinstance(x, str) and not is_missing(x) for x in column]]
+        if len(others):
+            raise EpidemiaError(
+                f"answers has {plain(others.iloc[0])!r} in {name}, row {others.index[0]}: expected "
+                "a text"
+            )
+    # An index that is named like a column would be one, too.
+    return answers.rename_axis(index=lambda _: None)
 
 
 def _as_lists(name: str, texts: Sequence[str]) -> str:

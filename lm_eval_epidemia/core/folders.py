@@ -6,10 +6,14 @@ Each write leaves a list of its files; the next write replaces or removes only t
 
 from __future__ import annotations
 
+import hashlib
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError, few
@@ -70,7 +74,7 @@ def _staged(folder: Path, marker: str) -> Iterator[tuple[Path, set[Path] | None]
     """Yield an empty staging folder and the files that were written before."""
     if folder.exists() and not folder.is_dir():
         raise EpidemiaError(f"{folder} is a file: expected a folder")
-    with writing(folder):
+    with _alone(folder), writing(folder):
         is_new = not folder.exists()
         ours = set[Path]() if is_new else _listed(folder, marker)
         staging = folder.with_name(f".{folder.name}{STAGING}") if is_new else folder / STAGING
@@ -81,6 +85,23 @@ def _staged(folder: Path, marker: str) -> Iterator[tuple[Path, set[Path] | None]
             yield staging, ours
         finally:
             shutil.rmtree(staging, ignore_errors=True)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Refuse to write a folder that another process writes: both have one staging folder.
+
+    The lock lies with temporary files, so that the folder has no file that is not ours.
+    """
+    key = f"{Path('~').expanduser()} {folder}"  # whose: nobody may open another user's lock
+    name = f"epidemia-{hashlib.sha256(key.encode()).hexdigest()[:16]}.lock"
+    try:
+        with FileLock(Path(tempfile.gettempdir()) / name, timeout=0):
+            yield
+    except Timeout:
+        raise EpidemiaError(
+            f"another command is writing {folder}: run this one again when it has ended"
+        ) from None
 
 
 def _listed(folder: Path, marker: str) -> set[Path] | None:

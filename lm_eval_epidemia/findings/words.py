@@ -33,9 +33,7 @@ ERRORS = {
     "prior": "the choice of quantities",
 }
 
-CHOICE_MASS = (
-    "mean total probability of the answer letters (1 at best), in the group with least."
-)
+CHOICE_MASS = "mean total probability of the answer letters (1 at best), in the group with least."
 
 
 def plain_name(group: str) -> str:

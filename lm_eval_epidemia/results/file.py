@@ -12,7 +12,11 @@ import numpy as np
 
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.results.naming import Config
+from lm_eval_epidemia.results.protocol import number_in
 from lm_eval_epidemia.results.replicates import Joint
+
+#: The latest date that a run can have: seconds since 1970, in the year 5138.
+LATEST = 1e11
 
 
 class TaskConfig(msgspec.Struct):
@@ -74,14 +78,16 @@ def read_file(path: Path, configs: bool = False) -> ResultFile:
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from None
     file = _decoded(data, ResultFile if configs else _Strict)
+    if abs(number_in(file.date)) > LATEST:
+        raise ValueError(f"date is {file.date}, expected seconds since 1970")
     _draws_together(file)
     return file
 
 
 def _decoded(data: bytes, form: type[ResultFile]) -> ResultFile:
-    text = data.decode()
+    text = data.decode("utf-8-sig")  # an editor may have put a byte-order mark first
     try:
-        return msgspec.json.decode(data, type=form)
+        return msgspec.json.decode(text, type=form)
     except (ValueError, RecursionError):
         pass  # NaN, which lm-eval writes and JSON lacks; or something is wrong, which is said below
     try:
