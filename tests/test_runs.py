@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 from conftest import recorded
+from recorded_runs import copied_run
 from test_report import AGE_SEX, COCAINE, EMPLOYER, HEROIN, SALARY, write
 
 from lm_eval_epidemia.benchmarks.observation import respondents
@@ -326,3 +327,35 @@ def test_the_reference_of_another_task_version_is_what_was_run_of_it(tmp_path):
 def test_a_long_name_is_cut_off_and_the_longest_is_not():
     assert Entry("m" * LONGEST_NAME).name == "m" * LONGEST_NAME
     assert Entry("m" * (LONGEST_NAME + 1)).name == "m" * (LONGEST_NAME - 1) + "…"
+
+
+def test_parts_of_a_task_in_several_files_of_a_run_are_one_result(tmp_path, tmp_path_factory):
+    """As the jobs of a cluster leave them; a run with noise is another one, whatever it asked."""
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    noisy = {"model_args": "kind=noisy,noise=0.5"}
+    copied_run(tmp_path_factory, whole, [COCAINE], **noisy)
+    for number, asked in enumerate(([0, 1, 2, 3, 4], [*range(5, 22)])):
+        part = {"samples": {COCAINE: asked}}
+        copied_run(tmp_path_factory, parts / f"{number}", [COCAINE], **noisy, **part)
+    other = {"model_args": "kind=truth", "samples": {COCAINE: [0, 1]}}
+    copied_run(tmp_path_factory, parts / "other", [COCAINE], **other)
+    (expected,) = read_results([whole]).entries
+    results = read_results([parts])
+    _, found = sorted(
+        results.entries, key=lambda entry: entry.scores[Asked(COCAINE, "letters")].seen
+    )
+    assert found.protocol == expected.protocol
+    joined, once = (entry.scores[Asked(COCAINE, "letters")] for entry in (found, expected))
+    assert joined.metrics.items() >= {"seen": 1.0, "l1": once.l1}.items()
+    # A result file has draws with six decimals.
+    assert joined.value == once.value and joined.error == pytest.approx(once.error, abs=1e-5)
+    assert "1 task put together from 2 files of one run" in " ".join(results.notes)
+
+    first, later = (next((parts / place).rglob("samples_*")) for place in "01")
+    doubled = json.loads(first.read_text().splitlines()[0])
+    doubled["filtered_resps"] = [["-0.1", "True"], ["-3.0", "False"]]
+    later.write_text(later.read_text() + json.dumps(doubled) + "\n")
+    assert "answers prompts of the others in another way" in " ".join(read_results([parts]).notes)
+    first.unlink()
+    said = " ".join(read_results([parts]).notes)
+    assert "has no samples: run its part again with --log_samples" in said

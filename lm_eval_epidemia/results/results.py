@@ -7,7 +7,8 @@ import math
 import os
 import re
 import reprlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -33,6 +34,7 @@ from lm_eval_epidemia.results.protocol import Protocol, as_given, number_in, pla
 from lm_eval_epidemia.results.records import is_record, read_record
 from lm_eval_epidemia.results.replicates import ENDLESS, Joint
 from lm_eval_epidemia.results.runs import Piece, rows_of
+from lm_eval_epidemia.results.shards import join_shards
 from lm_eval_epidemia.surveys.catalogue import records
 from lm_eval_epidemia.surveys.fresh import GROUP
 
@@ -370,6 +372,7 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
         for benchmark in BENCHMARKS
         for task in tasks.intersection(benchmark.available())
     }
+    notes += _join_shards(runs, installed)
     labels = labels_of([other for run in runs for other in run.others])
     pieces = [piece for run in sorted(runs, key=_when) for piece in _pieces(run, installed, labels)]
     notes = [printable(note) for note in notes]
@@ -402,6 +405,41 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
         raise EpidemiaError(f"a size was given for {few(sorted(unknown))}: expected {known}")
     entries.sort(key=lambda entry: (entry.protocol, entry.name))
     return Results(entries, notes, folders, tuple(unread))
+
+
+def _join_shards(runs: Iterable[_ReadRun], installed: Mapping[str, Any]) -> list[str]:
+    """Put together tasks whose prompts are spread over files of one run; return notes.
+
+    The newest file gets the whole, the others lose their parts. A ``--limit`` makes no shards.
+    """
+    parts: dict[tuple[Asked, Hashable], list[_ReadRun]] = defaultdict(list)
+    for run in sorted(runs, key=_when):
+        entry = entry_of(run.file)
+        for asked, score in run.scores.items():
+            if score.seen < 1 and not run.file.config.limit:
+                how = replace(_protocol(asked, run, installed), incomplete=False)
+                same = (entry.weights, entry.chat, entry.settings, how, _details(asked, run))
+                parts[asked, same].append(run)
+    joined, notes = Counter[tuple[Path, ...]](), []
+    for (asked, _), several in parts.items():
+        if len(several) < 2 or leaf(asked).benchmark is not OBSERVATION:
+            continue
+        paths = tuple(run.path for run in several)
+        try:
+            whole = join_shards(asked, paths)
+        except EpidemiaError as error:
+            notes.append(f"{in_way(*asked)} is not put together from {len(several)} files: {error}")
+            continue
+        if whole is not None:
+            for run in several[:-1]:
+                del run.scores[asked]
+            several[-1].scores[asked] = whole._replace(date=number_in(several[-1].file.date))
+            joined[paths] += 1
+    return notes + [
+        f"{plural(number, 'task')} put together from {len(paths)} files of one run "
+        f"({few(list(map(str, paths)))}); tables from samples leave them out"
+        for paths, number in joined.items()
+    ]
 
 
 def _left_out(path: Path, error: ValueError) -> str:
