@@ -39,18 +39,19 @@ def test_it_is_short():
 
 @pytest.mark.slow  # all of our tasks
 def test_its_very_line_runs_beside_another_task(tiny_llama, tmp_path):
-    """The first line of "Run a model", with the task of the second that is not ours replaced."""
+    """The command for a model, with the task of the next one that is not ours."""
     rows, task = tmp_path / "rows.json", tmp_path / "tasks" / "stand_in.yaml"
     rows.write_text('[{"q": "2 + 2 =", "c": ["4", "5"], "a": 0}]')
     task.parent.mkdir()
     task.write_text(STAND_IN.format(rows=rows))
-    first, second, quick = re.findall(r"^    (lm_eval --tasks .*)$", README, re.MULTILINE)
-    assert quick.startswith("lm_eval --tasks epidemia_quick --model hf")
-    assert first.startswith("lm_eval --tasks epidemia_low,epidemia_high --model hf")
-    assert second.startswith("lm_eval --tasks epidemia_low,epidemia_high,mmlu --model vllm")
-    line = first.replace("epidemia_high", "epidemia_high,stand_in", 1)
-    line = line.replace("MODEL", str(tiny_llama)).replace("results/", str(tmp_path / "results"))
-    more = ["--limit", "2", "--device", "cpu", "--include_path", str(task.parent)]
+    quick, both, beside = re.findall(r"^    (lm_eval --tasks .*)$", README, re.MULTILINE)
+    assert quick.startswith("lm_eval --tasks epidemia_quick --model choice-hf")
+    assert both.startswith("lm_eval --tasks epidemia_low,epidemia_high --model choice-hf")
+    assert beside.startswith("lm_eval --tasks epidemia_low,epidemia_high,mmlu --model vllm")
+    assert all("--apply_chat_template" in line for line in (quick, both, beside))
+    line = both.replace("epidemia_high", "epidemia_high,stand_in", 1)
+    line = line.replace("$MODEL", str(tiny_llama)).replace("results/", str(tmp_path / "results"))
+    more = ["--limit", "1", "--device", "cpu", "--include_path", str(task.parent)]
     command = [sys.executable, "-m", *shlex.split(line), *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
