@@ -33,7 +33,7 @@ ANSWERS = 100
 FEW = 50
 
 #: How a person has a column of identifiers all the same.
-_KEEPS = "(name one in --outcomes or --given to keep it)"
+KEEPS = "(name one in --outcomes or --given to keep it)"
 
 
 class DraftLevel(NamedTuple):
@@ -135,7 +135,7 @@ def drafted(column: Field, tally: Tally, name: str, wanted: bool = False) -> Dra
     if isinstance(draft, str):
         return draft
     if not wanted and IDENTIFIER.fits(column.name, column.label) and len(draft.levels) > 2:
-        return f"identifiers, by name or label {_KEEPS}"
+        return f"identifiers, by name or label {KEEPS}"
     known = sum(level.weight for level in draft.levels) / (tally.total or 1)
     if known <= 0.5 and not (wanted and known > 0):
         return "more than half of the people have no answer"
@@ -202,7 +202,7 @@ def _of_numbers(draft: Draft, tally: Tally, wanted: bool) -> Draft | str:
     missing = [*column.missing, *((code, code) for code in silent)]
     meant = {code: label for code, label in labels.items() if not _inside(code, missing)}
     if not meant and not wanted and _identify(draft, tally):
-        return f"identifiers: no two people have the same {_KEEPS}"
+        return f"identifiers: no two people have the same {KEEPS}"
     checks = []
     if texts := [f"{text} ({count:,} people)" for text, count in tally.no_numbers.items()]:
         checks.append(f"treated as missing: {_listed(texts)}")

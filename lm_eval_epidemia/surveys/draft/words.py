@@ -7,7 +7,11 @@ non-answers of a few other languages.
 from __future__ import annotations
 
 import re
+import unicodedata
+from pathlib import Path
 from typing import NamedTuple
+
+import yaml
 
 
 class Pattern(NamedTuple):
@@ -28,20 +32,71 @@ class Pattern(NamedTuple):
         return bool(re.fullmatch(self.name, name) or re.search(self.label, label))
 
 
-WEIGHT = Pattern(
-    r"_?(\w+_)?(weights?|wgts?|wts?)(_?\w{1,4})?"
-    r"|(wtss|wtint|wtmec|wtfa|wtph|wtsaf|analwt|perwt|finalwt|finwt|pwgt|hhwt|asecwt|anweight"
-    r"|pspwght|pweight|dweight|_llcpwt|sampwt|samplewt|wgt|weight)\w*|w\d{0,2}",
-    r"\bweight(s|ing|ed)?\b|expansion factor",
+def folded(text: str) -> str:
+    """Return a text in small letters without accents and apostrophes."""
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(c for c in plain if not unicodedata.combining(c) and c not in "'\u2019`\u00b4")
+
+
+def spelt(name: str) -> str:
+    """Part the words of a name, also where letters meet digits: W1WEIGHT is "w 1 weight"."""
+    parted = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])|_", " ", name)
+    return " ".join(re.findall(r"\w+", folded(parted)))
+
+
+def _any_of(*tables: str) -> re.Pattern[str]:
+    """Compile tables of `words.yaml`: words by the place in which they count."""
+    found = [
+        _PLACES[place].format(f"(?:{word})")
+        for table in tables
+        for place, several in WORDS[table].items()
+        for word in several.split(", ")
+    ]
+    return re.compile("|".join(found))
+
+
+#: What is too long for code: words of many countries, each an expression, parted by commas.
+WORDS = yaml.safe_load(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"))
+_PLACES = {"anywhere": "{}", "word": r"\b{}\b", "begins": r"\b{}", "ends": r"{}\b", "all": "^{}$"}
+_SAYS_WEIGHT, _CALLED_WEIGHT = _any_of("weight"), _any_of("weight in names")
+_NO_WEIGHT, _MEASURED = _any_of("no weight"), _any_of("measured")
+
+
+def says_weight(name: str, label: str) -> bool:
+    """Tell whether a column of this name and label is a survey weight, as far as words go."""
+    name, label = spelt(name), folded(label)
+    called = _SAYS_WEIGHT.search(f"{name} | {label}") or _CALLED_WEIGHT.search(name)
+    return bool(called) and not _NO_WEIGHT.search(f"{name} | {label}")
+
+
+def says_measured(name: str, label: str) -> bool:
+    """Tell whether a column's name or label speaks of what is measured, which no weight is."""
+    return bool(_MEASURED.search(f"{spelt(name)} | {folded(label)}"))
+
+
+#: Which weights are the likeliest: those that are the last step.
+FINAL = re.compile(
+    r"final|wtssnrps|wtssps|wtmec|_llcpwt|anweight|pspwght|perwt|pwgtp|analwt|wtfa|post"
 )
 
-#: What a person weighs is no weight.
-NO_WEIGHT = re.compile(
-    r"\b(kg|kgs|kilos?|kilograms?|lbs?|pounds?|body|birth|height|gain|gained|lost|lose|loss|diet"
-    r"|feel|trying|how much do|overweight|underweight|bmi)\b"
+#: Weights of several countries: how large each is, and what that is multiplied with already.
+POPULATION = Pattern(
+    r"pweight|pwght|w?pop(ulation)?_?(size_?)?w(eigh|gh|g)?t?\w{0,3}",
+    r"population (size )?weight",
+    r"combin|includ|incl\.|times|post-?strat",
+)
+COMBINED = Pattern(
+    r"anweight|comb\w*w(eigh|gh|g)?t\w*|acrosswt\w*",
+    r"\bcombin(ed|ation)\b.*weight|weight.*\bcombin(ed|ation)\b"
+    r"|post-?strat\w*.*(times|incl\w*|and|x|\*) ?.*population",
+)
+COUNTRY = Pattern(
+    r"(iso_?|b_|tns)?(cntry|country|cnt|nation|pais|pays|land)(_?\w{1,5})?|s003|c_alphan",
+    r"^(iso )?country\b",
+    r"birth|born|origin",
 )
 
-REPLICATE = re.compile(r"replicate|\bbrr|jack-?knife|bootstrap|rep_?w|jkw|bsw|bsrw")
+REPLICATE = re.compile(r"replicate|\bbrr|jack-?knife|bootstrap|rep_?w|jkw|bsw|bsrw|_fstr")
 
 STRATA = Pattern(
     r"_?(v|p|var|pseudo|sdmv)?_?(strata|strat|stra|stratum)(_?[a-z]?\d{0,2})|vestr\w*|var_?str"
@@ -200,48 +255,43 @@ PREDICATES = frozenset(_IS.split())
 
 # -- Answers that say nothing -------------------------------------------------------------------
 
-_STRONG = (
-    r"(item |unit )?(non|no)[- ]?response|no (answer|response|reply|data|information|opinion given)"
-    r"( given| provided)?|refus(ed|al|es?)( to (answer|say|respond|state))?|ref|rf|declined?( to "
-    r"(answer|say|state))?|(do not|don'?t|dont|doesn'?t|does not|didn'?t|cannot|can'?t) "
-    r"(know|choose|say|remember)|dk|d/k|dont_know|(prefer|would rather|wish) not( to)? "
-    r"(say|answer|state|disclose|respond)|rather not (say|answer)|not (applicable|asked|answered|"
-    r"ascertained|available|stated|reported|recorded|collected|determined|specified|given|known|"
-    r"in universe|administered|provided|interviewed)( .{0,30})?|inapplicable|inap|inapp?l?|iap|niu|"
-    r"n/?a|n\.a\.?|nap|nan|null|"
-    r"(legitimate|valid|logical|web|instrument|system) ?(skip|missing|blank)"
-    r"(ped)?( logically assigned)?|skip(ped)?( (on|in) .{0,20}| pattern| question)?|bad data"
-    r"( logically assigned)?|(system |user |data )?missing( (data|value|answer|response|code))?s?"
-    r"|blank|unknown|undetermined|unclassifi(ed|able)|uncodeable|could not obtain"
-    r"|cannot be computed"
-    r"|out of range|invalid|suppressed|see codebook|dropped|partial interview|interview terminated"
-    r"|multiple (responses|answers|marks)|illegible|logically assigned|not in sample"
-    r"|keine angabe|weiß nicht|weiss nicht|trifft nicht zu|(ne )?sait pas|ne se prononce pas|"
-    r"nsp|sans réponse|non réponse|refus|sans objet|no sabe|no contesta|no responde|ns/?nr|ns/?nc|"
-    r"no aplica|weet niet|geen antwoord|vet ej|ved ikke|vet ikke|non so|non risponde|não sabe|"
-    r"não respondeu"
-)
-#: Answers only beside another non-answer: "Don't know / not sure".
-_WEAK = r"not sure|unsure|uncertain|no opinion|can'?t recall|other missing|or|etc\.?"
-
-#: Begins a label that says more: "Inapplicable: never married", "NA (under 18)".
-_BEGINS = re.compile(
-    r"(inapplicable|inap|iap|niu|not applicable|not asked|legitimate skip|bad data|not ascertained|"
-    r"refused|don'?t know|no answer|missing|skipped|valid skip|not in universe|blank|n/?a)"
-    r"\s*([:(,;=.\-\u2013\u2014]|$)"
-)
+_SILENT = {kind: "|".join(words.split(", ")) for kind, words in WORDS["no answer"].items()}
+_SILENT["silent"] = f"{_SILENT['not asked']}|{_SILENT['silent']}"
+_SILENT["weak"] = f"{_SILENT['silent']}|{_SILENT['weak']}|{_SILENT['aside']}"
 _PARTS = re.compile(r"\s*(?:[/,;&|()\[\]]|\bor\b|\band\b|(?<=\s)-(?=\s))\s*")
+_BEGINS = re.compile(r"\s*[:(,;=\u2013\u2014]\s*|\s+-+\s+|\.(?:\s+|$)")
+
+
+def unanswered(label: str) -> str:
+    """Tell of which kind of no answer a label is.
+
+    Returns
+    -------
+    str
+        "not asked", "silent" (refused, don't know, blank), "weak" (not sure: as good as an
+        answer), or empty.
+    """
+    text = folded(label).strip()
+    if text in (".", "-", "--", "?"):
+        return "silent"
+    # "N.I.U." and "n/a" are words; what stands before a label is its code, or said to interviewers.
+    text = re.sub(r"\b([a-z])[./](?=[a-z]\b)", r"\1", text)
+    text = re.sub(r"(?<=\w)[-_](?=\w)", " ", text)
+    text = re.sub(r"^[\W\d]+(?=[a-z])|^[a-z][.)]\s+|[\W_]+$", "", text)
+    text = re.sub(rf"^({_SILENT['aside']})\b\W+", "", text)
+    parts = [part for part in _PARTS.split(text) if part]
+    for kind in ("not asked", "silent"):
+        said = _SILENT[kind]
+        if re.fullmatch(said, text) or re.fullmatch(said, _BEGINS.split(text)[0]):
+            return kind
+        if any(re.fullmatch(said, part) for part in parts) and all(
+            re.fullmatch(_SILENT["weak"], part) for part in parts
+        ):
+            return kind
+    weak = parts and all(re.fullmatch(_SILENT["weak"], part) for part in parts)
+    return "weak" if weak else ""
 
 
 def asks_nothing(label: str) -> bool:
     """Tell whether a label is that of no answer: refused, don't know, not applicable, blank."""
-    text = label.casefold().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").strip()
-    if text in (".", "-", "--", "?"):
-        return True
-    text = re.sub(r"^[\W\d_]+(?=[a-z])|[\W_]+$", "", text)
-    if re.fullmatch(_STRONG, text) or _BEGINS.match(text):
-        return True
-    parts = [part for part in _PARTS.split(text) if part]
-    return any(re.fullmatch(_STRONG, part) for part in parts) and all(
-        re.fullmatch(f"{_STRONG}|{_WEAK}", part) for part in parts
-    )
+    return unanswered(label) in ("not asked", "silent")
