@@ -23,6 +23,7 @@ from lm_eval_epidemia.surveys.draft.words import (
     POPULATION,
     Pattern,
     says_measured,
+    says_weight,
 )
 from lm_eval_epidemia.surveys.read import read_columns
 
@@ -113,6 +114,7 @@ def _unsaid(
         and not kind
         and not ABOUT_INTERVIEW.fits(column.name, column.label)
         and not says_measured(column.name, column.label)
+        and not says_weight(column.name, column.label)
     ]
     for number, path in enumerate(read.paths):
         columns = [column for column in able if column.file == number]
@@ -150,7 +152,7 @@ def countries_said(usable: Sequence[Field], weight: str, guess: Guess) -> list[s
     if weight in population:
         other = next((name for name in guess.weights if name not in population), "the weight of it")
         return [
-            f"{weight} says only how large a country is: multiply it by {other} in each record, "
+            f"{weight} says only how much a country counts: multiply it by {other} in each record, "
             f"{into}"
         ]
     among = f"several countries ({countries[0]})" if countries else "several countries"

@@ -44,19 +44,29 @@ def spelt(name: str) -> str:
     return " ".join(re.findall(r"\w+", folded(parted)))
 
 
-def _any_of(*tables: str) -> re.Pattern[str]:
-    """Compile tables of `words.yaml`: words by the place in which they count."""
-    found = [
-        _PLACES[place].format(f"(?:{word})")
-        for table in tables
-        for place, several in WORDS[table].items()
-        for word in several.split(", ")
-    ]
-    return re.compile("|".join(found))
+def _any_of(table: str) -> re.Pattern[str]:
+    """Compile a table of `words.yaml`: words by the place in which they count."""
+    words = {place: several.replace(", ", "|") for place, several in WORDS[table].items()}
+    return re.compile(
+        "|".join(_PLACES[place].format(f"(?:{word})") for place, word in words.items())
+    )
 
 
-#: What is too long for code: words of many countries, each an expression, parted by commas.
+#: What is too long for code.
 WORDS = yaml.safe_load(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"))
+COLUMNS, DEMOGRAPHIC = (
+    {
+        name: Pattern(**{of: text.replace("\n", "") for of, text in one.items()})
+        for name, one in several
+    }
+    for several in (WORDS["columns"].items(), WORDS["demographic"].items())
+)
+#: No two people have the same: "case_id"; or only where that shows too: "phone_number".
+IDENTIFIER, NUMBER = COLUMNS["identifier"], COLUMNS["number"]
+#: Of the interview, not of the person: no outcome worth asking a model about.
+ABOUT_INTERVIEW = COLUMNS["about interview"]
+#: Weights of several countries: how large each is, and what that is multiplied with already.
+COUNTRY, POPULATION, COMBINED = (COLUMNS[name] for name in ("country", "population", "combined"))
 _PLACES = {"anywhere": "{}", "word": r"\b{}\b", "begins": r"\b{}", "ends": r"{}\b", "all": "^{}$"}
 _SAYS_WEIGHT, _CALLED_WEIGHT = _any_of("weight"), _any_of("weight in names")
 _NO_WEIGHT, _MEASURED = _any_of("no weight"), _any_of("measured")
@@ -71,60 +81,28 @@ def says_weight(name: str, label: str) -> bool:
 
 def says_measured(name: str, label: str) -> bool:
     """Tell whether a column's name or label speaks of what is measured, which no weight is."""
-    return bool(_MEASURED.search(f"{spelt(name)} | {folded(label)}"))
+    said = f"{spelt(name)} | {folded(label)}"
+    return bool(_MEASURED.search(said) or _NO_WEIGHT.search(said))
 
 
 #: Which weights are the likeliest: those that are the last step.
 FINAL = re.compile(
-    r"final|wtssnrps|wtssps|wtmec|_llcpwt|anweight|pspwght|perwt|pwgtp|analwt|wtfa|post"
-)
-
-#: Weights of several countries: how large each is, and what that is multiplied with already.
-POPULATION = Pattern(
-    r"pweight|pwght|w?pop(ulation)?_?(size_?)?w(eigh|gh|g)?t?\w{0,3}",
-    r"population (size )?weight",
-    r"combin|includ|incl\.|times|post-?strat",
-)
-COMBINED = Pattern(
-    r"anweight|comb\w*w(eigh|gh|g)?t\w*|acrosswt\w*",
-    r"\bcombin(ed|ation)\b.*weight|weight.*\bcombin(ed|ation)\b"
-    r"|post-?strat\w*.*(times|incl\w*|and|x|\*) ?.*population",
-)
-COUNTRY = Pattern(
-    r"(iso_?|b_|tns)?(cntry|country|cnt|nation|pais|pays|land)(_?\w{1,5})?|s003|c_alphan",
-    r"^(iso )?country\b",
-    r"birth|born|origin",
+    r"final|wtssnrps|wtssps|wtmec|_llcpwt|anweight|pspwght|perwt|pwgtp|analwt|wtfa|post.?strat"
 )
 
 REPLICATE = re.compile(r"replicate|\bbrr|jack-?knife|bootstrap|rep_?w|jkw|bsw|bsrw|_fstr")
 
 STRATA = Pattern(
     r"_?(v|p|var|pseudo|sdmv)?_?(strata|strat|stra|stratum)(_?[a-z]?\d{0,2})|vestr\w*|var_?str"
-    r"|_?ststr|\w+_(strata|stratum)",
+    r"|_?ststr|\w+_(strata|stratum)|estrato\w*|est_(d|dis|var|des)\w*|strate|schicht\w*",
     r"\bstrat(um|a)\b",
 )
 
 PSU = Pattern(
     r"_?(v|p|s|var|sdmv|pseudo)?_?psus?(_?\w{1,3})?|verep|secu\w*|(v|var)?_?(cluster|clust)\w{0,4}"
-    r"|var_?unit\w{0,3}|\w+_psu",
+    r"|var_?unit\w{0,3}|\w+_psu|upm(_\w+)?|conglomerado|grappe|sample_?point|klumpen",
     r"primary sampling unit|\bpsus?\b|variance (estimation )?(primary|unit|replicate)"
     r"|sampling error (cluster|unit|computation unit)|^cluster (number|id|variable)",
-)
-
-IDENTIFIER = Pattern(
-    r"(\w+_)?(id|ids|ident|uuid|guid)|(case|resp|respondent|person|pers|hh|household|record|serial"
-    r"|family|subject|participant|interview|quest|questionnaire|pid|user|worker|unique)_?"
-    r"(id|no|num|nr|nbr|number|key)\w{0,2}|seqn|seqno|idnum\w*|idno|serial|duid|dupersid|pid|ssuid"
-    r"|caseno|rowid|index|unnamed: \d+|responseid|questid\d?",
-    r"\b(respondent|case|person|household|interview|sequence|serial|record|participant|survey)"
-    r"('?s)?[ -]*(sequence )?(id\b|identif|identification|number$|no\.?$)|unique (id|identifier)"
-    r"|^id( number)?$",
-)
-
-#: A number of something, where no two people have the same: "phone_number", "Account no.".
-NUMBER = Pattern(
-    r"(.*[_ .])?(no|num|nr|nbr|key|code|ref|serial|phone|ssn)|.*number",
-    r"\b(no\.?|number|code|key)$",
 )
 
 #: A text that is a date or a time of day.
@@ -134,70 +112,6 @@ DATE = re.compile(
     r"|nov|dec)[a-z]*[- ]?(\d{2}|\d{4}).*",
     re.IGNORECASE,
 )
-
-#: Of the interview, not of the person: no outcome worth asking a model about.
-ABOUT_INTERVIEW = Pattern(
-    r"(int|intv|interview|interviewer|sample|samp|ballot|version|form|mode|batch|wave|release|flag"
-    r"|year|month|day|date|quarter|language|lang|status|dispcode|consent|duration|filter)\w{0,6}"
-    r"|\w+_(flag|imp|fl|date|time)",
-    r"interviewer|interview (date|mode|language|month|status|time)|\bballot|questionnaire version"
-    r"|\bimput(ed|ation)\b|\bflag\b|date of interview|month of interview|sampl(e|ing) (type|frame)"
-    r"|release version|file (flag|version)|length of interview|in what language",
-)
-
-_OTHERS = r"father|mother|spouse|husband|wife|partner|parent|child|household (ref|member)|proxy"
-
-#: Demographic variables, which become conditions, most asked first.
-DEMOGRAPHIC: dict[str, Pattern] = {
-    "age": Pattern(
-        r"_?((r|person|p|hh|q)_|resp_?|q)?age(_?(p|r|c|x|cl|g|yrs?|years?|in_years|grp|group|groups|cat"
-        r"|range|band|bracket|5yr|recode)?(_?\d{0,3})(_?[axgpc])?)|ridageyr|catage?\d|agecat\w*"
-        r"|ageg?5?yr|_ageg\w*",
-        r"^(r'?s|respondent'?s?|current|person'?s)? ?age( of (respondent|person)\b.*| in (years|"
-        r"single years).*| (group|category|recode|range|bracket)s?.*| at (screening|interview).*"
-        r"|\(.*\)|, .*)?$|^how old are you|^what is your age",
-        r"first|began|start|when|stopp|quit|diagnos|onset|married|born|" + _OTHERS,
-    ),
-    "sex": Pattern(
-        r"_?(r|ir|hh|q|resp|ria)?_?(sex|gender|gendr)(_[a-z])?\d?|sexvar|birthsex",
-        r"^(r'?s|respondent'?s?)? ?(sex|gender)( of respondent)?$|^are you (male|a man)"
-        r"|what is your (sex|gender)|^gender\b|^sex\b( \(.*\)|, .*)?$",
-        r"orientation|partner|frequen|" + _OTHERS,
-    ),
-    "race": Pattern(
-        r"_?(r|q|imp|new)?_?(race|racethx?|raceeth|race_?ethn?\w*|ethnic\w*|hisp\w{0,6}|latino)"
-        r"\w{0,3}|ridreth\d|rac\d?p|newrace\d\w*|hisp",
-        r"^(r'?s|respondent'?s?)? ?(race|ethnicity|ethnic|hispanic)\b|race.{1,3}ethnic"
-        r"|\bhispanic origin",
-        _OTHERS + r"|racis|relations|race of inter",
-    ),
-    "education": Pattern(
-        r"_?(ir|r|hh|q)?_?(educ|edu|edlevel|edcl|edyrs?|isced|eisced|schl|degree|schooling)\w{0,8}"
-        r"|dmdeduc\d?|eduhigh\w*|ireduhigh\w*|highest_(degree|grade|level)\w*",
-        r"^(r'?s|respondent'?s?)? ?(education|educational|schooling)\b|highest .*(degree|grade|"
-        r"education|school)|level of (education|school)",
-        _OTHERS + r"|spending|quality|system|policy|field|major",
-    ),
-    "income": Pattern(
-        r"_?(r|hh|fam|real|tot|total|family|household|ir|q)?_?(income|inc|incomg|incgrp|inccat|incom"
-        r"|faminc|hhinc)(_?\w{0,4})|irpinc\d|irfamin\d|pincp|hincp|indfmpir|indhhin\d|povcat\w{0,3}"
-        r"|povlev\w*|wagp",
-        r"(family|household|personal|total|annual|respondent'?s?|r'?s|poverty).{0,12} income\b"
-        r"|^income\b|ratio of (family )?income|income (group|categor)",
-        _OTHERS + r"|satisf|opinion|inequal|tax|differences",
-    ),
-    "region": Pattern(
-        r"_?(census|r|q)?_?(region|division|state|stfips|statefip|province|country|cntry)\w{0,3}",
-        r"^(census )?(region|division|state|province|country)\b( of (interview|residence).*)?$"
-        r"|census region",
-        r"birth|born|origin|health",
-    ),
-    "marital status": Pattern(
-        r"_?(ir|r|q)?_?(marital(_?stat\w*)?|marstat?|marst|marit|marry|married)\w{0,4}|dmdmart[lz]|marp",
-        r"\bmarital status\b|^(are you|currently) married",
-        r"father|mother|parent|satisf|happi",
-    ),
-}
 
 #: Units of numbers, by what a column's name or label says; the first that fits.
 UNITS = {
