@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.surveys.draft.text import cleaned
-from lm_eval_epidemia.surveys.draft.words import IDENTIFIER, asks_nothing
+from lm_eval_epidemia.surveys.draft.words import IDENTIFIER, asks_nothing, one_of_codes
 from lm_eval_epidemia.surveys.read import FORMATS, naming, raw_columns, read_labelled, suffix_of
 
 #: Formats that a record is drafted from.
@@ -61,7 +61,8 @@ class Field(NamedTuple):
     def silent(self) -> list[float]:
         """Codes of no answer by their labels: -9 "missing", and between such -7 "proxy"."""
         codes = {code: label for code, label in self.labels.items() if not isinstance(code, str)}
-        said = [code for code, label in codes.items() if asks_nothing(label)]
+        every = [*codes.values()]
+        said = [c for c, one in codes.items() if asks_nothing(one) and not one_of_codes(one, every)]
         below = [code for code in said if code < 0]
         highest = max(below) if len(below) > 1 else -math.inf
         return [code for code in codes if code in said or code < highest]

@@ -23,6 +23,7 @@ from lm_eval_epidemia.surveys.draft.words import (
     NUMBER,
     PREDICATES,
     asks_nothing,
+    one_of_codes,
     unanswered,
 )
 from lm_eval_epidemia.surveys.variable import Measure
@@ -188,9 +189,8 @@ def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
         return "free text, or too many different texts"
     labels = {text: str(column.labels.get(text, "")) or cleaned(text) for text in texts}
     silent = [text for text in texts if asks_nothing(labels[text])]
-    codes = [
-        text for text in silent if text not in column.labels and _one_of_codes(text, texts, column)
-    ]
+    enough = 1 if COUNTRY.fits(column.name, column.label) else 3
+    codes = [text for text in silent if one_of_codes(labels[text], labels.values(), enough)]
     silent = [text for text in silent if text not in codes]
     kept = sorted((text for text in texts if text not in silent), key=_natural)
     shown = _told_apart([(labels[text], text) for text in kept])
@@ -209,15 +209,6 @@ def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
         checks.append(f"treated as missing: {_listed(shortened(cleaned(t), 60) for t in silent)}")
     labelled = draft._replace(missing_texts=tuple(silent), labelled=bool(column.labels))
     return labelled.answered(levels, checks)
-
-
-def _one_of_codes(text: str, texts: Collection[str], column: Field) -> bool:
-    """Tell whether a text is a code as the others are, of a country: NA beside AT, BE and DE."""
-    shape = "[A-Z]{2,3}" if text.isupper() else "[a-z]{2,3}"
-    others = [other for other in texts if not asks_nothing(other)]
-    alike = [other for other in others if re.fullmatch(shape, other) and len(other) == len(text)]
-    enough = 1 if COUNTRY.fits(column.name, column.label) else 3
-    return bool(re.fullmatch(shape, text)) and len(alike) >= max(enough, len(others) / 2)
 
 
 def _natural(text: str) -> tuple[float, str]:
@@ -253,7 +244,7 @@ def _of_numbers(draft: Draft, tally: Tally, wanted: bool) -> Draft | str:
     # Beside a refusal, a code may be one too, whatever its label: 9994 "not present" by 9995.
     long = {len(number(code)) for code in silent if _refuses(code)} - {1}
     beside = [code for code in meant if _refuses(code) and len(number(code)) in long]
-    if weak := [code for code in meant if code in beside or unanswered(meant[code]) == "weak"]:
+    if weak := [code for code in meant if code in beside or unanswered(meant[code])]:
         checks.append(f"kept as an answer, or is it none? {_labelled(weak, meant)}")
     if nearly:
         listed = _listed(map(number, nearly))

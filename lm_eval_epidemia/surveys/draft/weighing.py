@@ -78,7 +78,11 @@ def looked_at(
     for name in guess.weights:
         column = read.column(name, "--weight", usable)
         values = read_columns(read.paths[column.file], [name], texts=[name])[name]
-        if values.dtype.kind != "f" or (known := _counting(column, values)) is None:
+        if values.dtype.kind != "f":
+            if values.nunique() >= SEVERAL:  # "0,85": to use it is an error that says so
+                spans[name] = ""
+            continue
+        if (known := _counting(column, values)) is None:
             continue
         low, high, mean = (f"{x:.4g}" for x in (known.min(), known.max(), known.mean()))
         spans[name] = f"{low} to {high}, mean {mean}"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -176,6 +178,7 @@ _PARTS = re.compile(r"\s*(?:[/,;&|()\[\]]|\bor\b|\band\b|(?<=\s)-(?=\s))\s*")
 _BEGINS = re.compile(r"\s*[:(,;=\u2013\u2014]\s*|\s+-+\s+|\.(?:\s+|$)")
 
 
+@lru_cache(2**16)  # labels repeat from column to column
 def unanswered(label: str) -> str:
     """Tell of which kind of no answer a label is.
 
@@ -209,3 +212,11 @@ def unanswered(label: str) -> str:
 def asks_nothing(label: str) -> bool:
     """Tell whether a label is that of no answer: refused, don't know, not applicable, blank."""
     return unanswered(label) in ("not asked", "silent")
+
+
+def one_of_codes(text: str, texts: Iterable[str], enough: int = 3) -> bool:
+    """Tell whether a text is a code as enough others are, of countries: NA beside AT, BE and DE."""
+    shape = "[A-Z]{2,3}" if text.isupper() else "[a-z]{2,3}"
+    others = [other for other in texts if not asks_nothing(other)]
+    alike = [other for other in others if re.fullmatch(shape, other) and len(other) == len(text)]
+    return bool(re.fullmatch(shape, text)) and len(alike) >= max(enough, len(others) / 2)
