@@ -12,6 +12,7 @@ import numpy as np
 from lm_eval_epidemia.surveys.draft.columns import Field
 from lm_eval_epidemia.surveys.draft.words import (
     COMBINED,
+    COUNTRY,
     FINAL,
     POPULATION,
     PSU,
@@ -89,7 +90,8 @@ def guessed(columns: Sequence[Field]) -> Guess:
             continue  # an answer, or what somebody weighs
         elif says_weight(column.name, column.label):
             weights.append(column)
-    weights.sort(key=_unlikely)
+    several = any(COUNTRY.fits(column.name, column.label) for column in columns)
+    weights.sort(key=lambda column: _unlikely(column, several))
     named = {column.name for column in weights} | {*replicates}
     others = [column for column in columns if column.name not in named]
     psu = next((c.name for c in others if PSU.fits(c.name, c.label)), "")
@@ -97,11 +99,11 @@ def guessed(columns: Sequence[Field]) -> Guess:
     return Guess([column.name for column in weights], strata, psu, replicates)
 
 
-def _unlikely(column: Field) -> tuple[bool, bool, bool]:
-    """Order weights: first those that count countries too, last those that count them alone."""
-    final = FINAL.search(f"{column.name} {column.label}".casefold())
+def _unlikely(column: Field, several: bool) -> tuple[bool, bool, bool]:
+    """Order weights; of several countries, first those that count them too, last them alone."""
     told = column.name, column.label
-    return POPULATION.fits(*told), not COMBINED.fits(*told), not final
+    alone, both = (several and kind.fits(*told) for kind in (POPULATION, COMBINED))
+    return alone, not both, not FINAL.search(" ".join(told).casefold())
 
 
 def body_unit(column: Field, values: pd.Series) -> str:

@@ -440,7 +440,7 @@ def _standing_apart(
         enough = gap >= {1: 2.0 if several else 3.0, 2: 5.0}.get(len(number(top)), 0.05 * top)
         shared = counts[place] > 5 * counts[max(place - 5, 0) : place].max()
         if enough and (gap >= 2 * gaps.max() or shared) and {*number(above[-1])} != {"6"}:
-            return odd + above[place:].tolist(), nearly
+            return odd + above[place:].tolist(), [v for v in nearly if v < top]
         if not nearly and gap > gaps.max():
             nearly = above[place:].tolist()
     return odd, nearly

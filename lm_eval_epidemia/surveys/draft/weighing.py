@@ -153,13 +153,15 @@ def countries_said(usable: Sequence[Field], weight: str, guess: Guess) -> list[s
     into = "into a new column, and give that as --weight"
     if weight in combined:
         return [f"{weight} counts the sizes of countries already: multiply it by no other weight"]
+    if not countries:
+        return []
     if weight in population:
         other = next((name for name in guess.weights if name not in population), "the weight of it")
         return [
             f"{weight} says only how much a country counts: multiply it by {other} in each record, "
             f"{into}"
         ]
-    among = f"several countries ({countries[0]})" if countries else "several countries"
+    among = f"several countries ({countries[0]})"
     if combined:
         return [f"{weight} is right within a country: for {among} together use {combined[0]}"]
     if population:

@@ -89,7 +89,7 @@ def says_measured(name: str, label: str) -> bool:
 
 #: Which weights are the likeliest: those that are the last step.
 FINAL = re.compile(
-    r"final|wtssnrps|wtssps|wtmec|_llcpwt|anweight|pspwght|perwt|pwgtp|analwt|wtfa|post.?strat"
+    r"final|wtssnrps|wtssps|wtmec|_llcpwt|anweight|pspwght|perwt|pwgtp|analwt|wtfa|post.?strat|pers|pweight"
 )
 
 REPLICATE = re.compile(r"replicate|\bbrr|jack-?knife|bootstrap|rep_?w|jkw|bsw|bsrw|_fstr")
@@ -116,22 +116,7 @@ DATE = re.compile(
 )
 
 #: Units of numbers, by what a column's name or label says; the first that fits.
-UNITS = {
-    "\u20ac": r"\b(eur|euros?)\b|\u20ac",
-    "\u00a3": r"\bgbp\b|\bpounds sterling\b|\u00a3",
-    "$": r"\busd\b|\bdollars?\b|\$",
-    "kg/m2": r"\bbmi\w{0,2}\b|body mass index",
-    "kg": r"\b(kgs?|kilos?|kilograms?)\b",
-    "pounds": r"\b(lbs?|pounds)\b",
-    "cm": r"\b(cm|cent[ie]met(er|re)s?)\b",
-    "%": r"%|\bper ?cent\b|\bpct\b",
-    "minutes": r"\bmin(ute)?s\b",
-    "hours": r"\b(hours|hrs)\b",
-    "days": r"\bdays\b",
-    "weeks": r"\bweeks\b",
-    "months": r"\bmonths\b",
-    "years": r"\b(years|yrs|age)\b",
-}
+UNITS = WORDS["units"]
 
 #: What is counted in dollars where no currency is named; marked, as all that is guessed.
 MONEY = (
@@ -140,12 +125,7 @@ MONEY = (
 )
 
 #: In what multiples of a unit numbers are, by what a column's name or label says.
-SCALES = {
-    "thousand": r"(?<!401)(?<!401.)\bk\b|\b(ths|thousands?)\b|(?<![\d,.])(?<!per )(1[,.]?)?000s?\b",
-    "million": r"\b(mln|mio|mn|millions?)\b",
-    "billion": r"\b(bn|bln|billions?)\b",
-    "cents": r"\bcents?\b",
-}
+SCALES = WORDS["scales"]
 
 #: What makes of money a number in another unit, or in one that is not known.
 NO_MONEY = r"\b(m|logs?|logged|ln|ratio|index|rank|percentile|quantile|quintile|decile|share|z)\b"
