@@ -54,13 +54,9 @@ def test_labels_of_no_answer_alone_make_no_category_of_a_weight(tmp_path, home, 
     """The UK Data Service labels the negative codes of every column, of weights too."""
     silent = {-9: "missing", -8: "inapplicable", -7: "proxy", -2: "refusal", -1: "don't know"}
     young = np.arange(ROWS) % 2 == 0
-    frame = pd.DataFrame(
-        {
-            "a_sex": np.resize([1.0, 2, 2], ROWS),
-            "a_sat": np.where(np.arange(ROWS) % 5 < np.where(young, 4, 1), 1.0, 2),
-            "a_indinus_xw": np.where(young, 0.2, 1.8) * RANDOM.uniform(0.9, 1.1, ROWS),
-        }
-    )
+    frame = pd.DataFrame({"a_sex": np.resize([1.0, 2, 2], ROWS)})
+    frame["a_sat"] = np.where(np.arange(ROWS) % 5 < np.where(young, 4, 1), 1.0, 2)
+    frame["a_indinus_xw"] = np.where(young, 0.2, 1.8) * RANDOM.uniform(0.9, 1.1, ROWS)
     frame.loc[:9, "a_indinus_xw"] = -8
     frame.loc[20:25, "a_sat"] = -7
     labels = {column: dict(silent) for column in frame}
@@ -72,7 +68,6 @@ def test_labels_of_no_answer_alone_make_no_category_of_a_weight(tmp_path, home, 
     found = draft([path], choose=everything)
     assert found.source.sampling.weight == "a_indinus_xw" and found.source.rows == ROWS - 10
     record = load_record(write(found))
-    assert [name for name, _, _ in found.source.sampling.select] == ["a_indinus_xw"]
     assert {plan.outcome for plan in found.plans} == {"a_sat"}
     assert "-7 'proxy'" in found.text and len(way(record, "a_sat").levels) == 2
     building.build("uk2010", path, replicates=4, progress=False)
@@ -91,10 +86,7 @@ def test_what_may_be_a_weight_by_its_values_is_asked_about(tmp_path, home, suffi
     yes = CliRunner().invoke(cli.app, ["survey", "new", str(path), "--yes"])
     assert yes.exit_code == 1 and "zz may be one" in str(yes.exception)
     none = draft([path], Wishes(weight="none"))
-    (reason,) = none.left_out
-    assert reason.startswith("perhaps weights") and [c.name for c in none.left_out[reason]] == [
-        "zz"
-    ]
+    assert [[c.name for c in gone] for gone in none.left_out.values()] == [["zz"]]
     assert draft([path], Wishes(weight="zz")).source.sampling.weight == "zz"
     named = draft([path], Wishes(outcomes=["zz"], given=["sex"]))
     assert [plan.outcome for plan in named.plans] == ["zz"]
@@ -103,16 +95,8 @@ def test_what_may_be_a_weight_by_its_values_is_asked_about(tmp_path, home, suffi
 @pytest.mark.parametrize(
     ("columns", "weight", "said"),
     [
-        (
-            "pspwght pweight",
-            "pspwght",
-            "for several countries (cntry) together multiply it by pweight",
-        ),
-        (
-            "dweight pspwght pweight anweight",
-            "anweight",
-            "anweight counts the sizes of countries already",
-        ),
+        ("pspwght pweight", "pspwght", "countries (cntry) together multiply it by pweight"),
+        ("pspwght pweight anweight", "anweight", "anweight counts the sizes of countries already"),
         ("pweight pspwght", "pweight", "multiply it by pspwght in each record"),
         ("pspwght anweight", "pspwght", "for several countries (cntry) together use anweight"),
     ],
@@ -143,8 +127,7 @@ def test_short_texts_of_a_column_of_codes_are_answers(tmp_path):
         frame.to_csv(path, index=False) if path.suffix == ".csv" else save(frame, path)
         found = draft([path])
         record = loaded(found, tmp_path)
-        assert {"DK", "NA", "RF"} <= {*labels_of(record, "cntry")}
-        assert not way(record, "cntry").missing_texts
+        assert {*labels_of(record, "cntry")} == {*frame["cntry"]}
         assert "# check: cntry: treated as answers, like the other codes here: " in found.text
         assert labels_of(record, "answer") == ["NO", "YES"]
 
@@ -176,8 +159,6 @@ def test_who_was_not_asked_is_marked(tmp_path, suffix):
         save(frame, path, variable_value_labels={"job": labels})
     else:
         frame.assign(job=frame["job"].map(labels)).to_csv(path, index=False)
-    found = draft([path], Wishes(outcomes=["job"], given=["sex"]))
-    asked_of = "20% of the people have no answer ('Not applicable: under 18'): who was asked?"
-    (job,) = (one for one in found.variables if one.name == "job")
-    assert any(check.startswith(asked_of) for check in job.checks)
-    assert any("kept as an answer, or is it none?" in check for check in job.checks)
+    text = draft([path], Wishes(outcomes=["job"], given=["sex"])).text
+    assert "job: 20% of the people have no answer ('Not applicable: under 18'): who was" in text
+    assert "job: kept as an answer, or is it none?" in text
