@@ -1,7 +1,7 @@
-"""What columns and answers are known by: patterns of names and labels, as data.
+"""What columns and answers are known by: words and patterns of names and labels, from `words.yaml`.
 
-All are guesses, shown or marked for a person to check. They are of English surveys, with the usual
-non-answers of a few other languages.
+All are guesses, shown or marked for a person to check. Most are of English surveys; weights and
+non-answers are also of other languages.
 """
 
 from __future__ import annotations
