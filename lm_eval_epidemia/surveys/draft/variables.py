@@ -438,6 +438,7 @@ def _standing_apart(
         # Two of 7, 8 and 9 above a 5 of many people: no tail of a count has such a hole.
         several = len(above) - place > 1 and counts[place - 1] >= MANY
         enough = gap >= {1: 2.0 if several else 3.0, 2: 5.0}.get(len(number(top)), 0.05 * top)
+        enough &= top == round(top) or counts[place] > 1
         shared = counts[place] > 5 * counts[max(place - 5, 0) : place].max()
         if enough and (gap >= 2 * gaps.max() or shared) and {*number(above[-1])} != {"6"}:
             return odd + above[place:].tolist(), [v for v in nearly if v < top]

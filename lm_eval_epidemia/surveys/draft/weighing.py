@@ -156,7 +156,9 @@ def countries_said(usable: Sequence[Field], weight: str, guess: Guess) -> list[s
     if not countries:
         return []
     if weight in population:
-        other = next((name for name in guess.weights if name not in population), "the weight of it")
+        other = next(
+            (name for name in guess.weights if name not in population), "a person's weight"
+        )
         return [
             f"{weight} says only how much a country counts: multiply it by {other} in each record, "
             f"{into}"
