@@ -85,6 +85,9 @@ def test_numbers_are_cut_and_their_labelled_ends_kept(sav, tmp_path):
     assert all(level.phrase.startswith("has a value of") for level in way(record, "bmi").levels)
 
 
+EU = ["AT", "DE", "DK", "FI"]
+
+
 def test_the_quintiles_are_weighted():
     values, even = np.arange(100.0), np.ones(100)
     assert cuts.round_cuts(values, even, True) == [20, 40, 60, 80]
@@ -104,6 +107,16 @@ def test_the_quintiles_are_weighted():
         ([1, 2, 3, 7, 9], {}, ["1", "2", "3"], [7, 9], "far from the other codes: 7, 9"),
         ([*range(11), 77, 99], {}, [*map(str, range(11))], [77, 99], "codes: 77, 99"),
         ([-8, -1, 1, 2], {}, ["1", "2"], [-8, -1], "codes: -8, -1"),
+        ([-999, 1, 2], {}, ["1", "2"], [-999], "codes: -999"),
+        # One that nobody has, 8 here, clears no other; a scale to 7 below them is none of them.
+        ([*range(1, 6), 7, 9], {}, ["1", "2", "3", "4", "5"], [7, 9], "codes: 7, 9"),
+        ([*range(1, 8), 66, 77, 99], {}, [*map(str, range(1, 8))], [66, 77, 99], "66, 77, 99"),
+        ([1, 2, 32767], {}, ["1", "2"], [32767], "codes: 32767"),
+        ([0.25, 1.5, 99.99], {}, ["0.25", "1.5"], [99.99], "codes: 99.99"),
+        # What is nearly taken is shown.
+        ([-1, *range(4)], {}, ["-1", "0", "1", "2", "3"], [], "code of no answer? -1"),
+        ([1, 97, 98], {1: "a", 97: "b", 98: "DK"}, ["a", "b"], [98], "or is it none? 97 'b'"),
+        ([1, 2, 3, 4], dict(enumerate(EU, 1)), EU, [], "or is it none? 3 'DK'"),
         # A scale around zero, neighbours, and wide gaps everywhere are answers.
         ([-2, -1, 0, 1, 2], {}, ["-2", "-1", "0", "1", "2"], [], None),
         ([*range(1, 10)], {}, [*map(str, range(1, 10))], [], None),
@@ -240,9 +253,9 @@ def test_a_csv_of_words_works_as_it_is(tmp_path, home):
     assert labels_of(record, "religion") == ["Catholic", "None"]
     assert way(record, "religion").missing_texts == ("Prefer not to say",)
     assert way(record, "owns_a_car").column == "Owns a car?"
-    # Of numbers NA is none; of words it is an answer, here taken for none, with a mark.
-    assert set(way(record, "country").missing_texts) == {"NA", "<NA>"}
-    assert re.search("# check: country: treated as missing: .*NA", found.text)
+    # Of numbers NA is none; of words it is an answer, among codes Namibia.
+    assert labels_of(record, "country") == ["BW", "LS", "NA", "ZA"]
+    assert "# check: country: treated as answers, like the other codes here: NA" in found.text
     assert "# check: religion: treated as an answer: None\n" in found.text
     assert labels_of(record, "rooms") == ["1", "2", "3"]
     counts = frame["Rooms"].value_counts()
@@ -450,11 +463,14 @@ NO_ANSWER = (
     "Refused|DON'T KNOW|Don\u2019t know/Not sure|DK, NA, IAP|-9 NOT ASCERTAINED|-1 INAPPLICABLE|"
     "BLANK (NO ANSWER)|LEGITIMATE SKIP Logically assigned|Inapplicable: never married|N/A|"
     "(7) Refused|skipped on web|Missing|Prefer not to say|bad data|keine Angabe|"
-    "not available in this year"
+    "not available in this year|N.I.U. (Not in universe)|k.A.|Não sabe|ne sait pas|sans objet|nsp|"
+    "No sabe / No contesta|Weiß nicht|Valid skip|(VOL.) Don't know|DK (DO NOT READ)|99. NA|d.k.|"
+    "INAP. Never married|No data from waves 1-18|Did not answer|SYSMIS|[-2] trifft nicht zu"
 )
 ANSWERED = (
     "Yes|None|Never|Other|Not sure|Undecided|Missing teeth|Refused a loan|Native American|"
-    "Not married|Nothing|Don't know how to swim|18"
+    "Not married|Nothing|Don't know how to swim|18|Proxy|Other (VOL.)|Skip breakfast|Blank ballot|"
+    "Not available to work|Not eligible to vote|No data plan|Refugee|No opinion"
 )
 
 

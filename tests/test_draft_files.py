@@ -217,6 +217,8 @@ def csv_of(tmp_path, name="x2020.csv", **columns_):
             "are): give --weight weight to use it, or --weight none if all records count equally "
             "(--yes takes none)",
         ),
+        ({"weight": np.arange(ROWS) % 200 + 80.0}, {}, "mean 179.5, as people's pounds are): give"),
+        ({"wgt": [f"0,{n}" for n in range(ROWS)]}, {}, "wgt looks like a weight: give --weight"),
         (
             {"weight": np.arange(ROWS) + 50.0, "q": 1},
             {},

@@ -15,7 +15,7 @@ from lm_eval_epidemia.cli import completing
 from lm_eval_epidemia.cli.options import InVintage, RawOrNone, Survey, Surveys, Text, Texts
 from lm_eval_epidemia.cli.printing import plain, show, table_of
 from lm_eval_epidemia.core.console import separated
-from lm_eval_epidemia.core.errors import few, plural
+from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.surveys.draft.wishes import NONE
 
 if TYPE_CHECKING:
@@ -103,6 +103,8 @@ def _on_terminal() -> bool:
 
 
 def _accept(proposal: Proposal) -> Sequence[str]:
+    if proposal.unsaid:
+        raise EpidemiaError(proposal.doubt)
     if proposal.doubt:
         return ()
     return proposal.columns[:1] if proposal.what == "weight" else proposal.columns

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.surveys.draft.text import cleaned
-from lm_eval_epidemia.surveys.draft.words import IDENTIFIER
+from lm_eval_epidemia.surveys.draft.words import IDENTIFIER, asks_nothing, one_of_codes
 from lm_eval_epidemia.surveys.read import FORMATS, naming, raw_columns, read_labelled, suffix_of
 
 #: Formats that a record is drafted from.
@@ -56,6 +56,35 @@ class Field(NamedTuple):
     def words(self) -> str:
         """Its label, or its name."""
         return self.label or self.name
+
+    @property
+    def silent(self) -> list[float]:
+        """Codes of no answer by their labels: -9 "missing", and between such -7 "proxy"."""
+        codes = {code: label for code, label in self.labels.items() if not isinstance(code, str)}
+        every = [*codes.values()]
+        said = [c for c, one in codes.items() if asks_nothing(one) and not one_of_codes(one, every)]
+        below = [code for code in said if code < 0]
+        highest = max(below) if len(below) > 1 else -math.inf
+        return [code for code in codes if code in said or code < highest]
+
+    @property
+    def missing_ranges(self) -> list[tuple[float, float]]:
+        """Ranges of codes that mean no answer, as declared or by their labels."""
+        return [*self.missing, *((code, code) for code in self.silent)]
+
+    @property
+    def answers(self) -> dict[float, str]:
+        """Labels of numbers that mean an answer: if there are none, its numbers are numbers."""
+        return {
+            code: label
+            for code, label in self.labels.items()
+            if not isinstance(code, str) and label and not within(code, self.missing_ranges)
+        }
+
+
+def within(code: float, ranges: Iterable[tuple[float, float]]) -> bool:
+    """Tell whether a code is in one of the ranges."""
+    return any(low <= code <= high for low, high in ranges)
 
 
 class Header(NamedTuple):

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lm_eval_epidemia.surveys.draft.columns import Field
-from lm_eval_epidemia.surveys.draft.words import NO_WEIGHT, PSU, REPLICATE, STRATA, WEIGHT
+from lm_eval_epidemia.surveys.draft.words import (
+    COMBINED,
+    COUNTRY,
+    FINAL,
+    POPULATION,
+    PSU,
+    REPLICATE,
+    STRATA,
+    says_weight,
+    spelt,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,16 +28,11 @@ if TYPE_CHECKING:
 #: So many numbered columns of one name are replicates, if that is the name of a weight.
 MANY = 8
 
-#: Names of weights that say that they are the last step.
-_FINAL = re.compile(
-    r"final|wtssnrps|wtssps|wtmec|_llcpwt|anweight|pspwght|perwt|pwgtp|analwt|wtfa|post"
-)
-
 #: A name that leaves open which weight it is of.
-_BARE = re.compile(r"(the )?(weights?|wgts?|wts?)", re.IGNORECASE)
+_BARE = re.compile(r"(the )?(weights?|wg?h?ts?|peso|poids|gewicht|waga|vikt|vekt)( \d)?")
 
 #: Between these lie what people weigh, and its mean.
-KILOGRAMS, MEAN_KILOGRAMS = (30, 250), (50, 110)
+BODIES = {"kilograms": ((30, 250), (50, 110)), "pounds": ((66, 550), (120, 220))}
 
 
 class Guess(NamedTuple):
@@ -43,8 +48,10 @@ class Guess(NamedTuple):
         Replicate weights, which are left out.
     span : str
         Of the values of the first weight, where they are known: "52 to 110, mean 80".
-    body : bool
-        Whether they look like what people weigh.
+    body : str
+        In which unit they look like what people weigh; empty if they do not.
+    unsaid : list of str
+        Columns that may be weights by their values alone, where no name or label tells of one.
     """
 
     weights: list[str]
@@ -52,7 +59,8 @@ class Guess(NamedTuple):
     psu: str
     replicates: list[str]
     span: str = ""
-    body: bool = False
+    body: str = ""
+    unsaid: list[str] = []  # noqa: RUF012
 
 
 def guessed(columns: Sequence[Field]) -> Guess:
@@ -73,16 +81,17 @@ def guessed(columns: Sequence[Field]) -> Guess:
     tall = any("height" in (column.name + column.label).casefold() for column in columns)
     for column in columns:
         name, label = column.name.casefold(), column.label.casefold()
-        said = f"{name.replace('_', ' ')} {label}"
-        numbered = name[-1:].isdigit() and stems[_stem(name)] >= MANY
-        repeated = numbered and (WEIGHT.fits(_stem(name), "") or REPLICATE.search(name + label))
+        # Of replicates that are numbered from 0, the first is the weight itself.
+        numbered = re.search(r"[1-9]\d*$", name) and stems[_stem(name)] >= MANY
+        repeated = numbered and (says_weight(_stem(name), "") or REPLICATE.search(name + label))
         if repeated or ("weight" in label and REPLICATE.search(label)):
             replicates.append(column.name)
-        elif column.labels or NO_WEIGHT.search(said) or (tall and name == "weight" and not label):
+        elif len(column.answers) > 1 or (tall and name == "weight" and not label):
             continue  # an answer, or what somebody weighs
-        elif WEIGHT.fits(column.name, column.label):
+        elif says_weight(column.name, column.label):
             weights.append(column)
-    weights.sort(key=lambda c: not _FINAL.search(f"{c.name} {c.label}".casefold()))
+    several = any(COUNTRY.fits(column.name, column.label) for column in columns)
+    weights.sort(key=lambda column: _unlikely(column, several))
     named = {column.name for column in weights} | {*replicates}
     others = [column for column in columns if column.name not in named]
     psu = next((c.name for c in others if PSU.fits(c.name, c.label)), "")
@@ -90,8 +99,15 @@ def guessed(columns: Sequence[Field]) -> Guess:
     return Guess([column.name for column in weights], strata, psu, replicates)
 
 
-def like_kilograms(column: Field, values: pd.Series) -> bool:
-    """Tell whether a column called only weight contains the body weights of people.
+def _unlikely(column: Field, several: bool) -> tuple[bool, bool, bool]:
+    """Order weights; of several countries, first those that count them too, last them alone."""
+    told = column.name, column.label
+    alone, both = (several and kind.fits(*told) for kind in (POPULATION, COMBINED))
+    return alone, not both, not FINAL.search(" ".join(told).casefold())
+
+
+def body_unit(column: Field, values: pd.Series) -> str:
+    """Tell in which unit a column called only weight contains the body weights of people.
 
     Parameters
     ----------
@@ -99,12 +115,14 @@ def like_kilograms(column: Field, values: pd.Series) -> bool:
     values : Series, shape (n,)
         Numbers without blanks.
     """
-    bare = _BARE.fullmatch(column.name.casefold()) and _BARE.fullmatch(column.label or "weight")
-    low, high = KILOGRAMS
-    mean_low, mean_high = MEAN_KILOGRAMS
-    return bool(bare) and bool(
-        values.between(low, high).all() and mean_low <= values.mean() <= mean_high
+    if not (_BARE.fullmatch(spelt(column.name)) and _BARE.fullmatch(spelt(column.label) or "wt")):
+        return ""
+    fitting = (
+        unit
+        for unit, ((low, high), (mean_low, mean_high)) in BODIES.items()
+        if values.between(low, high).all() and mean_low <= values.mean() <= mean_high
     )
+    return next(fitting, "")
 
 
 def _stem(name: str) -> str:

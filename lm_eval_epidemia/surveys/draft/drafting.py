@@ -16,7 +16,7 @@ from lm_eval_epidemia.surveys.draft.columns import Field, unusable
 from lm_eval_epidemia.surveys.draft.design import Guess, guessed
 from lm_eval_epidemia.surveys.draft.files import Files, described
 from lm_eval_epidemia.surveys.draft.files import named as named_columns
-from lm_eval_epidemia.surveys.draft.people import Sampling, UsedRows, looked_at, rows_in, rows_of
+from lm_eval_epidemia.surveys.draft.people import Sampling, UsedRows, rows_in, rows_of
 from lm_eval_epidemia.surveys.draft.tally import Tally, count
 from lm_eval_epidemia.surveys.draft.tasks import (
     EACH,
@@ -27,7 +27,8 @@ from lm_eval_epidemia.surveys.draft.tasks import (
 )
 from lm_eval_epidemia.surveys.draft.text import apart, cleaned, marks, variable_name
 from lm_eval_epidemia.surveys.draft.trying import PEOPLE, possible, recorded
-from lm_eval_epidemia.surveys.draft.variables import Draft, drafted
+from lm_eval_epidemia.surveys.draft.variables import KEEPS, Draft, drafted
+from lm_eval_epidemia.surveys.draft.weighing import looked_at
 from lm_eval_epidemia.surveys.draft.wishes import Chooser, Proposal, Wishes
 from lm_eval_epidemia.surveys.draft.writing import DraftSource, record_text
 from lm_eval_epidemia.surveys.microdata import load_microdata
@@ -135,9 +136,10 @@ def draft(
         read = described(list(files), unpacked, wishes)
         left_out = unusable(read.columns, read.join or None)
         usable = _without(read.columns, left_out)
-        guess = looked_at(read, usable, guessed(usable))
-        rows = rows_of(read, usable, guess, wishes, choose)
         named = named_columns(read, usable, left_out, wishes)
+        asked_for = {column.name for columns in named.values() for column in columns}
+        guess = looked_at(read, usable, guessed(usable), wishes, asked_for)
+        rows = rows_of(read, usable, guess, wishes, choose)
         _put_aside(usable, guess, rows.sampling, read.join, named, left_out)
         asked = _without(usable, left_out)
         tallies = _counted(read, asked, rows, wishes.encoding, progress)
@@ -228,6 +230,7 @@ def _put_aside(
         "replicate weights": {*guess.replicates},
         # What somebody weighs is an answer, unless it is used.
         "weights": {*guess.weights} if sampling.weight or not guess.body else set(),
+        f"perhaps weights, by their values {KEEPS}": set() if sampling.weight else {*guess.unsaid},
         "strata or PSUs, by name or label": {guess.strata, guess.psu},
     }
     for column in usable:

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.surveys.draft.columns import Field
-from lm_eval_epidemia.surveys.draft.design import Guess, like_kilograms, single_units
+from lm_eval_epidemia.surveys.draft.design import Guess, single_units
 from lm_eval_epidemia.surveys.draft.files import Files
 from lm_eval_epidemia.surveys.draft.tally import blocks
+from lm_eval_epidemia.surveys.draft.weighing import countries_said, known_numbers, may_be_weights
 from lm_eval_epidemia.surveys.draft.wishes import NONE, Chooser, Proposal, Wishes
 from lm_eval_epidemia.surveys.read import read_columns, suffix_of
 from lm_eval_epidemia.surveys.weights import check_weights
@@ -71,32 +72,6 @@ class UsedRows(NamedTuple):
     keys: pd.Series | None
 
 
-def looked_at(read: Files, usable: Sequence[Field], guess: Guess) -> Guess:
-    """Look at the values of guessed weights: a body weight is used only if there is no other.
-
-    Parameters
-    ----------
-    read : Files
-    usable : sequence of Field
-    guess : Guess
-    """
-    spans: dict[str, str] = {}
-    bodies: list[str] = []
-    for name in guess.weights:
-        column = read.column(name, "--weight", usable)
-        values = read_columns(read.paths[column.file], [name], texts=[name])[name].dropna()
-        if values.dtype.kind != "f" or not len(values):
-            continue
-        low, high, mean = (f"{x:.4g}" for x in (values.min(), values.max(), values.mean()))
-        spans[name] = f"{low} to {high}, mean {mean}"
-        if not (guess.strata and guess.psu) and like_kilograms(column, values):
-            bodies.append(name)
-    others = [name for name in guess.weights if name not in bodies]
-    weights = others or bodies
-    span = spans.get(weights[0], "") if weights else ""
-    return guess._replace(weights=weights, span=span, body=bool(bodies and not others))
-
-
 def rows_of(
     read: Files, usable: Sequence[Field], guess: Guess, wishes: Wishes, choose: Chooser | None
 ) -> UsedRows:
@@ -142,6 +117,7 @@ def rows_of(
             f"{name} is {settling.seen()}: it is not used as the weight; to use it, give --weight "
             f"{name}"
         )
+    checks += countries_said(usable, weight, guess)
     if column is not None and column.nunique() > 1:
         keep &= column.to_numpy() == year
         if not keep.any():
@@ -155,7 +131,7 @@ def rows_of(
             f"questions use {year}"
         )
     if weight:
-        weights = frame[weight].to_numpy(float)
+        weights = known_numbers(settling.read.column(weight, "--weight", usable), frame[weight])
         if (blank := keep & np.isnan(weights)).any() and not blank[keep].all():
             select.append((weight, 0, float(np.nanmax(weights[keep]))))
             checks.append(f"{int(blank.sum()):,} records without {weight} are left out")
@@ -198,11 +174,14 @@ class _Settling(NamedTuple):
         assert self.choose is not None
         labels = {column.name: column.label for column in self.usable}
         doubt = f"{columns[0]} is {self.seen()}" if what == "weight" and self.guess.body else ""
-        return self.choose(Proposal(what, option, columns, labels, doubt))
+        unsaid = what == "weight" and not self.guess.weights
+        doubt = may_be_weights(self.guess.unsaid) if unsaid else doubt
+        return self.choose(Proposal(what, option, columns, labels, doubt, unsaid))
 
     def seen(self) -> str:
         """Describe the values of the guessed weight."""
-        return self.guess.span + ", as people's kilograms are" * self.guess.body
+        body = self.guess.body
+        return self.guess.span + (f", as people's {body} are" if body else "")
 
     def weight(self) -> str:
         guess, given = self.guess, self.wishes.weight
@@ -216,8 +195,10 @@ class _Settling(NamedTuple):
                     f"--weight {column.name}: the column contains text, expected numbers"
                 )
             return column.name
-        if not guess.weights:
+        if not (guess.weights or guess.unsaid):
             return ""
+        if self.choose is None and not guess.weights:
+            raise EpidemiaError(may_be_weights(guess.unsaid))
         if self.choose is None:
             units = guess.strata and guess.psu
             also = f" --strata {guess.strata} --psu {guess.psu}" if units else ""
@@ -229,7 +210,7 @@ class _Settling(NamedTuple):
                 f"{guess.weights[0]}{also} to use it, or --weight none if all records count "
                 f"equally (--yes {yes})"
             )
-        chosen = self.ask("weight", "--weight", *guess.weights)
+        chosen = self.ask("weight", "--weight", *(guess.weights or guess.unsaid))
         return self.read.column(chosen[0], "--weight", self.usable).name if chosen else ""
 
     def units(self) -> tuple[str, str, bool]:

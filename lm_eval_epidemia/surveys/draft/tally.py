@@ -25,9 +25,10 @@ from lm_eval_epidemia.surveys.read import naming, raw_columns, read_labelled, su
 #: Values (columns times rows) that are looked at together.
 CELLS = 8_000_000
 
-#: From so many values on, numbers are counted to three digits (which is enough for quintiles), and
-#: texts not at all.
+#: From so many values on, numbers are counted to three digits (which is enough for quintiles), but
+#: not the lowest and highest, where codes of no answer are; texts are not counted at all.
 MOST = 4096
+EDGE = 12
 KINDS = 1000
 
 #: Why a column cannot be used, before it is known in which row.
@@ -147,7 +148,9 @@ class Tally:
             self.numbering = self.distinct and self.whole and numbers_people(self.values)
         digits = 3
         while len(self.values) > MOST and digits:
-            self.exact, rounded = False, _to_digits(self.values, digits)
+            self.exact, rounded = False, self.values.copy()
+            inner = rounded[EDGE:-EDGE]
+            rounded[EDGE:-EDGE] = _to_digits(inner, digits).clip(inner[0], inner[-1])
             counts, weights = self.counts, self.weights
             self.values = self.counts = self.weights = np.empty(0)
             self._merge(rounded, counts, weights)

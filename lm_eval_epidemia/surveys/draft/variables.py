@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lm_eval_epidemia.surveys.draft import cuts
-from lm_eval_epidemia.surveys.draft.columns import Field
+from lm_eval_epidemia.surveys.draft.columns import Field, within
 from lm_eval_epidemia.surveys.draft.measuring import has_unit, measure_of
 from lm_eval_epidemia.surveys.draft.tally import Array, Tally
 from lm_eval_epidemia.surveys.draft.text import apart, cleaned, number, shortened
 from lm_eval_epidemia.surveys.draft.words import (
+    COUNTRY,
     DATE,
     DEMOGRAPHIC,
     IDENTIFIER,
     NUMBER,
     PREDICATES,
     asks_nothing,
+    one_of_codes,
+    unanswered,
 )
 from lm_eval_epidemia.surveys.variable import Measure
 
@@ -29,11 +32,17 @@ from lm_eval_epidemia.surveys.variable import Measure
 VALUES = 12
 ANSWERS = 100
 
+#: From these shares of the people on, who was not asked, or did not answer, is remarked on.
+NOT_ASKED, UNANSWERED = 0.05, 0.15
+
+#: After a number of so many people, a hole is no chance.
+MANY = 20
+
 #: So few records tell nothing about whether a number is a person's own.
 FEW = 50
 
 #: How a person has a column of identifiers all the same.
-_KEEPS = "(name one in --outcomes or --given to keep it)"
+KEEPS = "(name one in --outcomes or --given to keep it)"
 
 
 class DraftLevel(NamedTuple):
@@ -135,13 +144,30 @@ def drafted(column: Field, tally: Tally, name: str, wanted: bool = False) -> Dra
     if isinstance(draft, str):
         return draft
     if not wanted and IDENTIFIER.fits(column.name, column.label) and len(draft.levels) > 2:
-        return f"identifiers, by name or label {_KEEPS}"
+        return f"identifiers, by name or label {KEEPS}"
     known = sum(level.weight for level in draft.levels) / (tally.total or 1)
     if known <= 0.5 and not (wanted and known > 0):
         return "more than half of the people have no answer"
     if sum(level.weight > 0 for level in draft.levels) < 2:
         return "constant: everybody has one answer"
-    return draft._replace(known=known)
+    return draft._replace(known=known, checks=(*draft.checks, *_not_asked(column, tally, known)))
+
+
+def _not_asked(column: Field, tally: Tally, known: float) -> list[str]:
+    """Remark on people without an answer, if many: a truth is of the others alone."""
+    held: dict[float | str, float] = dict(zip(tally.values.tolist(), tally.weights, strict=True))
+    if tally.words:
+        held = {text: weight for text, (_, weight) in (tally.texts or {}).items()}
+    labels = {code: str(column.labels.get(code, code)) for code in held}
+    codes = [code for code in held if unanswered(labels[code]) == "not asked"]
+    share = sum(held[code] for code in codes) / (tally.total or 1)
+    if share < NOT_ASKED and 1 - known < UNANSWERED:
+        return []
+    why = f" ('{shortened(labels[max(codes, key=held.__getitem__)], 60)}')" if codes else ""
+    return [
+        f"{1 - known:.0%} of the people have no answer{why}: who was asked? Say so in the "
+        "question, or make them a level"
+    ]
 
 
 # -- Texts ----------------------------------------------------------------------------------------
@@ -163,6 +189,9 @@ def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
         return "free text, or too many different texts"
     labels = {text: str(column.labels.get(text, "")) or cleaned(text) for text in texts}
     silent = [text for text in texts if asks_nothing(labels[text])]
+    enough = 1 if COUNTRY.fits(column.name, column.label) else 3
+    codes = [text for text in silent if one_of_codes(labels[text], labels.values(), enough)]
+    silent = [text for text in silent if text not in codes]
     kept = sorted((text for text in texts if text not in silent), key=_natural)
     shown = _told_apart([(labels[text], text) for text in kept])
     levels = [
@@ -172,6 +201,10 @@ def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
     checks = _look_alikes([labels[text] for text in kept], shown)
     if "None" in kept:
         checks.append("treated as an answer: None")
+    if codes:
+        checks.append(f"treated as answers, like the other codes here: {_listed(codes)}")
+    if weak := [text for text in kept if unanswered(labels[text]) == "weak"]:
+        checks.append(f"kept as an answer, or is it none? {_listed(weak)}")
     if silent:
         checks.append(f"treated as missing: {_listed(shortened(cleaned(t), 60) for t in silent)}")
     labelled = draft._replace(missing_texts=tuple(silent), labelled=bool(column.labels))
@@ -191,29 +224,31 @@ def _of_numbers(draft: Draft, tally: Tally, wanted: bool) -> Draft | str:
     values, weights, column = tally.values, tally.weights, draft.column
     if not len(values):
         return "empty: nobody has a value"
-    labels: dict[float, str] = {
-        float(code): label
-        for code, label in column.labels.items()
-        if not isinstance(code, str) and label
-    }
-    if tally.truths and not labels:
-        labels = {0.0: "No", 1.0: "Yes"}
-    silent = [code for code, label in labels.items() if asks_nothing(label)]
-    missing = [*column.missing, *((code, code) for code in silent)]
-    meant = {code: label for code, label in labels.items() if not _inside(code, missing)}
+    silent, missing, meant = column.silent, column.missing_ranges, column.answers
+    if tally.truths and not column.labels:
+        meant = {0.0: "No", 1.0: "Yes"}
     if not meant and not wanted and _identify(draft, tally):
-        return f"identifiers: no two people have the same {_KEEPS}"
+        return f"identifiers: no two people have the same {KEEPS}"
     checks = []
     if texts := [f"{text} ({count:,} people)" for text, count in tally.no_numbers.items()]:
         checks.append(f"treated as missing: {_listed(texts)}")
     if silent:
-        checks.append(f"treated as missing by label: {_labelled(silent, labels)}")
-    known = np.array([not _inside(value, missing) for value in values], dtype=bool)
-    if tally.exact and tally.whole and (odd := _standing_apart(values[known], set(meant))):
+        checks.append(f"treated as missing by label: {_labelled(silent, column.labels)}")
+    known = np.array([not within(value, missing) for value in values], dtype=bool)
+    odd, nearly = _standing_apart(values[known], tally.counts[known], meant)
+    if odd:
         missing += [(code, code) for code in odd]
         known &= ~np.isin(values, odd)
         listed = ", ".join(map(number, odd))
         checks.append(f"treated as missing, since far from the other codes: {listed}")
+    # Beside a refusal, a code may be one too, whatever its label: 9994 "not present" by 9995.
+    long = {len(number(code)) for code in silent if _refuses(code)} - {1}
+    beside = [code for code in meant if _refuses(code) and len(number(code)) in long]
+    if weak := [code for code in meant if code in beside or unanswered(meant[code])]:
+        checks.append(f"kept as an answer, or is it none? {_labelled(weak, meant)}")
+    if nearly:
+        listed = _listed(map(number, nearly))
+        checks.append(f"kept as a number, or is it a code of no answer? {listed}")
     if not known.any():
         return "empty: nobody has an answer"
     draft = draft._replace(
@@ -334,10 +369,6 @@ def _binned(
     return levels
 
 
-def _inside(code: float, ranges: Iterable[tuple[float, float]]) -> bool:
-    return any(low <= code <= high for low, high in ranges)
-
-
 def _joined(ranges: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """Put ranges in order, each code in one of them."""
     joined: list[tuple[float, float]] = []
@@ -372,32 +403,55 @@ def _an_end(code: float, label: str, others: list[float]) -> bool:
     return near and bool(_TOPPED.search(text) or number(code) in re.findall(r"\d+", text))
 
 
-def _standing_apart(values: Array, labelled: set[float]) -> list[float]:
-    """Find codes without a label that look like refusals: 7, 9, 77, 99, 998, -8, far from others.
+#: Where types of integers end.
+_TYPE_ENDS = (2.0**15 - 1, 2.0**15, 2.0**31 - 1, 2.0**31)
 
-    Of a few at the top, the lowest is farther from the next number than twice the gaps there.
+
+def _standing_apart(
+    values: Array, counts: Array, labelled: Collection[float]
+) -> tuple[list[float], list[float]]:
+    """Find codes without a label that look like refusals, and numbers that nearly do.
+
+    At the top they are 7, 9, 77, 99, 998; of these as many as are far from the numbers below them,
+    whether or not each of 7, 8 and 9 is there: farther than twice the gaps there, or shared by many
+    people while those are not. Below zero they are a few whole numbers, -8 or -99, unless they go
+    on from 0 or mirror the numbers above: -2 to 2.
     """
     odd: list[float] = []
-    below = [v for v in values if v < 0 and v not in labelled]
-    rest = [v for v in values if v >= 0]
-    unbroken = below == [float(v) for v in range(-len(below), 0)] and rest and rest[0] == 0
-    if below and len(below) <= 9 and below[0] >= -99 and len(rest) > 1 and not unbroken:
-        odd += below
-    elif below:
-        rest = list(values)
-    top: list[float] = []
-    while rest and rest[-1] not in labelled and _refuses(rest[-1]):
-        top.insert(0, rest.pop())
-    if top and len(top) <= 5 and len(rest) > 1 and len(number(top[0])) == len(number(top[-1])):
-        gaps = np.diff(rest)[-5:]
-        empty = {1: 3.0, 2: 5.0}.get(len(number(top[0])), 0.05 * top[0])
-        if top[0] - rest[-1] >= empty and top[0] - rest[-1] > 2 * gaps.max():
-            odd += top
-    return odd
+    nearly: list[float] = []
+    start = int((values < 0).sum())
+    below, above = values[:start].tolist(), values[start:]
+    if not 0 < start < 10 or len(above) < 2 or any(map(labelled.__contains__, below)):
+        above = values
+    elif all(v == round(v) and (v >= -99 or _refuses(-v)) for v in below):
+        unbroken = below == [float(v) for v in range(-start, 0)]
+        if not unbroken or (above[0] != 0 and above[-1] != start):
+            odd = below
+        elif above[-1] != start:
+            nearly = below
+    counts, first = counts[-len(above) :], len(above)
+    while first > 2 and above[first - 1] not in labelled and _refuses(above[first - 1]):
+        first -= 1
+    for place in range(first, len(above)):
+        top, gaps = float(above[place]), np.diff(above[:place])[-5:]
+        gap = top - above[place - 1]
+        # Two of 7, 8 and 9 above a 5 of many people: no tail of a count has such a hole.
+        several = len(above) - place > 1 and counts[place - 1] >= MANY
+        enough = gap >= {1: 2.0 if several else 3.0, 2: 5.0}.get(len(number(top)), 0.05 * top)
+        enough &= top == round(top) or counts[place] > 1
+        shared = counts[place] > 5 * counts[max(place - 5, 0) : place].max()
+        if enough and (gap >= 2 * gaps.max() or shared) and {*number(above[-1])} != {"6"}:
+            return odd + above[place:].tolist(), [v for v in nearly if v < top]
+        if not nearly and gap > gaps.max():
+            nearly = above[place:].tolist()
+    return odd, nearly
 
 
 def _refuses(code: float) -> bool:
-    return bool(re.fullmatch(r"([789])\1*|9+[4-9]", number(code)))
+    """Tell whether a number is as surveys number refusals: 7, 88, 996, 99.9, the end of a type."""
+    digits = number(code).replace(".", "")
+    long = len(digits) > 2 or code == round(code)
+    return code in _TYPE_ENDS or (long and bool(re.fullmatch(r"([6-9])\1*|9+[4-9]", digits)))
 
 
 # -- Words ----------------------------------------------------------------------------------------
@@ -447,7 +501,7 @@ def _without_codes(labels: dict[float, str]) -> dict[float, str]:
     return bare
 
 
-def _labelled(codes: Iterable[float], labels: Mapping[float, str]) -> str:
+def _labelled(codes: Iterable[float], labels: Mapping[Any, str]) -> str:
     return _listed(f"{number(code)} '{shortened(labels[code], 60)}'" for code in codes)
 
 

@@ -23,6 +23,8 @@ class Proposal(NamedTuple):
     labels : mapping of str to str
     doubt : str
         What tells against it; empty if nothing does.
+    unsaid : bool
+        Whether neither a name nor a label tells for it: then only a person can say.
     """
 
     what: str
@@ -30,6 +32,7 @@ class Proposal(NamedTuple):
     columns: tuple[str, ...]
     labels: Mapping[str, str]
     doubt: str = ""
+    unsaid: bool = False
 
 
 #: Answers a proposal with the columns to take; none of them is an answer too.

@@ -1,13 +1,19 @@
-"""What columns and answers are known by: patterns of names and labels, as data.
+"""What columns and answers are known by: words and patterns of names and labels, from `words.yaml`.
 
-All are guesses, shown or marked for a person to check. They are of English surveys, with the usual
-non-answers of a few other languages.
+All are guesses, shown or marked for a person to check. Most are of English surveys; weights and
+non-answers are also of other languages.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
+
+import yaml
 
 
 class Pattern(NamedTuple):
@@ -28,48 +34,77 @@ class Pattern(NamedTuple):
         return bool(re.fullmatch(self.name, name) or re.search(self.label, label))
 
 
-WEIGHT = Pattern(
-    r"_?(\w+_)?(weights?|wgts?|wts?)(_?\w{1,4})?"
-    r"|(wtss|wtint|wtmec|wtfa|wtph|wtsaf|analwt|perwt|finalwt|finwt|pwgt|hhwt|asecwt|anweight"
-    r"|pspwght|pweight|dweight|_llcpwt|sampwt|samplewt|wgt|weight)\w*|w\d{0,2}",
-    r"\bweight(s|ing|ed)?\b|expansion factor",
+def folded(text: str) -> str:
+    """Return a text in small letters without accents and apostrophes."""
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(c for c in plain if not unicodedata.combining(c) and c not in "'\u2019`\u00b4")
+
+
+def spelt(name: str) -> str:
+    """Part the words of a name, also where letters meet digits: W1WEIGHT is "w 1 weight"."""
+    parted = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])|_", " ", name)
+    return " ".join(re.findall(r"\w+", folded(parted)))
+
+
+def _any_of(table: str) -> re.Pattern[str]:
+    """Compile a table of `words.yaml`: words by the place in which they count."""
+    words = {place: several.replace(", ", "|") for place, several in WORDS[table].items()}
+    return re.compile(
+        "|".join(_PLACES[place].format(f"(?:{word})") for place, word in words.items())
+    )
+
+
+#: What is too long for code.
+WORDS = yaml.safe_load(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"))
+COLUMNS, DEMOGRAPHIC = (
+    {
+        name: Pattern(**{of: text.replace("\n", "") for of, text in one.items()})
+        for name, one in several
+    }
+    for several in (WORDS["columns"].items(), WORDS["demographic"].items())
+)
+#: No two people have the same: "case_id"; or only where that shows too: "phone_number".
+IDENTIFIER, NUMBER = COLUMNS["identifier"], COLUMNS["number"]
+#: Of the interview, not of the person: no outcome worth asking a model about.
+ABOUT_INTERVIEW = COLUMNS["about interview"]
+#: Weights of several countries: how large each is, and what that is multiplied with already.
+COUNTRY, POPULATION, COMBINED = (COLUMNS[name] for name in ("country", "population", "combined"))
+_PLACES = {"anywhere": "{}", "word": r"\b{}\b", "begins": r"\b{}", "ends": r"{}\b", "all": "^{}$"}
+_SAYS_WEIGHT, _CALLED_WEIGHT = _any_of("weight"), _any_of("weight in names")
+_NO_WEIGHT, _MEASURED = _any_of("no weight"), _any_of("measured")
+
+
+def says_weight(name: str, label: str) -> bool:
+    """Tell whether a column of this name and label is a survey weight, as far as words go."""
+    name, label = spelt(name), folded(label)
+    called = _SAYS_WEIGHT.search(f"{name} | {label}") or _CALLED_WEIGHT.search(name)
+    return bool(called) and not _NO_WEIGHT.search(f"{name} | {label}")
+
+
+def says_measured(name: str, label: str) -> bool:
+    """Tell whether a column's name or label speaks of what is measured, which no weight is."""
+    said = f"{spelt(name)} | {folded(label)}"
+    return bool(_MEASURED.search(said) or _NO_WEIGHT.search(said))
+
+
+#: Which weights are the likeliest: those that are the last step.
+FINAL = re.compile(
+    r"final|wtssnrps|wtssps|wtmec|_llcpwt|anweight|pspwght|perwt|pwgtp|analwt|wtfa|post.?strat|pers|pweight"
 )
 
-#: What a person weighs is no weight.
-NO_WEIGHT = re.compile(
-    r"\b(kg|kgs|kilos?|kilograms?|lbs?|pounds?|body|birth|height|gain|gained|lost|lose|loss|diet"
-    r"|feel|trying|how much do|overweight|underweight|bmi)\b"
-)
-
-REPLICATE = re.compile(r"replicate|\bbrr|jack-?knife|bootstrap|rep_?w|jkw|bsw|bsrw")
+REPLICATE = re.compile(r"replicate|\bbrr|jack-?knife|bootstrap|rep_?w|jkw|bsw|bsrw|_fstr")
 
 STRATA = Pattern(
     r"_?(v|p|var|pseudo|sdmv)?_?(strata|strat|stra|stratum)(_?[a-z]?\d{0,2})|vestr\w*|var_?str"
-    r"|_?ststr|\w+_(strata|stratum)",
+    r"|_?ststr|\w+_(strata|stratum)|estrato\w*|est_(d|dis|var|des)\w*|strate|schicht\w*",
     r"\bstrat(um|a)\b",
 )
 
 PSU = Pattern(
     r"_?(v|p|s|var|sdmv|pseudo)?_?psus?(_?\w{1,3})?|verep|secu\w*|(v|var)?_?(cluster|clust)\w{0,4}"
-    r"|var_?unit\w{0,3}|\w+_psu",
+    r"|var_?unit\w{0,3}|\w+_psu|upm(_\w+)?|conglomerado|grappe|sample_?point|klumpen",
     r"primary sampling unit|\bpsus?\b|variance (estimation )?(primary|unit|replicate)"
     r"|sampling error (cluster|unit|computation unit)|^cluster (number|id|variable)",
-)
-
-IDENTIFIER = Pattern(
-    r"(\w+_)?(id|ids|ident|uuid|guid)|(case|resp|respondent|person|pers|hh|household|record|serial"
-    r"|family|subject|participant|interview|quest|questionnaire|pid|user|worker|unique)_?"
-    r"(id|no|num|nr|nbr|number|key)\w{0,2}|seqn|seqno|idnum\w*|idno|serial|duid|dupersid|pid|ssuid"
-    r"|caseno|rowid|index|unnamed: \d+|responseid|questid\d?",
-    r"\b(respondent|case|person|household|interview|sequence|serial|record|participant|survey)"
-    r"('?s)?[ -]*(sequence )?(id\b|identif|identification|number$|no\.?$)|unique (id|identifier)"
-    r"|^id( number)?$",
-)
-
-#: A number of something, where no two people have the same: "phone_number", "Account no.".
-NUMBER = Pattern(
-    r"(.*[_ .])?(no|num|nr|nbr|key|code|ref|serial|phone|ssn)|.*number",
-    r"\b(no\.?|number|code|key)$",
 )
 
 #: A text that is a date or a time of day.
@@ -80,87 +115,8 @@ DATE = re.compile(
     re.IGNORECASE,
 )
 
-#: Of the interview, not of the person: no outcome worth asking a model about.
-ABOUT_INTERVIEW = Pattern(
-    r"(int|intv|interview|interviewer|sample|samp|ballot|version|form|mode|batch|wave|release|flag"
-    r"|year|month|day|date|quarter|language|lang|status|dispcode|consent|duration|filter)\w{0,6}"
-    r"|\w+_(flag|imp|fl|date|time)",
-    r"interviewer|interview (date|mode|language|month|status|time)|\bballot|questionnaire version"
-    r"|\bimput(ed|ation)\b|\bflag\b|date of interview|month of interview|sampl(e|ing) (type|frame)"
-    r"|release version|file (flag|version)|length of interview|in what language",
-)
-
-_OTHERS = r"father|mother|spouse|husband|wife|partner|parent|child|household (ref|member)|proxy"
-
-#: Demographic variables, which become conditions, most asked first.
-DEMOGRAPHIC: dict[str, Pattern] = {
-    "age": Pattern(
-        r"_?((r|person|p|hh|q)_|resp_?|q)?age(_?(p|r|c|x|cl|g|yrs?|years?|in_years|grp|group|groups|cat"
-        r"|range|band|bracket|5yr|recode)?(_?\d{0,3})(_?[axgpc])?)|ridageyr|catage?\d|agecat\w*"
-        r"|ageg?5?yr|_ageg\w*",
-        r"^(r'?s|respondent'?s?|current|person'?s)? ?age( of (respondent|person)\b.*| in (years|"
-        r"single years).*| (group|category|recode|range|bracket)s?.*| at (screening|interview).*"
-        r"|\(.*\)|, .*)?$|^how old are you|^what is your age",
-        r"first|began|start|when|stopp|quit|diagnos|onset|married|born|" + _OTHERS,
-    ),
-    "sex": Pattern(
-        r"_?(r|ir|hh|q|resp|ria)?_?(sex|gender|gendr)(_[a-z])?\d?|sexvar|birthsex",
-        r"^(r'?s|respondent'?s?)? ?(sex|gender)( of respondent)?$|^are you (male|a man)"
-        r"|what is your (sex|gender)|^gender\b|^sex\b( \(.*\)|, .*)?$",
-        r"orientation|partner|frequen|" + _OTHERS,
-    ),
-    "race": Pattern(
-        r"_?(r|q|imp|new)?_?(race|racethx?|raceeth|race_?ethn?\w*|ethnic\w*|hisp\w{0,6}|latino)"
-        r"\w{0,3}|ridreth\d|rac\d?p|newrace\d\w*|hisp",
-        r"^(r'?s|respondent'?s?)? ?(race|ethnicity|ethnic|hispanic)\b|race.{1,3}ethnic"
-        r"|\bhispanic origin",
-        _OTHERS + r"|racis|relations|race of inter",
-    ),
-    "education": Pattern(
-        r"_?(ir|r|hh|q)?_?(educ|edu|edlevel|edcl|edyrs?|isced|eisced|schl|degree|schooling)\w{0,8}"
-        r"|dmdeduc\d?|eduhigh\w*|ireduhigh\w*|highest_(degree|grade|level)\w*",
-        r"^(r'?s|respondent'?s?)? ?(education|educational|schooling)\b|highest .*(degree|grade|"
-        r"education|school)|level of (education|school)",
-        _OTHERS + r"|spending|quality|system|policy|field|major",
-    ),
-    "income": Pattern(
-        r"_?(r|hh|fam|real|tot|total|family|household|ir|q)?_?(income|inc|incomg|incgrp|inccat|incom"
-        r"|faminc|hhinc)(_?\w{0,4})|irpinc\d|irfamin\d|pincp|hincp|indfmpir|indhhin\d|povcat\w{0,3}"
-        r"|povlev\w*|wagp",
-        r"(family|household|personal|total|annual|respondent'?s?|r'?s|poverty).{0,12} income\b"
-        r"|^income\b|ratio of (family )?income|income (group|categor)",
-        _OTHERS + r"|satisf|opinion|inequal|tax|differences",
-    ),
-    "region": Pattern(
-        r"_?(census|r|q)?_?(region|division|state|stfips|statefip|province|country|cntry)\w{0,3}",
-        r"^(census )?(region|division|state|province|country)\b( of (interview|residence).*)?$"
-        r"|census region",
-        r"birth|born|origin|health",
-    ),
-    "marital status": Pattern(
-        r"_?(ir|r|q)?_?(marital(_?stat\w*)?|marstat?|marst|marit|marry|married)\w{0,4}|dmdmart[lz]|marp",
-        r"\bmarital status\b|^(are you|currently) married",
-        r"father|mother|parent|satisf|happi",
-    ),
-}
-
 #: Units of numbers, by what a column's name or label says; the first that fits.
-UNITS = {
-    "\u20ac": r"\b(eur|euros?)\b|\u20ac",
-    "\u00a3": r"\bgbp\b|\bpounds sterling\b|\u00a3",
-    "$": r"\busd\b|\bdollars?\b|\$",
-    "kg/m2": r"\bbmi\w{0,2}\b|body mass index",
-    "kg": r"\b(kgs?|kilos?|kilograms?)\b",
-    "pounds": r"\b(lbs?|pounds)\b",
-    "cm": r"\b(cm|cent[ie]met(er|re)s?)\b",
-    "%": r"%|\bper ?cent\b|\bpct\b",
-    "minutes": r"\bmin(ute)?s\b",
-    "hours": r"\b(hours|hrs)\b",
-    "days": r"\bdays\b",
-    "weeks": r"\bweeks\b",
-    "months": r"\bmonths\b",
-    "years": r"\b(years|yrs|age)\b",
-}
+UNITS = WORDS["units"]
 
 #: What is counted in dollars where no currency is named; marked, as all that is guessed.
 MONEY = (
@@ -169,12 +125,7 @@ MONEY = (
 )
 
 #: In what multiples of a unit numbers are, by what a column's name or label says.
-SCALES = {
-    "thousand": r"(?<!401)(?<!401.)\bk\b|\b(ths|thousands?)\b|(?<![\d,.])(?<!per )(1[,.]?)?000s?\b",
-    "million": r"\b(mln|mio|mn|millions?)\b",
-    "billion": r"\b(bn|bln|billions?)\b",
-    "cents": r"\bcents?\b",
-}
+SCALES = WORDS["scales"]
 
 #: What makes of money a number in another unit, or in one that is not known.
 NO_MONEY = r"\b(m|logs?|logged|ln|ratio|index|rank|percentile|quantile|quintile|decile|share|z)\b"
@@ -200,48 +151,52 @@ PREDICATES = frozenset(_IS.split())
 
 # -- Answers that say nothing -------------------------------------------------------------------
 
-_STRONG = (
-    r"(item |unit )?(non|no)[- ]?response|no (answer|response|reply|data|information|opinion given)"
-    r"( given| provided)?|refus(ed|al|es?)( to (answer|say|respond|state))?|ref|rf|declined?( to "
-    r"(answer|say|state))?|(do not|don'?t|dont|doesn'?t|does not|didn'?t|cannot|can'?t) "
-    r"(know|choose|say|remember)|dk|d/k|dont_know|(prefer|would rather|wish) not( to)? "
-    r"(say|answer|state|disclose|respond)|rather not (say|answer)|not (applicable|asked|answered|"
-    r"ascertained|available|stated|reported|recorded|collected|determined|specified|given|known|"
-    r"in universe|administered|provided|interviewed)( .{0,30})?|inapplicable|inap|inapp?l?|iap|niu|"
-    r"n/?a|n\.a\.?|nap|nan|null|"
-    r"(legitimate|valid|logical|web|instrument|system) ?(skip|missing|blank)"
-    r"(ped)?( logically assigned)?|skip(ped)?( (on|in) .{0,20}| pattern| question)?|bad data"
-    r"( logically assigned)?|(system |user |data )?missing( (data|value|answer|response|code))?s?"
-    r"|blank|unknown|undetermined|unclassifi(ed|able)|uncodeable|could not obtain"
-    r"|cannot be computed"
-    r"|out of range|invalid|suppressed|see codebook|dropped|partial interview|interview terminated"
-    r"|multiple (responses|answers|marks)|illegible|logically assigned|not in sample"
-    r"|keine angabe|weiß nicht|weiss nicht|trifft nicht zu|(ne )?sait pas|ne se prononce pas|"
-    r"nsp|sans réponse|non réponse|refus|sans objet|no sabe|no contesta|no responde|ns/?nr|ns/?nc|"
-    r"no aplica|weet niet|geen antwoord|vet ej|ved ikke|vet ikke|non so|non risponde|não sabe|"
-    r"não respondeu"
-)
-#: Answers only beside another non-answer: "Don't know / not sure".
-_WEAK = r"not sure|unsure|uncertain|no opinion|can'?t recall|other missing|or|etc\.?"
-
-#: Begins a label that says more: "Inapplicable: never married", "NA (under 18)".
-_BEGINS = re.compile(
-    r"(inapplicable|inap|iap|niu|not applicable|not asked|legitimate skip|bad data|not ascertained|"
-    r"refused|don'?t know|no answer|missing|skipped|valid skip|not in universe|blank|n/?a)"
-    r"\s*([:(,;=.\-\u2013\u2014]|$)"
-)
+_SILENT = {kind: "|".join(words.split(", ")) for kind, words in WORDS["no answer"].items()}
+_SILENT["silent"] = f"{_SILENT['not asked']}|{_SILENT['silent']}"
+_SILENT["weak"] = f"{_SILENT['silent']}|{_SILENT['weak']}|{_SILENT['aside']}"
 _PARTS = re.compile(r"\s*(?:[/,;&|()\[\]]|\bor\b|\band\b|(?<=\s)-(?=\s))\s*")
+_BEGINS = re.compile(r"\s*[:(,;=\u2013\u2014]\s*|\s+-+\s+|\.(?:\s+|$)")
+
+
+@lru_cache(2**16)  # labels repeat from column to column
+def unanswered(label: str) -> str:
+    """Tell of which kind of no answer a label is.
+
+    Returns
+    -------
+    str
+        "not asked", "silent" (refused, don't know, blank), "weak" (not sure: as good as an
+        answer), or empty.
+    """
+    text = folded(label).strip()
+    if text in (".", "-", "--", "?"):
+        return "silent"
+    # "N.I.U." and "n/a" are words; what stands before a label is its code, or said to interviewers.
+    text = re.sub(r"\b([a-z])[./](?=[a-z]\b)", r"\1", text)
+    text = re.sub(r"(?<=\w)[-_](?=\w)", " ", text)
+    text = re.sub(r"^[\W\d]+(?=[a-z])|^[a-z][.)]\s+|[\W_]+$", "", text)
+    text = re.sub(rf"^({_SILENT['aside']})\b\W+", "", text)
+    parts = [part for part in _PARTS.split(text) if part]
+    for kind in ("not asked", "silent"):
+        said = _SILENT[kind]
+        if re.fullmatch(said, text) or re.fullmatch(said, _BEGINS.split(text)[0]):
+            return kind
+        if any(re.fullmatch(said, part) for part in parts) and all(
+            re.fullmatch(_SILENT["weak"], part) for part in parts
+        ):
+            return kind
+    weak = parts and all(re.fullmatch(_SILENT["weak"], part) for part in parts)
+    return "weak" if weak else ""
 
 
 def asks_nothing(label: str) -> bool:
     """Tell whether a label is that of no answer: refused, don't know, not applicable, blank."""
-    text = label.casefold().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").strip()
-    if text in (".", "-", "--", "?"):
-        return True
-    text = re.sub(r"^[\W\d_]+(?=[a-z])|[\W_]+$", "", text)
-    if re.fullmatch(_STRONG, text) or _BEGINS.match(text):
-        return True
-    parts = [part for part in _PARTS.split(text) if part]
-    return any(re.fullmatch(_STRONG, part) for part in parts) and all(
-        re.fullmatch(f"{_STRONG}|{_WEAK}", part) for part in parts
-    )
+    return unanswered(label) in ("not asked", "silent")
+
+
+def one_of_codes(text: str, texts: Iterable[str], enough: int = 3) -> bool:
+    """Tell whether a text is a code as enough others are, of countries: NA beside AT, BE and DE."""
+    shape = "[A-Z]{2,3}" if text.isupper() else "[a-z]{2,3}"
+    others = [other for other in texts if not asks_nothing(other)]
+    alike = [other for other in others if re.fullmatch(shape, other) and len(other) == len(text)]
+    return bool(re.fullmatch(shape, text)) and len(alike) >= max(enough, len(others) / 2)
