@@ -23,8 +23,7 @@ from typing import Any
 from lm_eval_epidemia.benchmarks import WAYS, leaves
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.harness import collector, group_errors, hooks, structured, tries
-from lm_eval_epidemia.harness.kept import refuse_served
+from lm_eval_epidemia.harness import collector, group_errors, hooks, kept, structured, tries
 from lm_eval_epidemia.harness.replaced import replaced
 
 _WITHOUT_LOG_PROBABILITIES = (
@@ -49,7 +48,11 @@ def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         given = {**dict(zip(("lm", "task_dict"), args, strict=False)), **kwargs}
         ours = _our_tasks(given.get("task_dict"))
-        _check_tasks(given.get("lm"), given.get("task_dict"), ours)
+        _check_tasks(given.get("lm"), given.get("task_dict"))
+        with _claimed(given, bool(ours)):
+            return run(args, kwargs, given, ours)
+
+    def run(args: Any, kwargs: Any, given: Mapping[str, Any], ours: Mapping[str, Any]) -> Any:
         if not ours or "lm" not in given:
             return evaluate(*args, **kwargs)
         for name, task in ours.items():
@@ -80,13 +83,20 @@ def _note_prefix(results: Any, ours: Iterable[str]) -> None:
             config["gen_prefix"] = text
 
 
-def _check_tasks(lm: Any, tasks: Any, ours: Mapping[str, Any]) -> None:
+def _check_tasks(lm: Any, tasks: Any) -> None:
     """Let a model of ours refuse what it cannot answer, before it is asked anything."""
     model = _behind_the_cache(lm)
     if (check := getattr(type(model), "check_tasks", None)) is not None:
         check(model, _every_task(tasks))
-    if model is not lm and ours and not getattr(type(model), "knows_its_file", False):
-        refuse_served(lm.dbdict)
+
+
+def _claimed(given: Mapping[str, Any], ours: bool) -> AbstractContextManager[None]:
+    """Let no other model use the file of ``--use_cache``, in runs of ours and with our files."""
+    model = _behind_the_cache(lm := given.get("lm"))
+    file = None if model is lm else getattr(lm, "dbdict", None)
+    if file is None or not (ours or kept.record_of(file)):
+        return nullcontext()
+    return kept.claimed(file, kept.depends_on(model, given))
 
 
 def _every_task(tasks: Any) -> Iterator[Any]:

@@ -23,7 +23,7 @@ from lm_eval.models.api_models import JsonChatStr
 from tqdm import tqdm
 
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
-from lm_eval_epidemia.harness.kept import Kept, writing
+from lm_eval_epidemia.harness.kept import note, record_of, writing
 from lm_eval_epidemia.harness.keys import headers, refuse_keys
 from lm_eval_epidemia.models.api_arguments import certificates, number_of, one_of
 from lm_eval_epidemia.models.choices import remember
@@ -85,9 +85,6 @@ class ChoiceAPI(LM):
         OpenAI's forms.
     """
 
-    #: Whether it says itself whose answers a file of --use_cache holds.
-    knows_its_file = True
-
     def __init__(
         self,
         base_url: str | None = None,
@@ -147,18 +144,12 @@ class ChoiceAPI(LM):
             number_of("pause", pause, 0),
             verify_certificate and certificates(ca_cert_path),
         )
-        self._asks = {"model": self.model, "variants": variants, "enable_thinking": enable_thinking}
+        self.variants, self.enable_thinking = variants, str(enable_thinking)
         thinks = {"chat_template_kwargs": {"enable_thinking": enable_thinking}}
         more = {} if enable_thinking is None else thinks
         self.served = Served(self.endpoint, self.model, self.chat, variants, more, server)
-        self._kept = Kept(None, {})
 
     # What lm-eval asks of a model.
-
-    def set_cache_hook(self, cache_hook: Any) -> None:
-        """Use lm-eval's cache of responses, if its answers are this model's."""
-        super().set_cache_hook(cache_hook)
-        self._kept = Kept(cache_hook.dbdict, self._asks, self.base_url)
 
     def check_tasks(self, tasks: Iterable[Any]) -> None:
         """Refuse tasks that need anything other than letters, before anything is asked.
@@ -215,11 +206,12 @@ class ChoiceAPI(LM):
     def get_model_info(self) -> dict[str, Any]:
         """Record in the results how letters were read, and the tokens used."""
         # The file of --use_cache says it where all answers came from there.
-        kept = self._kept.record
+        kept = record_of(self.cache_hook.dbdict)
         told = {
-            "letters_read_by": kept.get("read_by", self.served.read_by or "nothing asked"),
-            "variants": kept.get("spellings", self.served.variant),
-            **kept.get("checked", self.served.checked),
+            "letters_read_by": self.served.read_by or "nothing asked",
+            "variants": kept.get("letters", {}).get("variants", self.served.variant),
+            **self.served.checked,
+            **kept.get("told", {}),
             "tokens": self.served.tokens,
             "asked_again": dict(self.endpoint.faults),
         }
@@ -268,9 +260,9 @@ class ChoiceAPI(LM):
             seen = seen or any(is_seen(reply) for _, reply in good)
             if seen and held:
                 if not written:
-                    self._kept.note(self.served.read_by, self.served.variant, self.served.checked)
+                    self._note()
                 with writing(self.cache_hook.dbdict):
-                    remember(self, held, self._kept.mark)
+                    remember(self, held)
                 held.clear()
             kept, answered = kept + len(ready), answered + len(good)
             written = answered if seen else 0
@@ -308,6 +300,14 @@ class ChoiceAPI(LM):
                     f"stopped at max_cost_tokens={self._most_tokens}: {self.served.tokens:,} "
                     "tokens were used, and another prompt would exceed the limit"
                 )
+
+    def _note(self) -> None:
+        """Write down how letters are read, and what the server reported, before any answer."""
+        file, read_by = self.cache_hook.dbdict, self.served.read_by
+        before = record_of(file).get("told", {}).get("letters_read_by", read_by)
+        ways = " and ".join(sorted({*before.split(" and "), read_by}))
+        told = {"letters_read_by": ways, **self.served.checked}
+        note(file, {"variants": self.served.variant}, "letters", told)
 
     def _affordable(self, running: int) -> int:
         """Return how many more prompts may be asked now, if each takes what the longest took."""

@@ -1,0 +1,95 @@
+"""Places that a run writes to: found unwritable before its model loads, or said at its end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.harness.replaced import replaced
+
+#: Bytes that a place must take: about one file of results.
+_ROOM = 2**20
+
+
+def check_writable(given: str, folder: Path) -> None:
+    """Refuse a place where no file can be written.
+
+    Parameters
+    ----------
+    given : str
+        The user's option, for the error.
+    folder : Path
+        Where files shall be; need not exist.
+    """
+    try:
+        while not folder.exists():
+            folder = folder.parent
+        with TemporaryFile(dir=folder, buffering=0) as file:
+            file.write(bytes(_ROOM))
+    except OSError as error:
+        raise EpidemiaError(
+            f"{given}: {folder} cannot be written ({error.strerror}): give another path, or free "
+            "some space"
+        ) from None
+
+
+class _Raising:
+    """A tracker's logger, with which an error that lm-eval only logs is raised."""
+
+    def __init__(self, logger: Any, given: str) -> None:
+        self._logger, self._given = logger, given
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._logger, name)
+
+    def warning(self, *said: Any) -> None:
+        error = sys.exc_info()[1]
+        if isinstance(error, Exception) and str(said[0]).startswith("Could not save"):
+            raise EpidemiaError(
+                f"{self._given}: the results cannot be written ({error}); only the tables above "
+                "are left. Free some space or give another path, and run again: with --use_cache "
+                "nothing is asked twice"
+            ) from None
+        self._logger.warning(*said)
+
+
+def watch(tracker: Any) -> None:
+    """Refuse an ``--output_path`` that cannot be written; let a failed save end the run.
+
+    lm-eval logs "Could not save results", and ends as if all were well.
+
+    Parameters
+    ----------
+    tracker : lm_eval.loggers.EvaluationTracker, optional
+    """
+    given = getattr(tracker, "output_path", None)
+    if not given:
+        return
+    path = Path(given)
+    check_writable(f"--output_path {given}", path.parent if path.suffix == ".json" else path)
+    results: dict[str, Any] = {}
+
+    def save(usual: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        from lm_eval.loggers import evaluation_tracker
+        from lm_eval.utils import make_table
+
+        results.update(kwargs.get("results") or {})
+        logger: Any = _Raising(evaluation_tracker.eval_logger, f"--output_path {given}")
+        try:
+            with replaced(evaluation_tracker, eval_logger=logger):
+                usual(*args, **kwargs)
+        except EpidemiaError:
+            # lm-eval prints its tables after this.
+            with suppress(Exception):
+                print(make_table(results), make_table(results, "groups"), sep="\n")
+            raise
+
+    for name in ("save_results_aggregated", "save_results_samples"):
+        if hasattr(tracker, name):
+            setattr(tracker, name, partial(save, getattr(tracker, name)))
