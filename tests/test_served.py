@@ -346,26 +346,14 @@ def test_one_spelling_that_the_model_never_writes():
     assert "in the one spelling that variants=one reads" in found and "variants=sum" in found
 
 
-# Whose answers a file holds.
+# How the letters in a file were read; whose they are, see test_kept.py.
 
 
-def test_a_file_of_another_model_is_refused_and_its_own_says_how_it_was_read(tmp_path):
+def test_letters_of_other_tokens_are_refused_and_the_file_says_how_they_were_read(tmp_path):
     path = str(tmp_path / "kept")
     with scripted(ids=True) as exact, scripted() as top:
         cached(model(exact), path).loglikelihood(plain(TEXTS[:20]))
-        for arguments, said in (
-            ({"model": "other"}, "model=any, but this run has model=other"),
-            ({"variants": "sum"}, "variants=auto, but this run has variants=sum"),
-            (
-                {"enable_thinking": False},
-                "enable_thinking=None, but this run has enable_thi",
-            ),
-        ):
-            given = {"base_url": exact.url(False), "model": "any", **arguments}
-            with pytest.raises(EpidemiaError, match=said):
-                cached(ChoiceAPI(**given), path)
-        # The same model at another address goes on, unless its letters are other tokens.
-        with pytest.raises(EpidemiaError, match=r"token ids with variants=one.*top 20 with varia"):
+        with pytest.raises(EpidemiaError, match="variants=one, but this run has variants=sum"):
             cached(model(top), path).loglikelihood(plain(TEXTS))
         again = model(exact)
         cached(again, path).loglikelihood(plain(TEXTS[:20]))
@@ -385,22 +373,6 @@ def test_a_file_of_another_model_is_refused_and_its_own_says_how_it_was_read(tmp
         assert other.get_model_info()["choice_api"]["letters_read_by"] == "token ids and top 20"
 
 
-def test_a_file_that_others_wrote_to_as_well(tmp_path):
-    """lm-eval hands any model any answer of the file, and writes its own there."""
-    given = {"model": "choice-api", "use_cache": f"{tmp_path}/both"}
-    other = {"model": "epidemia-baseline", "use_cache": f"{tmp_path}/both"}
-    with scripted() as server:
-        given["model_args"] = f"base_url={server.url(False)},model=any"
-        evaluate([TASK], **given)
-        with pytest.raises(EpidemiaError, match="answers of any, written by choice-api"):
-            evaluate([TASK], model_args="kind=mean", **other)
-        # One that runs without us, on tasks of ours or not.
-        lm = cached(model(server), f"{tmp_path}/both_rank0.db")
-        lm.dbdict["a key of another"] = (-1.0, True)
-        with pytest.raises(EpidemiaError, match="holds 1 answers that choice-api did not write"):
-            evaluate([TASK], **given)
-
-
 def test_of_two_runs_at_once_the_second_finds_the_first(tmp_path):
     path = str(tmp_path / "kept")
     with scripted() as server:
@@ -409,20 +381,7 @@ def test_of_two_runs_at_once_the_second_finds_the_first(tmp_path):
         one.loglikelihood(plain(TEXTS[:3]))
         with pytest.raises(EpidemiaError, match="variants=sum, but this run has variants=one"):
             another.loglikelihood(plain(TEXTS))
-        same = cached(model(server, variants="sum"), path)
-        same.loglikelihood(plain(TEXTS))
-        cached(model(server, variants="sum"), path)
-
-
-def test_the_same_model_elsewhere_is_said(tmp_path, caplog):
-    path = str(tmp_path / "kept")
-    with scripted() as one, scripted() as other:
-        cached(model(one), path).loglikelihood(plain(TEXTS))
-        cached(model(other), path).loglikelihood(plain(TEXTS))
-        assert other.asked.total() == 0
-    assert (
-        f"read at {one.url(False)}; they are used as answers of {other.url(False)}" in caplog.text
-    )
+        cached(model(server, variants="sum"), path).loglikelihood(plain(TEXTS))
 
 
 def test_a_chat_endpoint_is_told_from_plain_text_in_reports(tmp_path):
@@ -437,17 +396,6 @@ def test_a_chat_endpoint_is_told_from_plain_text_in_reports(tmp_path):
         result_file(tmp_path / name, {TASK: (40.0, 3.0)}, config=config)
         (entry,) = read_results([tmp_path / name]).entries
         assert entry.chat == (name != "a")
-
-
-def test_a_file_of_another_kind_of_model(tmp_path):
-    evaluate([TASK], model="epidemia-baseline", model_args="kind=truth", use_cache=f"{tmp_path}/a")
-    with scripted() as server, pytest.raises(EpidemiaError, match="choice-api did not write"):
-        evaluate(
-            [TASK],
-            model="choice-api",
-            use_cache=f"{tmp_path}/a",
-            model_args=f"base_url={server.url(False)},model=any",
-        )
 
 
 def test_files_that_cannot_be_written(tmp_path):

@@ -30,8 +30,9 @@ def check_writable(given: str, folder: Path) -> None:
     try:
         while not folder.exists():
             folder = folder.parent
-        with TemporaryFile(dir=folder, buffering=0) as file:
+        with TemporaryFile(dir=folder) as file:
             file.write(bytes(_ROOM))
+            file.flush()
     except OSError as error:
         raise EpidemiaError(
             f"{given}: {folder} cannot be written ({error.strerror}): give another path, or free "
