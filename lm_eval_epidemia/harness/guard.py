@@ -22,7 +22,8 @@ from typing import Any
 
 from lm_eval_epidemia.benchmarks import WAYS, leaves
 from lm_eval_epidemia.core import notices
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError, plural
+from lm_eval_epidemia.elicit.within import is_withheld
 from lm_eval_epidemia.harness import collector, group_errors, hooks, kept, structured, tries
 from lm_eval_epidemia.harness.replaced import replaced
 
@@ -244,7 +245,9 @@ class _Watched:
                 model, task = type(_behind_the_cache(lm)).__name__, ours[0].task_name
                 message = _WITHOUT_LOG_PROBABILITIES.format(model=model, task=task)
                 raise EpidemiaError(message) from error
-            return _one_each(answers, requests)
+            answers = _one_each(answers, requests)
+        _note_declined(lm, requests, answers)
+        return answers
 
     @collector.at_work()
     def loglikelihood_rolling(self, *args: Any, **kwargs: Any) -> Any:
@@ -317,6 +320,19 @@ def _one_each(answers: Iterable[Any], requests: Sequence[Any]) -> list[Any]:
             "each, so nothing is scored"
         )
     return answers
+
+
+def _note_declined(lm: Any, requests: Sequence[Any], answers: Sequence[Any]) -> None:
+    """Count the prompts that a server's filter declined, now or when the cache was written."""
+    pairs = zip(requests, answers, strict=True)
+    declined = {str(request.args[0]) for request, answer in pairs if is_withheld([answer])}
+    if declined:
+        _behind_the_cache(lm).declined = len(declined)
+        notices.warn(
+            "declined prompts",
+            f"the server's content filter declined {plural(len(declined), 'prompt')}: left out, as "
+            "if not asked, so that 'seen' falls",
+        )
 
 
 _UNREAD = (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, cast
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness.replaced import replaced
@@ -40,26 +40,6 @@ def check_writable(given: str, folder: Path) -> None:
         ) from None
 
 
-class _Raising:
-    """A tracker's logger, with which an error that lm-eval only logs is raised."""
-
-    def __init__(self, logger: Any, given: str) -> None:
-        self._logger, self._given = logger, given
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._logger, name)
-
-    def warning(self, *said: Any) -> None:
-        error = sys.exc_info()[1]
-        if isinstance(error, Exception) and str(said[0]).startswith("Could not save"):
-            raise EpidemiaError(
-                f"{self._given}: the results cannot be written ({error}); only the tables above "
-                "are left. Free some space or give another path, and run again: with --use_cache "
-                "nothing is asked twice"
-            ) from None
-        self._logger.warning(*said)
-
-
 def watch(tracker: Any) -> None:
     """Refuse an ``--output_path`` that cannot be written; let a failed save end the run.
 
@@ -81,16 +61,24 @@ def watch(tracker: Any) -> None:
         from lm_eval.utils import make_table
 
         results.update(kwargs.get("results") or {})
-        logger: Any = _Raising(evaluation_tracker.eval_logger, f"--output_path {given}")
-        try:
-            with replaced(evaluation_tracker, eval_logger=logger):
-                usual(*args, **kwargs)
-        except EpidemiaError:
+        logger = evaluation_tracker.eval_logger
+
+        def warning(said: str, *more: Any) -> None:
+            if not said.startswith("Could not save"):
+                return logger.warning(said, *more)
             # lm-eval prints its tables after this.
-            with suppress(Exception):
-                print(make_table(results), make_table(results, "groups"), sep="\n")
-            raise
+            for column in {"results", "groups"} & results.keys():
+                print(make_table(results, column))
+            raise EpidemiaError(
+                f"--output_path {given}: the results cannot be written ({sys.exc_info()[1]}); only "
+                "the tables above are left: free some space or give another path, and run again "
+                "(with --use_cache nothing is asked twice)"
+            ) from None
+
+        told = logging.LoggerAdapter(logger, {})
+        told.warning = warning  # type: ignore[assignment, method-assign]
+        with replaced(evaluation_tracker, eval_logger=cast(Any, told)):
+            usual(*args, **kwargs)
 
     for name in ("save_results_aggregated", "save_results_samples"):
-        if hasattr(tracker, name):
-            setattr(tracker, name, partial(save, getattr(tracker, name)))
+        setattr(tracker, name, partial(save, getattr(tracker, name)))

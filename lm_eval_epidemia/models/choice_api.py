@@ -22,7 +22,7 @@ from lm_eval.api.model import LM
 from lm_eval.models.api_models import JsonChatStr
 from tqdm import tqdm
 
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural
 from lm_eval_epidemia.harness.kept import note, record_of, writing
 from lm_eval_epidemia.harness.keys import headers, refuse_keys
 from lm_eval_epidemia.models.api_arguments import certificates, number_of, one_of
@@ -43,6 +43,9 @@ from lm_eval_epidemia.models.servers.known import BY_NAME
 ENOUGH = 30
 
 _logger = logging.getLogger("lm_eval_epidemia")
+
+#: The share of a run that a server's filter of contents may decline.
+MOST_DECLINED = 0.05
 
 #: From a prompt and its answer to what lm-eval's cache keeps of it.
 _Take = Callable[[Prompt, Answered], Iterable[tuple[Any, Any]]]
@@ -132,9 +135,9 @@ class ChoiceAPI(LM):
         self.model, self.base_url = str(model), str(base_url)
         self.chat = url.path.endswith("/chat/completions")
         self.concurrent = number_of("num_concurrent", num_concurrent, 1, whole=True)
-        self._most_tokens = max_cost_tokens
-        if max_cost_tokens is not None:
-            self._most_tokens = number_of("max_cost_tokens", max_cost_tokens, 1, whole=True)
+        most = max_cost_tokens
+        if most is not None:
+            most = number_of("max_cost_tokens", most, 1, whole=True)
         self.endpoint = Endpoint(
             self.base_url,
             headers(api_key_env, header_env),
@@ -147,7 +150,9 @@ class ChoiceAPI(LM):
         self.variants, self.enable_thinking = variants, str(enable_thinking)
         thinks = {"chat_template_kwargs": {"enable_thinking": enable_thinking}}
         more = {} if enable_thinking is None else thinks
-        self.served = Served(self.endpoint, self.model, self.chat, variants, more, server)
+        self.served = Served(self.endpoint, self.model, self.chat, variants, more, server, most)
+        #: Prompts of a run that the server's filter of contents declined.
+        self.declined = 0
 
     # What lm-eval asks of a model.
 
@@ -213,6 +218,7 @@ class ChoiceAPI(LM):
             **self.served.checked,
             **kept.get("told", {}),
             "tokens": self.served.tokens,
+            "declined": self.declined,
             "asked_again": dict(self.endpoint.faults),
         }
         return {"choice_api": told}
@@ -233,7 +239,11 @@ class ChoiceAPI(LM):
         # and nothing is lost by that.
         finished: list[tuple[Prompt, Answered | BaseException]] = []
         wake: SimpleQueue[None] = SimpleQueue()
-        began: list[str] = []
+        began: list[Answered] = []
+        declined: list[tuple[Prompt, Answered]] = []
+        # Of all: a run that goes on may have little left but what is declined.
+        letters = sum(len(prompt.requests) for prompt in prompts)
+        letters += len(self.cache_hook.dbdict or ())
         seen, begun, kept, answered, written = False, 0, 0, 0, 0
         #: Not yet written: a model that never begins with a letter leaves nothing in the cache.
         held: list[tuple[Any, Any]] = []
@@ -256,7 +266,10 @@ class ChoiceAPI(LM):
             nonlocal seen, kept, answered, written
             ready = finished[kept:]
             good = [(prompt, reply) for prompt, reply in ready if isinstance(reply, Answered)]
-            held.extend(pair for prompt, reply in good for pair in take(prompt, reply))
+            declined.extend(pair for pair in good if pair[1].declined)
+            held.extend(
+                pair for prompt, reply in good for pair in take(prompt, reply) if not reply.declined
+            )
             seen = seen or any(is_seen(reply) for _, reply in good)
             if seen and held:
                 if not written:
@@ -266,7 +279,8 @@ class ChoiceAPI(LM):
                 held.clear()
             kept, answered = kept + len(ready), answered + len(good)
             written = answered if seen else 0
-            began.extend(reply.began for _, reply in good[: ENOUGH - len(began)])
+            plain = [reply for _, reply in good if not reply.declined]
+            began.extend(plain[: ENOUGH - len(began)])
             if self.served.counts:
                 bar.set_postfix_str(f"{self.served.tokens:,} tokens", refresh=False)
             bar.update(len(good))
@@ -284,9 +298,12 @@ class ChoiceAPI(LM):
                     wake.get()
                     for error in keep():
                         raise error
-                    if not seen and (len(began) == ENOUGH or answered == len(prompts)):
+                    self._refuse_declined(declined, letters)
+                    is_over = len(began) == ENOUGH or answered == len(prompts)
+                    if not seen and began and is_over:
                         raise self._without_letters(began)
-                    begin(self._affordable(begun - kept))
+                    most = self._affordable(begun - kept)
+                    begin(most if self.served.how else min(most, 1))
             except KeyboardInterrupt:
                 _logger.warning("epidemia: waiting for %d unfinished requests", begun - kept)
                 raise
@@ -296,10 +313,7 @@ class ChoiceAPI(LM):
                 pool.shutdown(cancel_futures=True)
                 keep()
             if answered < len(prompts):
-                raise EpidemiaError(
-                    f"stopped at max_cost_tokens={self._most_tokens}: {self.served.tokens:,} "
-                    "tokens were used, and another prompt would exceed the limit"
-                )
+                raise EpidemiaError(self.served.over_limit)
 
     def _note(self) -> None:
         """Write down how letters are read, and what the server reported, before any answer."""
@@ -312,14 +326,14 @@ class ChoiceAPI(LM):
     def _affordable(self, running: int) -> int:
         """Return how many more prompts may be asked now, if each takes what the longest took."""
         room = self.concurrent - running
-        if self._most_tokens is None:
+        if self.served.most is None:
             return room
         if not self.served.counts:
             raise EpidemiaError(
                 f"{self.base_url} does not report the tokens of a request (usage), so "
                 "max_cost_tokens cannot be enforced: leave it out"
             )
-        left = self._most_tokens - self.served.tokens
+        left = self.served.most - self.served.tokens
         return max(min(room, left // max(self.served.longest, 1) - running), 0)
 
     @contextmanager
@@ -361,8 +375,25 @@ class ChoiceAPI(LM):
             f"separately, with --model local-{kind}completions"
         )
 
-    def _without_letters(self, began: list[str]) -> EpidemiaError:
+    def _refuse_declined(self, declined: list[tuple[Prompt, Answered]], letters: int) -> None:
+        """End a run if a filter declines too much of it, or prompts that are not ours.
+
+        Only our tasks say by `seen` what was left out.
+        """
+        share = sum(len(prompt.requests) for prompt, _ in declined) / max(letters, 1)
+        others = [prompt.task for prompt, _ in declined if not prompt.task.startswith("epidemia_")]
+        if others or share > MOST_DECLINED:
+            raise EpidemiaError(
+                f"{self.base_url}: the content filter declines {plural(len(declined), 'prompt')} "
+                f"({few(others) or f'{share:.0%} of them'}; {declined[-1][1].declined}): ask "
+                "another server, or leave these tasks out"
+            )
+
+    def _without_letters(self, first: list[Answered]) -> EpidemiaError:
         """Refuse a model that begins its answers with something else than letters."""
+        began = [each.began for each in first]
+        if all(each.is_cut for each in first):
+            return EpidemiaError(self.served.after_sampling)
         shown = few([repr(text) for text in dict.fromkeys(began)])
         if not self.served.adds and any(len(text.strip(" .")) == 1 for text in began):
             return EpidemiaError(

@@ -26,11 +26,13 @@ class Prompt(NamedTuple):
         Distinct, as lm-eval asks for them.
     requests : list of (int, int)
         Numbers of the requests answered, and of the choice of each.
+    task : str
     """
 
     context: Any
     choices: tuple[str, ...]
     requests: list[tuple[int, int]]
+    task: str = ""
 
 
 class Answered(NamedTuple):
@@ -42,14 +44,22 @@ class Answered(NamedTuple):
         By choice, as lm-eval takes them.
     began : str
         The token that the model generated.
+    is_cut : bool
+        Whether it may show what a sampler leaves, see `first_token.is_cut`.
+    declined : str
+        The server's words, if its filter of contents declined the prompt.
     """
 
     letters: list[tuple[float, bool]]
     began: str
+    is_cut: bool = False
+    declined: str = ""
 
 
 def is_seen(answered: Answered) -> bool:
-    """Whether any letter was generated, or is likely enough to say something."""
+    """Whether any letter was generated, or is likely enough to say something of the model."""
+    if answered.is_cut or answered.declined:
+        return False
     shown = [x for x, _ in answered.letters if not isinstance(x, Within) or x.shown]
     written = any(is_greedy for _, is_greedy in answered.letters)
     return written or math.fsum(math.exp(x) for x in shown) >= LEAST_MASS
@@ -68,7 +78,7 @@ def prompts_of(requests: Sequence[Any], chat: bool) -> list[Prompt]:
     EpidemiaError
         If a choice is not a letter, or the address does not accept the context.
     """
-    by_context: dict[Any, tuple[dict[str, int], list[tuple[int, int]]]] = {}
+    by_context: dict[Any, tuple[dict[str, int], list[tuple[int, int]], str]] = {}
     for number, request in enumerate(requests):
         context, choice = request.args
         letter = choice.strip()
@@ -91,6 +101,9 @@ def prompts_of(requests: Sequence[Any], chat: bool) -> list[Prompt]:
             raise EpidemiaError(f"{task_of([request])}: base_url accepts {wrong}")
         if not chat:
             context, choice = spaces_moved(context, choice)
-        choices, numbers = by_context.setdefault(context, ({}, []))
+        choices, numbers, _ = by_context.setdefault(context, ({}, [], task_of([request])))
         numbers.append((number, choices.setdefault(choice, len(choices))))
-    return [Prompt(context, tuple(of), numbers) for context, (of, numbers) in by_context.items()]
+    return [
+        Prompt(context, tuple(of), numbers, task)
+        for context, (of, numbers, task) in by_context.items()
+    ]
