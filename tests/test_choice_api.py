@@ -340,7 +340,7 @@ REFUSED = {
     "null": "gives no log-probabilities of its first token .*_sampled",
     "long": "maximum context length is 10 tokens",
     "alone": "shows probabilities after sampling, not those of any",
-    "filtered": r"the content filter declines 1 prompt \(some_task; content_filter\)",
+    "filtered": r"the content filter declines a prompt of some_task \(content_filter\)",
     "thinks": r"none of the first 30 answers of any begins with a letter.*'<think>'",
 }
 

@@ -46,7 +46,7 @@ def test_a_declined_prompt_is_left_out_and_counted(how, tmp_path, caplog):
     assert again["results"][TASK] == row
     assert found["config"]["choice_api"]["declined"] == 2
     assert again["config"]["choice_api"]["declined"] == 2
-    assert "declined 2 prompts" in caplog.text
+    assert "declined 2 prompts, left out" in caplog.text
     # One of the two cells lacks prompts, as if they had not been asked.
     kept = [n for n, each in enumerate(split(TASK)) if each["prompt"] not in bad]
     with scripted() as server:
@@ -65,9 +65,7 @@ def test_a_declined_prompt_is_left_out_and_counted(how, tmp_path, caplog):
 def test_a_run_of_which_too_much_is_declined_stops_with_the_reason(tmp_path):
     bad = sorted(split(TASK)["prompt"])[-3:]
     with scripted(fault=lambda text, times: FILTERS["azure"] if text in bad else None) as server:
-        with pytest.raises(
-            EpidemiaError, match=r"declines 3 prompts \(6% of them; The prompt trig"
-        ):
+        with pytest.raises(EpidemiaError, match=r"declines 3 prompts, more than 5% \(The prompt"):
             run(server)
         # One that goes on has little left but these, and ends.
         cache = {"use_cache": f"{tmp_path}/kept"}

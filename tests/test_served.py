@@ -362,6 +362,7 @@ def test_letters_of_other_tokens_are_refused_and_the_file_says_how_they_were_rea
             "letters_read_by": "token ids",
             "variants": "one",
             "tokens": 0,
+            "declined": 0,
             "server": "not known",
             "repeatable": True,
             "asked_again": {},
@@ -409,8 +410,8 @@ def test_files_that_cannot_be_written(tmp_path):
     (tmp_path / "damaged_rank0.db").write_bytes(damaged)
     for name, said in (
         ("damaged", "or is damaged"),
-        ("text", "is not a database, or is dam"),
-        ("folder", "cannot be written"),
+        ("text", "is no database that can be written, or is dam"),
+        ("folder", "is no database that can be written"),
         ("file/below", "cannot be written"),
     ):
         with scripted() as server, pytest.raises(EpidemiaError, match=said) as raised:

@@ -328,25 +328,14 @@ def _note_declined(lm: Any, requests: Sequence[Any], answers: Sequence[Any]) -> 
     declined = {str(request.args[0]) for request, answer in pairs if is_withheld([answer])}
     if declined:
         _behind_the_cache(lm).declined = len(declined)
-        notices.warn(
-            "declined prompts",
-            f"the server's content filter declined {plural(len(declined), 'prompt')}: left out, as "
-            "if not asked, so that 'seen' falls",
-        )
+        said = f"a content filter declined {plural(len(declined), 'prompt')}, left out as not asked"
+        notices.warn("declined prompts", said)
 
 
 _UNREAD = (
     "epidemia: lm-eval could not read the server's answer. If the server returns fewer choices "
     "than prompts, send one prompt at a time (batch_size=1), and delete the file of --use_cache, "
     "where answers may be paired with the wrong prompts"
-)
-_KEPT = (
-    "epidemia: the answers so far are in the file of --use_cache: run the same command again to "
-    "continue"
-)
-_LOST = (
-    "epidemia: the answers so far are lost. With --use_cache PATH lm-eval keeps each answer, and "
-    "the same command continues where it stopped"
 )
 
 
@@ -359,7 +348,7 @@ def _explained(lm: Any) -> Iterator[None]:
         model = _behind_the_cache(lm)
         if hasattr(model, "_create_payload") and not isinstance(error, EpidemiaError):
             # A connection's errors are OSErrors or a library's own; these come from reading.
-            note = _LOST if model is lm else _KEPT
+            note = f"epidemia: the answers so far are {kept.LOST if model is lm else kept.KEPT}"
             unread = isinstance(error, (ValueError, LookupError, TypeError, AssertionError))
             if unread and not isinstance(error, OSError):
                 note = _UNREAD

@@ -34,8 +34,17 @@ _IDLE = re.compile(
 )
 
 #: What tells models apart that the user made.
-_TOLD = ("tokenizer_name", "pretrained", "revision", "model", "variants", "enable_thinking")
-_TOLD_OF_OURS = ("kind", "noise", "seed", "position_bias", "base_url")
+_TOLD = (
+    *("tokenizer_name", "pretrained", "revision", "model", "variants", "enable_thinking"),
+    *("kind", "noise", "seed", "position_bias", "base_url"),
+)
+
+#: What became of the answers before an error.
+KEPT = "in the file of --use_cache: run the same command again to continue"
+LOST = (
+    "lost. With --use_cache PATH lm-eval keeps each answer, and the same command continues where "
+    "it stopped"
+)
 
 #: Seconds to wait for another process that writes.
 _PATIENCE = 60.0
@@ -53,23 +62,20 @@ def check_file(use_cache: Any) -> None:
     """
     if not use_cache:
         return
-    path, sound = Path(f"{use_cache}_rank0.db"), "ok"
+    path = Path(f"{use_cache}_rank0.db")
     # It logs the traceback of an error that we report in a line.
     logging.getLogger("sqlitedict").setLevel(logging.CRITICAL)
     check_writable(f"--use_cache {use_cache}", path.parent)
-    if path.exists():
-        try:
-            path.open("a+b").close()
-            sound = _checked(path)
-        except OSError as error:
-            raise EpidemiaError(
-                f"--use_cache {use_cache}: the file {path} cannot be written ({error.strerror}): "
-                "give another path"
-            ) from None
+    try:
+        with closing(_opened(path)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            sound = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except sqlite3.Error as error:
+        sound = str(error)
     if sound != "ok":
         raise EpidemiaError(
-            f"--use_cache {use_cache}: {path} is not a database, or is damaged ({sound}): delete "
-            "it, or give another path"
+            f"--use_cache {use_cache}: {path} is no database that can be written, or is damaged "
+            f"({sound}): delete it, or give another path"
         )
 
 
@@ -84,15 +90,6 @@ def writing(database: Any) -> Iterator[None]:
         ) from error
 
 
-def _checked(path: Path) -> str:
-    """Return "ok", or what is wrong with a database."""
-    try:
-        with closing(_opened(path)) as connection:
-            return str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
-    except sqlite3.DatabaseError as error:
-        return str(error)
-
-
 def depends_on(lm: Any, given: Mapping[str, Any]) -> dict[str, str]:
     """Return what a run's answers depend on besides the prompt.
 
@@ -102,20 +99,20 @@ def depends_on(lm: Any, given: Mapping[str, Any]) -> dict[str, str]:
     given : mapping
         The arguments of ``lm_eval.evaluator.evaluate``.
     """
-    told = {name: getattr(lm, name, None) for name in _TOLD + _TOLD_OF_OURS}
+    told = {name: getattr(lm, name, None) for name in _TOLD}
     made_of = {name: x for name, x in told.items() if isinstance(x, (str, int, float))}
-    asks = dict(ASKED.get() or {"--model": type(lm).__name__, **made_of})
+    asks = ASKED.get() or {"--model": type(lm).__name__, **made_of}
     asks = {name: x for name, x in asks.items() if not _IDLE.fullmatch(name)}
-    if "base_url" in asks:
-        asks["base_url"] = str(asks["base_url"]).partition("?")[0]
     with suppress(Exception):  # Of two models under one name the weights differ.
         some = [weights.detach().flatten()[:4].tolist() for weights in lm.model.parameters()]
         asks["weights"] = f"{zlib.crc32(repr(some).encode()):08x}"
     asks["system_instruction"] = given.get("system_instruction") or ""
     asks["apply_chat_template"] = template = given.get("apply_chat_template") or False
-    if template:
-        asks["fewshot_as_multiturn"] = bool(given.get("fewshot_as_multiturn"))
-    return {name: str(value) for name, value in asks.items()}
+    asks["fewshot_as_multiturn"] = bool(template and given.get("fewshot_as_multiturn"))
+    # The query of an address may contain a key.
+    return {
+        name: str(x).partition("?")[0] if name == "base_url" else str(x) for name, x in asks.items()
+    }
 
 
 @contextmanager

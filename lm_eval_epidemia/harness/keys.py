@@ -137,15 +137,14 @@ def masking(arguments: Mapping[str, Any]) -> Iterator[None]:
     arguments : mapping
         The model's, which may contain keys or name variables with keys.
     """
-    named = [os.environ.get(str(arguments.get(name)), "") for name in ("api_key_env", "header_env")]
-    keys = [value for name, value in os.environ.items() if _VARIABLE.search(name)]
-    for given in filter(None, map(arguments.get, SECRET)):
-        keys += map(str, given.values() if isinstance(given, Mapping) else [given])
-    secrets = dict(enumerate([*named, *keys]))
+    held = [value for name, value in os.environ.items() if _VARIABLE.search(name)]
+    held += [os.environ.get(str(arguments.get(x)), "") for x in ("api_key_env", "header_env")]
+    for given in map(arguments.get, SECRET):
+        held += map(str, given.values() if isinstance(given, Mapping) else [given or ""])
     usual = logging.getLogRecordFactory()
 
     def hide(text: str) -> str:
-        return _LOOKS.sub(r"\1***", masked(text, secrets))
+        return _LOOKS.sub(r"\1***", masked(text, dict(enumerate(held))))
 
     def factory(*args: Any, **kwargs: Any) -> logging.LogRecord:
         record = usual(*args, **kwargs)

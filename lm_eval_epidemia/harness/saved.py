@@ -54,25 +54,22 @@ def watch(tracker: Any) -> None:
         return
     path = Path(given)
     check_writable(f"--output_path {given}", path.parent if path.suffix == ".json" else path)
-    results: dict[str, Any] = {}
 
     def save(usual: Callable[..., None], *args: Any, **kwargs: Any) -> None:
         from lm_eval.loggers import evaluation_tracker
         from lm_eval.utils import make_table
 
-        results.update(kwargs.get("results") or {})
         logger = evaluation_tracker.eval_logger
 
         def warning(said: str, *more: Any) -> None:
             if not said.startswith("Could not save"):
                 return logger.warning(said, *more)
             # lm-eval prints its tables after this.
-            for column in {"results", "groups"} & results.keys():
-                print(make_table(results, column))
+            for column in {"results", "groups"} & kwargs.get("results", {}).keys():
+                print(make_table(kwargs["results"], column))
             raise EpidemiaError(
-                f"--output_path {given}: the results cannot be written ({sys.exc_info()[1]}); only "
-                "the tables above are left: free some space or give another path, and run again "
-                "(with --use_cache nothing is asked twice)"
+                f"--output_path {given}: the results cannot be written ({sys.exc_info()[1]}): free "
+                "some space or give another path (with --use_cache nothing is asked twice)"
             ) from None
 
         told = logging.LoggerAdapter(logger, {})

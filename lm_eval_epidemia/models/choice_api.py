@@ -23,7 +23,7 @@ from lm_eval.models.api_models import JsonChatStr
 from tqdm import tqdm
 
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural
-from lm_eval_epidemia.harness.kept import note, record_of, writing
+from lm_eval_epidemia.harness.kept import KEPT, LOST, note, record_of, writing
 from lm_eval_epidemia.harness.keys import headers, refuse_keys
 from lm_eval_epidemia.models.api_arguments import certificates, number_of, one_of
 from lm_eval_epidemia.models.choices import remember
@@ -135,9 +135,6 @@ class ChoiceAPI(LM):
         self.model, self.base_url = str(model), str(base_url)
         self.chat = url.path.endswith("/chat/completions")
         self.concurrent = number_of("num_concurrent", num_concurrent, 1, whole=True)
-        most = max_cost_tokens
-        if most is not None:
-            most = number_of("max_cost_tokens", most, 1, whole=True)
         self.endpoint = Endpoint(
             self.base_url,
             headers(api_key_env, header_env),
@@ -150,7 +147,9 @@ class ChoiceAPI(LM):
         self.variants, self.enable_thinking = variants, str(enable_thinking)
         thinks = {"chat_template_kwargs": {"enable_thinking": enable_thinking}}
         more = {} if enable_thinking is None else thinks
-        self.served = Served(self.endpoint, self.model, self.chat, variants, more, server, most)
+        self.served = Served(self.endpoint, self.model, self.chat, variants, more, server)
+        if max_cost_tokens is not None:
+            self.served.most = number_of("max_cost_tokens", max_cost_tokens, 1, whole=True)
         #: Prompts of a run that the server's filter of contents declined.
         self.declined = 0
 
@@ -176,7 +175,11 @@ class ChoiceAPI(LM):
         def take(prompt: Prompt, answered: Answered) -> Iterable[tuple[Any, Any]]:
             for number, choice in prompt.requests:
                 answers[number] = answered.letters[choice]  # type: ignore[call-overload]
-                yield requests[number].args, answers[number]
+                if not answered.declined:  # those are asked again by a run that goes on
+                    yield requests[number].args, answers[number]
+                elif not (task := task_of([requests[number]])).startswith("epidemia_"):
+                    # Only our tasks say, by `seen`, what was left out.
+                    raise self._declined(f"a prompt of {task}", answered)
 
         self._ask_all(prompts, take, disable_tqdm)
         return answers  # type: ignore[return-value]
@@ -240,10 +243,10 @@ class ChoiceAPI(LM):
         finished: list[tuple[Prompt, Answered | BaseException]] = []
         wake: SimpleQueue[None] = SimpleQueue()
         began: list[Answered] = []
-        declined: list[tuple[Prompt, Answered]] = []
+        declined: list[Answered] = []
         # Of all: a run that goes on may have little left but what is declined.
-        letters = sum(len(prompt.requests) for prompt in prompts)
-        letters += len(self.cache_hook.dbdict or ())
+        letters = sum(len(prompt.requests) for prompt in prompts) or 1
+        in_all = len(prompts) * (1 + len(self.cache_hook.dbdict or ()) / letters)
         seen, begun, kept, answered, written = False, 0, 0, 0, 0
         #: Not yet written: a model that never begins with a letter leaves nothing in the cache.
         held: list[tuple[Any, Any]] = []
@@ -266,10 +269,8 @@ class ChoiceAPI(LM):
             nonlocal seen, kept, answered, written
             ready = finished[kept:]
             good = [(prompt, reply) for prompt, reply in ready if isinstance(reply, Answered)]
-            declined.extend(pair for pair in good if pair[1].declined)
-            held.extend(
-                pair for prompt, reply in good for pair in take(prompt, reply) if not reply.declined
-            )
+            declined.extend(reply for _, reply in good if reply.declined)
+            held.extend(pair for prompt, reply in good for pair in take(prompt, reply))
             seen = seen or any(is_seen(reply) for _, reply in good)
             if seen and held:
                 if not written:
@@ -279,8 +280,7 @@ class ChoiceAPI(LM):
                 held.clear()
             kept, answered = kept + len(ready), answered + len(good)
             written = answered if seen else 0
-            plain = [reply for _, reply in good if not reply.declined]
-            began.extend(plain[: ENOUGH - len(began)])
+            began.extend(reply for _, reply in good if not reply.declined)
             if self.served.counts:
                 bar.set_postfix_str(f"{self.served.tokens:,} tokens", refresh=False)
             bar.update(len(good))
@@ -298,10 +298,12 @@ class ChoiceAPI(LM):
                     wake.get()
                     for error in keep():
                         raise error
-                    self._refuse_declined(declined, letters)
-                    is_over = len(began) == ENOUGH or answered == len(prompts)
+                    if len(declined) > MOST_DECLINED * in_all:
+                        said = f"{plural(len(declined), 'prompt')}, more than {MOST_DECLINED:.0%}"
+                        raise self._declined(said, declined[-1])
+                    is_over = len(began) >= ENOUGH or answered == len(prompts)
                     if not seen and began and is_over:
-                        raise self._without_letters(began)
+                        raise self._without_letters(began[:ENOUGH])
                     most = self._affordable(begun - kept)
                     begin(most if self.served.how else min(most, 1))
             except KeyboardInterrupt:
@@ -345,12 +347,7 @@ class ChoiceAPI(LM):
             is_kept = self.cache_hook.dbdict is not None
             if not answered or (is_kept and not written):
                 return ""
-            what = (
-                "lost. With --use_cache PATH each is kept, and the same command continues where it "
-            )
-            what += "stopped"
-            if is_kept:
-                what = "in the file of --use_cache: run the same command again to continue"
+            what = KEPT if is_kept else LOST
             return f". {answered:,} of {prompts:,} prompts were answered; the answers are {what}"
 
         try:
@@ -375,19 +372,12 @@ class ChoiceAPI(LM):
             f"separately, with --model local-{kind}completions"
         )
 
-    def _refuse_declined(self, declined: list[tuple[Prompt, Answered]], letters: int) -> None:
-        """End a run if a filter declines too much of it, or prompts that are not ours.
-
-        Only our tasks say by `seen` what was left out.
-        """
-        share = sum(len(prompt.requests) for prompt, _ in declined) / max(letters, 1)
-        others = [prompt.task for prompt, _ in declined if not prompt.task.startswith("epidemia_")]
-        if others or share > MOST_DECLINED:
-            raise EpidemiaError(
-                f"{self.base_url}: the content filter declines {plural(len(declined), 'prompt')} "
-                f"({few(others) or f'{share:.0%} of them'}; {declined[-1][1].declined}): ask "
-                "another server, or leave these tasks out"
-            )
+    def _declined(self, what: str, answered: Answered) -> EpidemiaError:
+        """Refuse to leave out what a server's content filter declines."""
+        return EpidemiaError(
+            f"{self.base_url}: the content filter declines {what} ({answered.declined}): ask "
+            "another server, or leave these tasks out"
+        )
 
     def _without_letters(self, first: list[Answered]) -> EpidemiaError:
         """Refuse a model that begins its answers with something else than letters."""

@@ -26,13 +26,11 @@ class Prompt(NamedTuple):
         Distinct, as lm-eval asks for them.
     requests : list of (int, int)
         Numbers of the requests answered, and of the choice of each.
-    task : str
     """
 
     context: Any
     choices: tuple[str, ...]
     requests: list[tuple[int, int]]
-    task: str = ""
 
 
 class Answered(NamedTuple):
@@ -78,7 +76,7 @@ def prompts_of(requests: Sequence[Any], chat: bool) -> list[Prompt]:
     EpidemiaError
         If a choice is not a letter, or the address does not accept the context.
     """
-    by_context: dict[Any, tuple[dict[str, int], list[tuple[int, int]], str]] = {}
+    by_context: dict[Any, tuple[dict[str, int], list[tuple[int, int]]]] = {}
     for number, request in enumerate(requests):
         context, choice = request.args
         letter = choice.strip()
@@ -101,9 +99,6 @@ def prompts_of(requests: Sequence[Any], chat: bool) -> list[Prompt]:
             raise EpidemiaError(f"{task_of([request])}: base_url accepts {wrong}")
         if not chat:
             context, choice = spaces_moved(context, choice)
-        choices, numbers, _ = by_context.setdefault(context, ({}, [], task_of([request])))
+        choices, numbers = by_context.setdefault(context, ({}, []))
         numbers.append((number, choices.setdefault(choice, len(choices))))
-    return [
-        Prompt(context, tuple(of), numbers, task)
-        for context, (of, numbers, task) in by_context.items()
-    ]
+    return [Prompt(context, tuple(of), numbers) for context, (of, numbers) in by_context.items()]

@@ -77,8 +77,6 @@ class Served:
         What else is sent with each prompt.
     server : str
         "auto", or a name of `known.BY_NAME`.
-    most : int, optional
-        Tokens that may be used.
     """
 
     def __init__(
@@ -89,10 +87,11 @@ class Served:
         variants: str,
         more: Mapping[str, Any] = MappingProxyType({}),
         server: str = "auto",
-        most: int | None = None,
     ) -> None:
         self.endpoint, self.model, self.chat, self.variants = endpoint, model, chat, variants
-        self._more, self._given, self.most = more, server, most
+        self._more, self._given = more, server
+        #: Tokens that may be used.
+        self.most: int | None = None
         #: Known before the first prompt is asked.
         self.found: known.Found | None = None
         #: How far two answers to one prompt were apart, once that is known.
@@ -161,8 +160,8 @@ class Served:
                 text = f"{self.endpoint.url} rejects a prompt: {error}"
                 raise EpidemiaError(text) from None
         except Filtered as error:
-            words = self.endpoint.scrubbed(str(error))
-            return Answered([(Withheld("nan"), False)] * len(prompt.choices), "", False, words)
+            said, none = self.endpoint.scrubbed(str(error)), (Withheld("nan"), False)
+            return Answered([none] * len(prompt.choices), "", declined=said)
         except EpidemiaError as error:
             if not self.found or not self.server or self.server in str(error):
                 raise
@@ -260,9 +259,8 @@ class Served:
         """Why nothing is scored if all answers are what a sampler leaves."""
         return (
             f"{self.endpoint.url} shows probabilities after sampling, not those of {self.model}: "
-            "fewer tokens than asked for have any, and they sum to 1 (at temperature 0 one token "
-            "has all). Let it show those before sampling (vLLM: --logprobs-mode raw_logprobs; "
-            f"llama.cpp: no post_sampling_probs). {WAY_OUT}"
+            "fewer tokens than asked for have any, and these sum to 1. Let it show those before "
+            f"sampling (vLLM: --logprobs-mode raw_logprobs). {WAY_OUT}"
         )
 
     @property
@@ -329,10 +327,11 @@ class Served:
         url: str | None = None,
         once: bool = False,
     ) -> T:
-        # A token is at least a byte. Once one prompt is counted, the others are about as long.
-        first = len(str(asked.content).encode())
-        expected = max(self.longest, len(known.PROBE)) if self.longest else first
-        if self.most is not None and self.tokens + expected > self.most:
+        # A token is at least a byte; once one prompt is counted, the others are about as long.
+        expected = len(content := str(asked.content).encode()) + 1
+        if self.longest and known.PROBE.encode() not in content:
+            expected = self.longest
+        if self.most and self.tokens + expected > self.most:
             raise EpidemiaError(self.over_limit)
         if how.form.path:
             url = beside(self.endpoint.url, how.form.path)
