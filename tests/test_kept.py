@@ -1,13 +1,10 @@
 """The file of `--use_cache` belongs to one model; results that cannot be saved are said."""
 
 import logging
-import os
-import subprocess
-import sys
 import threading
 
 import pytest
-from conftest import REPOSITORY, evaluate
+from conftest import evaluate
 from scripted_server import scripted
 
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -35,7 +32,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("what", OTHERS)
 def test_the_answers_of_one_run_are_not_those_of_another(what, tmp_path):
-    cache = {"use_cache": f"{tmp_path}/kept"}
+    cache = {"use_cache": f"{tmp_path}/new/kept"}
     found = evaluate([TASK], **TRUTH, **cache)["results"]
     other, said = OTHERS[what]
     with pytest.raises(EpidemiaError, match=said) as raised:
@@ -198,21 +195,6 @@ def test_what_cannot_be_written_ends_the_run(
     # The numbers of hours of computing are not lost with their file.
     assert ("|score" in capsys.readouterr().out) == (room == 4_000)
     assert room != 60_000 or list(tmp_path.rglob("results_*.json"))
-
-
-def test_lm_eval_itself_ends_with_a_line(tmp_path):
-    (tmp_path / "file").write_text("")
-    run = ["run", "--model", "epidemia-baseline", "--tasks", TASK, "--output_path", "file/below"]
-    done = subprocess.run(
-        [sys.executable, "-m", "lm_eval", *run],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        check=False,
-    )
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert done.stderr.strip().splitlines()[-1].startswith("error: --output_path file/below: ")
 
 
 # Keys.

@@ -374,17 +374,6 @@ def test_letters_of_other_tokens_are_refused_and_the_file_says_how_they_were_rea
         assert other.get_model_info()["choice_api"]["letters_read_by"] == "token ids and top 20"
 
 
-def test_of_two_runs_at_once_the_second_finds_the_first(tmp_path):
-    path = str(tmp_path / "kept")
-    with scripted() as server:
-        one = cached(model(server, variants="sum"), path)
-        another = cached(model(server, variants="one"), path)  # the file is empty to both
-        one.loglikelihood(plain(TEXTS[:3]))
-        with pytest.raises(EpidemiaError, match="variants=sum, but this run has variants=one"):
-            another.loglikelihood(plain(TEXTS))
-        cached(model(server, variants="sum"), path).loglikelihood(plain(TEXTS))
-
-
 def test_a_chat_endpoint_is_told_from_plain_text_in_reports(tmp_path):
     from test_cost_and_compare import result_file
 
@@ -402,7 +391,6 @@ def test_a_chat_endpoint_is_told_from_plain_text_in_reports(tmp_path):
 def test_files_that_cannot_be_written(tmp_path):
     (tmp_path / "folder_rank0.db").mkdir()
     (tmp_path / "text_rank0.db").write_text("not a database, and longer than sixteen bytes")
-    (tmp_path / "file").write_text("")
     with sqlite3.connect(tmp_path / "whole.db") as whole:
         whole.execute("CREATE TABLE unnamed (key TEXT, value BLOB)")
         whole.executemany("INSERT INTO unnamed VALUES (?, ?)", [("k" * 64, b"v" * 200)] * 100)
@@ -412,7 +400,6 @@ def test_files_that_cannot_be_written(tmp_path):
         ("damaged", "or is damaged"),
         ("text", "is no database that can be written, or is dam"),
         ("folder", "is no database that can be written"),
-        ("file/below", "cannot be written"),
     ):
         with scripted() as server, pytest.raises(EpidemiaError, match=said) as raised:
             evaluate(
@@ -422,37 +409,6 @@ def test_files_that_cannot_be_written(tmp_path):
                 model_args=f"base_url={server.url(False)},model=any",
             )
         assert str(tmp_path / name) in str(raised.value) and server.asked.total() == 0
-
-
-FULL = """
-import resource, sys
-sys.path[:0] = {path}
-from test_choice_api import plain, TEXTS, cached
-from lm_eval_epidemia.models.choice_api import ChoiceAPI
-lm = cached(ChoiceAPI(base_url=sys.argv[1], model="any", num_concurrent=2), sys.argv[2])
-resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
-try:
-    lm.loglikelihood(plain([f"{{text}} {{i}}" for text in TEXTS for i in range(10)]))
-except Exception as error:
-    print(type(error).__name__, error)
-"""
-
-
-@pytest.mark.slow
-def test_a_disk_that_is_full(tmp_path):
-    """A file may grow to 20,000 bytes."""
-    program = FULL.format(path=sys.path)
-    with scripted() as server:
-        done = subprocess.run(
-            [sys.executable, "-c", program, server.url(False), str(tmp_path / "kept")],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-        assert server.asked.total() < 400
-    assert "EpidemiaError the file of --use_cache" in done.stdout, (done.stdout, done.stderr[-800:])
-    assert "cannot be written" in done.stdout
 
 
 def test_a_file_that_takes_no_more_ends_the_run_in_a_line(tmp_path, monkeypatch):

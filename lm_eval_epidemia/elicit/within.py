@@ -52,8 +52,8 @@ class Withheld(float):
 
 def is_withheld(responses: Any) -> bool:
     """Whether a prompt was declined, by a model's responses or those in lm-eval's samples."""
-    first = responses[0][0] if isinstance(responses[0], (list, tuple)) else None
-    return isinstance(first, Withheld) or first == "declined"
+    pair = responses[0] if responses else None
+    return isinstance(pair, (list, tuple)) and len(pair) == 2 and str(pair[0]) == "declined"
 
 
 def bounds(logprobs: Sequence[float]) -> tuple[Array, Array]:

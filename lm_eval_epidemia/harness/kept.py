@@ -67,7 +67,7 @@ def check_file(use_cache: Any) -> None:
     logging.getLogger("sqlitedict").setLevel(logging.CRITICAL)
     check_writable(f"--use_cache {use_cache}", path.parent)
     try:
-        with closing(_opened(path)) as connection:
+        with closing(_opened(path if path.exists() else ":memory:")) as connection:
             connection.execute("BEGIN IMMEDIATE")
             sound = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     except sqlite3.Error as error:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, cast
+from typing import Any
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness.replaced import replaced
@@ -72,9 +72,9 @@ def watch(tracker: Any) -> None:
                 "some space or give another path (with --use_cache nothing is asked twice)"
             ) from None
 
-        told = logging.LoggerAdapter(logger, {})
-        told.warning = warning  # type: ignore[assignment, method-assign]
-        with replaced(evaluation_tracker, eval_logger=cast(Any, told)):
+        told: Any = logging.LoggerAdapter(logger, {})
+        told.warning = warning
+        with replaced(evaluation_tracker, eval_logger=told):
             usual(*args, **kwargs)
 
     for name in ("save_results_aggregated", "save_results_samples"):

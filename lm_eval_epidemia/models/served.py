@@ -268,7 +268,7 @@ class Served:
         """Why no further prompt is sent."""
         return (
             f"stopped at max_cost_tokens={self.most}: {self.tokens:,} tokens were used, and "
-            "another prompt would exceed the limit"
+            "another prompt could exceed the limit"
         )
 
     def _without(self, why: str) -> EpidemiaError:
