@@ -32,6 +32,10 @@ NAMES = {
 }
 
 
+#: Faults in which a sampler leaves so many tokens; the others are not shown, or as -9999.
+AFTER_SAMPLING = {"greedy": 1, "alone": 1, "nucleus": 3}
+
+
 class Refused(Exception):
     """A status and the words that go with it; status 0 drops the connection."""
 
@@ -85,6 +89,8 @@ class Home(ThreadingHTTPServer):
             self.generated += 1
             number = self.generated
         pairs = likeliest(text, n)
+        # A real vocabulary is never exhausted.
+        pairs += [(f" rare{i}", -60.0 - i) for i in range(n - len(pairs))]
         return self.spoilt(pairs, number), pairs[0][0]
 
     def spoilt(self, pairs, number):
@@ -107,6 +113,11 @@ class Home(ThreadingHTTPServer):
             return [(t, x * flat - math.log(total)) for t, x in pairs]
         if fault == "nan":
             return [(token, math.nan) for token, _ in pairs]
+        if fault in AFTER_SAMPLING:
+            left = sorted(pairs, key=lambda pair: -pair[1])[: AFTER_SAMPLING[fault]]
+            total = math.log(math.fsum(math.exp(x) for _, x in left))
+            others = [(t, -9999.0) for t, x in pairs if (t, x) not in left and fault == "greedy"]
+            return [(token, x - total) for token, x in left] + others
         return pairs
 
 
@@ -237,7 +248,7 @@ def llama_completion(server, body):
     text = body["prompt"]
     if server.fault == "twice":
         text = templated([{"role": "user", "content": text}])
-    pairs, said = server.shown(text, min(body.get("n_probs", 0), len(VOCABULARY)))
+    pairs, said = server.shown(text, body.get("n_probs", 0))
     found = {"content": said, "tokens_predicted": 1, "tokens_evaluated": len(tokens_of(text))}
     found["truncated"] = server.fault == "cut"
     if body.get("post_sampling_probs") or server.fault == "sampled":

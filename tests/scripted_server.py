@@ -200,6 +200,8 @@ class Handler(BaseHTTPRequestHandler):
         top = top[:n] if n < len(top) and not body.get("logprob_token_ids") else top
         if fault == "fewer":
             top = top[:3]
+        if fault == "alone":
+            top = [(said, 0.0)]
         if fault == "nan":
             top = [(token, float("nan")) for token, _ in top]
         if fault == "duplicate":
@@ -222,7 +224,7 @@ class Handler(BaseHTTPRequestHandler):
         choice = {
             "index": 0,
             "logprobs": None if fault == "null" else told,
-            "finish_reason": "length",
+            "finish_reason": "content_filter" if fault == "filtered" else "length",
         }
         choice |= {"message": {"role": "assistant", "content": said}} if chat else {"text": said}
         found = {"id": "x", "model": body["model"]}

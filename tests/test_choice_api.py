@@ -339,6 +339,8 @@ REFUSED = {
     "declined": "gives no log-probabilities of its first token .*_sampled",
     "null": "gives no log-probabilities of its first token .*_sampled",
     "long": "maximum context length is 10 tokens",
+    "alone": "shows probabilities after sampling, not those of any",
+    "filtered": r"the content filter declines a prompt of some_task \(content_filter\)",
     "thinks": r"none of the first 30 answers of any begins with a letter.*'<think>'",
 }
 

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from home_servers import NAMES, home, templated
+from home_servers import AFTER_SAMPLING, NAMES, home, templated
 from scripted_server import added, tokens_of, truth
 from test_choice_api import cached, plain, requests
 
@@ -201,9 +201,35 @@ def test_the_line_says_where_no_template_could_be_seen(caplog):
         assert "is llama.cpp" in caplog.text and unseen not in caplog.text
 
 
-def test_probabilities_after_sampling_are_none_of_the_model():
+@pytest.mark.parametrize("fault", AFTER_SAMPLING)
+@pytest.mark.parametrize(("kind", "chat"), FORMS)
+def test_probabilities_after_sampling_are_none_of_the_model(kind, chat, fault):
+    """Nor is it said that plain text and chat give the same answer, though both are certain."""
+    if (kind, chat) == ("sglang", False) and fault != "greedy":
+        pytest.skip("it is asked by ids")
+    said = "shows probabilities after sampling, not those of any"
+    with home(kind, fault) as server, pytest.raises(EpidemiaError, match=said) as raised:
+        ask(server, chat, num_concurrent=1)
+    assert "the same answer" not in str(raised.value) and len(server.bodies) <= 7
     with home("llama.cpp", "sampled") as server, pytest.raises(EpidemiaError, match="log-prob"):
         ask(server, False)
+
+
+@pytest.mark.parametrize("kind", ["llama.cpp", "lmstudio"])
+@pytest.mark.parametrize("chat", [False, True])
+@pytest.mark.parametrize("most", [10, 45, 60, 90, 130])
+def test_no_token_is_used_beyond_the_limit(kind, chat, most):
+    """The prompts and the probes of how the server answers; the server counts them."""
+    with home(kind) as server:
+        with pytest.raises(EpidemiaError, match=f"max_cost_tokens={most}: ") as raised:
+            ask(server, chat, max_cost_tokens=most)
+        used = sum(n for n in map(cost, server.bodies))
+        assert used <= most and f": {used} tokens were used" in str(raised.value)
+
+
+def cost(asked):
+    _, body = asked
+    return len(tokens_of(body["prompt"] if "prompt" in body else templated(body["messages"]))) + 1
 
 
 @pytest.mark.parametrize("chat", [False, True])

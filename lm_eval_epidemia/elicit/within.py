@@ -40,6 +40,22 @@ class Within(float):
         return float(self), self.low, self.high, self.shown
 
 
+class Withheld(float):
+    """The log-probability of a letter after a prompt that a server's filter declined: NaN.
+
+    It counts as if the prompt had not been asked.
+    """
+
+    def __str__(self) -> str:  # in lm-eval's samples
+        return "declined"
+
+
+def is_withheld(responses: Any) -> bool:
+    """Whether a prompt was declined, by a model's responses or those in lm-eval's samples."""
+    pair = responses[0] if responses else None
+    return isinstance(pair, (list, tuple)) and len(pair) == 2 and str(pair[0]) == "declined"
+
+
 def bounds(logprobs: Sequence[float]) -> tuple[Array, Array]:
     """Return bounds of the probabilities of some log-probabilities.
 

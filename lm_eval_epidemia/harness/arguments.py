@@ -14,7 +14,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way, leaves, made_of, members
@@ -25,9 +25,10 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.elicit.heeded import asked_for
 from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
-from lm_eval_epidemia.harness.kept import check_file
-from lm_eval_epidemia.harness.keys import refuse_keys
+from lm_eval_epidemia.harness.kept import ASKED, check_file
+from lm_eval_epidemia.harness.keys import masking, refuse_keys
 from lm_eval_epidemia.harness.missing import refuse_missing
+from lm_eval_epidemia.harness.saved import watch
 from lm_eval_epidemia.harness.servers import check_template
 from lm_eval_epidemia.surveys.catalogue import how_to_build
 
@@ -51,17 +52,27 @@ def checked(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
             given = {}  # lm-eval reports better what is wrong with them
         if given.get("model") == "choice-api":
             refuse_keys(_parsed(given.get("model_args")))  # lm-eval logs them next
-            check_file(given.get("use_cache"))
         tasks = given.get("tasks") or []
         tasks = tasks if isinstance(tasks, (list, tuple)) else [tasks]
         names = {_name(task): None for task in tasks}
         refuse_missing(tasks, given.get("task_manager"))
         # A run without our tasks does not read our files, which may be damaged.
-        if ours := [name for name in names if name.startswith("epidemia_")]:
-            _check_part(given.get("limit"), given.get("samples"), ours)
-            _check(given, ours, alone=len(ours) == len(names))
-            _say_what_ships(ours)
-        return simple_evaluate(*args, **kwargs)
+        ours = [name for name in names if name.startswith("epidemia_")]
+        with ExitStack() as stack:
+            if ours:
+                _check_part(given.get("limit"), given.get("samples"), ours)
+                stack.enter_context(masking(_parsed(given.get("model_args"))))
+                _check(given, ours, alone=len(ours) == len(names))
+                check_file(given.get("use_cache"))
+                watch(given.get("evaluation_tracker"))
+                _say_what_ships(ours)
+            model = given.get("model")
+            asked = isinstance(model, str) and {
+                "--model": model,
+                **_parsed(given.get("model_args")),
+            }
+            stack.callback(ASKED.reset, ASKED.set(asked or None))
+            return simple_evaluate(*args, **kwargs)
 
     return wrapper
 

@@ -23,9 +23,9 @@ from typing import Any
 
 from lm_eval_epidemia.benchmarks import WAYS, leaves
 from lm_eval_epidemia.core import notices
-from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.harness import collector, group_errors, hooks, structured, tries
-from lm_eval_epidemia.harness.kept import refuse_served
+from lm_eval_epidemia.core.errors import EpidemiaError, plural
+from lm_eval_epidemia.elicit.within import is_withheld
+from lm_eval_epidemia.harness import collector, group_errors, hooks, kept, structured, tries
 from lm_eval_epidemia.harness.replaced import replaced
 
 _WITHOUT_LOG_PROBABILITIES = (
@@ -50,7 +50,11 @@ def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         given = {**dict(zip(("lm", "task_dict"), args, strict=False)), **kwargs}
         ours = _our_tasks(given.get("task_dict"))
-        _check_tasks(given.get("lm"), given.get("task_dict"), ours)
+        _check_tasks(given.get("lm"), given.get("task_dict"))
+        with _claimed(given, bool(ours)):
+            return run(args, kwargs, given, ours)
+
+    def run(args: Any, kwargs: Any, given: Mapping[str, Any], ours: Mapping[str, Any]) -> Any:
         if not ours or "lm" not in given:
             return evaluate(*args, **kwargs)
         for name, task in ours.items():
@@ -82,13 +86,20 @@ def _note_prefix(results: Any, ours: Iterable[str]) -> None:
             config["gen_prefix"] = text
 
 
-def _check_tasks(lm: Any, tasks: Any, ours: Mapping[str, Any]) -> None:
+def _check_tasks(lm: Any, tasks: Any) -> None:
     """Let a model of ours refuse what it cannot answer, before it is asked anything."""
     model = _behind_the_cache(lm)
     if (check := getattr(type(model), "check_tasks", None)) is not None:
         check(model, _every_task(tasks))
-    if model is not lm and ours and not getattr(type(model), "knows_its_file", False):
-        refuse_served(lm.dbdict)
+
+
+def _claimed(given: Mapping[str, Any], ours: bool) -> AbstractContextManager[None]:
+    """Let no other model use the file of ``--use_cache``, in runs of ours and with our files."""
+    model = _behind_the_cache(lm := given.get("lm"))
+    file = None if model is lm else getattr(lm, "dbdict", None)
+    if file is None or not (ours or kept.record_of(file)):
+        return nullcontext()
+    return kept.claimed(file, kept.depends_on(model, given))
 
 
 def _every_task(tasks: Any) -> Iterator[Any]:
@@ -260,7 +271,9 @@ class _Watched:
                 model, task = type(_behind_the_cache(lm)).__name__, ours[0].task_name
                 message = _WITHOUT_LOG_PROBABILITIES.format(model=model, task=task)
                 raise EpidemiaError(message) from error
-            return _one_each(answers, requests)
+            answers = _one_each(answers, requests)
+        _note_declined(lm, requests, answers)
+        return answers
 
     @collector.at_work()
     def loglikelihood_rolling(self, *args: Any, **kwargs: Any) -> Any:
@@ -335,18 +348,20 @@ def _one_each(answers: Iterable[Any], requests: Sequence[Any]) -> list[Any]:
     return answers
 
 
+def _note_declined(lm: Any, requests: Sequence[Any], answers: Sequence[Any]) -> None:
+    """Count the prompts that a server's filter declined, now or when the cache was written."""
+    pairs = zip(requests, answers, strict=True)
+    declined = {str(request.args[0]) for request, answer in pairs if is_withheld([answer])}
+    if declined:
+        _behind_the_cache(lm).declined = len(declined)
+        said = f"a content filter declined {plural(len(declined), 'prompt')}, left out as not asked"
+        notices.warn("declined prompts", said)
+
+
 _UNREAD = (
     "epidemia: lm-eval could not read the server's answer. If the server returns fewer choices "
     "than prompts, send one prompt at a time (batch_size=1), and delete the file of --use_cache, "
     "where answers may be paired with the wrong prompts"
-)
-_KEPT = (
-    "epidemia: the answers so far are in the file of --use_cache: run the same command again to "
-    "continue"
-)
-_LOST = (
-    "epidemia: the answers so far are lost. With --use_cache PATH lm-eval keeps each answer, and "
-    "the same command continues where it stopped"
 )
 
 
@@ -359,7 +374,7 @@ def _explained(lm: Any) -> Iterator[None]:
         model = _behind_the_cache(lm)
         if hasattr(model, "_create_payload") and not isinstance(error, EpidemiaError):
             # A connection's errors are OSErrors or a library's own; these come from reading.
-            note = _LOST if model is lm else _KEPT
+            note = f"epidemia: the answers so far are {kept.LOST if model is lm else kept.KEPT}"
             unread = isinstance(error, (ValueError, LookupError, TypeError, AssertionError))
             if unread and not isinstance(error, OSError):
                 note = _UNREAD

@@ -13,6 +13,7 @@ from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Metric
+from lm_eval_epidemia.elicit.within import is_withheld
 from lm_eval_epidemia.harness.pin import check_lm_eval
 from lm_eval_epidemia.harness.tries import Tried, first_read
 
@@ -106,6 +107,8 @@ def _process(way: Way, metrics: Mapping[str, Metric]) -> Callable[[Any, Any], di
         dict
             By metric name, the input of its aggregation.
         """
+        if is_withheld(results):
+            return {}  # as if it had not been asked
         try:
             answer = way.read(way.of_row(doc), results)
         except ValueError as error:

@@ -1,23 +1,50 @@
-"""The file of ``--use_cache``: which model wrote its answers, and how letters were read.
+"""The file of ``--use_cache``: whose answers it holds.
 
-lm-eval keys answers by prompt only, and would give one model's answers to another. `choice-api`
-therefore adds two tables to the file: the arguments that its answers depend on, and the keys of the
-answers it wrote, each in the same transaction as the answer.
+lm-eval keys answers by prompt only, and would give one model's answers to another. A run of ours
+therefore writes into the file what its answers depend on, and refuses the file of another model,
+other arguments or another template. So does a run without our tasks, if the file is one of ours.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 import sqlite3
+import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.harness.keys import SECRET
+from lm_eval_epidemia.harness.saved import check_writable
 
-_ANOTHER = "give another path for --use_cache"
+#: A model and its arguments, as ``simple_evaluate`` got them; None for a model made by the user.
+ASKED: ContextVar[Mapping[str, Any] | None] = ContextVar("ASKED", default=None)
+
+#: Arguments of models that change how fast they answer, where and for whom, but not what.
+_IDLE = re.compile(
+    "batch_size|max_batch_size|device|parallelize|num_concurrent|max_memory_per_gpu|max_cpu_memory|"
+    "offload_folder|gpu_memory_utilization|tensor_parallel_size|data_parallel_size|swap_space|"
+    "max_num_seqs|cache_dir|download_dir|trust_remote_code|timeout|max_retries|pause|"
+    "max_cost_tokens|api_key_env|header_env|verify_certificate|ca_cert_path|" + "|".join(SECRET)
+)
+
+#: What tells models apart that the user made.
+_TOLD = (
+    *("tokenizer_name", "pretrained", "revision", "model", "variants", "enable_thinking"),
+    *("kind", "noise", "seed", "position_bias", "base_url"),
+)
+
+#: What became of the answers before an error.
+KEPT = "in the file of --use_cache: run the same command again to continue"
+LOST = (
+    "lost. With --use_cache PATH lm-eval keeps each answer, and the same command continues where "
+    "it stopped"
+)
 
 #: Seconds to wait for another process that writes.
 _PATIENCE = 60.0
@@ -35,24 +62,20 @@ def check_file(use_cache: Any) -> None:
     """
     if not use_cache:
         return
-    path, sound = Path(f"{use_cache}_rank0.db"), "ok"
+    path = Path(f"{use_cache}_rank0.db")
+    # It logs the traceback of an error that we report in a line.
+    logging.getLogger("sqlitedict").setLevel(logging.CRITICAL)
+    check_writable(f"--use_cache {use_cache}", path.parent)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            path.open("a+b").close()
-            sound = _checked(path)
-        else:
-            path.touch()
-            path.unlink()
-    except OSError as error:
-        raise EpidemiaError(
-            f"--use_cache {use_cache}: the file {path} cannot be written ({error.strerror}): "
-            "give another path"
-        ) from None
+        with closing(_opened(path if path.exists() else ":memory:")) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            sound = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    except sqlite3.Error as error:
+        sound = str(error)
     if sound != "ok":
         raise EpidemiaError(
-            f"--use_cache {use_cache}: {path} is not a database, or is damaged ({sound}): delete "
-            "it, or give another path"
+            f"--use_cache {use_cache}: {path} is no database that can be written, or is damaged "
+            f"({sound}): delete it, or give another path"
         )
 
 
@@ -61,131 +84,121 @@ def writing(database: Any) -> Iterator[None]:
     """Report in one line a file that cannot be written."""
     try:
         yield
-    except (sqlite3.Error, OSError, RuntimeError) as error:
+    except sqlite3.Error as error:
         raise EpidemiaError(
             f"the file of --use_cache, {database.filename}, cannot be written: {error}"
         ) from error
 
 
-def _checked(path: Path) -> str:
-    """Return "ok", or what is wrong with a database."""
-    try:
-        with closing(_opened(path)) as connection:
-            return str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
-    except sqlite3.DatabaseError as error:
-        return str(error)
-
-
-def refuse_served(database: Any) -> None:
-    """Refuse to let another model use a file of `choice-api`, which contains a server's answers.
+def depends_on(lm: Any, given: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a run's answers depend on besides the prompt.
 
     Parameters
     ----------
-    database : SqliteDict
-        lm-eval's cache of responses.
+    lm : LM
+    given : mapping
+        The arguments of ``lm_eval.evaluator.evaluate``.
     """
-    with writing(database), closing(_opened(database.filename)) as connection:
-        record = _record(connection)
-    if record:
-        raise EpidemiaError(
-            f"{database.filename} contains answers of {record.get('model')}, written by "
-            f"choice-api, which lm-eval would use as this model's: {_ANOTHER}"
-        )
+    told = {name: getattr(lm, name, None) for name in _TOLD}
+    made_of = {name: x for name, x in told.items() if isinstance(x, (str, int, float))}
+    asks = ASKED.get() or {"--model": type(lm).__name__, **made_of}
+    asks = {name: x for name, x in asks.items() if not _IDLE.fullmatch(name)}
+    with suppress(Exception):  # Of two models under one name the weights differ.
+        some = [weights.detach().flatten()[:4].tolist() for weights in lm.model.parameters()]
+        asks["weights"] = f"{zlib.crc32(repr(some).encode()):08x}"
+    asks["system_instruction"] = given.get("system_instruction") or ""
+    asks["apply_chat_template"] = template = given.get("apply_chat_template") or False
+    asks["fewshot_as_multiturn"] = bool(template and given.get("fewshot_as_multiturn"))
+    # The query of an address may contain a key.
+    return {
+        name: str(x).partition("?")[0] if name == "base_url" else str(x) for name, x in asks.items()
+    }
 
 
-class Kept:
-    """The record of which model answered, in a file of ``--use_cache``.
+@contextmanager
+def claimed(database: Any, asks: Mapping[str, str]) -> Iterator[None]:
+    """Note during a run whose answers a file holds, or refuse a file with those of another.
+
+    A run that stops before its first answer leaves no note, and may be given other arguments.
+    """
+    note(database, asks)
+    try:
+        with writing(database):
+            yield
+    finally:
+        with suppress(sqlite3.Error), closing(_opened(database.filename)) as connection:
+            if not _answers(connection, database):
+                connection.execute("DROP TABLE IF EXISTS epidemia")
+
+
+def note(
+    database: Any, asks: Mapping[str, str], part: str = "run", told: Mapping[str, Any] | None = None
+) -> None:
+    """Write down what the answers in a file depend on.
 
     Parameters
     ----------
     database : SqliteDict, optional
         lm-eval's cache of responses; None if there is none.
     asks : mapping
-        The arguments that the answers depend on besides the prompt.
-    base_url : str
-        The server's address, which may change.
+        What must be the same for all of them; an address may change.
+    part : str
+        What `asks` are: "run", its arguments; "letters", how a server's letters are read.
+    told : mapping, optional
+        What else is written down, and may change.
 
     Raises
     ------
     EpidemiaError
-        If the file contains answers of another model or of other arguments.
+        If the file contains answers of another model, of other arguments, or of nobody knows whom.
     """
-
-    #: Notes the key of an answer, in lm-eval's connection.
-    mark = "INSERT OR IGNORE INTO choice_api_keys VALUES (?)"
-
-    def __init__(self, database: Any, asks: Mapping[str, Any], base_url: str = "") -> None:
-        self._database, self._asks, self._url = database, dict(asks), base_url
-        #: As `note` wrote it; empty if there is no file, or nothing in it.
-        self.record: dict[str, Any] = {}
-        if database is None or not len(database):
-            return
-        with writing(database), closing(_opened(database.filename)) as connection:
-            self.record, foreign = _record(connection), 0
-            if self.record:
-                others = f'FROM "{database.tablename}" WHERE key NOT IN choice_api_keys'
-                foreign = connection.execute(f"SELECT COUNT(*) {others}").fetchone()[0]
-        if foreign or not self.record:
+    if database is None:
+        return
+    with writing(database), closing(_opened(database.filename)) as connection:
+        # Of two runs that begin at once the second finds what the first wrote.
+        connection.execute("BEGIN IMMEDIATE")
+        if not (record := _record(connection)) and (many := _answers(connection, database)):
             raise EpidemiaError(
-                f"{database.filename} holds {foreign or len(database):,} answers that choice-api "
-                f"did not write, perhaps of another model: {_ANOTHER}"
+                f"{database.filename} holds {many:,} answers, but not whose they are: give another "
+                "path for --use_cache"
             )
-        self._refuse_another(self.record)
-        if (before := self.record["base_url"]) != base_url:
-            held = f"{database.filename} holds answers of {self.record['model']} read at {before}"
-            _logger.warning("epidemia: %s; they are used as answers of %s", held, base_url)
-
-    def note(self, read_by: str, variants: str, checked: Mapping[str, Any]) -> None:
-        """Record how letters are read and what the server reported, before any answer.
-
-        Raises
-        ------
-        EpidemiaError
-            If answers in the file depend on other arguments, or add up other spellings.
-        """
-        if self._database is None:
-            return
-        with writing(self._database), closing(_opened(self._database.filename)) as connection:
-            # Of two runs that begin at once the second finds what the first wrote.
-            connection.execute("BEGIN IMMEDIATE")
-            if before := _record(connection):
-                self._refuse_another(before)
-                self._refuse_spellings(before, read_by, variants)
-            ways = {*before.get("read_by", read_by).split(" and "), read_by}
-            how = {"read_by": " and ".join(sorted(ways)), "spellings": variants}
-            where = {"base_url": self._url, "checked": dict(checked)}
-            self.record = {**self._asks, **where, **how}
-            connection.execute("CREATE TABLE IF NOT EXISTS choice_api (record TEXT)")
-            connection.execute("CREATE TABLE IF NOT EXISTS choice_api_keys (key TEXT PRIMARY KEY)")
-            connection.execute("DELETE FROM choice_api")
-            connection.execute("INSERT INTO choice_api VALUES (?)", (json.dumps(self.record),))
-            connection.execute("COMMIT")
-
-    def _refuse_another(self, record: Mapping[str, Any]) -> None:
-        for name, value in self._asks.items():
-            if record.get(name) != value:
+        before = record.get(part, asks)
+        for name in {**before, **asks}:
+            was, now = (of.get(name, "not given") for of in (before, asks))
+            if was != now and name == "base_url":
+                held = f"{database.filename} holds answers of {before.get('model')} read at {was}"
+                _logger.warning("epidemia: %s; they are used as answers of %s", held, now)
+            elif was != now:
                 raise EpidemiaError(
-                    f"{self._database.filename} contains answers with {name}={record.get(name)}, "
-                    f"but this run has {name}={value}: {_ANOTHER}"
+                    f"{database.filename} holds answers with {name}={was}, but this run has "
+                    f"{name}={now}: give another path for --use_cache"
                 )
+        record |= {part: dict(asks), "told": {**record.get("told", {}), **(told or {})}}
+        connection.execute("CREATE TABLE IF NOT EXISTS epidemia (record TEXT)")
+        connection.execute("DELETE FROM epidemia")
+        connection.execute("INSERT INTO epidemia VALUES (?)", (json.dumps(record),))
+        connection.execute("COMMIT")
 
-    def _refuse_spellings(self, record: Mapping[str, Any], read_by: str, variants: str) -> None:
-        if (before := record["spellings"]) != variants:
-            raise EpidemiaError(
-                f"{self._database.filename} contains letters read by {record['read_by']} with "
-                f"variants={before}, but this server's are read by {read_by} with "
-                f"variants={variants}: give variants={before}, or another path for --use_cache"
-            )
+
+def record_of(database: Any) -> dict[str, Any]:
+    """Return what `note` wrote into a file; empty if nothing, or if there is none."""
+    if database is None:
+        return {}
+    with writing(database), closing(_opened(database.filename)) as connection:
+        return _record(connection)
 
 
 def _opened(path: Any) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
 
 
+def _answers(connection: sqlite3.Connection, database: Any) -> int:
+    return int(connection.execute(f'SELECT COUNT(*) FROM "{database.tablename}"').fetchone()[0])
+
+
 def _record(connection: sqlite3.Connection) -> dict[str, Any]:
-    """Return what `choice-api` wrote down; empty if it did not."""
     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    if ("choice_api",) not in tables:
+    if ("epidemia",) not in tables:
         return {}
-    rows = connection.execute("SELECT record FROM choice_api").fetchall()
+    rows = connection.execute("SELECT record FROM epidemia").fetchall()
     return json.loads(rows[0][0]) if rows else {}

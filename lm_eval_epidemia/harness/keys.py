@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from html import escape
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
@@ -16,6 +18,10 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 #: URL query fields that may.
 SECRET = ("header", "headers", "api_key", "auth_token")
 SECRET_IN_QUERY = re.compile("key|token|secret|sig|pass|auth|cred", re.IGNORECASE)
+
+#: Variables of the environment that contain a key, and texts that look like one.
+_VARIABLE = re.compile("(KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
+_LOOKS = re.compile(r"(\b(?:Bearer |Basic |sk-))(?=[\w.~+/=-]*\d)[\w.~+/=-]{8,}", re.IGNORECASE)
 
 #: Words of a header that are not keys.
 SCHEMES = {"bearer", "basic", "token", "apikey", "api-key", "digest"}
@@ -99,7 +105,7 @@ def _sendable(value: str, variable: str) -> str:
     return value
 
 
-def masked(text: str, headers: Mapping[str, str]) -> str:
+def masked(text: str, headers: Mapping[Any, str]) -> str:
     """Return a text with the keys of headers masked, even where they are escaped.
 
     Parameters
@@ -120,3 +126,37 @@ def quoted(text: str, headers: Mapping[str, str]) -> str:
     """Return a server's words in one short line, with the keys of headers masked."""
     line = " ".join(masked(text, headers).split())
     return line if len(line) <= QUOTED else f"{line[:QUOTED]}..."
+
+
+@contextmanager
+def masking(arguments: Mapping[str, Any]) -> Iterator[None]:
+    """Mask keys in whatever anybody logs during a run: lm-eval logs the headers of failed requests.
+
+    Parameters
+    ----------
+    arguments : mapping
+        The model's, which may contain keys or name variables with keys.
+    """
+    held = [value for name, value in os.environ.items() if _VARIABLE.search(name)]
+    held += [os.environ.get(str(arguments.get(x)), "") for x in ("api_key_env", "header_env")]
+    for given in map(arguments.get, SECRET):
+        held += map(str, given.values() if isinstance(given, Mapping) else [given or ""])
+    usual = logging.getLogRecordFactory()
+
+    def hide(text: str) -> str:
+        return _LOOKS.sub(r"\1***", masked(text, dict(enumerate(held))))
+
+    def factory(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = usual(*args, **kwargs)
+        with suppress(Exception):  # a wrong format, which the handler reports
+            if (hidden := hide(text := record.getMessage())) != text:
+                record.msg, record.args = hidden, ()
+            if record.exc_info:
+                record.exc_text = hide(logging.Formatter().formatException(record.exc_info))
+        return record
+
+    logging.setLogRecordFactory(factory)
+    try:
+        yield
+    finally:
+        logging.setLogRecordFactory(usual)

@@ -22,8 +22,8 @@ from lm_eval.api.model import LM
 from lm_eval.models.api_models import JsonChatStr
 from tqdm import tqdm
 
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
-from lm_eval_epidemia.harness.kept import Kept, writing
+from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural
+from lm_eval_epidemia.harness.kept import KEPT, LOST, note, record_of, writing
 from lm_eval_epidemia.harness.keys import headers, refuse_keys
 from lm_eval_epidemia.models.api_arguments import certificates, number_of, one_of
 from lm_eval_epidemia.models.choices import remember
@@ -43,6 +43,9 @@ from lm_eval_epidemia.models.servers.known import BY_NAME
 ENOUGH = 30
 
 _logger = logging.getLogger("lm_eval_epidemia")
+
+#: The share of a run that a server's filter of contents may decline.
+MOST_DECLINED = 0.05
 
 #: From a prompt and its answer to what lm-eval's cache keeps of it.
 _Take = Callable[[Prompt, Answered], Iterable[tuple[Any, Any]]]
@@ -84,9 +87,6 @@ class ChoiceAPI(LM):
         The kind of server, which sets the form of requests; by default it is detected. "openai" for
         OpenAI's forms.
     """
-
-    #: Whether it says itself whose answers a file of --use_cache holds.
-    knows_its_file = True
 
     def __init__(
         self,
@@ -135,9 +135,6 @@ class ChoiceAPI(LM):
         self.model, self.base_url = str(model), str(base_url)
         self.chat = url.path.endswith("/chat/completions")
         self.concurrent = number_of("num_concurrent", num_concurrent, 1, whole=True)
-        self._most_tokens = max_cost_tokens
-        if max_cost_tokens is not None:
-            self._most_tokens = number_of("max_cost_tokens", max_cost_tokens, 1, whole=True)
         self.endpoint = Endpoint(
             self.base_url,
             headers(api_key_env, header_env),
@@ -147,18 +144,16 @@ class ChoiceAPI(LM):
             number_of("pause", pause, 0),
             verify_certificate and certificates(ca_cert_path),
         )
-        self._asks = {"model": self.model, "variants": variants, "enable_thinking": enable_thinking}
+        self.variants, self.enable_thinking = variants, str(enable_thinking)
         thinks = {"chat_template_kwargs": {"enable_thinking": enable_thinking}}
         more = {} if enable_thinking is None else thinks
         self.served = Served(self.endpoint, self.model, self.chat, variants, more, server)
-        self._kept = Kept(None, {})
+        if max_cost_tokens is not None:
+            self.served.most = number_of("max_cost_tokens", max_cost_tokens, 1, whole=True)
+        #: Prompts of a run that the server's filter of contents declined.
+        self.declined = 0
 
     # What lm-eval asks of a model.
-
-    def set_cache_hook(self, cache_hook: Any) -> None:
-        """Use lm-eval's cache of responses, if its answers are this model's."""
-        super().set_cache_hook(cache_hook)
-        self._kept = Kept(cache_hook.dbdict, self._asks, self.base_url)
 
     def check_tasks(self, tasks: Iterable[Any]) -> None:
         """Refuse tasks that need anything other than letters, before anything is asked.
@@ -180,7 +175,11 @@ class ChoiceAPI(LM):
         def take(prompt: Prompt, answered: Answered) -> Iterable[tuple[Any, Any]]:
             for number, choice in prompt.requests:
                 answers[number] = answered.letters[choice]  # type: ignore[call-overload]
-                yield requests[number].args, answers[number]
+                if not answered.declined:  # those are asked again by a run that goes on
+                    yield requests[number].args, answers[number]
+                elif not (task := task_of([requests[number]])).startswith("epidemia_"):
+                    # Only our tasks say, by `seen`, what was left out.
+                    raise self._declined(f"a prompt of {task}", answered)
 
         self._ask_all(prompts, take, disable_tqdm)
         return answers  # type: ignore[return-value]
@@ -215,12 +214,14 @@ class ChoiceAPI(LM):
     def get_model_info(self) -> dict[str, Any]:
         """Record in the results how letters were read, and the tokens used."""
         # The file of --use_cache says it where all answers came from there.
-        kept = self._kept.record
+        kept = record_of(self.cache_hook.dbdict)
         told = {
-            "letters_read_by": kept.get("read_by", self.served.read_by or "nothing asked"),
-            "variants": kept.get("spellings", self.served.variant),
-            **kept.get("checked", self.served.checked),
+            "letters_read_by": self.served.read_by or "nothing asked",
+            "variants": kept.get("letters", {}).get("variants", self.served.variant),
+            **self.served.checked,
+            **kept.get("told", {}),
             "tokens": self.served.tokens,
+            "declined": self.declined,
             "asked_again": dict(self.endpoint.faults),
         }
         return {"choice_api": told}
@@ -241,7 +242,11 @@ class ChoiceAPI(LM):
         # and nothing is lost by that.
         finished: list[tuple[Prompt, Answered | BaseException]] = []
         wake: SimpleQueue[None] = SimpleQueue()
-        began: list[str] = []
+        began: list[Answered] = []
+        declined: list[Answered] = []
+        # Of all: a run that goes on may have little left but what is declined.
+        letters = sum(len(prompt.requests) for prompt in prompts) or 1
+        in_all = len(prompts) * (1 + len(self.cache_hook.dbdict or ()) / letters)
         seen, begun, kept, answered, written = False, 0, 0, 0, 0
         #: Not yet written: a model that never begins with a letter leaves nothing in the cache.
         held: list[tuple[Any, Any]] = []
@@ -264,17 +269,18 @@ class ChoiceAPI(LM):
             nonlocal seen, kept, answered, written
             ready = finished[kept:]
             good = [(prompt, reply) for prompt, reply in ready if isinstance(reply, Answered)]
+            declined.extend(reply for _, reply in good if reply.declined)
             held.extend(pair for prompt, reply in good for pair in take(prompt, reply))
             seen = seen or any(is_seen(reply) for _, reply in good)
             if seen and held:
                 if not written:
-                    self._kept.note(self.served.read_by, self.served.variant, self.served.checked)
+                    self._note()
                 with writing(self.cache_hook.dbdict):
-                    remember(self, held, self._kept.mark)
+                    remember(self, held)
                 held.clear()
             kept, answered = kept + len(ready), answered + len(good)
             written = answered if seen else 0
-            began.extend(reply.began for _, reply in good[: ENOUGH - len(began)])
+            began.extend(reply for _, reply in good if not reply.declined)
             if self.served.counts:
                 bar.set_postfix_str(f"{self.served.tokens:,} tokens", refresh=False)
             bar.update(len(good))
@@ -292,9 +298,14 @@ class ChoiceAPI(LM):
                     wake.get()
                     for error in keep():
                         raise error
-                    if not seen and (len(began) == ENOUGH or answered == len(prompts)):
-                        raise self._without_letters(began)
-                    begin(self._affordable(begun - kept))
+                    if len(declined) > MOST_DECLINED * in_all:
+                        said = f"{plural(len(declined), 'prompt')}, more than {MOST_DECLINED:.0%}"
+                        raise self._declined(said, declined[-1])
+                    is_over = len(began) >= ENOUGH or answered == len(prompts)
+                    if not seen and began and is_over:
+                        raise self._without_letters(began[:ENOUGH])
+                    most = self._affordable(begun - kept)
+                    begin(most if self.served.how else min(most, 1))
             except KeyboardInterrupt:
                 _logger.warning("epidemia: waiting for %d unfinished requests", begun - kept)
                 raise
@@ -304,22 +315,27 @@ class ChoiceAPI(LM):
                 pool.shutdown(cancel_futures=True)
                 keep()
             if answered < len(prompts):
-                raise EpidemiaError(
-                    f"stopped at max_cost_tokens={self._most_tokens}: {self.served.tokens:,} "
-                    "tokens were used, and another prompt would exceed the limit"
-                )
+                raise EpidemiaError(self.served.over_limit)
+
+    def _note(self) -> None:
+        """Write down how letters are read, and what the server reported, before any answer."""
+        file, read_by = self.cache_hook.dbdict, self.served.read_by
+        before = record_of(file).get("told", {}).get("letters_read_by", read_by)
+        ways = " and ".join(sorted({*before.split(" and "), read_by}))
+        told = {"letters_read_by": ways, **self.served.checked}
+        note(file, {"variants": self.served.variant}, "letters", told)
 
     def _affordable(self, running: int) -> int:
         """Return how many more prompts may be asked now, if each takes what the longest took."""
         room = self.concurrent - running
-        if self._most_tokens is None:
+        if self.served.most is None:
             return room
         if not self.served.counts:
             raise EpidemiaError(
                 f"{self.base_url} does not report the tokens of a request (usage), so "
                 "max_cost_tokens cannot be enforced: leave it out"
             )
-        left = self._most_tokens - self.served.tokens
+        left = self.served.most - self.served.tokens
         return max(min(room, left // max(self.served.longest, 1) - running), 0)
 
     @contextmanager
@@ -331,12 +347,7 @@ class ChoiceAPI(LM):
             is_kept = self.cache_hook.dbdict is not None
             if not answered or (is_kept and not written):
                 return ""
-            what = (
-                "lost. With --use_cache PATH each is kept, and the same command continues where it "
-            )
-            what += "stopped"
-            if is_kept:
-                what = "in the file of --use_cache: run the same command again to continue"
+            what = KEPT if is_kept else LOST
             return f". {answered:,} of {prompts:,} prompts were answered; the answers are {what}"
 
         try:
@@ -361,8 +372,18 @@ class ChoiceAPI(LM):
             f"separately, with --model local-{kind}completions"
         )
 
-    def _without_letters(self, began: list[str]) -> EpidemiaError:
+    def _declined(self, what: str, answered: Answered) -> EpidemiaError:
+        """Refuse to leave out what a server's content filter declines."""
+        return EpidemiaError(
+            f"{self.base_url}: the content filter declines {what} ({answered.declined}): ask "
+            "another server, or leave these tasks out"
+        )
+
+    def _without_letters(self, first: list[Answered]) -> EpidemiaError:
         """Refuse a model that begins its answers with something else than letters."""
+        began = [each.began for each in first]
+        if all(each.is_cut for each in first):
+            return EpidemiaError(self.served.after_sampling)
         shown = few([repr(text) for text in dict.fromkeys(began)])
         if not self.served.adds and any(len(text.strip(" .")) == 1 for text in began):
             return EpidemiaError(

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from lm_eval.api.model import hash_args
 from tqdm import tqdm
 
 from lm_eval_epidemia.models.tokens import batch_encoder
@@ -293,9 +292,7 @@ def _batches(ordered: Sequence[Question], limit: int, share: bool) -> list[Batch
     return batches
 
 
-def remember(
-    lm: Any, answered: Iterable[tuple[Key, tuple[float, bool]]], mark: str | None = None
-) -> None:
+def remember(lm: Any, answered: Iterable[tuple[Key, tuple[float, bool]]]) -> None:
     """Write answers to lm-eval's cache of responses, if there is one, before continuing.
 
     Keyed as lm-eval keys them. It would commit each one in the background; a run that is killed has
@@ -306,8 +303,6 @@ def remember(
     lm : LM
     answered : iterable of ((str, str), (float, bool))
         Requests and their answers.
-    mark : str, optional
-        A statement of SQL that notes each one's key.
     """
     database = lm.cache_hook.dbdict
     if database is None:
@@ -319,8 +314,6 @@ def remember(
         writer.execute("BEGIN")
         for request, answer in answered:
             lm.cache_hook.add_partial("loglikelihood", request, answer)
-            if mark:
-                writer.execute(mark, (hash_args("loglikelihood", request),))
         database.commit()
     finally:
         writer.commit(blocking=False)  # interrupted: what is written again finds none open

@@ -27,6 +27,7 @@ from lm_eval_epidemia.models.faults import (
     Stopped,
     Unreached,
     as_said,
+    refuse_filtered,
     seconds_of,
     words_of,
 )
@@ -224,6 +225,7 @@ class Endpoint:
             if not (isinstance(answer, dict) and answer.get("error")):
                 return answer
             fault = "an error in an answer (HTTP 200)"
+            refuse_filtered(words_of(body))
         raise BadReply(fault, as_said(self.scrubbed(words_of(body))))
 
     def _refuse_certificate(self, url: str, error: BaseException | None) -> None:
@@ -251,6 +253,8 @@ class Endpoint:
                 )
             limits = status == 429 or seconds is not None
             raise Busy(f"HTTP {status}", as_said(words), seconds, limits)
+        if status in (400, 403, 413, 422):
+            refuse_filtered(words)
         if status in (400, 413, 422):
             raise Declined(words)
         if status in (401, 403):

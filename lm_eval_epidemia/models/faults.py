@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from contextlib import suppress
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
@@ -28,8 +29,24 @@ class BadReply(ValueError):
         self.words = words
 
 
+#: How servers say that their filter of contents declines a prompt: codes and words.
+_FILTERED = re.compile(
+    "content.?(filter|policy|management)|responsible.?ai|moderation|flagged", re.IGNORECASE
+)
+
+
 class Declined(Exception):
     """The server understood the request and declined it (400, 422): its words."""
+
+
+class Filtered(Exception):
+    """The server's filter of contents declined a prompt, and would again: its words."""
+
+
+def refuse_filtered(words: str) -> None:
+    """Raise `Filtered` if a server's words say so."""
+    if _FILTERED.search(words):
+        raise Filtered(words)
 
 
 class Stopped(Exception):

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.elicit.within import Within
-from lm_eval_epidemia.models.faults import BadReply
+from lm_eval_epidemia.models.faults import BadReply, refuse_filtered
 
 #: Probabilities that sum to more than 1 by this much are no model's, even in bfloat16, where 20
 #: tokens may come to 20 ** (3 / 256), see `most_mass`.
@@ -22,6 +22,9 @@ MOST_MASS = 20 ** (3 / 2**8)
 #: What is left beside the tokens shown is known up to the rounding of their sum: 20 float32, or as
 #: many as are shown.
 LEAST_LEFT = 20 * 2.0**-24
+
+#: No model gives a token so little, but a sampler that excludes it.
+EXCLUDED = -1000
 
 #: Tokens that begin a word, as tokenizers write them that are not decoded.
 _SPACES = ("▁", "Ġ")
@@ -63,6 +66,7 @@ def shown_in(reply: Any) -> Shown:
     choices = reply.get("choices") if isinstance(reply, dict) else None
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise BadReply("an answer without choices")
+    refuse_filtered(str(choices[0].get("finish_reason")))
     if not (told := choices[0].get("logprobs")):
         raise Without("an answer without log-probabilities")
     if isinstance(told, dict) and "content" in told:
@@ -118,6 +122,18 @@ def checked(top: list[tuple[str, float]], written: str) -> Shown:
     if top[0][1] > math.log(MOST_MASS) or _sum(x for _, x in top) > math.log(MOST_MASS):
         raise BadReply("probabilities that sum to more than 1")
     return Shown(top, written)
+
+
+def is_cut(shown: Shown, asked: int, by_ids: bool) -> bool:
+    """Whether a server shows what its sampler leaves, not what the model predicts.
+
+    A model leaves every token some probability. After sampling (temperature 0, top-p), fewer tokens
+    than were asked for have any, and these sum to 1, unless tokens were named by their ids.
+    """
+    left = [x for _, x in shown.top if x > EXCLUDED]
+    if by_ids:
+        return len(left) < len(shown.top)
+    return len(left) < asked and _sum(left) > -max(LEAST_LEFT, len(left) * 2.0**-24)
 
 
 def _sum(logprobs: Iterable[float]) -> float:

@@ -42,14 +42,22 @@ class Answered(NamedTuple):
         By choice, as lm-eval takes them.
     began : str
         The token that the model generated.
+    is_cut : bool
+        Whether it may show what a sampler leaves, see `first_token.is_cut`.
+    declined : str
+        The server's words, if its filter of contents declined the prompt.
     """
 
     letters: list[tuple[float, bool]]
     began: str
+    is_cut: bool = False
+    declined: str = ""
 
 
 def is_seen(answered: Answered) -> bool:
-    """Whether any letter was generated, or is likely enough to say something."""
+    """Whether any letter was generated, or is likely enough to say something of the model."""
+    if answered.is_cut or answered.declined:
+        return False
     shown = [x for x, _ in answered.letters if not isinstance(x, Within) or x.shown]
     written = any(is_greedy for _, is_greedy in answered.letters)
     return written or math.fsum(math.exp(x) for x in shown) >= LEAST_MASS

@@ -17,10 +17,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.elicit.within import Withheld
 from lm_eval_epidemia.harness.servers import beside
 from lm_eval_epidemia.models.endpoint import Endpoint
-from lm_eval_epidemia.models.faults import BadReply, Declined
-from lm_eval_epidemia.models.first_token import Shown, Without, by_id, by_text
+from lm_eval_epidemia.models.faults import BadReply, Declined, Filtered
+from lm_eval_epidemia.models.first_token import Shown, Without, by_id, by_text, is_cut
 from lm_eval_epidemia.models.prompts import Answered, Prompt
 from lm_eval_epidemia.models.server_tokens import ServerTokenizer, counted
 from lm_eval_epidemia.models.servers import known
@@ -89,6 +90,8 @@ class Served:
     ) -> None:
         self.endpoint, self.model, self.chat, self.variants = endpoint, model, chat, variants
         self._more, self._given = more, server
+        #: Tokens that may be used.
+        self.most: int | None = None
         #: Known before the first prompt is asked.
         self.found: known.Found | None = None
         #: How far two answers to one prompt were apart, once that is known.
@@ -156,6 +159,9 @@ class Served:
             except Declined as error:
                 text = f"{self.endpoint.url} rejects a prompt: {error}"
                 raise EpidemiaError(text) from None
+        except Filtered as error:
+            said, none = self.endpoint.scrubbed(str(error)), (Withheld("nan"), False)
+            return Answered([none] * len(prompt.choices), "", declined=said)
         except EpidemiaError as error:
             if not self.found or not self.server or self.server in str(error):
                 raise
@@ -182,7 +188,7 @@ class Served:
                 except Declined as error:
                     words = str(error)
                 else:
-                    self._check(self.how)
+                    self._check(self.how, answered.is_cut)
                     return answered
                 if "max_completion_tokens" not in words:
                     break
@@ -198,12 +204,14 @@ class Served:
             yield How(by_ids, TOPS[0])
         yield from (How(form, top) for top in form.tops)
 
-    def _check(self, how: How) -> None:
+    def _check(self, how: How, is_first_cut: bool) -> None:
         """Ask a prompt whose answer is certain: twice, and once more in the other form."""
         assert self.found
         shown = [self._probed(how, self.chat) for _ in range(2)]
         for one in shown:
             known.refuse_ids(one)
+        if is_first_cut and all(is_cut(one, how.top, how.form.by_ids) for one in shown):
+            raise EpidemiaError(self.after_sampling)
         self.apart = known.unlike(*shown)
         server = self.found.server
         form = server.form_by_ids if how.form.by_ids else server.form
@@ -246,6 +254,23 @@ class Served:
             url = beside(self.endpoint.url, "v1/chat/completions" if chat else "v1/completions")
         return self._post(asked, how, read, url, once)
 
+    @property
+    def after_sampling(self) -> str:
+        """Why nothing is scored if all answers are what a sampler leaves."""
+        return (
+            f"{self.endpoint.url} shows probabilities after sampling, not those of {self.model}: "
+            "fewer tokens than asked for have any, and these sum to 1. Let it show those before "
+            f"sampling (vLLM: --logprobs-mode raw_logprobs). {WAY_OUT}"
+        )
+
+    @property
+    def over_limit(self) -> str:
+        """Why no further prompt is sent."""
+        return (
+            f"stopped at max_cost_tokens={self.most}: {self.tokens:,} tokens were used, and "
+            "another prompt could exceed the limit"
+        )
+
     def _without(self, why: str) -> EpidemiaError:
         return EpidemiaError(
             f"{self.model} at {self.endpoint.url} gives no log-probabilities of its first token "
@@ -275,14 +300,15 @@ class Served:
                     raise self._without(str(error)) from None
                 raise
             self.counts &= tokens > 0
+            cut = is_cut(shown, how.top, how.form.by_ids)
             if wanted is None:
-                return Answered(by_text(shown, prompt.choices, self.adds), shown.said)
+                return Answered(by_text(shown, prompt.choices, self.adds), shown.said, cut)
             if trial:
                 try:
                     by_id(shown, [sorted(asked)])
                 except BadReply as error:
                     raise Declined(str(error)) from None
-            return Answered(by_id(shown, wanted), shown.said)
+            return Answered(by_id(shown, wanted), shown.said, cut)
 
         return self._post(question, how, read)
 
@@ -301,6 +327,12 @@ class Served:
         url: str | None = None,
         once: bool = False,
     ) -> T:
+        # A token is at least a byte; once one prompt is counted, the others are about as long.
+        expected = len(content := str(asked.content).encode()) + 1
+        if self.longest and known.PROBE.encode() not in content:
+            expected = self.longest
+        if self.most and self.tokens + expected > self.most:
+            raise EpidemiaError(self.over_limit)
         if how.form.path:
             url = beside(self.endpoint.url, how.form.path)
         # Whether a second form is there is tried once, and its lack is no fault.

@@ -18,6 +18,7 @@ from lm_eval_epidemia.benchmarks import WAYS, Way, in_way
 from lm_eval_epidemia.benchmarks.observation.metrics import against_truth
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.elicit.within import is_withheld
 from lm_eval_epidemia.results.entry import Asked
 
 
@@ -95,6 +96,8 @@ def answers_in(path: Path, asked: Asked) -> list[Any]:
                         raise ValueError(f"it is of {line.doc.task}")
                     if not 0 <= line.doc.cell < len(truth.given):
                         raise ValueError(f"cell {line.doc.cell} of {len(truth.given)}")
+                    if is_withheld(line.filtered_resps):
+                        continue
                     answer = way.read(line.doc, line.filtered_resps)
                     way.check(answer, answers[0] if answers else answer, truth)
                     answers.append(answer)
