@@ -15,7 +15,9 @@ from replicates import Says
 from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.replies import letters as replies
-from lm_eval_epidemia.elicit.replies.letters import answer_text, letter
+from lm_eval_epidemia.elicit.replies import thoughts
+from lm_eval_epidemia.elicit.replies.letters import letter
+from lm_eval_epidemia.elicit.replies.thoughts import answer_text
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score.score import Anchors
 
@@ -125,7 +127,8 @@ def repeats(pattern, around=1):
 def test_no_pattern_can_run_away():
     """Repetitions are bounded and hardly nested, or of one character and then nothing can fail."""
     patterns = {value for value in vars(replies).values() if isinstance(value, re.Pattern)}
-    patterns |= set(replies._STATEMENTS) | {pattern for pattern, _ in replies._to_plain.rules}
+    patterns |= {value for value in vars(thoughts).values() if isinstance(value, re.Pattern)}
+    patterns |= set(replies._STATES) | {pattern for pattern, _ in replies._to_plain.rules}
     found = [
         (pattern.pattern, *one)
         for pattern in patterns

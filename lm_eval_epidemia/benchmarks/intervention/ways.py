@@ -22,7 +22,7 @@ from lm_eval_epidemia.benchmarks.intervention.questions import (
     questions,
     retrieval,
 )
-from lm_eval_epidemia.elicit.replies.letters import answer_text
+from lm_eval_epidemia.elicit.replies.thoughts import answer_text
 from lm_eval_epidemia.elicit.responses import ANSWERED, CHOICE_MASS, SingleAnswer, logprobs_of
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Way, by_name

@@ -74,8 +74,9 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import pairwise, zip_longest
 
-from lm_eval_epidemia.elicit.replies.letters import answer_text, before_next_question
+from lm_eval_epidemia.elicit.replies.letters import before_next_question
 from lm_eval_epidemia.elicit.replies.rewriting import DASHES_AND_QUOTES, Rewriting
+from lm_eval_epidemia.elicit.replies.thoughts import answer_text
 
 #: The tag that a model is asked to end with, and how many characters it may hold.
 TAG, LONGEST = "prior", 500
