@@ -69,6 +69,7 @@ _to_plain = Rewriting(
     (r"\\[A-Za-z]{0,20}|[*`$\"{}#]|(?<=\n)>", " "),
     # Quotes and underscores around a word, not those inside.
     (r"(?<![A-Za-z0-9])['_]|['_](?![A-Za-z0-9])", " "),
+    (r"(?<=[a-z])_(?=[a-z])", " "),
     # A dash between a letter and its answer; any other joins: "18-24", "A-D"
     (r"\u2013(?=[A-Z][a-z])", " - "),
     (r"\u2013", "-"),
@@ -114,11 +115,11 @@ _NAMED = re.compile(
 )
 #: Several letters at once: "A, B or C", "A/B", "A and B". "B, maybe C" is none of these.
 _SEVERAL = re.compile(
-    rf"{_L}(?:(?:,? ?(?:\b(?:and|or|nor|und|oder|et|ou|y|o|e|en|of)\b|[&和或与/,、或]|through\b)"
+    rf"{_L}(?:(?:,? ?(?:\b(?:and|or|nor|und|oder|et|ou|y|o|e|en|of)\b|[&<>和或与/,、或]|\d[.)]|through\b)"
     rf" ?){{1,2}}{_L}){{1,25}}"
 )
 #: What a letter looks like in a list of the answers: "A. ...", "- B: 20%", ", C) ...".
-_LABEL = re.compile(rf"[\n,;|] ?[-•(\d.) ]{{0,5}}(?:Option )?({_L})(?: ?[.):=]| -)")
+_LABEL = re.compile(rf"[\n,;|] ?[-•(\d.) ]{{0,5}}(?:Option )?({_L})(?: ?[.):=(]| -)")
 
 # ---- Clauses
 
@@ -126,7 +127,7 @@ _LABEL = re.compile(rf"[\n,;|] ?[-•(\d.) ]{{0,5}}(?:Option )?({_L})(?: ?[.):=]
 _CUTS = re.compile(
     r"(?P<hard>\n|[;。]|\.{2,9}|[.!?](?=[\s\"')\]]|\Z)|(?<=[^\x00-\x7f])[!?])"
     rf"|(?P<label>[:=→⇒|]|->)|(?<={_L})[.)]|[,、()\[\]]| - |(?=[{_MARKS}])|\s(?={words('turn')})"
-    r"|\s(?=(?:though|although|whereas|while|because|since|given|based)\b)",
+    rf"|\s(?={words('concedes')}|(?:because|since|given|based)\b)",
     re.IGNORECASE,
 )
 
@@ -136,7 +137,7 @@ def _any(*kinds: str) -> re.Pattern[str]:
 
 
 _TURN, _IDIOMS, _WEAK, _SUPPOSED = map(_any, ("turn", "idiom", "weak", "supposed"))
-_AGAINST, _LABELLING = _any("label", "denied"), _any("label")
+_AGAINST, _LABELLING, _CONCEDES = _any("label", "denied"), _any("label"), _any("concedes")
 _CORRECTS, _TAKEN_BACK = _any("retracts", "corrects"), _any("retracts")
 _PAD = rf"(?:(?:{words('pad')})[ .]{{1,2}}|[-•>{_TICK}👉\d.]{{1,3}} ?|选项|選項){{0,8}}"
 _TAIL = rf"(?=\Z| ?(?:です|だ|입니다|이다|,)| (?:{words('tail')}))"
@@ -218,6 +219,8 @@ def _lettered(text: str, letters: int) -> str:
         return chr(_FIRST + place) if is_letter and not _is_word(text, match) else match[0]
 
     signed = _NAMED.sub(" ", _LETTER.sub(sign, text))
+    # "A (Yes) is rare"
+    signed = re.sub(rf"({_L}) \([^()\n]{{1,60}}\)(?= [a-z])", r"\1", signed)
     characters, run = list(signed), list[re.Match[str]]()
     for label in (*_LABEL.finditer(signed), None):
         if label and ord(label[1]) - _FIRST == len(run):
@@ -265,7 +268,7 @@ def _clauses(text: str) -> list[tuple[str, str]]:
         is_out = carried or labelled or is_asked or _CROSS in clause
         found.append((re.sub(_L, "", clause) if is_out else clause, "weak" if weak else ""))
         labelled = bool(cut and (cut["label"] or cut[0] == "(") and _LABELLING.search(clause))
-        if cut and cut["hard"]:
+        if (cut and cut["hard"]) or _CONCEDES.match(clause):
             carried = weak = False
     return found
 
