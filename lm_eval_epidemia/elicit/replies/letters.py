@@ -115,8 +115,8 @@ _NAMED = re.compile(
 )
 #: Several letters at once: "A, B or C", "A/B", "A and B". "B, maybe C" is none of these.
 _SEVERAL = re.compile(
-    rf"{_L}(?:(?:,? ?(?:\b(?:and|or|nor|und|oder|et|ou|y|o|e|en|of)\b|[&<>和或与/,、或]|\d[.)]|through\b)"
-    rf" ?){{1,2}}{_L}){{1,25}}"
+    rf"{_L}(?:(?:,? ?(?:\b(?:and|or|nor|und|oder|et|ou|y|o|e|en|of|through)\b"
+    rf"|[&<>和或与/,、]|\d[.)]) ?){{1,2}}{_L}){{1,25}}"
 )
 #: What a letter looks like in a list of the answers: "A. ...", "- B: 20%", ", C) ...".
 _LABEL = re.compile(rf"[\n,;|] ?[-•(\d.) ]{{0,5}}(?:Option )?({_L})(?: ?[.):=(]| -)")

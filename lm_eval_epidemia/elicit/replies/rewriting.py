@@ -35,6 +35,12 @@ def words(*kinds: str) -> str:
     return "|".join([rf"(?<!{WORD})(?:{whole})(?!{WORD})", *anywhere])
 
 
+def table(kind: str) -> dict[str, str]:
+    """Return the patterns whose kinds in ``words.txt`` begin so, by the rest of their name."""
+    found = _table().items()
+    return {name.removeprefix(kind): "|".join(one) for name, one in found if name.startswith(kind)}
+
+
 class Rewriting:
     """Patterns and what stands in their place, one after another.
 

@@ -52,7 +52,7 @@ from typing import Any, NamedTuple
 
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.replies.letters import before_next_question
-from lm_eval_epidemia.elicit.replies.rewriting import DASHES_AND_QUOTES, Rewriting, words
+from lm_eval_epidemia.elicit.replies.rewriting import DASHES_AND_QUOTES, Rewriting, table, words
 from lm_eval_epidemia.elicit.replies.thoughts import answer_text, unwrapped
 
 #: Between which a sum counts as 100.
@@ -198,10 +198,9 @@ _IS = rf"(?:[ :=|,]|\.(?!\d)|-(?!\d)|{words('gets', 'people')}){{0,8}}"
 _SAY = rf"(?:[ :=|,(-]|{words('gives', 'people')}|'){{0,9}}"
 #: Before the first answer of a line.
 _BEFORE = rf"(?:[ :.(|,;-]|{words('begins', 'people')}){{0,12}}"
-_NOT_ASIDE = words("aside").split("(?:")[1].split(")(?!")[0]
 _LABEL = (
     rf"(?P<label>{_S}(?:[ .):(|,/-]{{1,4}}{_S})?)[)\]. ]{{0,3}}"
-    rf"(?:\((?!{_NOT_ASIDE})[^()\d\n{_S[1:]}{{1,60}}\) ?)?"
+    rf"(?:\((?!{table('aside')['']})[^()\d\n{_S[1:]}{{1,60}}\) ?)?"
 )
 _ASIDE = r"(?P<aside> ?\([^()\n]{0,80}\))?"
 _NAMED = re.compile(rf"{_BEFORE}{_LABEL}{_IS} ?\(?{_VALUE}\)?{_AFTER}\)?{_ASIDE}", re.IGNORECASE)
@@ -388,10 +387,16 @@ def _entries(data: Any, label: int | None, named: Labels) -> Iterator[tuple[int,
                 is_none = is_named or _BESIDES.search(key.replace("people", ""))
                 yield from _entries(value, None if is_none else own, named)
     elif isinstance(data, list):
-        for item in data:
-            if label is not None and isinstance(item, str) and named.of(item) not in (None, label):
+        each = [list(_entries(item, label, named)) for item in data]
+        for item, entries in zip(data, each, strict=True):
+            is_other = isinstance(item, str) and named.of(item) not in (None, label)
+            # {"answer": "unsure", "people": 5} among those that are named
+            is_outside = isinstance(item, _Pairs) and not entries and any(each)
+            if (label is not None and is_other) or (
+                is_outside and any(_is_number(value) for _, value in item)
+            ):
                 raise _Unread
-            yield from _entries(item, label, named)
+            yield from entries
     elif label is not None and (isinstance(data, str) or _is_number(data)):
         if (number := _number_in(str(data))) is not None:
             yield label, number
@@ -490,23 +495,21 @@ def _pairs(line: str) -> tuple[list[tuple[int, float]], int]:
 
 def _columns_as_lines(text: str, named: Labels) -> str:
     """Write a table with a column for each answer as a line for each."""
-    lines, written = text.split("\n"), list[str]()
-    places: list[int | None] = []
-    for line in lines:
+    written, header, places = list[str](), list[str](), list[int | None]()
+    for line in text.split("\n"):
         cells = [
             cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|")
         ]
         found = [named.of(cell) for cell in cells]
         if sorted(i for i in found if i is not None) == list(range(len(named.letters))):
-            more = [cell for cell, i in zip(cells, found, strict=True) if i is None]
-            if any(re.fullmatch(r"[A-Za-z]", cell) for cell in more):
+            header, places = (cells, found) if "|" in line else (header, places)
+            continue
+        if not places or len(cells) != len(places) or not re.search(r"\d", line):
+            written.append(line)
+            continue
+        for place, name, cell in zip(places, header, cells, strict=True):
+            if place is not None:
+                written.append(f"{named.letters[place]}: {cell}")
+            elif re.search(r"\w", name) and re.search(r"\d", cell) and not _BESIDES.search(name):
                 raise _Unread
-            places = found if "|" in line else places
-            continue
-        if places and len(cells) == len(places) and re.search(r"\d", line):
-            for place, cell in zip(places, cells, strict=True):
-                if place is not None:
-                    written.append(f"{named.letters[place]}: {cell}")
-            continue
-        written.append(line)
     return "\n".join(written)
