@@ -11,7 +11,7 @@ import re
 
 #: A tag: ``<think>``, ``</seed:think>``, ``<|END_THINKING|>``, ``[/THINK]``, ``◁think▷``.
 _TAG = (
-    r"(?:<\|?|\[|◁)(?P<{ends}>/|\|?(?:\w{{1,9}}:)?end_(?:of_)?)?(?:[\w.-]{{1,20}}[:|_-])?"
+    r"(?:<\|?|\[|◁)(?P<{ends}>/|\|?(?:\w{{1,9}}:)?end_(?:of_)?)?(?:[\w.:|-]{{1,30}}[:|_-])?"
     r"(?:inner_?)?(?:think|thought|reason|scratchpad|monologue|analysis)(?:s|ing)?"
     r"(?:[:|_-][\w:]{{1,20}})?(?:\s[^<>\[\]◁▷\n]{{0,200}})?/?(?:\|?>|\]|▷)"
 )
@@ -20,7 +20,7 @@ _OPENS = (
     _TAG.format(ends="ends"),
     r"<\|channel>\s{0,9}thought|<\|open\|>\s{0,9}think\s{0,9}(?:<\|sep\|>)?",
     r"here(?: is|'s|\u2019s) my thought process:",
-    r"<\|channel\|>\s{0,9}(?:analysis|commentary)",
+    r"<\|channel\|>\s{0,9}(?:analysis|commentary)[^<\n]{0,40}(?:<\|message\|>)?",
     r"(?-i:(?:\A\s{0,9}(?:assistant)?|assistant)(?:analysis|commentary))",
     # Marks whose special tokens were dropped: where the thought ends is unknown.
     r"(?-i:\A\s{0,9}(?:thought\n|think(?=[A-Z])))",
@@ -35,7 +35,7 @@ _MARK = re.compile(rf"(?P<closes>{'|'.join(_CLOSES)})|{'|'.join(_OPENS)}", re.IG
 
 #: Other special tokens, most of them of the end: ``<|im_end|>``, ``</s>``, ``<end_of_turn>``.
 _SPECIAL = re.compile(
-    r"<\|open\|>\s{0,9}response\s{0,9}<\|sep\|>|<\|[^|<>\n]{0,40}\|>|</?s>"
+    r"<\|open\|>\s{0,9}response\s{0,9}<\|sep\|>|<[|\uff5c][^|\uff5c<>\n]{0,40}[|\uff5c]>|</?s>"
     r"|<(?:eos|bos|pad|(?:end|start)_of_turn)>",
     re.IGNORECASE,
 )
