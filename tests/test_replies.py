@@ -15,8 +15,13 @@ from replicates import Says
 from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.replies import letters as replies
-from lm_eval_epidemia.elicit.replies.letters import answer_text, letter
+from lm_eval_epidemia.elicit.replies import thoughts
+from lm_eval_epidemia.elicit.replies.letters import letter
+from lm_eval_epidemia.elicit.replies.numbers import tagged
+from lm_eval_epidemia.elicit.replies.shares import shares
+from lm_eval_epidemia.elicit.replies.thoughts import answer_text
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.harness import thinking
 from lm_eval_epidemia.score.score import Anchors
 
 B = 1
@@ -25,20 +30,73 @@ B = 1
 #: What chat models write, and the letter a person reads in it; how many rows there are at least.
 #: With `replies` the parser was made; `replies_held_out` was written before it, `replies_unseen`
 #: after it and before it was tried. `replies_plain` has the simplest of each form, `replies_words`
-#: one for each word that decides.
+#: one for each word that decides, `replies_clauses` answers among other things that are said; of
+#: these some may be unread ("or_unread"), and are counted.
 TABLES = {
     **dict.fromkeys(("replies", "replies_held_out", "replies_unseen"), 80),
-    **{"replies_plain": 50, "replies_words": 340},
+    **{"replies_plain": 50, "replies_words": 340, "replies_clauses": 520},
 }
 
 
 def test_replies_are_read_as_a_person_reads_them():
+    unread = 0
     for name, least in TABLES.items():
         rows = rows_of(name)
-        assert len(rows) >= least and {4, 22} <= {row["letters"] for row in rows}, name
+        assert len(rows) >= least, name
         for row in rows:
             place = letter(row["reply"], row["letters"])
-            assert (None if place is None else LETTERS[place]) == row["reads"], (name, row)
+            is_unread = place is None and row.get("or_unread", False)
+            assert is_unread or (None if place is None else LETTERS[place]) == row["reads"], row
+            unread += is_unread
+    assert unread <= 75
+
+
+#: How models begin and end a thought: with special tokens, without them, and in the prompt.
+MARKS = [
+    *(("<think>\n", "\n</think>\n\n"), ("", "</think>"), ("<think lang='en'>", "</think><answer>")),
+    *((f"<{name}>", f"</{name}>") for name in ("seed:think", "mm:think", "ifm|think_fast")),
+    *((f"<{name}>", f"</{name}>") for name in ("reasoning", "scratchpad", "inner_monologue")),
+    *(("[THINK]", "[/THINK]"), ("\u25c1think\u25b7", "\u25c1/think\u25b7")),
+    ("<|START_THINKING|>", "<|END_THINKING|><|START_RESPONSE|>"),
+    ("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
+    *(("<|channel>thought\n", "<channel|>"), ("<think>", "</think><response>")),
+    ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+    ("analysis", "assistantfinal"),
+    ("commentary", "assistantanalysisSo it is B.assistantfinal"),
+    ("<|open|>think<|sep|>", "<|close|>think<|sep|><|open|>response<|sep|>"),
+    ("Here is my thought process: ", "\n\nHere is my response: "),
+]
+THOUGHTS = (
+    "Option B seems right. The answer is B.|Answer: B\n\nWait, maybe C? No, B.|**B**"
+    "|La respuesta es B.|\u7b54\u6848\u662fB\u3002|I cannot say. <prior>1, 2</prior>|A: 10\nB: 90"
+)
+#: What follows, and the letter.
+SAID = (
+    "A¦A|A. Yes¦A|**A**¦A|Answer: A¦A|The answer is A.¦A|A. Many people would choose B.¦A|A or B¦|¦"
+    "|Antwort: A, nicht B¦A|La respuesta es A, no B.¦A|I'm sorry, I can't choose between A and B.¦"
+)
+ENDS = ("", "<|im_end|>", "</s>", "<end_of_turn>")
+
+
+def test_an_answer_follows_the_last_thought_of_any_vendor():
+    read = 0
+    for (opens, ends), thought in itertools.product(MARKS, THOUGHTS.split("|")):
+        for said, place in (one.split("¦") for one in SAID.split("|")):
+            end = ENDS[read % len(ENDS)]
+            for reply in (f"{opens}{thought}{ends}{said}{end}", f"{thought}{ends}{said}{end}"):
+                assert letter(reply, 4) == (LETTERS.index(place) if place else None), reply
+                assert not thoughts.without_thought(reply)[1]
+                read += 1
+        nested, cut = f"{opens}{thought}{opens}C{ends}{thought}{ends}", f"{opens}{thought}"
+        assert letter(f"{nested}A", 4) == 0
+        assert shares(f"{nested}A: 30\nB: 70", ["Yes", "No"]) == (30, 70)
+        assert tagged(f"{nested}<prior>55, 3</prior>") == "55, 3"
+        # Words that lost their brackets are marks at the beginning only.
+        for text in (cut, nested + cut)[: len(opens) and 2 - opens.isalpha()]:
+            assert thoughts.without_thought(text) == ("", True), text
+            assert shares(text, ["Yes", "No"]) is tagged(text) is letter(text, 4) is None
+            assert opens.isalpha() or thoughts.opened_by(f"Answer:{opens}"), opens
+    assert read >= 3_000
 
 
 REFUSALS = [
@@ -125,7 +183,8 @@ def repeats(pattern, around=1):
 def test_no_pattern_can_run_away():
     """Repetitions are bounded and hardly nested, or of one character and then nothing can fail."""
     patterns = {value for value in vars(replies).values() if isinstance(value, re.Pattern)}
-    patterns |= set(replies._STATEMENTS) | {pattern for pattern, _ in replies._to_plain.rules}
+    patterns |= {value for value in vars(thoughts).values() if isinstance(value, re.Pattern)}
+    patterns |= set(replies._STATES) | {pattern for pattern, _ in replies._to_plain.rules}
     found = [
         (pattern.pattern, *one)
         for pattern in patterns
@@ -159,6 +218,36 @@ def test_a_model_that_refuses_is_scored_as_one_that_answers_nothing(caplog):
         assert row["l1,none"] == pytest.approx(anchors.uniform)
         assert row["score,none"] == anchors.score(anchors.uniform)
         assert f"{task}: 0% of the replies contained an answer" in caplog.text
+
+
+def test_a_thought_that_the_prompt_opens_is_no_answer():
+    """The template of a model that thinks ends so: cut, a reply has no mark of its own."""
+    said = {"so the answer is B. Wait, but": 0, "Answer: B": 0, "the answer is B?</think>A": 1}
+    for reply, answered in said.items():
+        how = {"model": in_turn(reply), "limit": 4, "metadata": {"gen_prefix": "<think>"}}
+        assert evaluate([CLOSED], **how)["results"][CLOSED]["answered,none"] == answered, reply
+
+
+def test_what_a_model_knows_of_its_thoughts_is_used():
+    """As lm-eval's hf, which erases special tokens, and cuts off thoughts only where they end."""
+    words = {1: "<end>", 2: "B", 3: "A", 4: "[THINK]"}
+
+    class Model:
+        def tok_decode(self, tokens, skip_special_tokens=True):
+            return "".join(words[one] for one in tokens if one in (2, 3) or not skip_special_tokens)
+
+    for known, tokens, read in (
+        (1, [2, 1, 3], "A"),
+        ("<end>", [2, 1, 3], "A"),
+        (1, [4, 2], "[THINK]B"),
+    ):
+        model = Model()
+        model.think_end_token = known
+        with thinking.kept(model) as told:
+            assert model.think_end_token is None
+            assert told("Answer:", model.tok_decode(tokens)) == read
+            assert told("Answer:<think>\n", "B") == "<think>B"
+        assert vars(model) == {"think_end_token": known}
 
 
 def test_the_answer_and_not_the_first_letter_is_scored():

@@ -20,7 +20,7 @@ from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.orderings import mirrored
-from lm_eval_epidemia.elicit.replies.shares import MOST_TRIES, normalised, shares
+from lm_eval_epidemia.elicit.replies.shares import normalised, shares
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import structured, yamls
@@ -126,17 +126,6 @@ def test_reading_takes_a_time_in_proportion_to_the_length():
 
     slow = [piece for piece in REPEATED.split("¦") if all(seconds(piece) > 1.5 for _ in "12")]
     assert not slow
-
-
-def test_brackets_are_not_all_tried_as_json(monkeypatch):
-    tried, decode = [], json.JSONDecoder.raw_decode
-    monkeypatch.setattr(
-        json.JSONDecoder, "raw_decode", lambda *given: tried.append(1) or decode(*given)
-    )
-    assert shares("[" * 200_000 + '{"A": 30, "B": 70}', ["Yes", "No"]) == (30, 70)
-    assert len(tried) == 1  # so deep that it is given up
-    shares("[ x" * 1_000, ["Yes", "No"])
-    assert len(tried) == 1 + MOST_TRIES
 
 
 def test_sums_from_90_to_110_are_divided_by():

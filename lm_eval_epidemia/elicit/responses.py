@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.elicit.replies.thoughts import without_thought
 from lm_eval_epidemia.elicit.way import Answer, Metric
 from lm_eval_epidemia.elicit.within import Within
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
@@ -111,4 +112,13 @@ def answered(answers: Sequence[Any]) -> float:
     return float(np.mean([answer.is_read for answer in answers]))
 
 
-ANSWERED = Metric(answered, True, 0, 1)
+def truncated(cut: Sequence[float]) -> float:
+    """Share of the replies that were cut in their thought: allow more tokens; in [0, 1]."""
+    return float(np.mean(cut))
+
+
+#: Of every way in which a model writes.
+WRITTEN = {
+    "answered": Metric(answered, True, 0, 1),
+    "truncated": Metric(truncated, False, 0, 1, of_text=lambda reply: without_thought(reply)[1]),
+}

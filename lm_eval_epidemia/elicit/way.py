@@ -83,6 +83,8 @@ class Metric(NamedTuple):
         Bounds of the number.
     of_one : callable, optional
         Maps one answer to the value that lm-eval logs with it; `of` then takes these values.
+    of_text : callable, optional
+        Maps a reply as it was written to that value.
     draws : callable, optional
         Maps the input of `of` to its `score.joint.Draws`, or None if they are unknown. Standard
         errors of groups come from these.
@@ -97,6 +99,7 @@ class Metric(NamedTuple):
     low: float = -math.inf
     high: float = math.inf
     of_one: Callable[[Any], float] | None = None
+    of_text: Callable[[str], float] | None = None
     draws: Callable[[Sequence[Any]], Any] | None = None
     cut: bool = True
     kept: Callable[[Sequence[Any]], str] | None = None

@@ -25,7 +25,15 @@ from lm_eval_epidemia.benchmarks import WAYS, leaves
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError, plural
 from lm_eval_epidemia.elicit.within import is_withheld
-from lm_eval_epidemia.harness import collector, group_errors, hooks, kept, structured, tries
+from lm_eval_epidemia.harness import (
+    collector,
+    group_errors,
+    hooks,
+    kept,
+    structured,
+    thinking,
+    tries,
+)
 from lm_eval_epidemia.harness.replaced import replaced
 
 _WITHOUT_LOG_PROBABILITIES = (
@@ -302,25 +310,27 @@ class _Watched:
             )
 
     def __written(self, requests: Sequence[Any], *args: Any, **kwargs: Any) -> list[Any]:
-        """Ask requests apart whose replies are drawn, or held to a form."""
+        """Ask requests apart whose replies are drawn, held to a form, or of others' tasks."""
         lm, model = self.__lm, _behind_the_cache(self.__lm)
         # Drawn ones of a server apart from the others, whose seed stays that of the run.
         has_seeds = hasattr(model, "_create_payload")
-        parts: dict[tuple[bool, str], list[int]] = defaultdict(list)
+        parts: dict[tuple[bool, bool, str], list[int]] = defaultdict(list)
         for place, request in enumerate(requests):
             is_ours = request.task_name in self.__ours
             is_drawn = is_ours and ("sample" in request.doc or tries.BEFORE.get() > 0)
             structure = structured.structure_of(request) if is_ours else ""
-            parts[has_seeds and is_drawn, structure].append(place)
+            parts[is_ours, has_seeds and is_drawn, structure].append(place)
         replies: dict[int, Any] = {}
-        for (is_drawn, structure), places in sorted(parts.items()):
+        for (is_ours, is_drawn, structure), places in sorted(parts.items()):
             part = [requests[place] for place in places]
             with (
                 _own_seeds(model) if is_drawn else nullcontext(),
                 structured.held(model, structure, part[0].task_name),
+                thinking.kept(model if is_ours else None) as told,
             ):
                 written = _one_each(lm.generate_until(part, *args, **kwargs), part)
-            replies.update(zip(places, written, strict=True))
+            for place, request, reply in zip(places, part, written, strict=True):
+                replies[place] = told(request.args[0], reply) if is_ours else reply
         return [replies[place] for place in range(len(requests))]
 
 

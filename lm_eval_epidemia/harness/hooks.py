@@ -114,11 +114,13 @@ def _process(way: Way, metrics: Mapping[str, Metric]) -> Callable[[Any, Any], di
         except ValueError as error:
             name, reply = in_way(doc["task"], way.name), reprlib.repr(results)
             raise EpidemiaError(f"{name}: the model answered {reply}: {error}") from None
+        written = results[0] if results else None
         read = {
-            name: answer if metric.of_one is None else metric.of_one(answer)
+            name: metric.of_text(str(written))
+            if metric.of_text
+            else (answer if metric.of_one is None else metric.of_one(answer))
             for name, metric in metrics.items()
         }
-        written = results[0] if results else None
         return {**read, "tries": written.tries} if isinstance(written, Tried) else read
 
     return process_results

@@ -22,8 +22,8 @@ from lm_eval_epidemia.benchmarks.intervention.questions import (
     questions,
     retrieval,
 )
-from lm_eval_epidemia.elicit.replies.letters import answer_text
-from lm_eval_epidemia.elicit.responses import ANSWERED, CHOICE_MASS, SingleAnswer, logprobs_of
+from lm_eval_epidemia.elicit.replies.thoughts import answer_text
+from lm_eval_epidemia.elicit.responses import CHOICE_MASS, WRITTEN, SingleAnswer, logprobs_of
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Way, by_name
 
@@ -199,7 +199,7 @@ def _written(way: Way, ask: Any) -> Way:
         suffix=f"{way.suffix}_written",
         rows=_rows(ask, _TAGGED),
         read=lambda row, text: Wrote(name, row.task, row.truth, row.cell, yes_or_no(str(text[0]))),
-        diagnostics={"answered": ANSWERED},
+        diagnostics=WRITTEN,
         request=_TAGGED,
         temperature=0.0,
         unread="wrong",

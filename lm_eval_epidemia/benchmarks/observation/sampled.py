@@ -16,7 +16,7 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.orderings import SEED
 from lm_eval_epidemia.elicit.prompts import ONE_LETTER, prompt
 from lm_eval_epidemia.elicit.replies.letters import letter
-from lm_eval_epidemia.elicit.responses import ANSWERED, uneven
+from lm_eval_epidemia.elicit.responses import WRITTEN, uneven
 from lm_eval_epidemia.elicit.variants import MOST_SAMPLES, Variant
 from lm_eval_epidemia.elicit.way import Elicited, Metric
 from lm_eval_epidemia.elicit.wording import Wording
@@ -101,7 +101,7 @@ WAY = replace(
     check=check,
     distribution=distribution,
     moved=None,
-    diagnostics={"answered": ANSWERED, "order_bias": Metric(order_bias, False, 0, 1)},
+    diagnostics={**WRITTEN, "order_bias": Metric(order_bias, False, 0, 1)},
     by_position=by_position,
     request=ONE_LETTER,
     temperature=1.0,

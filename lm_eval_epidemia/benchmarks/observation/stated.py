@@ -14,7 +14,7 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.orderings import LETTERS, mirrored
 from lm_eval_epidemia.elicit.prompts import prompt
 from lm_eval_epidemia.elicit.replies.shares import normalised, shares
-from lm_eval_epidemia.elicit.responses import ANSWERED
+from lm_eval_epidemia.elicit.responses import WRITTEN
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Elicited, Metric, Way
 from lm_eval_epidemia.elicit.wording import Wording
@@ -150,7 +150,7 @@ WAY = Way(
     check=check,
     revision=1,
     distribution=distribution,
-    diagnostics={"answered": ANSWERED, "sum_error": SUM_ERROR},
+    diagnostics={**WRITTEN, "sum_error": SUM_ERROR},
     question=letters.WAY.question,
     answers=letters.WAY.answers,
     request=REQUESTS[""],

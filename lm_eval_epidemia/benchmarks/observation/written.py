@@ -14,7 +14,7 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.intervals import MIDPOINTS, distribution
 from lm_eval_epidemia.elicit.prompts import ONE_LETTER
 from lm_eval_epidemia.elicit.replies.letters import letter
-from lm_eval_epidemia.elicit.responses import ANSWERED
+from lm_eval_epidemia.elicit.responses import WRITTEN
 from lm_eval_epidemia.elicit.way import Elicited, Way
 from lm_eval_epidemia.surveys.catalogue import official_cells
 
@@ -43,7 +43,7 @@ def _written(name: str, asks: Any) -> Way:
         read=read,
         distribution=elicited,
         expects=False,
-        diagnostics={"answered": ANSWERED},
+        diagnostics=WRITTEN,
         request=ONE_LETTER,
         # A probability is written once, as the model thinks most likely.
         temperature=0.0,

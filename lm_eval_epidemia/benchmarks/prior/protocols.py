@@ -19,7 +19,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES, LEVE
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities, Quantity
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.replies.numbers import PERCENT, TAG, labels, numbers, tagged
-from lm_eval_epidemia.elicit.responses import ANSWERED
+from lm_eval_epidemia.elicit.responses import WRITTEN
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Way
 
@@ -280,7 +280,7 @@ def _way(protocol: _PriorProtocol) -> Way:
         prompts=lambda truth, answer: REPEATS,
         prompts_are="estimates",
         check=check,
-        diagnostics={"answered": ANSWERED},
+        diagnostics=WRITTEN,
         request=_request("..."),
         writes=protocol.writes,
         system_prompts=True,

@@ -1,22 +1,25 @@
-"""Reading the letter out of what a model wrote.
+r"""Reading the letter out of what a model wrote.
 
-A reply is read in this order, see `letter`:
+The thought is taken away first (`thoughts`), and the next question of a model that goes on to ask
+itself one. Full-width, circled and other forms of a letter become the plain one (Unicode NFKC),
+markup (Markdown, LaTeX, JSON, XML) becomes plain text, and every letter that is no word ("I", "a")
+becomes a sign of its own. Then the reply is cut into clauses, and each is one of these:
 
-1. What is not the reply is cut off: reasoning, and the next question of a model that goes on to
-   ask itself one. Full-width, circled and other forms of a letter become the plain one (Unicode
-   NFKC), and markup (Markdown, LaTeX, JSON, XML) becomes plain text.
-2. Letters that are no answers are taken out: clauses that refuse ("I cannot choose between A and
-   B"), names ("hepatitis C"), what is rejected, compared or asked ("not A", "option A is wrong",
-   "between A and B", "A or B? It depends."), and lists of the answers ("A. ... B. ... C. ...").
-3. Of the explicit statements that are left ("the answer is B", "I'd say B", "B is the best
-   choice", "so B", a line that ends in ": B" or ". B"), the last one counts.
-4. Without one, the first letter that stands alone counts, unless it stands in a text that speaks of
-   three or more (reasoning that was cut off). "I" and "a" in a sentence are words.
+=============  ===================================================================================
+an answer      a letter alone or with its text ("B", "B) No", "Answer: B"), an explicit statement
+               ("the answer is B", "I'd go with B", "B is the best choice"), a ticked box
+a weak one     as an answer, but of most people or "maybe": it counts where nothing else answers
+no answer      all others: what is denied, asked, compared or supposed ("not A", "A or B?", "if she
+               were older, B"), what other people would choose, the least likely letter, a
+               confidence, names ("hepatitis C"), lists of all answers, crossed and empty boxes
+=============  ===================================================================================
 
-Otherwise nothing is read. Only the reply and the number of letters are known here: a reply that
-repeats an answer's text without its letter stays unread. So do Cyrillic and Greek letters that look
-like Latin ones: some are also another letter of their own alphabet (the Cyrillic B-like one is its
-third), and reading some of them and not others would tilt the shares of the answers.
+The first answer counts. Another one after it replaces it only after a word that corrects ("wait",
+"actually", "final answer"); without one the reply contradicts itself, and nothing is read. So is a
+reply that takes its answer back and gives no other, and one whose answer was not offered.
+
+Only the reply and the number of letters are known here: a reply that repeats an answer's text
+without its letter stays unread. So do Cyrillic and Greek letters that look like Latin ones.
 
 Every repetition in the patterns is bounded or ends at the first character it excludes, so that a
 reply is read in time linear in its length.
@@ -26,25 +29,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
 
 from lm_eval_epidemia.elicit.orderings import LETTERS
-from lm_eval_epidemia.elicit.replies.rewriting import Rewriting
+from lm_eval_epidemia.elicit.replies.rewriting import WORD, Rewriting, words
+from lm_eval_epidemia.elicit.replies.thoughts import answer_text, unwrapped
 
-#: What reasoning models write before their answer, as (opening, closing) pairs.
-_REASONING = {
-    "<think>": "</think>",
-    "<thinking>": "</thinking>",
-    "<thought>": "</thought>",
-    "<reasoning>": "</reasoning>",
-    "<analysis>": "</analysis>",
-    "[think]": "[/think]",
-    "◁think▷": "◁/think▷",
-    # With or without <|message|> after them
-    "<|channel|>analysis": "<|channel|>final",
-}
-
-# ---- 1. Plain text
+# ---- Plain text
 
 #: What NFKC does not make plain: emoji of letters, quotes and dashes. Information is no "i".
 _SIGNS = {
@@ -52,6 +42,8 @@ _SIGNS = {
     **dict.fromkeys((0x2018, 0x2019), "'"),
     **dict.fromkeys((0x201C, 0x201D, 0x201E, 0xAB, 0xBB, 0x300C, 0x300D, 0x300E, 0x300F), '"'),
     **dict.fromkeys((0x2010, 0x2011), "-"),
+    **dict.fromkeys(map(ord, "\u2610\u2612\u2716\u2717\u2718\u274c\u274e\u2715"), "\u2717"),
+    **dict.fromkeys(map(ord, "\u2611\u2705\u2713\u2714"), "\u2713"),
     ord("\N{EM DASH}"): " - ",
     ord("\N{HORIZONTAL ELLIPSIS}"): "..",
     # The only two that NFKC would make much longer: they are phrases.
@@ -59,13 +51,25 @@ _SIGNS = {
     ord("\N{INFORMATION SOURCE}"): None,
     ord("\N{VARIATION SELECTOR-16}"): None,
 }
+_TICK, _CROSS = "\u2713", "\u2717"
+_MARKS = _TICK + _CROSS
 
 _to_plain = Rewriting(
-    (r"\\boxed|<(?:answer|choice|option)>", " answer: "),
-    (r"<\|[^|<>\n]{0,40}\|>|</?[a-z]{1,20}>", "\n"),
+    (r"\[[xX]\]", _TICK),
+    (r"(?m)^((?:[-*+•] ?)?)\[ ?\]", rf"\1{_CROSS}"),
+    # A mark behind what it is about: "A. Yes ✗"
+    (
+        rf"(?m)^(?![-*+•\s]{{0,4}}[{_MARKS}])([^{_MARKS}\n]{{1,200}}?)[\s:]{{0,3}}([{_MARKS}])",
+        r"\2 \1\n",
+    ),
+    (r"~~[^~\n]{1,200}~~", " "),
+    (r"(?i)\b(?:all|any\w{0,5}|every\w{0,5}) but\b", "not"),
+    (r"\\boxed", " answer: "),
+    (r"</?[a-z]{1,20}>", "\n"),
     (r"\\[A-Za-z]{0,20}|[*`$\"{}#]|(?<=\n)>", " "),
     # Quotes and underscores around a word, not those inside.
     (r"(?<![A-Za-z0-9])['_]|['_](?![A-Za-z0-9])", " "),
+    (r"(?<=[a-z])_(?=[a-z])", " "),
     # A dash between a letter and its answer; any other joins: "18-24", "A-D"
     (r"\u2013(?=[A-Z][a-z])", " - "),
     (r"\u2013", "-"),
@@ -80,195 +84,76 @@ _NEXT_QUESTION = re.compile(
 
 # ---- What is a letter, and what is a word
 
-#: Latin letters, digits and apostrophes: scripts written without spaces may touch an answer.
-_WORD = r"[A-Za-z0-9_\u00c0-\u024f'°]"
-
-#: A letter with none of these around it, no part of "C-section", "N/A", "U.S." or "e.g.". When case
-#: is ignored, A-Z also has the Turkish dotted and dotless I.
-_ANY = (
-    rf"(?<!{_WORD})(?<![-/])(?<!{_WORD}\.)(?-i:[A-Za-z])"
-    rf"(?!{_WORD})(?![-/]\w)(?!\.[A-Za-z](?!{_WORD}))"
+#: A letter with none of these around it, no part of "C-section", "N/A", "U.S." or "e.g.".
+_LETTER = re.compile(
+    rf"(?<!{WORD})(?<![-/])(?<!{WORD}\.)([A-Za-z])(?!{WORD})(?![-/]\w)(?!\.[A-Za-z](?!{WORD}))"
 )
-_LETTER = rf"({_ANY})"
-_ALONE = re.compile(_LETTER)
-_MORE = rf"(?:(?:,? (?:and|or|nor|und|oder|et|ou|y|o|e) |,? ?[,&和或] ?){_ANY})"
-_SEVERAL = rf"{_ANY}{_MORE}{{0,3}}"
-
 #: After it, "a", "A" and "I" are words: "A person", "A 49-year-old", "A Black household would".
 #: "A because ...", "A or B", "A 0%" and "A Employed" are answers.
 _RUNS_ON = re.compile(
-    r" (?:(?!(?:or|and|because|since|is|as|over|seems?|fits|looks|appears|feels)\b)[^\W\d_A-Z]"
-    r"|\d[\d.,%-]{0,12} ?[a-z]"
+    r" (?:(?!(?:or|and|because|since|is|as|over|seems?|fits|looks|appears|rather|here)\b)"
+    r"[^\W\d_A-Z]|\d[\d.,%-]{0,12} ?[a-z]|- [a-z]"
     r"|[A-Z][^ .\n]{0,20}(?: [^ .\n]{1,20}){0,12}?"
     r" (?i:is|are|was|were|would|has|have|will|can|may|might|tends?)\b)"
 )
-
-
 #: What stands before a letter within a sentence.
 _WITHIN = re.compile(r"[a-zà-ÿ',] \Z")
-
-
-def _words(alternatives: str) -> str:
-    """Any of these as whole words, as a pattern."""
-    return rf"(?<!{_WORD})(?:{alternatives})(?!{_WORD})"
-
-
-def _any_of(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(patterns), re.IGNORECASE)
-
-
-# ---- 2. Letters that are no answers
-
-#: From a refusal to its end, where an answer may follow after all: "I can't know, but B".
-_CLAUSE = (
-    r"[^.!?;\n]*?(?=[.!?;\n]| - |\Z"
-    r"|,? (?:but|however|yet|though|although|so|still|if|probably|perhaps|maybe|most likely"
-    r"|likely|statistically)\b"
-    r"|, (?:it's|it is|the|my|I'd|I would)\b)"
+#: "I" is a letter here, where it does not begin a line of its own.
+_BEFORE_I = re.compile(
+    r"(?:\b(?:is|be|say|guess|choose|pick|with|option|interval|letter|answer|to|in)|%[,.)]{0,2}"
+    r"(?: (?:so|therefore|thus|hence|that is),?)?|[→⇒>(\[:=|]|i\.e\.,?) ?\Z"
 )
-_REFUSAL = _any_of(
-    # "I cannot ...", "I, as an AI language model, am not able to ...", "We would need more ..."
-    rf"(?<!{_WORD})(?:I|we)"
-    r"(?:(?:,| \(| -) ?[^.!?;,()\n-]{0,60}(?:,|\)| -)| as an? [^.!?;,\n]{0,40}?)?"
-    r"(?:'m|'ve|'d| am| can| have| do| must| would| will| just| simply| really| truly| also"
-    r"| respectfully| unfortunately){0,3}"
-    r" (?:not|no(?! doubt)|cannot|[a-z]{2,6}n't|unable|sorry|refuse|decline|apologi[sz]e|lack"
-    r"|need (?:more|additional|further))\b" + _CLAUSE,
-    _words(
-        r"sorry|apologies|unfortunately|impossible|not possible|not enough|isn't enough"
-        r"|insufficient|inappropriate|not appropriate"
-        r"|(?:cannot|can't) be (?:determined|known|answered|inferred|said)"
-    )
-    + _CLAUSE,
-    _words(r"(?:je )?ne peux pas|je refuse|no puedo|non posso|não posso|ich kann nicht") + _CLAUSE,
-    rf"(?:无法|無法|不能|抱歉){_CLAUSE}",
-)
-#: Stands for a refusal that was taken out; NFKC leaves none in a text.
-_REFUSED = "…"
-#: An "I" at the very end after a refusal began a sentence that was cut off.
-_CUT_OFF = re.compile(
-    r"(?<![:=] )(?<!%, so )(?<! is )(?<! be )(?<! say )(?<! guess )(?<! choose )"
-    r"(?<! pick )(?<! with )(?<! option )\bI\Z"
-)
+#: Stand for the letters while the rest is read.
+_FIRST = 0xE000
+_L = f"[{chr(_FIRST)}-{chr(_FIRST + 25)}]"
 
-_NO_ANSWER = _any_of(
-    # Names
-    _words(
-        r"hepatitis|h[eé]patite|vitamin[ae]?s?|t[iy]p[eo]?|plan|part|generation|gen|schedule"
-        r"|title|appendix|table|figure|phase|stage|influenza|omega|world war"
-    )
-    + f" {_SEVERAL}",
-    # "neither A nor B", "between A and B"
-    _words(
-        r"not|nor|neither|isn't|cannot|can't|rul(?:e|ed|ing) out|eliminat(?:e|ed|ing)"
-        r"|exclud(?:e|ed|ing)|rather than|instead of|than|plutôt que|unlike|whether|between"
-        r"|nicht|weder|zwischen|pas|entre"
-    )
-    + f" (?:(?:option|choice|answer|letter|the|to|be|both|either) ){{0,3}}{_SEVERAL}",
-    f"(?:不是|并非) ?{_SEVERAL}",
-    # "any of A, B and C", "either A or B could apply"
-    _words(r"(?:any|all|one|each|which) of|(?:options|choices)(?: are)?|consider(?:ed|ing)?")
-    + f" {_SEVERAL}",
-    rf"{_ANY}{_MORE}{{1,3}} (?:could|can|may|might|all|both|each|apply)\b",
-    # "both A and B", "A, B, C and D"
-    rf"{_words('both')} {_ANY}{_MORE}",
-    rf"(?<!{_WORD})a, ?b,? ?(?:(?:and|or) )?c(?!{_WORD})"
-    rf"(?:,? ?(?:(?:and|or) )?[d-z](?!{_WORD})){{0,23}}",
-    # "Q: What ..."
-    r"(?<=\n)q: (?=what|consider)",
-    # "P(ever used) = 0.37", "p < 0.05"
-    rf"(?<!{_WORD})p(?:\((?!\d)| ?[=<>≈~] ?[01]?\.\d)",
-    # "A is wrong", "A and B are both too low", "A or B? ..."; "B?" alone is an answer.
-    rf"{_SEVERAL}(?:"
-    r" (?:(?:is|are|was|were|does|do|seems?|looks?|appears?|would be|can be|could be)"
-    r"(?: (?:also|both|very|quite|clearly|likely|probably|even|almost|certainly)){0,2}"
-    r" (?:not|wrong|incorrect|false|unlikely|improbable|implausible"
-    r"|impossible|less|least|rare|out|ruled|excluded|eliminated|too)"
-    r"|[a-z]{2,6}n't|cannot)\b"
-    r"| ?(?:ではな|じゃな|不对|不正确|错误)"
-    r"| ?\?(?=\s?\S))",
+#: Names that end in a letter, and probabilities of a letter.
+_NAMED = re.compile(
+    rf"(?:{words('name')}) {_L}(?: (?:and|or) {_L})?"
+    rf"|{_L}(?:: (?=what|consider)|\((?=[^\d\n]{{1,40}}\) ?[=<>≈~])| ?[=<>≈~] ?[01]?\.\d)",
+    re.IGNORECASE,
+)
+#: Several letters at once: "A, B or C", "A/B", "A and B". "B, maybe C" is none of these.
+_SEVERAL = re.compile(
+    rf"{_L}(?:(?:,? ?(?:\b(?:and|or|nor|und|oder|et|ou|y|o|e|en|of|through)\b"
+    rf"|[&<>和或与/,、]|\d[.)]) ?){{1,2}}{_L}){{1,25}}"
 )
 #: What a letter looks like in a list of the answers: "A. ...", "- B: 20%", ", C) ...".
-_LABEL = re.compile(rf"[\n,;|] ?[-•(\d.) ]{{0,5}}(?:Option )?{_LETTER}(?: ?[.):=]| -)")
+_LABEL = re.compile(rf"[\n,;|] ?[-•(\d.) ]{{0,5}}(?:Option )?({_L})(?: ?[.):=(]| -)")
 
-# ---- 3. Explicit statements
+# ---- Clauses
 
-_ANSWER = (
-    r"answer|response|antwort|réponse|respuesta|risposta|resposta|antwoord|svar|odpowiedź|cevap"
-    r"|jawaban|ответ|الإجابة|الجواب|उत्तर|답|答案|答え|回答|正解|choice|option|letter|selection|pick"
-    r"|guess|estimate|prediction|conclusion|interval|opción|opção|auswahl|choix|scelta"
+#: After these another sentence begins; after those another clause of it.
+_CUTS = re.compile(
+    r"(?P<hard>\n|[;。]|\.{2,9}|[.!?](?=[\s\"')\]]|\Z)|(?<=[^\x00-\x7f])[!?])"
+    rf"|(?P<label>[:=→⇒|]|->)|(?<={_L})[.)]|[,、()\[\]]| - |(?=[{_MARKS}])|\s(?={words('turn')})"
+    rf"|\s(?={words('concedes')}|(?:because|since|given|based)\b)",
+    re.IGNORECASE,
 )
-_IS = (
-    r"(?:[:=→|\n]| - |是|为|為|は|은|는|"
-    + _words(r"is|be|was|ist|lautet|wäre|est|serait|es|sería|è|é|seria|är|er|jest|هو|هي|है")
-    + ")"
-)
-_SAY = (
-    r"say|choos(?:e|es|ing)|chose|pick|picks|select|selects|guess|go with|going with|go for|opt for"
-    r"|lean to|lean towards?|leaning towards?|settle on|answer|respond with|reply with|estimate"
-    r"|conclude|corresponds? to|corresponding to|falls? (?:in|into|under|within)|leaves|leaving"
-)
-_SO = (
-    "so|therefore|thus|hence|but|however|wait|actually|no|rather|instead|probably|maybe|perhaps"
-    "|(?:on|upon) reflection|on second thought"
-)
-#: Between a statement's words and its letter.
-_PAD = (
-    r"[ :(\[=→\n]{0,3}(?:(?:option|choice|answer|letter|interval|category|the|la|le|die|el|most"
-    r"|likely|probably|definitely|that|it|is|it's|would|be|either|lettre|opción|opção|réponse)"
-    r"[ :(\[]{1,3}){0,4}"
-)
-#: After a letter that ends a clause.
-_END = r"(?=[ \n]?(?:[.;:!,)\]|(\n-]|\Z))"
 
-_STATEMENTS = [
-    _any_of(pattern)
+
+def _any(*kinds: str) -> re.Pattern[str]:
+    return re.compile(words(*kinds), re.IGNORECASE)
+
+
+_TURN, _IDIOMS, _WEAK, _SUPPOSED = map(_any, ("turn", "idiom", "weak", "supposed"))
+_AGAINST, _LABELLING, _CONCEDES = _any("label", "denied"), _any("label"), _any("concedes")
+_CORRECTS, _TAKEN_BACK = _any("retracts", "corrects"), _any("retracts")
+_PAD = rf"(?:(?:{words('pad')})[ .]{{1,2}}|[-•>{_TICK}👉\d.]{{1,3}} ?|选项|選項){{0,8}}"
+_TAIL = rf"(?=\Z| ?(?:です|だ|입니다|이다|,)| (?:{words('tail')}))"
+#: An answer, each with the letter as its group: alone, "the answer is B", "I'd say B", "B is best".
+_STATES = [
+    re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        # "The answer for this person is B", from the last such noun on
-        rf"(?<!{_WORD})(?:{_ANSWER})(?:(?!{_ANSWER})[^.!?;:\n{_REFUSED}]){{0,60}}?"
-        rf"{_IS}{_PAD}{_LETTER}(?! (?:is|are|was|would|could|seems?)\b)",
-        # "I'd go with B"
-        rf"(?:{_words(_SAY)}|选择?|選択?){_PAD}{_LETTER}",
-        # "B is the best choice"
-        rf"{_LETTER} (?:is|was|would be|seems|looks|appears|remains|fits|feels)"
-        r"(?: [a-z]{1,12}){0,2}? (?:correct|right|best|better|most|more|likeliest"
-        r"|(?:the|my) answer)\b",
-        # "about 37%, so I", "→ B"
-        rf"(?:%\)?,? (?:so|therefore|thus|hence)|{_words('it is|that is')}|it's|→|⇒|=>|->),?{_PAD}"
-        rf"(?!I,){_LETTER}{_END}",
-        # "so B", "no wait, B"; before "I" these begin a sentence
-        rf"{_words(_SO)},?{_PAD}(?!I\b){_LETTER}{_END}",
-        # ": B", ". B", "(B)" or B at the end of a line; of lines of letters the first
-        rf"(?:(?<!\n[a-z])(?<!\n[a-z][.)])\n|[:.!?)\]|{_REFUSED}] |[(\[])"
-        r"(?:(?:option|choice|answer|letter|interval) )?"
-        # ". I" there begins a sentence that was cut off, "38%. I" does not
-        rf"(?!(?<=[^%)][.!?)\]{_REFUSED}] )I){_LETTER}[.!)\]]{{0,3}}(?= ?[\n|]|\Z)",
+        rf"\A ?{_PAD}({_L}){_TAIL}",
+        rf"(?:{words('noun')})[^\n]{{0,60}}?(?:{words('is')}) ?{_PAD}({_L}){_TAIL}",
+        rf"(?:{words('say')}) ?{_PAD}({_L}){_TAIL}",
+        rf"({_L}) (?:{words('fits')})(?: (?!not|less|least)[a-z]{{1,12}}){{0,2}}?"
+        rf" (?:{words('best')})",
     )
 ]
-
-
-def answer_text(reply: str) -> str:
-    """Return a reply without its reasoning.
-
-    A block that was opened and never closed is all reasoning: the model ran out of tokens. One
-    that is closed only was opened in the prompt.
-    """
-    for opening, closing in _REASONING.items():
-        kept: list[str] = []
-        thinking = False
-        for piece in re.split(
-            f"({re.escape(opening)}|{re.escape(closing)})", reply, flags=re.IGNORECASE
-        ):
-            if piece.lower() == opening:
-                thinking = True
-            elif piece.lower() == closing:
-                if not thinking:
-                    kept.clear()
-                thinking = False
-            elif not thinking:
-                kept.append(piece)
-        reply = " ".join(kept)
-    return reply
+#: "B No", "A Employed", "I 35%": a letter with its text, if nothing else answers.
+_WITH_TEXT = re.compile(rf"\A({_L}) (?:[\d$<>+]|(?<!{chr(_FIRST + 8)} )[A-Z])")
 
 
 def before_next_question(text: str, q_answers: bool = False) -> str:
@@ -294,88 +179,107 @@ def letter(reply: str, letters: int) -> int | None:
     reply : str
         For example "B", "b)", "**B.** No", "Option A is wrong. The correct answer is (B)."
     letters : int
-        How many answers there were, from 2 to 26; letters beyond them are not looked at.
+        How many answers there were, from 2 to 26.
 
     Returns
     -------
     int or None
-        Below `letters`: the letter of the last explicit statement, else the first that stands
-        alone (the module says what these are). None for a refusal, an empty reply or anything else
-        without such a letter.
+        Below `letters`; None for a refusal, an empty reply, one that was cut in its thought, and
+        anything that leaves more than one answer.
     """
-    text = _plain(answer_text(reply))
-    if not _ALONE.search(text):
-        return None
-    text = _without_mentions(text)
-
-    def offered(matches: Iterable[re.Match[str]]) -> list[tuple[int, int]]:
-        places = ((match, LETTERS.index(match[1].upper())) for match in matches)
-        return [
-            (match.start(1), place)
-            for match, place in places
-            if place < letters and not _is_word(text, match)
-        ]
-
-    if stated := offered(match for pattern in _STATEMENTS for match in pattern.finditer(text)):
-        return max(stated)[1]
-    alone = offered(
-        match
-        for match in _ALONE.finditer(text)
-        if match[1] not in "Iaeiouy" or _set_off(text, match)
-    )
-    if not alone:
-        return None
-    start, first = alone[0]
-    # Three letters and more without a statement are reasoning that was cut off, unless the first
-    # begins the reply.
-    begins = not any(map(str.isalnum, text[:start]))
-    return first if begins or len({place for _, place in alone}) < 3 else None
+    text = unicodedata.normalize("NFKC", unwrapped(answer_text(reply)).translate(_SIGNS))
+    text = before_next_question(_to_plain(f"\n{text}")).rstrip()
+    found, is_clear, is_corrected, weak = None, True, False, set()
+    for clause, kind in _clauses(_lettered(text, letters)):
+        if _CORRECTS.search(clause):
+            is_corrected = True
+            is_clear = is_clear and not (found is not None and _TAKEN_BACK.search(clause))
+        place = _stated(clause)
+        if place is None:
+            if with_text := _WITH_TEXT.match(clause):
+                weak.add(ord(with_text[1]) - _FIRST)
+            continue
+        if kind == "weak":
+            weak.add(place)
+        elif found is None or is_corrected:
+            found, is_clear, is_corrected = place, True, False
+        else:
+            is_clear = is_clear and place == found
+    if found is None and len(weak) == 1:
+        found = weak.pop()
+    return found if is_clear and found is not None and found < letters else None
 
 
-def _plain(reply: str) -> str:
-    """Write letters, quotes, markup and white space in one way, and cut off a next question.
+def _lettered(text: str, letters: int) -> str:
+    """Put signs in the place of letters, but of those in names and in lists of all answers."""
 
-    Lines begin with a line break, the first one too, and have no blanks at their ends.
-    """
-    text = _to_plain("\n" + unicodedata.normalize("NFKC", reply.translate(_SIGNS)))
-    return before_next_question(text).rstrip()
+    def sign(match: re.Match[str]) -> str:
+        place = LETTERS.index(match[1].upper())
+        is_letter = place < letters or (match[1].isupper() and match[1] != "I")
+        return chr(_FIRST + place) if is_letter and not _is_word(text, match) else match[0]
 
-
-def _without_mentions(text: str) -> str:
-    """Take out letters that are no answers: refusals, names, rejected ones and lists of all."""
-    text = _REFUSAL.sub(_REFUSED, text)
-    if _REFUSED in text:
-        text = _CUT_OFF.sub("", text)
-    text = _NO_ANSWER.sub(",", text)
-    characters = list(text)
-    run: list[re.Match[str]] = []
-    for label in (*_LABEL.finditer(text), None):
-        if label and len(run) < len(LETTERS) and label[1] == LETTERS[len(run)]:
+    signed = _NAMED.sub(" ", _LETTER.sub(sign, text))
+    # "A (Yes) is rare"
+    signed = re.sub(rf"({_L}) \([^()\n]{{1,60}}\)(?= [a-z])", r"\1", signed)
+    characters, run = list(signed), list[re.Match[str]]()
+    for label in (*_LABEL.finditer(signed), None):
+        if label and ord(label[1]) - _FIRST == len(run):
             run.append(label)
             continue
         if len(run) > 1:
             for listed in run:
                 characters[listed.start(1)] = ","
-        run = [label] if label and label[1] == LETTERS[0] else []
-    return "".join(characters)
+        run = [label] if label and ord(label[1]) == _FIRST else []
+    return _SEVERAL.sub("…", "".join(characters))
 
 
 def _is_word(text: str, match: re.Match[str]) -> bool:
     """Whether a letter is the pronoun "I", an article, or a small word of another language."""
     letter, (start, end) = match[1], match.span(1)
-    after = text[end : end + 2]
-    if letter == "I" and after == "..":
+    before, after = text[max(start - 24, 0) : start], text[end : end + 2]
+    if letter == "I" and (after == ".." or not (before[-1:] == "\n" or _BEFORE_I.search(before))):
         return True
-    if letter.islower() and after[:1] == " " and after[1:].isdigit():
+    is_set_off = before.rstrip(" ")[-1:] in tuple("\n([:=→|>")
+    if letter in "aeiouy" and after[:1] in (" ", ",") and not is_set_off:
+        return True
+    if letter.islower() and re.match(r" \d", after):
         return True
     # The article has its capital at the beginning of a sentence only.
-    if letter == "A" and _WITHIN.search(text[max(start - 3, 0) : start]):
+    if letter == "A" and _WITHIN.search(before):
         return False
+    if letter == "I" and after[:1] == ",":
+        return before[-1:] == "\n"
     return (letter in "AI" or letter.islower()) and bool(_RUNS_ON.match(text, end))
 
 
-def _set_off(text: str, match: re.Match[str]) -> bool:
-    """Whether a letter that may be a word is marked as an answer: "(I)", ": e", "i)"."""
-    start, end = match.span(1)
-    before, after = text[max(start - 2, 0) : start], text[end : end + 1]
-    return after == ")" or (before.rstrip(" ")[-1:] in tuple("\n([:=→|>") and after != ",")
+def _clauses(text: str) -> list[tuple[str, str]]:
+    """Cut a text into clauses, each with "weak" or "", without the letters of those that deny."""
+    found: list[tuple[str, str]] = []
+    text = _IDIOMS.sub("so", text)
+    is_question, carried, labelled, weak, start = len(text) > 4, False, False, False, 0
+    for cut in (*_CUTS.finditer(text), None):
+        clause = text[start : cut.start() if cut else len(text)].strip()
+        start = cut.end() if cut else start
+        if _TURN.match(clause):
+            carried = weak = False
+        carried = carried or bool(_SUPPOSED.search(clause))
+        weak = weak or bool(_WEAK.search(clause))
+        is_asked = is_question and cut is not None and cut[0] == "?"
+        is_out = carried or labelled or is_asked or _CROSS in clause
+        found.append((re.sub(_L, "", clause) if is_out else clause, "weak" if weak else ""))
+        labelled = bool(cut and (cut["label"] or cut[0] == "(") and _LABELLING.search(clause))
+        if (cut and cut["hard"]) or _CONCEDES.match(clause):
+            carried = weak = False
+    return found
+
+
+def _stated(clause: str) -> int | None:
+    """Return the letter that a clause gives as its answer, its last one."""
+    against = _AGAINST.search(clause)
+    found = [
+        match.start(1)
+        for pattern in _STATES
+        for match in pattern.finditer(clause)
+        if against is None or against.end() > match.start(1)
+    ]
+    return ord(clause[max(found)]) - _FIRST if found else None

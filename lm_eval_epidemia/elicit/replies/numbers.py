@@ -74,8 +74,9 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import pairwise, zip_longest
 
-from lm_eval_epidemia.elicit.replies.letters import answer_text, before_next_question
-from lm_eval_epidemia.elicit.replies.rewriting import DASHES_AND_QUOTES, Rewriting
+from lm_eval_epidemia.elicit.replies.letters import before_next_question
+from lm_eval_epidemia.elicit.replies.rewriting import DASHES_AND_QUOTES, Rewriting, table
+from lm_eval_epidemia.elicit.replies.thoughts import answer_text
 
 #: The tag that a model is asked to end with, and how many characters it may hold.
 TAG, LONGEST = "prior", 500
@@ -119,22 +120,8 @@ _BULLET = re.compile(r"(?m)^ {0,9}[-*\u2022] {1,9}")
 
 PERCENT = r"%|per ?cent(?![a-z])|percentage points?(?![a-z])"
 
-#: What numbers may be called. The Greek letters as escapes: they look like others.
-_NAMES = {
-    "lognormal": r"log[- ]?(?:normal|gaussian)",
-    "normal": r"norm(?:al)?|gaussian|n(?=\}? ?\()",
-    "mean": r"mean|average|expect(?:ed value|ation)|m(?= ?[=:])",
-    "sd": r"(?:standard |std\.? ?|st\. ?)?(?:deviation|error|dev)|stdev|s\.?d|std|s\.?e|spread"
-    "|uncertainty|s(?= ?[=:])",
-    "loc": "loc(?:ation)?",
-    "scale": "scale",
-    "mu": "mu|\u03bc",
-    "sigma": "sigma|\u03c3",
-    "alpha": "alpha|\u03b1|a(?= ?[=:])",
-    "beta": "beta|\u03b2|b(?= ?[=:])",
-    "first": "first parameter",
-    "second": "second parameter",
-}
+#: What numbers may be called.
+_NAMES = table("called ")
 #: A percentile by its level: "q5", "5th percentile:", "0.05 quantile".
 _QUANTILE = (
     r"median(?![a-z])|(?:[qp] ?|(?=[\d.]{1,4} ?(?:th|%|per ?cent|quantile)[^\d,;|\n:=]{0,30}[:=]))"
@@ -157,35 +144,8 @@ _FIRST, _SECOND = (
 _LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 #: Units as people write them; of others the record's own spelling is known.
-_MONEY = {
-    "$": r"us\$|usd|(?:us )?dollars?|\$",
-    "\u20ac": "euros?|eur|\u20ac",
-    "\u00a3": "pounds sterling|gbp|\u00a3",
-    "\u00a5": "yen|yuan|jpy|cny|\u00a5",
-}
-_METRE = r"m|met(?:er|re)s?"
-_UNITS = (
-    *_MONEY.values(),
-    _METRE,
-    r"cm|cent[ie]met(?:er|re)s?",
-    r"mm|millimet(?:er|re)s?",
-    r"m ?\^? ?2|square met(?:er|re)s?",
-    r"kgs?|kilograms?|kilos?",
-    r"g|grams?",
-    r"mg|milligrams?",
-    r"(?:u|\u03bc|mc)g|micrograms?",
-    r"dl|decilit(?:er|re)s?",
-    r"l|lit(?:er|re)s?",
-    r"mm ?hg",
-    r"(?:years?|yrs?|y)(?: old| of age)?",
-    r"months?",
-    r"weeks?",
-    r"days?",
-    r"hours?|hrs?|h",
-    r"minutes?|mins?",
-    r"points?",
-    PERCENT,
-)
+_MONEY, _METRE = table("money "), r"m|met(?:er|re)s?"
+_UNITS = (*_MONEY.values(), _METRE, *table("unit ").values(), PERCENT)
 #: What may be counted.
 _COUNTED = r"(?:people|persons?|adults?|households?|families|visits?|times(?! ?[(\d]))"
 

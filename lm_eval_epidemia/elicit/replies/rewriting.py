@@ -1,8 +1,10 @@
-"""Signs and patterns that are written in one way before a reply is read."""
+"""Signs and patterns that are written in one way before a reply is read, and tables of words."""
 
 from __future__ import annotations
 
 import re
+from functools import cache
+from importlib.resources import files
 
 #: Dashes and quotes that Unicode's NFKC leaves as they are.
 DASHES_AND_QUOTES = {
@@ -10,6 +12,33 @@ DASHES_AND_QUOTES = {
     **dict.fromkeys((0x2018, 0x2019), "'"),
     **dict.fromkeys((0x201C, 0x201D), '"'),
 }
+
+#: Latin letters, digits and apostrophes: scripts written without spaces may touch an answer.
+WORD = r"[A-Za-z0-9_\u00c0-\u024f'°]"
+
+
+@cache
+def _table() -> dict[str, list[str]]:
+    """Read ``words.txt``: the patterns of each kind."""
+    table: dict[str, list[str]] = {}
+    for line in (files(__package__) / "words.txt").read_text("utf-8").splitlines():
+        kind, _, patterns = line.partition(": ")
+        if patterns and not line.startswith("#"):
+            table.setdefault(kind, []).append(patterns)
+    return table
+
+
+def words(*kinds: str) -> str:
+    """Return the pattern of any word of some kinds in ``words.txt``."""
+    whole = "|".join(patterns for kind in kinds for patterns in _table()[kind])
+    anywhere = [patterns for kind in kinds for patterns in _table().get(f"{kind}*", [])]
+    return "|".join([rf"(?<!{WORD})(?:{whole})(?!{WORD})", *anywhere])
+
+
+def table(kind: str) -> dict[str, str]:
+    """Return the patterns whose kinds in ``words.txt`` begin so, by the rest of their name."""
+    found = _table().items()
+    return {name.removeprefix(kind): "|".join(one) for name, one in found if name.startswith(kind)}
 
 
 class Rewriting:

@@ -1,8 +1,10 @@
 r"""Reading how many of 100 people a model says give each answer.
 
-Reasoning is cut off (`replies.answer_text`), and the next question of a model that goes on to ask
-itself one. What is left is read as JSON if an object in it names every answer, else line by line,
-tables first made lines (`tables`); what an answer is called is in `labels`:
+The thought is taken away first (`thoughts`), and the next question of a model that goes on to ask
+itself one. What is left is read as JSON if it has an object that names every answer, else as a
+table with a column for each answer, else line by line. **In a line that says a number of an answer
+every word has to be known**: a word that is not may change whose number it is ("slightly liberal",
+"30 less than B") or of what ("30 million").
 
 ==========================================  ==============================================
 in the reply                                read as
@@ -10,7 +12,7 @@ in the reply                                read as
 ``A: 30``  ``A. Yes: 30``  ``Yes - 30 %``   30 for the answer, called by its letter, by its
 ``| A | Yes | 30 |``  ``A = 30, B = 70``    text, or by both; several may stand in a line; so
 ``<A>30</A>``  ``A) 2-3 (30)``              too where the text is "2-3"
-``30 would say Yes (A)``                    30: the number may come first, if it always does
+``30 would say Yes (A)``                    30
 ``{"A": 30, "B": 70}``                      30 and 70, and ``[{"answer": "A", "people": 30}]``,
                                             and such inside another object
 ``30 of 100``  ``30/100``  ``about 30``     30, and ``~30``, ``30 people``, ``30 (25-35)``
@@ -26,17 +28,13 @@ in the reply                                read as
                                             without labels or the reply speaks of people, per cents
                                             or 100
 ``30, 70``                                  as listed, where nothing but K numbers is there
+``A: 30, B: 65, unsure: 5``                 nothing: an answer that was not offered; "total: 100"
+                                            and "confidence: 80" are no answers
 an answer twice, or missing                 nothing, unless another list in the reply is complete
 two whole lists that differ                 nothing, unless the last is said to be final and of no
-                                            others (`announced`); "for example A: 50" is no list
-``A. No: 30`` where A is "Yes"              nothing
-``A: 30, other: 5``  ``| A | ~30 | 45 |``   nothing: two numbers of A
-``No answer: 5``  ``No-one: 5``             passed over in a line of its own; it is not "No"
-``not A: 30``  ``slightly liberal: 30``     nothing: another answer; nor is "C: 5" of two answers
-``30 of 1000``  ``30 million``  ``age 30``  nothing
-``A is 30 less than B``  ``3 times B``      nothing: by how much answers differ is no number of one
+                                            others; "for example A: 50" is no list
 ``A: 18-24``, if every answer's text is so  nothing: the question once more
-``-5``  ``1e2``  ``thirty``                 nothing
+``-5``  ``1e2``  ``thirty``  ``30 of 1000`` nothing
 ==========================================  ==============================================
 
 Numbers that sum to 90 to 110 are divided by their sum; others are no answer (`normalised`). Every
@@ -48,131 +46,212 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
-from itertools import groupby
+import unicodedata
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.elicit.orderings import LETTERS
-from lm_eval_epidemia.elicit.replies.announced import is_example, is_final
-from lm_eval_epidemia.elicit.replies.labels import MARKS, NEGATED, Labels, place_of, plain
-from lm_eval_epidemia.elicit.replies.letters import answer_text, before_next_question
-from lm_eval_epidemia.elicit.replies.tables import as_lines
+from lm_eval_epidemia.elicit.replies.letters import before_next_question
+from lm_eval_epidemia.elicit.replies.rewriting import DASHES_AND_QUOTES, Rewriting, table, words
+from lm_eval_epidemia.elicit.replies.thoughts import answer_text, unwrapped
 
 #: Between which a sum counts as 100.
 LEAST, MOST = 90.0, 110.0
 
-#: Numbers have three digits at most.
-LARGEST = 1000
-
 #: A bound counts where it leaves so much, by the middle: "<5" and ">90", not "at least 30".
 WIDEST = 10.0
 
+#: A reply of nothing but brackets is not tried at each of them.
+MOST_TRIES = 100
+
+# ---- Plain text
+
+_SIGNS = {
+    **DASHES_AND_QUOTES,
+    ord("\N{ALMOST EQUAL TO}"): "~",
+    ord("\N{LESS-THAN OR EQUAL TO}"): "<",
+    ord("\N{GREATER-THAN OR EQUAL TO}"): ">",
+    ord("\N{RIGHTWARDS ARROW}"): ":",
+    # Footnotes and halves, that NFKC would make digits.
+    **dict.fromkeys(map(ord, "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"), ""),
+    0xBC: ".25",
+    0xBD: ".5",
+    0xBE: ".75",
+}
+_without_markup = Rewriting(
+    (r"<([A-Za-z][^<>\n]{0,40})>\s{0,3}([^<>]{1,40})</\1>", r" \1: \2 \n"),
+    (r"<\w{1,20}>[^<>\n]{0,20}</\w{1,20}>", " ?? "),
+    # Its ">" is not "more than".
+    (r"<(?:answer|option|choice)\b[^<>\n]{0,20}=\W?([A-Za-z])\W?>", r"\n\1: "),
+    (r"</[A-Za-z][^<>\n]{0,80}>", "\n"),
+    (r"<([A-Za-z][^<>\n]{0,80})>", r" \1 "),
+    (r"[*`\\\"{}\[\]]|(?<!\w)'|'(?!\w)", " "),
+    (r"->|=>", ":"),
+    (r"(?m)^[^\S\n]*(?:[-+•#][^\S\n]{0,3}){0,3}(?:\d{1,2}[.)][^\S\n]{1,3}(?=\S))?", ""),
+    (r"[^\S\n]+", " "),
+)
+
+
+def _plain(text: str) -> str:
+    """Write digits, dashes and quotes in one way, without markup."""
+    return _without_markup(unicodedata.normalize("NFKC", text.translate(_SIGNS)).translate(_SIGNS))
+
+
+# ---- What an answer is called
+
+#: Stand for the answers while the rest is read, by letter and by text.
+_LETTERS, _TEXTS = 0xE000, 0xE100
+_L = f"[{chr(_LETTERS)}-{chr(_LETTERS + 25)}]"
+_S = f"{_L[:-1]}{chr(_TEXTS)}-{chr(_TEXTS + 25)}]"
+_UNIT = r"(?: (?!to\b|and\b|or\b)[a-z]{1,12}){0,2}"
+
+
+class Labels:
+    """The possible names of a question's answers: by letter, by text, or by both.
+
+    A text that is a number itself ("0", "2-3", "18-29") could be the answer's number as well. It is
+    a label beside its letter, and at the beginning of a line, of a cell or after a comma where a
+    sign sets it off, and only if all such texts stand so.
+
+    Parameters
+    ----------
+    answers : sequence of str
+        In displayed order.
+    """
+
+    def __init__(self, answers: Sequence[str]) -> None:
+        self.letters = LETTERS[: len(answers)]
+        self.texts = [" ".join(_plain(answer).split()).casefold() for answer in answers]
+        self._exactly = {text: place for place, text in enumerate(self.texts)}
+        # The longest first: one may begin like another.
+        self._words, self._numbers = list[tuple[int, re.Pattern[str]]](), list[Any]()
+        for place, text in sorted(enumerate(self.texts), key=lambda one: -len(one[1])):
+            written, letter = re.escape(text).replace(r"\ ", " "), self.letters[place]
+            if not text:
+                continue
+            if re.search(r"[^\W\d_]", re.sub(r"\b(?:to|and|or)\b", "", text)):
+                # "4 or more visits (40)", beside "0 visits (11)"
+                unit = rf"(?:{_UNIT}(?= ?[:=(|]))?" if text[0].isdigit() else ""
+                word = rf"(?<![\w$']){written}(?!\w|-[^\W\d_]|'| (?:more|less|fewer) than){unit}"
+                self._words.append((place, re.compile(word, re.IGNORECASE)))
+            else:
+                # "A) 0 (11)", "0: 11", "11 would say 0 (A)"
+                off = r" ?(?:[:=(|]|- )[^\n\d)]{0,20}\d"
+                number = (
+                    rf"(?:(?<![\w']){letter}(?:[.):=(|-]| ){{1,4}}|(?P<before>^ ?\|? ?|[,;] ))"
+                    rf"{written}{_UNIT}(?=\)?{off})|(?<![\w.-]){written}(?={_UNIT} ?\({letter}\))"
+                )
+                self._numbers.append((place, re.compile(number, re.IGNORECASE | re.MULTILINE)))
+        self._letter = re.compile(
+            rf"(?<![\w'])([{''.join(self.letters)}]|[{''.join(self.letters).lower()}](?= ?[).:=|]))"
+            r"(?![\w']|-\w)"
+        )
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether a text is a number itself."""
+        return bool(self._numbers)
+
+    def signed(self, text: str) -> str:
+        """Put a sign in the place of every name of an answer."""
+        # "A=10,22" where A is "10" is no 10.22.
+        for place, text_ in enumerate(self.texts):
+            if re.search(rf"(?<!\w){self.letters[place]}[^\w\n]{{1,4}}{re.escape(text_)},\d", text):
+                raise _Unread
+        if all(pattern.search(text) for _, pattern in self._numbers):
+            for place, pattern in self._numbers:
+                text = pattern.sub(rf"\g<before> {chr(_TEXTS + place)}", text)
+        for place, pattern in self._words:
+            text = pattern.sub(chr(_TEXTS + place), text)
+        return self._letter.sub(
+            lambda match: chr(_LETTERS + self.letters.index(match[1].upper())), text
+        )
+
+    def of(self, text: str) -> int | None:
+        """Return the answer that a text names, and nothing else: by letter, text, or both."""
+        written = " ".join(_plain(text).split()).casefold()
+        if written in self._exactly:
+            return self._exactly[written]
+        head, rest = written[:1].upper(), written[1:].lstrip(" .):-")
+        place = self.letters.index(head) if head and head in self.letters else None
+        return place if not rest or self._exactly.get(rest) == place else None
+
+
+# ---- A line
+
 _N = r"(?:\d{1,3}(?:\.\d{1,6}|,\d{1,2})?|\.\d{1,6})"
-_PERCENT = r"[^\S\n]?(?:%|per ?cent)?"
-_BELOW = (
-    r"<|\b(?:(?:less|fewer|(?:no|not) more) than|under|below|at most|up to|max(?:imum)?(?: of)?)\b"
-)
-_ABOVE = (
-    r">|\b(?:(?:more|(?:no|not) (?:less|fewer)) than|over|above|at least|min(?:imum)?(?: of)?)\b"
-)
-#: "30+", "30 or more", "30 at most"
-_OPEN = (
-    r"[^\S\n]?(?:\+(?![^\S\n]?\d)|\b(?:or|and) (?:more|less|fewer|over|above|under|below|higher"
-    r"|lower|up|older|younger)\b|\bat (?:most|least)\b(?! \d)|\b(?:max|min)(?:imum)?\b(?! \d))"
-)
+_PERCENT = r"(?: ?(?:%|per ?cent\b))?"
+_HEDGE = rf"(?:~|{words('hedge')}) ?"
 _VALUE = (
-    rf"(?:(?:(?P<below>{_BELOW})|(?P<above>{_ABOVE}))[^\S\n]?)?"
-    r"(?P<negative>(?<=[:=|(])[^\S\n]?-)?(?<![\w.$€£^])(?<!\d,)"
-    rf"(?P<low>{_N}){_PERCENT}(?:[^\S\n]?(?:-|\bto\b|(?P<and>\band\b))[^\S\n]?(?P<high>{_N}){_PERCENT})?"
-    rf"(?P<open>{_OPEN})?(?![\w$€£^]|[.,]\d)"
+    rf"(?:{_HEDGE}){{0,2}}(?P<below>(?:<|{words('below')}) ?)?(?P<above>(?:>|{words('above')}) ?)?"
+    rf"(?P<low>{_N}){_PERCENT}(?: ?(?:-|to\b|and\b) ?(?P<high>{_N}){_PERCENT})?"
+    r"(?![\w.$€£^+-]?\d|[\w$€£^+])"
 )
-#: "A person" begins a sentence, "A is 30" and "A about 30" are answers.
-_LETTER = (
-    r"(?<![\w'])(?P<letter>[A-Z])(?![\w'])"
-    r"(?! (?!(?:is|are|was|has|have|gets?|would|about|around|roughly|approximately|at|and|or)\b)"
-    r"(?-i:[a-z]))"
+#: Who is counted, and of how many.
+_AFTER = (
+    rf"(?: ?(?:{words('people')}|per ?cent\b|%|(?:/|\b(?:out of|of|in|per)\b) ?"
+    rf"(?:(?:the|every|these|such) )?100\b(?! ?0)|± ?{_N} ?%?"
+    rf"|of (?:them|these|those)(?: {words('people')})?\b)){{0,4}}"
 )
-_TOKEN = re.compile(rf"(?P<text>[{MARKS}])|{_VALUE}|{_LETTER}", re.IGNORECASE)
-_LOWER_LETTER = re.compile(r"(?<![\w'])([a-z])(?= ?[).:=|])")
-_BETWEEN = re.compile(r"\bbetween[^\S\n]{1,3}\Z", re.IGNORECASE)
-#: "A (5) nationally: 20" is no aside.
-_ASIDE = re.compile(
-    r"(?!\([^\S\n]?~?\d{1,3}%?[^\S\n]?\)[^\S\n]?(?:[:=]|[^\W\d_]{2}))\([^()\n]{0,80}\d[^()\n]{0,80}\)"
+#: Between an answer and its number, and between a number and its answer.
+_IS = rf"(?:[ :=|,]|\.(?!\d)|-(?!\d)|{words('gets', 'people')}){{0,8}}"
+_SAY = rf"(?:[ :=|,(-]|{words('gives', 'people')}|'){{0,9}}"
+#: Before the first answer of a line.
+_BEFORE = rf"(?:[ :.(|,;-]|{words('begins', 'people')}){{0,12}}"
+_LABEL = (
+    rf"(?P<label>{_S}(?:[ .):(|,/-]{{1,4}}{_S})?)[)\]. ]{{0,3}}"
+    rf"(?:\((?!{table('aside')['']})[^()\d\n{_S[1:]}{{1,60}}\) ?)?"
 )
-_PERCENT_ASIDE = re.compile(r"(?<=\d)[^\S\n]?\([^()\n]{0,80}%\)")
-_SET_OFF = re.compile(r"[:=][^\S\n]*\Z")
-#: "100 - 70 = "
-_COMPUTED = re.compile(r"(?=[^=]{0,80}[+/x\xd7\xf7-])[\d\s.()%+/x\xd7\xf7-]{1,80}=\s*")
-#: "A about 5, all: 20", "A: 5 | 20": the first number is none of the answer's text.
-_HEDGED = re.compile(
-    r"(?:[~|(:=]|\b(?:about|around|roughly|approx\w*|ca|circa|est\w*)\.?)[^\S\n]{0,3}\Z",
+_ASIDE = r"(?P<aside> ?\([^()\n]{0,80}\))?"
+_NAMED = re.compile(rf"{_BEFORE}{_LABEL}{_IS} ?\(?{_VALUE}\)?{_AFTER}\)?{_ASIDE}", re.IGNORECASE)
+#: "A. In the past year: 30": a letter and what is said in its answer's place.
+_LETTERED = re.compile(
+    rf"(?P<label>{_L}[.)] {_S}?)[^\n{_S[1:]}{{1,80}}?(?:[:=|]| - ) ?{_VALUE}{_AFTER}{_ASIDE}\Z",
     re.IGNORECASE,
 )
-_APART = re.compile(r"[,;][^\S\n]|[A-Z|%~(]|\b(?:people|vs|versus|about)\b")
-#: No numbers of people, or not of 100: "age 30", "not 30", "30 of 1000", "30 million".
-_NO_COUNT = re.compile(
-    # Not "of age: 30" and "some confidence: 30": so end the texts of answers.
-    r"(?:(?:n't|\b(?:not|age[ds]?|confidence|certainty|year|rank|rating|score))(?:[^\S\n](?:is|of))?"
-    r"|[:=(|,;][^\S\n]?(?:my[^\S\n])?(?:confidence|certainty|rank|rating|score)[^\S\n]?[:=]"
-    r"|\b(?:confidence|certainty)\)[^\S\n]?[:=])[^\S\n]?\Z",
-    re.IGNORECASE,
+_COUNTED = re.compile(rf"{_BEFORE}{_VALUE}{_AFTER}{_ASIDE}{_SAY}{_LABEL}", re.IGNORECASE)
+#: What may follow: another answer, or words without a number.
+_NEXT = re.compile(
+    rf" ?(?:[,;|/.&]|\band\b|(?=\() ?| - |to (?:this|that|it)\b|(?<= )(?={_S})|\Z){{1,3}}"
 )
-_OTHER_BASE = re.compile(
-    r"[^\S\n]?(?:(?:people|persons?|cases?)[^\S\n])?"
-    r"(?:(?:/|(?:out[^\S\n])?of\b|in\b|per\b|from\b)[^\S\n]?(?:(?:the|every|a|an|each)[^\S\n])?"
-    r"(?:\d|hundred|thousand|million|billion)|-?(?:thousand|million|billion|hundred|mn|bn|years?)\b"
-    r"|(?:confiden|certain|sure\b|refus|declined|unknown))",
-    re.IGNORECASE,
+#: "30 | 30%", "30 = 30%", "(Yes)": the same once more.
+_AGAIN = re.compile(rf" ?[|=,] ?(?P<again>{_N}) ?%?(?= ?(?:\||\Z))|[ |(]{{1,3}}(?P<name>{_S})\)?")
+#: "Other: 5", "| Unsure | 5 |": an answer that was not offered, but for what is none.
+_OUTSIDE = re.compile(
+    r"\W{0,4}([^\W\d][^:=|\n\d]{0,60}?)[) ]{0,2}(?:[:=|(]| - )[ ~|(<>]{0,4}\.?\d"
+    r"|(?P<letter>[A-Za-z])[.)] ?\d|\d{1,3}%? [A-Za-z] ?\Z"
 )
-#: By how much an answer differs from another: "30 less than B", "3 times B", "ahead by 30".
-_MORE = "more|less|fewer|higher|lower|larger|smaller|greater|bigger"
-_OTHER = rf"[^\S\n]{{1,3}}(?:[A-Z]\b|[{MARKS}]|(?:that|the|as|{_MORE})\b)"
-_DIFFERS = re.compile(
-    r"[^\S\n]?(?:(?:people|persons?|per ?cent|percentage|points?|pts?|pp)[^\S\n]){0,2}(?:"
-    rf"(?:{_MORE})\b(?:[^\S\n]?(?:[.,;)]|\Z)|[^.;:\d\n]{{0,40}}\bthan\b(?![^\S\n]?\d))"
-    rf"|(?:above|below|over|under|ahead of|behind|short of|times|-?fold){_OTHER})",
-    re.IGNORECASE,
+_BESIDES, _EXAMPLE, _LAST, _DRAFT, _OTHERS, _CHANGES = (
+    re.compile(words(kind), re.IGNORECASE)
+    for kind in ("besides", "example", "last", "draft", "others", "changes")
 )
-_BY = re.compile(
-    rf"\b(?:leads?|trails?|differs?|exceeds?|ahead|behind|beats?|{_MORE})[^\S\n]{{1,3}}"
-    rf"(?:[\w{MARKS}][^\S\n]{{1,3}})?by[^\S\n](?:about[^\S\n])?\Z",
-    re.IGNORECASE,
+_TOTAL = re.compile(
+    r"\W{0,3}(?:total|sum|confidence|certainty)\W{1,4}\d{1,3}\W{0,3}\Z", re.IGNORECASE
 )
+#: A basis other than 100.
+_PER_MILLE = re.compile(
+    r"\u2030|\bper ?mille\b|\b(?:out of|per) (?:1[,. ]?000\b|a? ?thousand)", re.IGNORECASE
+)
+
 #: A number without a label, and what may stand around it.
 _BARE = re.compile(r"(?<![\w.-])(?:\d{1,3}(?:\.\d{1,6})?|\.\d{1,6})(?![\w.]\d|\w)")
 _SEPARATORS = re.compile(r"[\s,;|/().:%-]*")
 _LISTED = re.compile(r"(?m)^\d{1,2}[.)]\s")
 
 #: With either of these a number is of 100, and 1 is not everybody.
-_PERCENTS = re.compile(r"%|\d[^\S\n]?per ?cent", re.IGNORECASE)
-_COUNTS = re.compile(
-    r"per ?cent|100|\b(?:people|persons?|individuals?|respondents?|adults?|child(?:ren)?|m[ae]n"
-    r"|wom[ae]n|households?|famil(?:y|ies)|students?|workers?|patients?|cases?)\b",
-    re.IGNORECASE,
-)
-
-_OPENING = re.compile(r"[{\[]")
-#: So much before and after a number may say what it is of.
-AROUND = 300
-#: A reply of nothing but brackets is not tried at each of them.
-MOST_TRIES = 100
+_PERCENTS = re.compile(r"%|\d ?per ?cent", re.IGNORECASE)
+_COUNTS = re.compile(rf"per ?cent|100|{words('people')}", re.IGNORECASE)
 
 
-class _Share(NamedTuple):
-    """An answer's number among those displayed, how many of 100 give it, and what is around it."""
-
-    label: int
-    value: float
-    before: str = ""
-    after: str = ""
+class _Unread(Exception):
+    """Something in a reply leaves its numbers open."""
 
 
-class _Token(NamedTuple):
-    """A label (the number of an answer) or a value, NaN if it is none, and where it begins."""
+class _List(NamedTuple):
+    """Numbers of all answers in displayed order, and what stands before them."""
 
-    label: int | None
-    value: float
-    start: int
+    numbers: tuple[float, ...]
+    before: str
 
 
 def shares(reply: str, answers: Sequence[str]) -> tuple[float, ...] | None:
@@ -181,7 +260,7 @@ def shares(reply: str, answers: Sequence[str]) -> tuple[float, ...] | None:
     Parameters
     ----------
     reply : str
-        As a model wrote it, reasoning included.
+        As a model wrote it, thought included.
     answers : sequence of str
         The texts of the answers in displayed order, lettered A, B, ...
 
@@ -191,18 +270,18 @@ def shares(reply: str, answers: Sequence[str]) -> tuple[float, ...] | None:
         In displayed order, at least 0, per 100 but not necessarily summing to 100; None if they
         cannot be read.
     """
-    lines = (line.strip() for line in answer_text(reply).splitlines())
-    text = before_next_question(
-        "\n".join(line for line in lines if line), "Q" in LETTERS[: len(answers)]
-    )
+    lines = (line.strip() for line in unwrapped(answer_text(reply)).splitlines())
+    text = "\n".join(line for line in lines if line)
+    text = before_next_question(text, "Q" in LETTERS[: len(answers)])
     named = Labels(answers)
-    if named.leaves_doubt(plain(text)):
+    if _PER_MILLE.search(_plain(text)):
         return None
-    written = named.marked(as_lines(plain(_json_as_lines(text, named)), named))
-    # "1. 30" could be the answer "1"
-    numbers = _from_lines(written, named, not (named.numbers and _LISTED.search(text)))
+    try:
+        numbers = _read(text, named)
+    except _Unread:
+        return None
     # "A. 18-24", "B. 25-34": the question once more
-    if numbers is None or numbers == tuple(_number_in(answer) for answer in answers):
+    if numbers is None or [*numbers] == [*map(_number_in, named.texts)]:
         return None
     return _of_100(numbers, text)
 
@@ -219,7 +298,7 @@ def normalised(numbers: Sequence[float]) -> tuple[float, ...] | None:
 def _of_100(numbers: tuple[float, ...], text: str) -> tuple[float, ...]:
     """Turn proportions into numbers of 100."""
     # "0.3 (30%)" is a proportion.
-    text = _PERCENT_ASIDE.sub("", text)
+    text = re.sub(r"(?<=\d)[^\S\n]?\([^()\n]{0,80}%\)|\|[^|\n]{0,9}%", "", text)
     if max(numbers) > 1 or _PERCENTS.search(text):
         return numbers
     scaled = tuple(100 * number for number in numbers)
@@ -230,128 +309,22 @@ def _of_100(numbers: tuple[float, ...], text: str) -> tuple[float, ...]:
     return scaled if is_labelled and sum(numbers) == 1 else numbers
 
 
-def _json_as_lines(text: str, named: Labels) -> str:
-    """Write JSON that has every answer as lines "A: 30"; all other text stays as it is."""
-    decoder = json.JSONDecoder(object_pairs_hook=_Pairs)
-    written: list[str] = []
-    done = start = tries = 0
-    while (opening := _OPENING.search(text, start)) and tries < MOST_TRIES:
-        start, tries = opening.start() + 1, tries + 1
-        try:
-            data, start = decoder.raw_decode(text, opening.start())
-            entries: list[_Share] = []
-            _gather(data, None, named, entries)
-        except ValueError:
-            continue
-        except RecursionError:
-            # Nested so deep it is no answer, at the next bracket neither.
-            break
-        if len({entry.label for entry in entries}) == len(named.letters):
-            # A number and its per cent say the same; -1 is no number of people.
-            lines = [
-                f"{named.letters[label]}: {-1 if math.isnan(value) else value:.6f}"
-                for (label, value, *_), _ in groupby(entries)
-            ]
-            written += [text[done : opening.start()], *lines, ""]
-            done = start
-    return "\n".join([*written, text[done:]])
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """A JSON object, in which a key may be there twice."""
-
-
-def _gather(data: Any, label: int | None, named: Labels, entries: list[_Share]) -> None:
-    """Go through decoded JSON; what stands under an answer's name is its number."""
-    if isinstance(data, _Pairs):
-        texts = [value for _, value in data if isinstance(value, str)]
-        answers = {*map(named.of, texts)} - {None}
-        # {"answer": "A", "people": 30}
-        inside = answers.pop() if len(answers) == 1 else label
-        # {"A": {"answer": "B", "people": 30}}
-        if label is not None and inside != label:
-            entries.append(_Share(label, math.nan))
-            return
-        for key, value in data:
-            if (place := named.of(key)) is not None:
-                _gather(value, place, named, entries)
-            elif not (isinstance(value, str) and named.of(value) is not None):
-                _gather(value, inside, named, entries)
-    elif isinstance(data, list):
-        for item in data:
-            if label is not None and item in named.letters and item != named.letters[label]:
-                entries.append(_Share(label, math.nan))
-            _gather(item, label, named, entries)
-    elif label is not None and isinstance(data, str):
-        # {"A": "B: 30"}
-        other = re.match(r"\s{0,3}([A-Z])\s{0,3}[:=.)]", data)
-        if other and other[1] != named.letters[label]:
-            entries.append(_Share(label, math.nan))
-        elif (number := _number_in(data)) is not None:
-            entries.append(_Share(label, number))
-    elif label is not None and isinstance(data, (int, float)) and not isinstance(data, bool):
-        entries.append(_Share(label, float(data) if 0 <= data < LARGEST else math.nan))
-
-
-def _number_in(text: str) -> float | None:
-    """Return the number in a text without labels, NaN for several; None without one."""
-    line = plain(f": {text}")
-    tokens = [token for token in _tokens(line) if token.label is None]
-    return _one_value(tokens, line) if tokens else None
-
-
-def _complete(blocks: Sequence[Sequence[_Share]], levels: int) -> tuple[float, ...] | None:
-    """Return the numbers of the list that has every answer once.
-
-    Of several that differ, the last one if it is said to be final: it may as well be of others,
-    for comparison.
-
-    Parameters
-    ----------
-    blocks : sequence of sequence of _Share
-        Entries that stand together; a list may be repeated in a block.
-    levels : int
-    """
-    complete: list[tuple[tuple[float, ...], Sequence[_Share]]] = []
-    for block in blocks:
-        lists = [block[at : at + levels] for at in range(0, len(block), levels)]
-        if all(len({entry.label for entry in entries}) == levels for entries in lists):
-            complete += [
-                (tuple(entry.value for entry in sorted(entries)), entries)
-                for entries in lists
-                if not is_example(entries[0].before)
-            ]
-    if not complete or any(map(math.isnan, complete[-1][0])):
-        return None
-    last, entries = complete[-1]
-    if any(numbers != last for numbers, _ in complete):
-        around = " ".join(entry.before + entry.after for entry in entries)
-        if not is_final(entries[0].before, around, complete[-2][1][0].before):
-            return None
-    return last
-
-
-def _from_lines(text: str, named: Labels, unlabelled: bool) -> tuple[float, ...] | None:
-    """Read labels and numbers line by line, or as many numbers as there are answers."""
-    levels = len(named.letters)
-    blocks: list[list[_Share]] = [[]]
-    before = ""
-    for line in text.splitlines():
-        if entries := _line(line, named):
-            first = entries[0]
-            entries[0] = first._replace(before=f"{before}\n{first.before}")
-            blocks[-1] += entries
-            before = ""
-        elif line.strip(" |:-+=_"):
-            blocks.append([])
-            before = line[-AROUND:]
-    everything = [entry for block in blocks for entry in block]
-    # Explained one by one, or listed and then said again.
-    if len(everything) == levels:
-        blocks = [everything]
-    if everything:
-        return _complete(blocks, levels)
-    return _unlabelled(text, levels) if unlabelled else None
+def _read(text: str, named: Labels) -> tuple[float, ...] | None:
+    """Return the numbers of the list that counts, or nothing."""
+    found, rest = _from_json(text, named)
+    lists = [*found, *_from_lines(_plain(rest), named)]
+    lists = [one for one in lists if not _EXAMPLE.search(one.before)]
+    if not lists:
+        # "1. 30" could be the answer "1"
+        is_open = found or (named.has_numbers and _LISTED.search(text))
+        return None if is_open else _unlabelled(_plain(text), len(named.letters))
+    last = lists[-1]
+    if all(one.numbers == last.numbers for one in lists):
+        return last.numbers
+    is_last = _LAST.search(last.before) or _DRAFT.search(lists[-2].before)
+    is_others = re.search(r"\d\d\+", last.before) or _OTHERS.search(last.before)
+    is_others = is_others or re.search(r"(?i)\bfinal", lists[-2].before)
+    return last.numbers if is_last and not is_others else None
 
 
 def _unlabelled(text: str, levels: int) -> tuple[float, ...] | None:
@@ -362,106 +335,181 @@ def _unlabelled(text: str, levels: int) -> tuple[float, ...] | None:
     return tuple(map(float, numbers))
 
 
-def _line(line: str, named: Labels) -> list[_Share]:
-    """Return what a line says: labels and numbers by turns, whichever comes first."""
-    levels = len(named.letters)
-    tokens = _tokens(line, levels)
-    # "30 (25-35)": the number outside counts, if there is one.
-    bare = _ASIDE.sub(" ", line)
-    outside = _tokens(bare, levels)
-    if {token.label is None for token in outside} == {True, False}:
-        line, tokens = bare, outside
-    turns = _turns(tokens, line, named)
-    if len(turns) % 2:
-        return []
-    entries, end = [], 0
-    for first, second in zip(turns[::2], turns[1::2], strict=True):
-        label, number = (second, first) if first.label is None else (first, second)
-        before = line[max(end, first.start - AROUND) : first.start]
-        after = line[first.start : first.start + AROUND]
-        entries.append(_Share(int(label.label or 0), number.value, before, after))
-        end = second.start
-    return entries
-
-
-def _tokens(line: str, levels: int = 0) -> list[_Token]:
-    """Find the labels and values of a line."""
-    tokens = []
-    for match in _TOKEN.finditer(line):
-        if match["text"]:
-            tokens.append(_Token(place_of(match["text"]), math.nan, match.start()))
-        elif match["letter"]:
-            letter = match["letter"]
-            place = LETTERS.index(letter.upper())
-            small = letter.islower() and not _LOWER_LETTER.match(line, match.start())
-            negated = NEGATED.search(line, max(match.start() - 40, 0), match.start())
-            if place < levels and not small and not negated:
-                tokens.append(_Token(place, 0.0, match.start()))
-        else:
-            tokens.append(_Token(None, _value(match, line), match.start()))
-    return tokens
-
-
-def _value(match: re.Match[str], line: str) -> float:
-    """Return a number, or the middle of a range; NaN if it is no number of 100."""
-    low = float(match["low"].replace(",", "."))
-    before, end = line[max(match.start() - 20, 0) : match.start()], match.end()
-    # Of the pattern's own words, "not more than" is no "not".
-    is_other = _NO_COUNT.search(before) or _OTHER_BASE.match(line, end)
-    if is_other or _BY.search(before) or _DIFFERS.match(line, end):
-        return math.nan
-    if match["negative"] or match["open"]:
-        return math.nan
-    if match["below"] or match["above"]:
-        first, last = (0, low) if match["below"] else (low, 100)
-        leaves_little = not match["high"] and 0 <= last - first <= WIDEST
-        return (first + last) / 2 if leaves_little else math.nan
-    if match["high"]:
-        high = float(match["high"].replace(",", "."))
-        is_range = not match["and"] or _BETWEEN.search(before)
-        return (low + high) / 2 if is_range and low <= high else math.nan
-    return low
-
-
-def _turns(tokens: Sequence[_Token], line: str, named: Labels) -> list[_Token]:
-    """Put together what belongs together: "A. Yes", "30 (30 %)", and "A: 30 (Yes)"."""
-    runs: list[list[_Token]] = []
-    for token in tokens:
-        before = runs[-1][0] if runs else None
-        if len(runs) > 1 and token.label is not None and token.label == runs[-2][0].label:
+def _from_json(text: str, named: Labels) -> tuple[list[_List], str]:
+    """Return the lists in JSON, and the text around it."""
+    decoder = json.JSONDecoder(object_pairs_hook=_Pairs)
+    found, rest, done, start = list[_List](), list[str](), 0, 0
+    for _ in range(MOST_TRIES):
+        if not (opening := re.compile(r"[{\[]").search(text, start)):
+            break
+        start = opening.start() + 1
+        try:
+            data, end = decoder.raw_decode(text, opening.start())
+            entries = list(_entries(data, None, named))
+        except ValueError:
             continue
-        if before is None or (before.label is None) != (token.label is None):
-            runs.append([token])
-        elif token.label != before.label:
-            return []
-        else:
-            runs[-1].append(token)
-    own = ["", *(named.text(run[0].label) for run in runs)]
-    return [
-        run[0]._replace(value=_one_value(run, line, text))
-        for text, run in zip(own, runs, strict=False)
-    ]
+        except RecursionError:
+            # Nested so deep it is no answer, at the next bracket neither.
+            break
+        if entries:
+            places = dict(entries)
+            if sorted(places) != list(range(len(named.letters))) or len({*entries}) > len(places):
+                raise _Unread
+            before = text[done : opening.start()]
+            found.append(_List(tuple(places[i] for i in sorted(places)), before[-300:]))
+            rest.append(before)
+            start = done = end
+    return found, "\n".join([*rest, text[done:]])
 
 
-def _one_value(tokens: Sequence[_Token], line: str, own: str = "") -> float:
-    """Return the value of several that say the same, or of which the last is meant; else NaN.
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object, in which a key may be there twice."""
 
-    Parameters
-    ----------
-    tokens : sequence of _Token
-    line : str
-    own : str
-        The text of their answer: its numbers may stand before the one that is meant.
-    """
-    most, last = max(token.value for token in tokens), tokens[-1]
-    if all(token.value == most or math.isclose(100 * token.value, most) for token in tokens):
-        return most
-    start = tokens[0].start
-    between = line[start : last.start]
-    if _COMPUTED.fullmatch(between):
-        return last.value
-    # "A. 5-10 yrs: 30" where A is "5 to 10 years", not "A about 5, all: 30".
-    set_off = [t for t in tokens if _SET_OFF.search(line, max(t.start - 8, 0), t.start)]
-    known = set(re.findall(r"\d+", between)) <= set(re.findall(r"\d+", own))
-    apart = _APART.search(between) or _HEDGED.search(line[max(start - 12, 0) : start])
-    return last.value if set_off == [last] and known and not apart else math.nan
+
+def _entries(data: Any, label: int | None, named: Labels) -> Iterator[tuple[int, float]]:
+    """Go through decoded JSON; what stands under an answer's name is its number."""
+    if isinstance(data, _Pairs):
+        texts = [
+            named.of(text) for key, text in data if isinstance(text, str) and named.of(key) is None
+        ]
+        # {"answer": "A", "people": 30}, and not {"A": {"answer": "B", "people": 30}}
+        inside = {place for place in texts if place is not None}
+        if len(inside) > 1 or (label is not None and inside and inside != {label}):
+            raise _Unread
+        own = inside.pop() if inside else label
+        is_named = any(named.of(key) is not None for key, _ in data)
+        for key, value in data:
+            if (place := named.of(key)) is not None:
+                yield from _entries(value, place, named)
+            elif is_named and _is_number(value) and not _BESIDES.search(key):
+                raise _Unread
+            elif not (isinstance(value, str) and named.of(value) is not None):
+                is_none = is_named or _BESIDES.search(key.replace("people", ""))
+                yield from _entries(value, None if is_none else own, named)
+    elif isinstance(data, list):
+        each = [list(_entries(item, label, named)) for item in data]
+        for item, entries in zip(data, each, strict=True):
+            is_other = isinstance(item, str) and named.of(item) not in (None, label)
+            # {"answer": "unsure", "people": 5} among those that are named
+            is_outside = isinstance(item, _Pairs) and not entries and any(each)
+            if (label is not None and is_other) or (
+                is_outside and any(_is_number(value) for _, value in item)
+            ):
+                raise _Unread
+            yield from entries
+    elif label is not None and (isinstance(data, str) or _is_number(data)):
+        if (number := _number_in(str(data))) is not None:
+            yield label, number
+        elif re.search(r"\d", str(data)):
+            raise _Unread
+
+
+def _is_number(data: Any) -> bool:
+    return isinstance(data, (int, float)) and not isinstance(data, bool)
+
+
+def _number_in(text: str) -> float | None:
+    """Return the number that a text is; None if it is none."""
+    match = _NAMED.fullmatch(_plain(f"{chr(_LETTERS)}: {text}").strip())
+    try:
+        return _value(match) if match else None
+    except _Unread:
+        return None
+
+
+def _value(match: re.Match[str]) -> float:
+    """Return a number, or the middle of a range."""
+    low, high = (float((match[name] or "nan").replace(",", ".")) for name in ("low", "high"))
+    if match["below"] or match["above"]:
+        low, high = (0.0, low) if match["below"] else (low, 100.0)
+        if match["high"] or not 0 <= high - low <= WIDEST:
+            raise _Unread
+    value = low if math.isnan(high) else (low + high) / 2
+    said = [float(number.replace(",", ".")) for number in re.findall(_N, match["aside"] or "")]
+    is_same = not said or min(said) <= value <= max(said) or math.isclose(100 * value, said[0])
+    # "30 (25-35)", "0.3 (30%)"
+    if low > high or not is_same:
+        raise _Unread
+    return value
+
+
+def _from_lines(text: str, named: Labels) -> list[_List]:
+    """Return the lists of a plain text, in lines or in columns; unread if one is left open."""
+    found, entries = list[_List](), list[tuple[int, float]]()
+    before, levels = "", len(named.letters)
+    text = re.sub(r"(?<=[a-z]{2}[.!?]) (?=[A-Z])", "\n", _columns_as_lines(text, named))
+    for line, signed in zip(text.split("\n"), named.signed(text).split("\n"), strict=True):
+        pairs, start = _pairs(signed)
+        if not pairs:
+            outside = _OUTSIDE.match(signed)
+            is_of_answers = re.search(_S, signed) and re.search(r"\d", signed)
+            if outside and not _BESIDES.search(outside[1] or ""):
+                raise _Unread
+            if is_of_answers and (entries or _CHANGES.search(signed)):
+                raise _Unread
+            before = line[-300:] if not entries else before
+            continue
+        before = f"{before} {signed[:start]}" if not entries else before
+        for pair in pairs:
+            entries.append(pair)
+            if len(entries) == levels:
+                if len({place for place, _ in entries}) < levels:
+                    raise _Unread
+                found.append(_List(tuple(value for _, value in sorted(entries)), before))
+                entries, before = [], ""
+    if entries:
+        raise _Unread
+    return found
+
+
+def _pairs(line: str) -> tuple[list[tuple[int, float]], int]:
+    """Return the answers and their numbers in a line, if it is known throughout, and its start."""
+    found, at, first = list[tuple[int, float]](), 0, 0
+    while at < len(line) and (re.search(_S, line[at:]) and re.search(r"\d", line[at:])):
+        match = _LETTERED.match(line) if not at else None
+        match = match or _NAMED.match(line, at) or _COUNTED.match(line, at)
+        if not match:
+            return [], 0
+        signs = {
+            ord(sign) & 0xFF for sign in re.findall(_S, match["label"] + (match["aside"] or ""))
+        }
+        if len(signs) != 1:
+            return [], 0
+        value, at = _value(match), match.end()
+        first = first or match.start("label")
+        while again := _AGAIN.match(line, at):
+            number = float((again["again"] or "nan").replace(",", "."))
+            is_other = again["name"] and ord(again["name"]) & 0xFF not in signs
+            if is_other or (again["again"] and number not in (value, 100 * value, value / 100)):
+                break
+            at = again.end()
+        found.append((signs.pop(), value))
+        after = _NEXT.match(line, at)
+        if not after:
+            return [], 0
+        at = after.end()
+    # Numbers after the last answer are of something else, but for "Total: 100".
+    is_known = not re.search(r"\d", line[at:]) or _TOTAL.match(line[at:])
+    return (found if is_known else []), first
+
+
+def _columns_as_lines(text: str, named: Labels) -> str:
+    """Write a table with a column for each answer as a line for each."""
+    written, header, places = list[str](), list[str](), list[int | None]()
+    for line in text.split("\n"):
+        cells = [
+            cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|")
+        ]
+        found = [named.of(cell) for cell in cells]
+        if sorted(i for i in found if i is not None) == list(range(len(named.letters))):
+            header, places = (cells, found) if "|" in line else (header, places)
+            continue
+        if not places or len(cells) != len(places) or not re.search(r"\d", line):
+            written.append(line)
+            continue
+        for place, name, cell in zip(places, header, cells, strict=True):
+            if place is not None:
+                written.append(f"{named.letters[place]}: {cell}")
+            elif re.search(r"\w", name) and re.search(r"\d", cell) and not _BESIDES.search(name):
+                raise _Unread
+    return "\n".join(written)
