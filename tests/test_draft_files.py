@@ -176,7 +176,6 @@ def csv_of(tmp_path, name="x2020.csv", **columns_):
         ),
         ({"q": 1}, {"given": ["sx"]}, "--given sx: x2020.csv has no such column (nearest: sex)"),
         ({"q": 1}, {"outcomes": ["q"]}, "--outcomes q: this column cannot be used: constant"),
-        ({"q": 1}, {"strata": "sex"}, "--strata and --psu must be given together"),
         ({"q": 1}, {"tasks": 0}, "--tasks 0: expected at least 1"),
         ({"q": 1}, {"name": "nsduh"}, "nsduh is already the name of a survey that ships"),
         ({"q": 1}, {"name": "low"}, "low is already the name of a group of tasks"),

@@ -67,7 +67,8 @@ def _source(record: Record) -> list[str]:
     weights = [_columns(record, column) for column in design.weight]
     sampling = [
         f"weight {' or '.join(weights)}" if weights else "no weight",
-        *([f"strata {_code(design.strata)}, PSU `{design.psu}`"] if design.strata else []),
+        *([f"strata {_code(design.strata)}"] if design.strata else []),
+        *([f"PSU {_code(design.psu)}"] if design.psu else []),
         *([f"sampled unit {_code(design.unit)}"] if design.unit else []),
         *([f"replicate weights `{design.replicates}` where present"] if design.replicates else []),
     ]
