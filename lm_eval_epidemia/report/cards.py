@@ -65,10 +65,11 @@ def _asked(universe: Sequence[Universe]) -> str:
 def _source(record: Record) -> list[str]:
     design = record.design
     weights = [_columns(record, column) for column in design.weight]
+    named = (("strata", design.strata), ("PSU", design.psu))
+    units = [f"{what} {_code(column)}" for what, column in named if column]
     sampling = [
         f"weight {' or '.join(weights)}" if weights else "no weight",
-        *([f"strata {_code(design.strata)}"] if design.strata else []),
-        *([f"PSU {_code(design.psu)}"] if design.psu else []),
+        *([", ".join(units)] if units else []),
         *([f"sampled unit {_code(design.unit)}"] if design.unit else []),
         *([f"replicate weights `{design.replicates}` where present"] if design.replicates else []),
     ]

@@ -99,7 +99,7 @@ class Microdata:
 
 def _within(values: NDArray[np.float64], codes: Codes) -> NDArray[np.bool_]:
     hit = np.zeros(len(values), dtype=bool)
-    for low, high in codes:
+    for low, high in read.as_meant(np.array(codes, float).reshape(-1, 2)):
         hit |= (values >= low) & (values <= high)
     return hit
 

@@ -12,7 +12,15 @@ from typing import Any, Literal, NamedTuple
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.surveys.draft.text import cleaned
 from lm_eval_epidemia.surveys.draft.words import IDENTIFIER
-from lm_eval_epidemia.surveys.read import FORMATS, naming, raw_columns, read_labelled, suffix_of
+from lm_eval_epidemia.surveys.read import (
+    FORMATS,
+    TEXTS,
+    has_dates,
+    naming,
+    raw_columns,
+    read_labelled,
+    suffix_of,
+)
 
 #: Formats that a record is drafted from.
 KNOWN = (".sav", ".dta", ".sas7bdat", ".xpt", ".parquet", ".csv")
@@ -113,7 +121,7 @@ def _of_parquet(path: Path, file: int) -> Header:
     def kind(held: Any) -> Kind:
         if isinstance(held, pa.DictionaryType):
             held = held.value_type
-        if types.is_string(held) or types.is_large_string(held):
+        if TEXTS.fullmatch(str(held)):
             return "texts"
         if types.is_temporal(held):
             return "dates"
@@ -138,7 +146,7 @@ def _of_labelled(told: Any, file: int) -> list[Field]:
             label=cleaned(told.column_names_to_labels.get(name))[:LONGEST],
             labels=_labels(labels.get(name, {}), of_texts),
             missing=tuple((float(lo), float(hi)) for lo, hi in ranges if not isinstance(lo, str)),
-            kind="texts" if of_texts else "numbers",
+            kind="dates" if has_dates(told, name) else "texts" if of_texts else "numbers",
         )
         columns.append(column)
     return columns

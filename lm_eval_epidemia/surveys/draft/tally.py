@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.surveys.csv_text import BLANKS, NO_NUMBERS, csv_batches
 from lm_eval_epidemia.surveys.draft.columns import Field
 from lm_eval_epidemia.surveys.draft.numbering import numbers_people
-from lm_eval_epidemia.surveys.read import naming, raw_columns, read_labelled, suffix_of
+from lm_eval_epidemia.surveys.read import (
+    as_meant,
+    naming,
+    parquet_column,
+    raw_columns,
+    read_labelled,
+    suffix_of,
+)
 
 #: Values (columns times rows) that are looked at together.
 CELLS = 8_000_000
@@ -124,6 +131,8 @@ class Tally:
         self.truths |= kind == "b"
         if kind in "biuf":
             self._numbers(np.asarray(values, dtype=float), counts, weights)
+        elif any(isinstance(v, bytes) for v in values):
+            self.odd = "bytes that are no text in UTF-8"
         elif kind in "mM" or not all(isinstance(v, (str, Real, Decimal)) for v in values):
             self.odd = "dates or times"
         else:
@@ -140,6 +149,7 @@ class Tally:
         if np.isinf(values).any():
             self.odd = INFINITE
             return
+        values = as_meant(values)
         self.whole &= bool((values == np.round(values)).all())
         self._merge(values, counts, weights)
         if self.exact:
@@ -238,7 +248,7 @@ def blocks(
             with pyarrow.parquet.ParquetFile(path) as file:
                 for batch in file.iter_batches(size, columns=names):
                     table = dict(zip(batch.schema.names, batch.columns, strict=True))
-                    yield start, {name: table[name].to_pandas() for name in names}
+                    yield start, {name: parquet_column(table[name]) for name in names}
                     start += batch.num_rows
             return
         if suffix == ".csv":
