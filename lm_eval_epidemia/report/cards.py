@@ -95,9 +95,10 @@ def _files(vintage: Vintage) -> str:
 
 
 def _vintages(record: Record, shipped: dict[str, Any]) -> list[str]:
+    official = "" if record.survey in own_surveys() else record.official
     rows = [
         [
-            f"`{name}`" + (" (official)" if name == record.official else ""),
+            f"`{name}`" + (" (official)" if name == official else ""),
             _files(vintage),
             f"{vintage.rows:,}" if vintage.rows else "",
             str(len(shipped[name]["tasks"])) if name in shipped else "",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: Suffix -> the pyreadstat function that reads it; None if pandas, pyarrow or we do.
+#: Every command reads all of them, and names them in its errors.
 FORMATS: dict[str, str | None] = {
     ".parquet": None,
     ".csv": None,
@@ -41,6 +42,8 @@ FORMATS: dict[str, str | None] = {
     ".xls": None,
     ".dta": "read_dta",
     ".sav": "read_sav",
+    ".zsav": "read_sav",
+    ".por": "read_por",
     ".xpt": "read_xport",
     ".sas7bdat": "read_sas7bdat",
     ".dat": None,
@@ -399,7 +402,7 @@ def raw_columns(path: Path) -> list[str]:
 
             return list(pyarrow.parquet.read_schema(path).names)
         if suffix == ".csv":
-            names = header(path)
+            names = header(path).names
             if len(names) == 1 and (other := re.search(r"[;\t|]", names[0])):
                 raise EpidemiaError(
                     f"{path.name} is separated by {other[0]!r}, expected ',': save it with commas"
@@ -431,6 +434,16 @@ def _read_csv(
         for batch in csv_batches(path, places, len(every), bool(texts))
     ]
     return stacked(parts) if parts else pd.DataFrame(columns=names)
+
+
+def untyped(path: Path, names: list[str]) -> pd.DataFrame:
+    """Read columns of a workbook, or of an ASCII file by its statements, as pandas takes them."""
+    import pandas as pd
+
+    if suffix_of(path.name) == ".dat":
+        spans = [_positions(path)[name] for name in names]
+        return pd.read_fwf(path, colspecs=spans, names=names, header=None)
+    return pd.read_excel(path, usecols=names)[names]
 
 
 def read_columns(
@@ -488,11 +501,8 @@ def read_columns(
         elif suffix == ".csv":
             folded = ({name.casefold() for name in some} for some in (small, texts))
             frame = _read_csv(path, every, names, *folded)
-        elif suffix in (".xlsx", ".xls"):
-            frame = pd.read_excel(path, usecols=names)[names]
-        elif suffix == ".dat":
-            spans = [_positions(path)[name] for name in names]
-            frame = pd.read_fwf(path, colspecs=spans, names=names, header=None)
+        elif FORMATS[suffix] is None:
+            frame = untyped(path, names)
         else:
             # The transport reader cannot select columns.
             options = {} if suffix == ".xpt" else {"usecols": names}
