@@ -90,10 +90,7 @@ def header_of(path: Path, file: int = 0, encoding: str | None = None) -> Header:
             read.raw_columns(path)
             names, labels, _ = header(path)
             told = zip_longest(names, map(cleaned, labels), fillvalue="")
-            columns = [
-                Field(name, file, n, label if label != name else "", kind="texts")
-                for n, (name, label) in enumerate(told, 1)
-            ]
+            columns = [Field(a, file, n, b, kind="texts") for n, (a, b) in enumerate(told, 1)]
             return Header(columns, "", None)
         if read.FORMATS[suffix] is None:
             names = read.raw_columns(path)
