@@ -16,6 +16,7 @@ from lm_eval_epidemia import cli
 from lm_eval_epidemia.benchmarks.prior.quantities.store import load as load_quantities
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
+from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.check import check_files
 from lm_eval_epidemia.surveys.draft import columns, cuts, variables, words
 from lm_eval_epidemia.surveys.draft.columns import Field
@@ -441,6 +442,30 @@ def test_strata_of_one_psu_are_refused_or_left(tmp_path, sav):
         draft([path], Wishes(weight="finalwt", strata="vstrat", psu="vpsu"))
     guessed = draft([path], choose=everything).source.sampling
     assert guessed.strata == "" and "single PSU" in guessed.checks[0]
+
+
+def test_clusters_without_strata_are_of_one_stratum(home, tmp_path):
+    """As `svydesign(ids=~school)`: guessed, agreed to or named; errors are those of 30 schools."""
+    rng = np.random.default_rng(9)
+    school = np.repeat(np.arange(1.0, 31.0), 40)
+    bullied = np.where(rng.random(1200) < rng.beta(1, 1, 30)[school.astype(int) - 1], 1.0, 2.0)
+    frame = pd.DataFrame({"sex": rng.choice([1.0, 2.0], 1200), "bullied": bullied, "psu": school})
+    path, labels = tmp_path / "schools2019.sav", {"bullied": {1: "Yes", 2: "No"}}
+    frame["wgt"] = rng.uniform(1, 3, 1200)
+    pyreadstat.write_sav(frame, str(path), variable_value_labels=labels)
+    with pytest.raises(EpidemiaError, match="--weight wgt --psu psu to use it"):
+        draft([path])
+    guessed = draft([path], choose=everything)
+    named = draft([path], Wishes(weight="wgt", psu="PSU"))
+    assert guessed.source.sampling.psu == named.source.sampling.psu == "psu"
+    assert loaded(named, tmp_path).design == Design(weight="wgt", psu="psu")
+    write(named)
+    built = building.build(named.name, path, replicates=40, progress=False)
+    (task,) = (name for name in built.tasks if name.endswith("_schools2019_bullied"))
+    assert store.load(task).n == [1200]
+    # Two people of a school are as alike as a beta(1, 1) makes them, 1/3: deff is 1 + 39 / 3, and
+    # of 30 schools within a factor of (29 / 14) and its inverse, chi-square's last 1 %.
+    assert 1200 / 14 / 2.1 < store.load(task).n_eff[0] < 1200 / 14 * 2.1
 
 
 #: What a column is (or nothing), its name and its label.

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 import yaml
 from conftest import REPOSITORY, nsduh_2023
 from drafts import ROWS, everything, labelled_sav, labels_of, loaded, people, way
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from official import save
 from typer.testing import CliRunner
 
 from lm_eval_epidemia import benchmarks, cli
@@ -32,6 +35,8 @@ from lm_eval_epidemia.surveys.draft.variables import drafted
 from lm_eval_epidemia.surveys.draft.wishes import Wishes
 from lm_eval_epidemia.surveys.draft.writing import DraftSource, record_text
 from lm_eval_epidemia.surveys.load import load_record
+from lm_eval_epidemia.surveys.microdata import load_microdata
+from lm_eval_epidemia.surveys.read import FORMATS, as_meant, read_columns
 from lm_eval_epidemia.surveys.record import Design
 
 pyreadstat = pytest.importorskip("pyreadstat")
@@ -153,6 +158,71 @@ def test_columns_of_the_same_name_are_told_apart(tmp_path):
     assert reason.startswith("name shared by several columns")
 
 
+def test_numbers_are_as_meant_and_dates_cost_themselves(home, tmp_path):
+    """Zero as pandas.read_sas has it, 3.3 in single precision, a date beyond the year 9999."""
+    frame = pd.DataFrame({"sex": np.resize([1.0, 2], ROWS)})
+    frame["drinks"] = np.resize([1, 5.397605346934028e-79, 5.397605346934028e-79], ROWS)
+    grades = np.array([3.3, 2.7, 2.7, 3.3], np.float32).astype(float)
+    frame["grade"] = np.resize(grades, ROWS)
+    frame["day"] = np.where(np.arange(ROWS) == 3, 6.4e12, 13.9e9)
+    path = tmp_path / "x2020.sav"
+    pyreadstat.write_sav(frame, str(path), variable_format={"day": "DATETIME20"})
+    found = draft([path], Wishes(outcomes=["drinks"], given=["sex", "grade"]))
+    assert labels_of(loaded(found, tmp_path), "drinks") == ["0", "1"]
+    assert [column.name for column in found.left_out["dates or times"]] == ["day"]
+    with pytest.raises(EpidemiaError, match="column day contains dates or times"):
+        read_columns(path, ["day"])
+    assert as_meant(grades).tolist() == [3.3, 2.7, 2.7, 3.3]
+    kept = [0.1, 1 / 3, 0.5, -2.375, 16_777_217.0, 123_456_792.0, np.inf]
+    assert as_meant(np.array(kept)).tolist() == kept
+
+
+@pytest.mark.parametrize("of", ["string", "large_string", "string_view", "binary", "dictionary"])
+def test_every_kind_of_text_in_parquet_is_text(tmp_path, of):
+    words = pa.array(np.resize(["Red", "Blue", "Blue"], ROWS))
+    words = words.dictionary_encode() if of == "dictionary" else words.cast(getattr(pa, of)())
+    table = pa.table({"party": words, "sex": np.resize([1, 2], ROWS)})
+    pyarrow.parquet.write_table(table, tmp_path / "x2020.parquet")
+    found = draft([tmp_path / "x2020.parquet"])
+    assert sorted(labels_of(loaded(found, tmp_path), "party")) == ["Blue", "Red"]
+
+
+IMPORTED = ",".join(f'"{{""ImportId"":""QID{n}""}}"' for n in (1, 2))
+PLATFORMS = {
+    'Q1,Q2\n"Your sex?","Are you\nhappy?"\n' + IMPORTED: ["Q1", "Q2"],
+    "Respondent ID,Which?,,Happy?\n,Tea,Other,Response": ["Which?: Tea", "Which?: Other", "Happy?"],
+}
+
+
+@pytest.mark.parametrize("above", PLATFORMS)
+def test_header_rows_of_survey_platforms_are_no_people(tmp_path, above):
+    """Of Qualtrics and of SurveyMonkey."""
+    names, path = PLATFORMS[above], tmp_path / "x2020.csv"
+    rows = [["Male", "Yes"], ["Female", "No"], ["Male", "No"]] * 40
+    rows = rows if len(names) == 2 else [[str(n), row[0], *row] for n, row in enumerate(rows)]
+    path.write_text("\n".join([above, *map(",".join, rows)]))
+    found = draft([path])
+    assert [each.column.name for each in found.variables] == names
+    assert found.variables[-1].column.label == ("Are you happy?" if len(names) == 2 else "")
+    assert f"begins with {5 - len(names)} header rows" in found.notes[-1]
+    assert len(load_microdata(loaded(found, tmp_path), path)) == found.source.rows == 120
+
+
+@pytest.mark.parametrize("suffix", sorted({*FORMATS} - {".xls", ".dat", ".sas7bdat"}))
+def test_a_draft_reads_the_formats_that_its_error_lists(tmp_path, suffix):
+    frame = pd.DataFrame({"sex": np.resize([1.0, 2.0], ROWS), "mood": np.resize([1.0, 2, 3], ROWS)})
+    path = tmp_path / f"x2020{suffix}"
+    if suffix == ".por":
+        pyreadstat.write_por(frame.rename(columns=str.upper), str(path))
+    elif suffix == ".zsav":
+        pyreadstat.write_sav(frame, str(path), compress=True)
+    else:
+        save(frame, path)
+    assert draft([path]).source.rows == ROWS
+    with pytest.raises(EpidemiaError, match=re.escape(f"{suffix}, ")):
+        draft([csv_of(tmp_path).rename(tmp_path / "x2020.csv.gz")])
+
+
 # -- Bad files ---------------------------------------------------------------------------------
 
 
@@ -176,7 +246,6 @@ def csv_of(tmp_path, name="x2020.csv", **columns_):
         ),
         ({"q": 1}, {"given": ["sx"]}, "--given sx: x2020.csv has no such column (nearest: sex)"),
         ({"q": 1}, {"outcomes": ["q"]}, "--outcomes q: this column cannot be used: constant"),
-        ({"q": 1}, {"strata": "sex"}, "--strata and --psu must be given together"),
         ({"q": 1}, {"tasks": 0}, "--tasks 0: expected at least 1"),
         ({"q": 1}, {"name": "nsduh"}, "nsduh is already the name of a survey that ships"),
         ({"q": 1}, {"name": "low"}, "low is already the name of a group of tasks"),

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import raw_file
+from toy_survey import RECORD, build, declare, people
 
 from lm_eval_epidemia.core import paths
-from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import boosted, estimators, prepare, published, store
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate.cells import Prepared
 from lm_eval_epidemia.estimate.check import check
-from lm_eval_epidemia.estimate.estimators import Boosting, Counts, estimator_of
+from lm_eval_epidemia.estimate.estimators import Boosting, Contradicted, Counts, estimator_of
 from lm_eval_epidemia.estimate.sampling import Sample
 from lm_eval_epidemia.estimate.task import estimate_task
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
@@ -114,13 +114,32 @@ def test_a_rare_condition_is_kept_and_a_build_that_loses_it_stops(monkeypatch):
     assert ready.estimator.estimate(ready)[3, 1] == pytest.approx(736 / 800, abs=0.019)
     boosted._binned.cache_clear()
     monkeypatch.setitem(boosted.AGGREGATED, "min_data_in_leaf", 1)
-    with pytest.raises(EpidemiaError, match=r"Yes, Yes: 0\.290, counted 0\.920 \(n = 800\)"):
+    with pytest.raises(Contradicted, match=r"Yes, Yes: 0\.290, counted 0\.920 \(n = 800\)"):
         estimate_task(ready, ("iid",), 8)
     boosted._binned.cache_clear()
     # Where a tenth of the people are in small cells, counts are no judge.
     monkeypatch.setattr(estimators, "COUNTABLE", 20_000)
     assert estimate_task(ready, ("iid",), 8)["entry"]["cells"] == 4
     boosted._binned.cache_clear()
+
+
+def test_a_task_that_counts_contradict_is_skipped_alone(home, tmp_path, monkeypatch):
+    """Where nothing depends on anything a fit is nearer to the truth than counts of many cells."""
+    rng = np.random.default_rng(1)
+    frame = people(20_000).assign(REGION=rng.integers(1, 13, 20_000))
+    frame["HAPPY"] = rng.integers(0, 2, 20_000)
+    frame.to_csv(tmp_path / "toy.csv", index=False)
+    levels = [f"{{label: R{n}, phrase: lives in {n}, codes: [{n}]}}" for n in range(1, 13)]
+    regions = rf"\1 [{', '.join(levels)}]\2"
+    declare(home, re.sub(r"(?s)(REGION\n    levels:).*?(\n  sex:)", regions, RECORD))
+    name = "epidemia_extra_toy_happy_by_region_sex"
+    assert name in build(tmp_path / "toy.csv").tasks
+    half = 0.5 * store.load(name).p
+    monkeypatch.setattr(Boosting, "fit", lambda *_: half + np.array([0.5, 0.0]))
+    built = build(tmp_path / "toy.csv", replicates=10)
+    assert name not in built.tasks and "epidemia_extra_toy_happy_by_sex" in built.tasks
+    assert built.skipped[name].startswith(f"{name}: the boosted P(No) is 0.5")
+    assert name not in store.available()
 
 
 @pytest.mark.parametrize("n_eff", [[50.0, 200.0], [np.inf, np.inf]])

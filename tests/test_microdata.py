@@ -13,10 +13,12 @@ from conftest import nsduh_2023
 from official import save
 
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.surveys import microdata
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.csv_text import MAX_COLUMNS
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 from lm_eval_epidemia.surveys.read import read_columns, read_grids
+from lm_eval_epidemia.surveys.record import Design
 
 pyreadstat = pytest.importorskip("pyreadstat")
 NSDUH = record("nsduh")
@@ -109,12 +111,26 @@ def test_a_bad_weight(tmp_path, value, said):
 
 @pytest.mark.parametrize(
     ("factor", "said"),
-    [(0.0, "zero in every row"), (1e-300, "for any population"), (1e303, "for any population")],
+    [(0.0, "zero in every row"), (1e-60, "for any population"), (1e303, "for any population")],
 )
 def test_weights_of_no_population(tmp_path, factor, said):
     """Their squares, or their sum, are no numbers any more."""
     message = broken(tmp_path, lambda f: f.assign(ANALWT2_C=f["ANALWT2_C"] * factor))
     assert "column ANALWT2_C (weight)" in message and said in message
+
+
+def test_replicate_weights_are_found_by_their_numbers(tmp_path, monkeypatch):
+    """With leading zeros; without any of them, a record of one's own promises what is not there."""
+    frame = official.people("acs", 200)
+    names = {f"PWGTP{n}": f"REPWT{n:03d}" for n in range(1, 81)}
+    design = Design(weight="PWGTP", replicates="REPWT001..080", replicate_scale=0.05)
+    own = record("acs").model_copy(update={"survey": "mine", "design": design})
+    path = save(frame.rename(columns=names), tmp_path / "psam_2023.csv")
+    expected = load_microdata(record("acs"), save(frame, tmp_path / "psam_2023b.csv"), "2023")
+    assert (load_microdata(own, path, "2023").replicates == expected.replicates).all()
+    monkeypatch.setattr(microdata, "own_surveys", lambda: {"mine"})
+    with pytest.raises(EpidemiaError, match="has only 0 of 80 replicate weights"):
+        load_microdata(own, save(frame, tmp_path / "psam_2023c.csv"), "2023")
 
 
 def test_some_replicate_weights_without_the_others_are_refused(tmp_path):

@@ -20,6 +20,7 @@ from lm_eval_epidemia.benchmarks import leaves, members
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.words import plain_name
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.results import results
 from lm_eval_epidemia.surveys import catalogue
@@ -68,6 +69,15 @@ def test_records_are_named_in_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("EPIDEMIA_RECORDS", os.devnull)
     with pytest.raises(EpidemiaError, match="does not exist"):
         catalogue.records()
+
+
+def test_a_named_record_wins_over_one_in_the_home(home, tmp_path, monkeypatch, caplog):
+    write(home / "surveys")
+    named = write(tmp_path / "named", changed("Is this person happy?", "Would they say so?"))
+    monkeypatch.setenv("EPIDEMIA_RECORDS", str(named))
+    assert catalogue.file_of("toy") == named
+    assert catalogue.record("toy").variables["happy"][0].question == "Would they say so?"
+    assert f"{named} is a record of 'toy' too, and is used" in caplog.text
 
 
 def test_results_of_a_survey_whose_record_is_not_here_name_it():
@@ -202,7 +212,11 @@ def test_from_record_to_scores_in_every_way_and_without_it(home, raw, tmp_path, 
     assert yamls.task_path() != before
     assert members("epidemia_toy") == [(name, "letters") for name in built[:3]]
     assert members("toy") == [(name, "letters") for name in built]
-    assert (TASK, "likelihood") in members("epidemia_extra_likelihood")
+    # The groups that ship are the same for everybody; its own bears its title.
+    assert (TASK, "likelihood") in members("epidemia_toy_likelihood")
+    assert (TASK, "likelihood") not in members("epidemia_extra_likelihood")
+    assert (everybody, "letters") not in members("epidemia_marginal")
+    assert plain_name("epidemia_toy_likelihood") == "A toy survey, likelihood"
     asked = ["epidemia_toy", "epidemia_toy_likelihood", "epidemia_toy_sampled"]
     runs = recorded(tmp_path / "runs", [*asked, "epidemia_marginal_toy"])
     (file,) = runs.rglob("results_*.json")

@@ -99,8 +99,8 @@ def groups() -> dict[str, Benchmark]:
         in_way(group, way): benchmark
         for benchmark in BENCHMARKS
         for way in benchmark.ways
-        for group in (*benchmark.groups, *benchmark.unions)
-        if group in benchmark.groups or in_way(group, way) in unions()
+        for group in (*benchmark.every_group, *benchmark.unions)
+        if group not in benchmark.unions or in_way(group, way) in unions()
     }
 
 

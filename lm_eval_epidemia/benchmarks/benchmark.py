@@ -43,7 +43,7 @@ class TaskEntry(NamedTuple):
     @property
     def groups(self) -> tuple[str, ...]:
         """All groups that include it, the largest first."""
-        return (self.group, self.part) if self.part else (self.group,)
+        return tuple(dict.fromkeys(filter(None, (self.group, self.part))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +122,12 @@ class Benchmark:
     without_anchors: str = "has no anchors"
     answers: Callable[[Any, str, float, int], Any] | None = None
     cells: Callable[[Any], Mapping[str, Sequence[Any]]] = lambda truth: {}
+
+    @property
+    def every_group(self) -> tuple[str, ...]:
+        """Its groups, then those of the user's own surveys."""
+        declared = (entry.group for entry in self.entries().values())
+        return tuple(dict.fromkeys((*self.groups, *declared)))
 
     @property
     def plain(self) -> Way:

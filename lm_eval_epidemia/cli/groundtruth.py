@@ -89,6 +89,8 @@ def truth_build(
             print(f"{left_out} left out, because the files lack what they need:")
             for name in built.left_out:
                 print(f"  {name}")
+        for reason in built.skipped.values():
+            print(f"skipped, without a truth: {reason}")
         if reason := not_scored(built):
             print(reason)
         if out is None:

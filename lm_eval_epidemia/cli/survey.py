@@ -41,9 +41,9 @@ def new(
     weight: Annotated[
         Text, Option(help="Weight column, or 'none' to count all records alike.")
     ] = None,
-    strata: Annotated[Text, Option(help="Column of strata (with --psu), or 'none'.")] = None,
+    strata: Annotated[Text, Option(help="Column of strata, or 'none'.")] = None,
     psu: Annotated[
-        Text, Option(help="Column of primary sampling units (with --strata), or 'none'.")
+        Text, Option(help="Column of primary sampling units (clusters), or 'none'.")
     ] = None,
     outcomes: Annotated[
         Text, Option(help="Ask about these columns, A,B. Default: proposed outcomes.")
@@ -123,7 +123,7 @@ def _ask(proposal: Proposal) -> Sequence[str]:
         default = NONE if proposal.doubt else proposal.columns[0]
         weight = typer.prompt(ask, default=default).strip()
         return [] if weight.casefold() == NONE else [weight]
-    if proposal.what == "strata and PSUs":
+    if proposal.option == "--strata and --psu":
         return proposal.columns if typer.confirm("use them?", default=True) else ()
     quoted = ",".join(f'"{name}"' if "," in name else name for name in proposal.columns)
     return _listed(typer.prompt(f"{proposal.what}, separated by commas", default=quoted)) or ()
@@ -139,7 +139,8 @@ def _say(draft: Drafted) -> None:
             table.add_row(reason, f"{len(columns):,}", plain(names))
         show(table)
     design = [f"weight {sampling.weight}" if sampling.weight else "no weight"]
-    design += [f"strata {sampling.strata}, PSUs {sampling.psu}"] if sampling.strata else []
+    design += [f"strata {sampling.strata}"] if sampling.strata else []
+    design += [f"PSUs {sampling.psu}"] if sampling.psu else []
     design += [f"joined by {source.join}"] if source.join else []
     print(
         f"{draft.name} {sampling.year} ({sampling.year_from}): {source.rows:,} records, "

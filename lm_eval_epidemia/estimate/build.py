@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.estimate import published, unfinished
 from lm_eval_epidemia.estimate.cells import Cells
-from lm_eval_epidemia.estimate.estimators import Counts, OfRecords
+from lm_eval_epidemia.estimate.estimators import Contradicted, Counts, OfRecords
 from lm_eval_epidemia.estimate.meaning import FIELD, meaning_of
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.registry import read_registry
@@ -45,12 +45,17 @@ from lm_eval_epidemia.surveys.tables import tables_vintage
 
 
 class Built(NamedTuple):
-    """The result of a build: the key in the registry, the folder, its tasks, and those left out."""
+    """The result of a build.
+
+    The key in the registry, the folder, its tasks, those that the files lack columns for, and
+    those whose records contradict the estimate, with the reason.
+    """
 
     key: str
     folder: Path
     tasks: list[str]
     left_out: list[str]
+    skipped: Mapping[str, str] = {}
 
 
 class Work(NamedTuple):
@@ -79,10 +84,14 @@ class _Job(NamedTuple):
     def is_done(self, data: Microdata) -> bool:
         return self.path.exists() and unfinished.finished(self.path, self.prepared(data)[1])
 
-    def do(self, ready: Cells, key: str) -> None:
-        """Estimate the task and keep what comes out."""
-        estimate = estimate_task(ready, self.work.schemes, self.work.replicates)
+    def do(self, ready: Cells, key: str) -> dict[str, str]:
+        """Estimate the task and keep what comes out; if that is contradicted, say why."""
+        try:
+            estimate = estimate_task(ready, self.work.schemes, self.work.replicates)
+        except Contradicted as error:
+            return {self.task.name: str(error)}
         unfinished.keep(self.path, key, estimate)
+        return {}
 
 
 def build(
@@ -153,6 +162,7 @@ def build(
         which = f"of the kind {' or '.join(only)}" if only else "with effects that are counted"
         raise EpidemiaError(f"the record of {survey} has no tasks {which}")
     paths.check_writable(folder)
+    skipped: dict[str, str] = {}
     if (tables := tables_vintage(entry, raws, vintage)) is not None:
         if "design" in (bootstrap or ()):
             raise EpidemiaError(
@@ -171,9 +181,10 @@ def build(
         data, schemes = with_schemes(load_microdata(entry, raws, vintage), bootstrap)
         key, tasks = data.key, [task for task in asked if data.can_estimate(task)]
         work = Work(schemes, replicates, jobs, backend, progress)
-        build_tasks(data, tasks, folder, work, Counts() if counted else None)
+        skipped = build_tasks(data, tasks, folder, work, Counts() if counted else None)
     left_out = [task.name for task in asked if task not in tasks]
-    return Built(key, folder, [task.name for task in tasks], left_out)
+    made = [task.name for task in tasks if task.name not in skipped]
+    return Built(key, folder, made, left_out, skipped)
 
 
 def check_options(replicates: int, backend: str | None, jobs: int) -> None:
@@ -228,7 +239,7 @@ def build_tasks(
     work: Work,
     estimator: OfRecords | None = None,
     **about: Any,
-) -> None:
+) -> dict[str, str]:
     """Estimate tasks and write their truth, continuing where an interrupted build stopped.
 
     Parameters
@@ -242,15 +253,24 @@ def build_tasks(
         Of all of them; by default each task's own.
     **about
         Other entries for the registry.
+
+    Returns
+    -------
+    dict of str to str
+        Tasks that have no truth since their records contradict the estimate, and the reason.
     """
     # Absolute: processes that were started for an earlier build may be in another folder.
     with unfinished.unfinished(folder.absolute(), data.key) as kept:
         jobs = [_Job(task, work, kept / f"{task.name}.json", estimator) for task in tasks]
-        _estimate(data, jobs, work)
+        skipped = _estimate(data, jobs, work)
+        if len(skipped) == len(jobs):
+            raise EpidemiaError(next(iter(skipped.values())))
         truth = _provenance(data.record, data.vintage, data.files)
         truth |= {"rows": len(data), "weight": data.weight_column, **about}
-        estimates = {job.task: unfinished.kept(job.path) for job in jobs}
+        there = [job for job in jobs if job.task.name not in skipped]
+        estimates = {job.task: unfinished.kept(job.path) for job in there}
         _write(folder, data.record, truth, estimates)
+    return skipped
 
 
 def _write(folder: Path, entry: Record, truth: dict[str, Any], estimates: dict[Task, Any]) -> None:
@@ -313,16 +333,17 @@ def _check_strata(data: Microdata) -> None:
         design = data.record.design_of(data.vintage)
         row = int(np.flatnonzero(data.strata == single[0])[0]) + 1
         raise EpidemiaError(
-            f"{data.name}: {single.size} of {len(names)} strata ({design.strata}) have a single "
-            f"PSU ({design.psu}), the first in row {row}: so their variance cannot be estimated. "
+            f"{data.name}: {single.size} of {len(names)} strata ({design.strata or 'all records'}) "
+            f"have a single PSU ({design.psu or design.unit or 'a record'}), the first in row "
+            f"{row}: so their variance cannot be estimated. "
             "Use the complete file; or merge each with a neighbouring stratum, as the survey's "
             "manual says; or compute errors as if rows were drawn independently (--bootstrap iid "
             "--bootstrap population)"
         )
 
 
-def _estimate(data: Microdata, jobs: list[_Job], work: Work) -> None:
-    """Do the jobs that are not done yet, and keep what each gives."""
+def _estimate(data: Microdata, jobs: list[_Job], work: Work) -> dict[str, str]:
+    """Do the jobs that are not done yet, keep what each gives, and say which gave nothing."""
     import joblib
     from tqdm import tqdm
 
@@ -335,13 +356,15 @@ def _estimate(data: Microdata, jobs: list[_Job], work: Work) -> None:
         for job in todo:
             yield joblib.delayed(job.do)(*job.prepared(data))
 
-    done = len(jobs) - len(todo)
+    done, skipped = len(jobs) - len(todo), dict[str, str]()
     bar = tqdm(total=len(jobs), initial=done, desc=data.key, unit="task", disable=not work.progress)
     with bar, workers(work.backend, work.jobs):
         # Clusters do not hand results on as they come.
         streaming = "list" if work.backend in ("dask", "ray") else "generator_unordered"
-        for _ in joblib.Parallel(return_as=streaming)(calls()):
+        for reason in joblib.Parallel(return_as=streaming)(calls()):
+            skipped |= reason
             bar.update()
+    return {job.task.name: skipped[job.task.name] for job in jobs if job.task.name in skipped}
 
 
 def _provenance(entry: Record, vintage: str, files: dict[str, str]) -> dict[str, Any]:

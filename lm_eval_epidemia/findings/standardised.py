@@ -229,7 +229,7 @@ def read(report: Report) -> tuple[list[Implied], list[str]]:
     )
     such = (
         f"a task such as {CONTRASTS[0].task} (of these, {len(CONTRASTS)} with two or more "
-        "conditions are compared)"
+        "conditions are compared; surveys of your own have none)"
     )
     return required(implied(report, samples), "standardise", such, notes), notes
 

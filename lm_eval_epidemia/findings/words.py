@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lm_eval_epidemia.benchmarks import Benchmark
+from lm_eval_epidemia.surveys.catalogue import own_surveys, record
 
 #: What groups ask, in plain words.
 PLAIN = {
@@ -38,8 +39,9 @@ CHOICE_MASS = "mean total probability of the answer letters (1 at best), in the 
 
 def plain_name(group: str) -> str:
     """Describe a group: "single condition", "single condition, likelihood"."""
-    for name, says in PLAIN.items():
-        if group.startswith(name):
+    own = {f"epidemia_{survey}": record(survey).title for survey in own_surveys()}
+    for name, says in (own | PLAIN).items():
+        if f"{group}_".startswith(f"{name}_"):
             way = group.removeprefix(name).strip("_").replace("_", " ")
             return says + (f", {way}" if way else "")
     return group.removeprefix("epidemia_").replace("_", " ")

@@ -216,12 +216,12 @@ def _of_way(
     asked = benchmark.asked(way.name)
     # The plain way of asking lies at the top; each other way in a folder of its own.
     above = f"{way.name}/" if way.suffix else ""
-    for group in benchmark.groups:
+    for group in benchmark.every_group:
         parts: dict[str, list[TaskEntry]] = {}
         for entry in asked:
             if entry.group == group:
                 parts.setdefault(entry.part, []).append(entry)
-        listed = []
+        listed: list[str] = []
         for part, entries in parts.items():
             folder = above + (f"{entries[0].facets['survey']}/" if part else "")
             include = "../" * folder.count("/") + base
@@ -229,7 +229,7 @@ def _of_way(
                 text = _task(benchmark, entry, way, include, dataset, variant)
                 files[f"{folder}{entry.name}{way.suffix}.yaml"] = text
             names = [entry.name + way.suffix for entry in entries]
-            if part:
+            if part not in ("", group):
                 name = part + way.suffix
                 files[f"{folder}{name}.yaml"] = _group(benchmark, name, way, names, variant)
                 names = [name]

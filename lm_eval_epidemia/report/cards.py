@@ -65,9 +65,11 @@ def _asked(universe: Sequence[Universe]) -> str:
 def _source(record: Record) -> list[str]:
     design = record.design
     weights = [_columns(record, column) for column in design.weight]
+    named = (("strata", design.strata), ("PSU", design.psu))
+    units = [f"{what} {_code(column)}" for what, column in named if column]
     sampling = [
         f"weight {' or '.join(weights)}" if weights else "no weight",
-        *([f"strata {_code(design.strata)}, PSU `{design.psu}`"] if design.strata else []),
+        *([", ".join(units)] if units else []),
         *([f"sampled unit {_code(design.unit)}"] if design.unit else []),
         *([f"replicate weights `{design.replicates}` where present"] if design.replicates else []),
     ]
@@ -93,9 +95,10 @@ def _files(vintage: Vintage) -> str:
 
 
 def _vintages(record: Record, shipped: dict[str, Any]) -> list[str]:
+    official = "" if record.survey in own_surveys() else record.official
     rows = [
         [
-            f"`{name}`" + (" (official)" if name == record.official else ""),
+            f"`{name}`" + (" (official)" if name == official else ""),
             _files(vintage),
             f"{vintage.rows:,}" if vintage.rows else "",
             str(len(shipped[name]["tasks"])) if name in shipped else "",

@@ -54,7 +54,7 @@ def own_files() -> list[Path]:
     EpidemiaError
         If ``EPIDEMIA_RECORDS`` names a path that does not exist, or a folder without records.
     """
-    files = sorted((paths.home() / "surveys").glob("*.yaml"))
+    files: list[Path] = []
     for named in filter(None, os.environ.get(RECORDS, "").split(os.pathsep)):
         place = Path(named).expanduser()
         if not (place.is_file() or place.is_dir()):
@@ -69,6 +69,8 @@ def own_files() -> list[Path]:
                 "records"
             )
         files += inside
+    # What was named comes first: of two records of one name the first is used.
+    files += sorted((paths.home() / "surveys").glob("*.yaml"))
     return list(dict.fromkeys(path.resolve() for path in files))
 
 
@@ -122,7 +124,7 @@ def _check_own(entry: Record, path: Path, other: Path | None) -> None:
     name, ships = entry.survey, entry.survey in _shipped()
     kinds = [kind for kind in entry.tasks if kind != "extra"]
     if other is not None:
-        fault = f"{other} is a record of {name!r} too: rename one of them"
+        fault = f"{other} is a record of {name!r} too, and is used: rename one of them"
     elif name in RESERVED:
         fault = f"epidemia_{name} is the name of another group: choose another name for 'survey'"
     elif entry.replaces not in (None, name) or (entry.replaces and not ships):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 from contextlib import suppress
+from itertools import islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,29 +37,62 @@ _UNKNOWN = (
 NO_NUMBERS = frozenset({*BLANKS, "#N/A N/A", *_UNKNOWN.split()})
 
 
-def header(path: Path) -> list[str]:
-    """Read the column names of a csv file, without reading its rows."""
+class CsvHeader(NamedTuple):
+    """The rows of a csv file above the people.
+
+    Attributes
+    ----------
+    names, labels : list of str
+        Of the columns; labels only where there is a row with the questions.
+    rows : int
+        How many rows these are: platforms for surveys write two or three.
+    """
+
+    names: list[str]
+    labels: list[str]
+    rows: int = 1
+
+
+def header(path: Path) -> CsvHeader:
+    """Read what stands above the people in a csv file, without reading these."""
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         head = file.read(HEADER)
     if "\0" in head.partition("\n")[0]:
         raise EpidemiaError(f"{path.name} contains NUL bytes in its header: save it as UTF-8 text")
-    rows = csv.reader(io.StringIO(head, newline=""))
-    names = next(rows, [])
-    if any("\ufffd" in name for name in names):
+    rows = list(islice(csv.reader(io.StringIO(head, newline="")), 4))
+    if any("\ufffd" in name for row in rows for name in row):
         with path.open(encoding=encoding_of(path), newline="") as file:
-            names = next(csv.reader(io.StringIO(file.read(HEADER), newline="")))
-    if not names:
+            rows = list(islice(csv.reader(io.StringIO(file.read(HEADER), newline="")), 4))
+    if not rows or not rows[0]:
         wrong = "does not begin with a header" if head.strip() else "is empty"
         raise EpidemiaError(f"{path.name} {wrong}: expected column names in the first line")
-    if len(names) > MAX_COLUMNS:
+    if len(rows[0]) > MAX_COLUMNS:
         raise EpidemiaError(
             f"{path.name} has more than {MAX_COLUMNS:,} columns, more than any survey file: are "
             "rows and columns swapped? Otherwise save only the columns that the survey record "
             "names"
         )
-    if next(rows, None) is None and len(head) < HEADER:
+    found = _of_platform(rows)
+    if len(rows) <= found.rows and len(head) < HEADER:
         raise EpidemiaError(f"{path.name} has zero rows")
-    return names
+    return found
+
+
+def _of_platform(rows: list[list[str]]) -> CsvHeader:
+    """Recognise the header rows that Qualtrics and SurveyMonkey write."""
+    names, *below = rows
+    for n, row in enumerate(below):
+        if row and all(cell.startswith('{"ImportId"') for cell in row):
+            return CsvHeader(names, below[0][: len(names)] if n else [], n + 2)
+    if names[0] == "Respondent ID" and below and below[0][:1] == [""]:
+        # A question stands above the first of its columns, each with an answer of its own below.
+        heads, question = [], ""
+        for name, answer in zip_longest(names, below[0], fillvalue=""):
+            question = name or question
+            whole = answer in ("", "Response", "Open-Ended Response")
+            heads.append(" ".join((question if whole else f"{question}: {answer}").split()))
+        return CsvHeader(heads, [], 2)
+    return CsvHeader(names, [])
 
 
 def csv_batches(path: Path, places: list[int], width: int, of_texts: bool) -> Iterator[Any]:
@@ -88,7 +122,7 @@ def csv_batches(path: Path, places: list[int], width: int, of_texts: bool) -> It
     names = [str(place) for place in places]
     reading = arrow.ReadOptions(
         column_names=[str(place) for place in range(width)],
-        skip_rows_after_names=1,
+        skip_rows_after_names=header(path).rows,
         block_size=BLOCK,
         use_threads=False,  # or an error would not say in which row
         encoding=encoding_of(path) if of_texts else "utf8",

@@ -14,6 +14,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.core.paths import sha256_of
 from lm_eval_epidemia.surveys import read
 from lm_eval_epidemia.surveys.adjustment import Rake
+from lm_eval_epidemia.surveys.catalogue import own_surveys
 from lm_eval_epidemia.surveys.download import raw_paths
 from lm_eval_epidemia.surveys.read import rows_said
 from lm_eval_epidemia.surveys.record import Design, Record, Task, Vintage
@@ -98,7 +99,7 @@ class Microdata:
 
 def _within(values: NDArray[np.float64], codes: Codes) -> NDArray[np.bool_]:
     hit = np.zeros(len(values), dtype=bool)
-    for low, high in codes:
+    for low, high in read.as_meant(np.array(codes, float).reshape(-1, 2)):
         hit |= (values >= low) & (values <= high)
     return hit
 
@@ -235,14 +236,17 @@ class _Release(NamedTuple):
         return {u.column for u in universes} | {r.known for r in rakes if r.known is not None}
 
     def replicates(self) -> list[str]:
-        """Name the replicate weights that the files have; an incomplete set is an error."""
-        columns = self.design.replicate_columns
+        """Name the replicate weights that the files have; an incomplete set is an error.
+
+        So is none at all, except of a survey that ships: subsets of its file can be built.
+        """
+        columns = [self.entry.column(column) for column in self.design.replicate_columns]
         lacking = [column for column in columns if not self.has(column)]
-        if 0 < len(lacking) < len(columns):
+        if lacking and (len(lacking) < len(columns) or self.record.survey in own_surveys()):
             raise EpidemiaError(
                 f"the file has only {len(columns) - len(lacking)} of {len(columns)} replicate "
-                f"weights and lacks {few(lacking)}: use the complete file, or remove all of them "
-                "(standard errors then assume independently drawn units)"
+                f"weights and lacks {few(lacking)}: use the complete file, or remove all of them, "
+                "also from the record (standard errors then assume independently drawn units)"
             )
         return [] if lacking else columns
 
@@ -518,15 +522,17 @@ def load_microdata(
     check_weights(weight, entry.column(weight_column), name)
     strata = psu = replicates = None
     unit = units(design.unit) if design.unit else None
-    if design.strata and design.psu:
-        strata, within = units(design.strata), units(design.psu)
+    if design.strata or design.psu:
+        strata = units(design.strata) if design.strata else np.zeros(len(frame), np.int64)
+        one_by_one = np.arange(len(frame)) if unit is None else unit
+        within = units(design.psu) if design.psu else one_by_one
         psu = np.unique(strata * (within.max() + 1) + within, return_inverse=True)[1]
-        codes = values(design.strata) if design.merge else np.empty(0)
+        codes = values(design.strata) if design.merge and design.strata else np.empty(0)
         for single, other in design.merge.items():
             if (codes == other).any():
                 strata[codes == single] = strata[codes == other][0]
         if design.unit and unit is not None:
-            check_nested(unit, psu, design.unit, design.psu, name)
+            check_nested(unit, psu, design.unit, design.psu or str(design.strata), name)
     if replicated := release.replicates():
         # Column by column out of the table, so that they are not held twice.
         replicates = np.empty((len(frame), len(replicated)), dtype=np.float32)

@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: Suffix -> the pyreadstat function that reads it; None if pandas, pyarrow or we do.
+#: Every command reads all of them, and names them in its errors.
 FORMATS: dict[str, str | None] = {
     ".parquet": None,
     ".csv": None,
@@ -41,6 +42,8 @@ FORMATS: dict[str, str | None] = {
     ".xls": None,
     ".dta": "read_dta",
     ".sav": "read_sav",
+    ".zsav": "read_sav",
+    ".por": "read_por",
     ".xpt": "read_xport",
     ".sas7bdat": "read_sas7bdat",
     ".dat": None,
@@ -54,6 +57,22 @@ SETUP = ".txt"
 MAX_UNPACKED = 20 * 2**30
 MAX_RATIO = 200
 SMALL = 50 * 2**20
+
+#: What readers raise on a file that is cut off or not what its name says; anything else is a file
+#: that they do not understand.
+_DAMAGED = "ReadstatError ArrowInvalid OSError BadZipFile EOFError XLRDError CompDocError error"
+
+#: Formats of columns that hold numbers of days or seconds: of Stata, and of SPSS and SAS.
+_DATES = re.compile(
+    r"%-?(t[cCd]|d)\S*|(([AEJS]|DT)?DATE|D?TIME|DATETIME|YMDHMS|WEEKDAT[EX]|HHMM|TOD"
+    r"|(MMDDYY|DDMMYY|YYMMDD)[BCDNPS]?|(IS|[EB])8601[DT][ATNM]|(DATE|MDY|TIME)AMPM)\d*(\.\d*)?"
+)
+
+#: What parquet files call text; bytes are text if they are UTF-8.
+TEXTS = re.compile("(large_)?(string|binary)(_view)?")
+
+#: Smaller numbers are zero: pandas.read_sas takes the zero of SAS for 5.4e-79.
+TINY = 1e-70
 
 #: Rows of a parquet file that are looked at together.
 BATCH = 2**16
@@ -275,6 +294,8 @@ def read_labelled(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
             f"{path.name} is incomplete (its size is not a multiple of 80 bytes): download it again"
         )
     reader = getattr(pyreadstat, FORMATS[suffix_of(path.name)] or "")
+    # One date beyond the year 9999, in whatever column, would make all of them unreadable.
+    options["disable_datetime_conversion"] = True
     try:
         return reader(str(path), **options)
     except (UnicodeDecodeError, pyreadstat.ReadstatError) as error:
@@ -284,6 +305,35 @@ def read_labelled(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
         ):
             raise
         return reader(str(path), encoding="LATIN1", **options)
+
+
+def has_dates(told: Any, column: str) -> bool:
+    """Tell whether a column of a labelled file holds dates or times, from what the file says."""
+    return bool(_DATES.fullmatch(told.original_variable_types.get(column) or ""))
+
+
+def as_meant(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return numbers as they were meant: 3.3 where 3.299999952316284 is, which is 3.3 in float32.
+
+    A number that single precision holds gets its fewest digits there; a tiny one is zero.
+    """
+    values = np.where(np.abs(values) < TINY, 0.0, values)
+    with np.errstate(over="ignore", invalid="ignore"):
+        single = values.astype(np.float32)
+    held = (single == values) & (values != np.round(values))
+    kinds, of_value = np.unique(single[held], return_inverse=True)
+    values[held] = kinds.astype(str).astype(np.float64)[of_value]
+    return values
+
+
+def parquet_column(column: Any) -> pd.Series:
+    """Return a column of a parquet file as pandas has it, with bytes of UTF-8 as text."""
+    held = getattr(column.type, "value_type", column.type)
+    series = column.to_pandas()
+    if "binary" in str(held):
+        with suppress(UnicodeDecodeError):
+            return series.map(lambda text: text.decode() if isinstance(text, bytes) else text)
+    return series
 
 
 @contextmanager
@@ -303,9 +353,14 @@ def naming(path: Path) -> Iterator[None]:
     except Exception as error:
         # A reader may quote what it could not read: several lines of it, or control characters.
         text = "".join(c if c.isprintable() else "?" for c in " ".join(str(error).split()))
+        kind = type(error).__name__
+        way_out = (
+            "it may be truncated or in another format; download it again"
+            if kind in _DAMAGED.split() and suffix_of(path.name) != ".csv"
+            else "save it anew with the program that it comes from, if need be in another format"
+        )
         raise EpidemiaError(
-            f"{path.name} cannot be read as {suffix_of(path.name)} ({type(error).__name__}: {text})"
-            ": it may be truncated or in another format; download it again"
+            f"{path.name} cannot be read as {suffix_of(path.name)} ({kind}: {text}): {way_out}"
         ) from error
 
 
@@ -347,7 +402,7 @@ def raw_columns(path: Path) -> list[str]:
 
             return list(pyarrow.parquet.read_schema(path).names)
         if suffix == ".csv":
-            names = header(path)
+            names = header(path).names
             if len(names) == 1 and (other := re.search(r"[;\t|]", names[0])):
                 raise EpidemiaError(
                     f"{path.name} is separated by {other[0]!r}, expected ',': save it with commas"
@@ -379,6 +434,16 @@ def _read_csv(
         for batch in csv_batches(path, places, len(every), bool(texts))
     ]
     return stacked(parts) if parts else pd.DataFrame(columns=names)
+
+
+def untyped(path: Path, names: list[str]) -> pd.DataFrame:
+    """Read columns of a workbook, or of an ASCII file by its statements, as pandas takes them."""
+    import pandas as pd
+
+    if suffix_of(path.name) == ".dat":
+        spans = [_positions(path)[name] for name in names]
+        return pd.read_fwf(path, colspecs=spans, names=names, header=None)
+    return pd.read_excel(path, usecols=names)[names]
 
 
 def read_columns(
@@ -431,19 +496,24 @@ def read_columns(
             import pyarrow.parquet
 
             with pyarrow.parquet.ParquetFile(path) as file:
-                frame = file.read(columns=names).to_pandas(ignore_metadata=True)[names]
+                table = file.read(columns=names)
+                frame = pd.DataFrame({name: parquet_column(table[name]) for name in names})
         elif suffix == ".csv":
             folded = ({name.casefold() for name in some} for some in (small, texts))
             frame = _read_csv(path, every, names, *folded)
-        elif suffix in (".xlsx", ".xls"):
-            frame = pd.read_excel(path, usecols=names)[names]
-        elif suffix == ".dat":
-            spans = [_positions(path)[name] for name in names]
-            frame = pd.read_fwf(path, colspecs=spans, names=names, header=None)
+        elif FORMATS[suffix] is None:
+            frame = untyped(path, names)
         else:
             # The transport reader cannot select columns.
             options = {} if suffix == ".xpt" else {"usecols": names}
-            frame = read_labelled(path, **options)[0][names]
+            frame, told = read_labelled(path, **options)
+            frame = frame[names]
+            for name, column in zip(wanted, names, strict=True):
+                if has_dates(told, column) and name not in texts:
+                    raise EpidemiaError(
+                        f"{path.name}: column {name} contains dates or times, expected numeric "
+                        "codes: export the file with codes"
+                    )
     frame.columns = pd.Index(wanted)
     if frame.empty:
         raise EpidemiaError(f"{path.name} has zero rows")
@@ -458,6 +528,8 @@ def read_columns(
             numbers = _numbers(frame[name], name, path)
             with np.errstate(over="ignore"):  # too large for single precision: infinite
                 frame[name] = numbers.to_numpy(precision, na_value=np.nan)
+        if name not in small:
+            frame[name] = as_meant(frame[name].to_numpy())
         if (endless := np.isinf(frame[name].to_numpy())).any():
             raise EpidemiaError(
                 f"{path.name}: column {name} is infinite in {rows_said(endless)}; the file was "

@@ -111,19 +111,21 @@ class File(Strict):
 
 
 class Design(Strict):
-    """The columns that carry the sampling design.
+    """The columns that carry the sampling design; what is declared is used, or is an error.
 
     Attributes
     ----------
     weight : tuple of str
         Best first; the first that the file has is used. None: all count equally.
+    strata, psu : str, optional
+        PSUs without strata are of one stratum; strata without PSUs are of units drawn one by one.
     merge : dict of int to int
         Strata with a single PSU, whose variance cannot be estimated, and the stratum that each is
         merged with.
     unit : str, optional
         Column of the sampled unit when it has several records (SCF: the family).
     replicates : str, optional
-        Replicate weights, 'PWGTP1..80', used where the file has them.
+        Replicate weights: 'PWGTP1..80', 'REPWT001..160'.
     replicate_scale : float
         Variance = this times the sum of squared deviations of the replicates.
     """
@@ -133,8 +135,21 @@ class Design(Strict):
     psu: str | None = None
     merge: dict[int, int] = Field({})
     unit: str | None = None
-    replicates: str | None = None
-    replicate_scale: float = 0.0
+    replicates: str | None = Field(None, pattern=r"^.*\d\.\.\d+$")
+    replicate_scale: float = Field(0.0, ge=0)
+
+    @model_validator(mode="after")
+    def _is_used(self) -> Design:
+        one = "errors come from one of the two: leave the other out"
+        faults = {
+            ("replicates",): self.replicates and (self.strata or self.psu) and f"and PSUs: {one}",
+            ("merge",): self.merge and not self.strata and "needs 'strata'",
+            ("replicate_scale",): bool(self.replicates) != (self.replicate_scale > 0)
+            and "is needed with 'replicates', and only there: 4 / R (successive differences), 1 / R"
+            " (BRR), (R - 1) / R (jackknife) for R replicates",
+        }
+        refuse((field, f"{field[0]!r} {fault}") for field, fault in faults.items() if fault)
+        return self
 
     @property
     def replicate_columns(self) -> list[str]:
@@ -142,7 +157,8 @@ class Design(Strict):
             return []
         first, last = self.replicates.split("..")
         stem = first.rstrip("0123456789")
-        return [f"{stem}{n}" for n in range(int(first[len(stem) :]), int(last) + 1)]
+        start = first[len(stem) :]
+        return [f"{stem}{n:0{len(start)}d}" for n in range(int(start), int(last) + 1)]
 
 
 class Vintage(Strict):

@@ -42,15 +42,16 @@ def _entry(task: Task, replaced: Collection[int | None]) -> TaskEntry:
     }
     if CLOSED.asks(task):
         facets["subset"] = "closed"
-    part = f"{task.group}_{task.survey}"
+    group, part = task.group, f"{task.group}_{task.survey}"
     if isinstance(task, FreshTask):
         part = task.part
-    elif task.survey in own_surveys() and task.kind == "extra":
-        part = f"epidemia_{task.survey}"
+    elif task.survey in own_surveys():
+        # Of its own: the groups that ship have the same tasks, and the same means, for everybody.
+        group = part = part.replace("epidemia_extra", "epidemia")
     is_fresh = isinstance(task, FreshTask)
     also = (STANDIN,) if (is_kept or task.stands_for) and not is_fresh else ()
     outcome = (task.survey, task.outcome)
-    return TaskEntry(task.name, task.group, part, task.title, facets, outcome, task, also)
+    return TaskEntry(task.name, group, part, task.title, facets, outcome, task, also)
 
 
 def _metadata(truth: store.GroundTruth) -> dict[str, str]:

@@ -42,7 +42,7 @@ ENDS = {
 #: What models are asked.
 ASKS = {
     "observation": "Models are asked how common something is in groups of people, such as "
-    "marijuana use at each age. Large US surveys give the truth.",
+    "marijuana use at each age. Surveys give the truth.",
 }
 
 #: What a value is, with where to read on.

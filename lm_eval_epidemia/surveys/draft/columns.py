@@ -6,16 +6,15 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.surveys import read
+from lm_eval_epidemia.surveys.csv_text import header
 from lm_eval_epidemia.surveys.draft.text import cleaned
 from lm_eval_epidemia.surveys.draft.words import IDENTIFIER, asks_nothing, one_of_codes
-from lm_eval_epidemia.surveys.read import FORMATS, naming, raw_columns, read_labelled, suffix_of
-
-#: Formats that a record is drafted from.
-KNOWN = (".sav", ".dta", ".sas7bdat", ".xpt", ".parquet", ".csv")
 
 #: Characters of a label that are looked at: no question is longer.
 LONGEST = 600
@@ -112,23 +111,23 @@ def header_of(path: Path, file: int = 0, encoding: str | None = None) -> Header:
     EpidemiaError
         If it is in no format with columns, or cannot be read.
     """
-    suffix = suffix_of(path.name)
-    if suffix not in KNOWN:
-        raise EpidemiaError(
-            f"{path.name}: expected a file of type {', '.join(KNOWN)}, given "
-            f"{suffix or 'no suffix'}: save it as one of these"
-        )
-    with naming(path):
+    suffix = read.suffix_of(path.name)
+    with read.naming(path):
         if suffix == ".parquet":
             return _of_parquet(path, file)
         if suffix == ".csv":
-            names = raw_columns(path)
-            columns = [Field(name, file, n, kind="texts") for n, name in enumerate(names, 1)]
+            read.raw_columns(path)
+            names, labels, _ = header(path)
+            told = zip_longest(names, map(cleaned, labels), fillvalue="")
+            columns = [Field(a, file, n, b, kind="texts") for n, (a, b) in enumerate(told, 1)]
             return Header(columns, "", None)
+        if read.FORMATS[suffix] is None:
+            names = read.raw_columns(path)
+            return Header([Field(name, file, n) for n, name in enumerate(names, 1)], "", None)
         options: dict[str, Any] = {"encoding": encoding} if encoding else {}
-        if FORMATS[suffix] == "read_sav":
+        if read.FORMATS[suffix] == "read_sav":
             options["user_missing"] = True  # or the ranges are not told
-        _, told = read_labelled(path, metadataonly=True, **options)
+        _, told = read.read_labelled(path, metadataonly=True, **options)
     return Header(_of_labelled(told, file), cleaned(told.file_label), told.number_rows)
 
 
@@ -142,7 +141,7 @@ def _of_parquet(path: Path, file: int) -> Header:
     def kind(held: Any) -> Kind:
         if isinstance(held, pa.DictionaryType):
             held = held.value_type
-        if types.is_string(held) or types.is_large_string(held):
+        if read.TEXTS.fullmatch(str(held)):
             return "texts"
         if types.is_temporal(held):
             return "dates"
@@ -167,7 +166,7 @@ def _of_labelled(told: Any, file: int) -> list[Field]:
             label=cleaned(told.column_names_to_labels.get(name))[:LONGEST],
             labels=_labels(labels.get(name, {}), of_texts),
             missing=tuple((float(lo), float(hi)) for lo, hi in ranges if not isinstance(lo, str)),
-            kind="texts" if of_texts else "numbers",
+            kind="dates" if read.has_dates(told, name) else "texts" if of_texts else "numbers",
         )
         columns.append(column)
     return columns

@@ -129,19 +129,21 @@ def _stem(name: str) -> str:
     return name.casefold().rstrip("0123456789").rstrip("_")
 
 
-def single_units(strata: pd.Series, psu: pd.Series) -> str:
+def single_units(records: pd.DataFrame, strata: str, psu: str) -> str:
     """Say why strata and PSUs give no variance; empty if they do.
 
     Parameters
     ----------
-    strata, psu : Series, shape (n,)
-        Of the records that are used.
+    records : DataFrame
+        Those that are used.
+    strata, psu : str
+        Their columns: PSUs alone are of one stratum, and without them every record is one.
     """
-    blank = int((strata.isna() | psu.isna()).sum())
-    if blank:
+    units = records[[name for name in dict.fromkeys((strata, psu)) if name]]
+    if blank := int(units.isna().any(axis=1).sum()):
         return f"{blank:,} records have none"
-    units = strata.to_frame("strata").assign(psu=psu.to_numpy()).drop_duplicates()
-    sizes = np.unique(units["strata"].to_numpy(), return_counts=True)[1]
+    units = units.drop_duplicates() if psu else units
+    sizes = units[strata].value_counts().to_numpy() if strata else np.array([len(units)])
     if single := int((sizes == 1).sum()):
         return f"{single:,} of {len(sizes):,} strata have a single PSU"
     return ""

@@ -11,7 +11,7 @@ from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.core.names import RESERVED, check_name
 from lm_eval_epidemia.surveys.catalogue import own_surveys, records
-from lm_eval_epidemia.surveys.csv_text import encoding_of
+from lm_eval_epidemia.surveys.csv_text import encoding_of, header
 from lm_eval_epidemia.surveys.draft.columns import Field, unusable
 from lm_eval_epidemia.surveys.draft.design import Guess, guessed
 from lm_eval_epidemia.surveys.draft.files import Files, described
@@ -32,7 +32,7 @@ from lm_eval_epidemia.surveys.draft.weighing import looked_at
 from lm_eval_epidemia.surveys.draft.wishes import Chooser, Proposal, Wishes
 from lm_eval_epidemia.surveys.draft.writing import DraftSource, record_text
 from lm_eval_epidemia.surveys.microdata import load_microdata
-from lm_eval_epidemia.surveys.read import open_raw, suffix_of
+from lm_eval_epidemia.surveys.read import SETUP, open_raw, suffix_of
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
 #: A record has at most so many variables; with --outcomes and --given those that are named.
@@ -133,7 +133,8 @@ def draft(
         if path.is_dir():
             raise EpidemiaError(f"{path} is a folder: give the files inside it")
     with open_raw(files) as unpacked:
-        read = described(list(files), unpacked, wishes)
+        given = [path for path in files if suffix_of(path.name) != SETUP]
+        read = described(given, unpacked, wishes)
         left_out = unusable(read.columns, read.join or None)
         usable = _without(read.columns, left_out)
         named = named_columns(read, usable, left_out, wishes)
@@ -166,7 +167,7 @@ def draft(
             )
         text = record_text(source, variables, plans, left_out)
         recorded(text)
-        notes += _foreign(unpacked)
+        notes += _about_csv(unpacked)
     if wishes.outcomes and wishes.given:
         notes += _those_without(outcomes, conditions, plans, wishes.tasks)
     return Drafted(name, text, len(marks(text)), source, variables, plans, left_out, notes)
@@ -381,13 +382,19 @@ def _those_without(
     return [f"no task of {few(gone)}: {because.format(PEOPLE)}"] if gone else []
 
 
-def _foreign(files: Sequence[Path]) -> list[str]:
-    """Say which files had to be taken for Western European."""
+def _about_csv(files: Sequence[Path]) -> list[str]:
+    """Say which files were taken for Western European, and which have several header rows."""
+    files = [path for path in files if suffix_of(path.name) == ".csv"]
     return [
         f"{path.name} is not UTF-8 and was read as Western European: if letters look wrong, save "
         "it as UTF-8 and run the command again"
         for path in files
-        if suffix_of(path.name) == ".csv" and encoding_of(path) != "utf8"
+        if encoding_of(path) != "utf8"
+    ] + [
+        f"{path.name} begins with {rows} header rows, as a survey platform writes them: none of "
+        "them is a person"
+        for path in files
+        if (rows := header(path).rows) > 1
     ]
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.surveys.draft.columns import Field, Header, header_of, shared_column
 from lm_eval_epidemia.surveys.draft.wishes import Wishes
-from lm_eval_epidemia.surveys.read import suffix_of
+from lm_eval_epidemia.surveys.read import FORMATS, suffix_of
 
 
 class Files(NamedTuple):
@@ -58,7 +58,7 @@ def _check_encoding(encoding: str, files: Sequence[Path]) -> None:
         raise EpidemiaError(
             f"--encoding {encoding}: unknown; expected, for example, latin-1, cp1251 or shift-jis"
         ) from None
-    if other := [path.name for path in files if suffix_of(path.name) in (".csv", ".parquet")]:
+    if other := [path.name for path in files if not FORMATS.get(suffix_of(path.name))]:
         raise EpidemiaError(
             f"--encoding applies only to SPSS, Stata and SAS files; {other[0]} is read as UTF-8, "
             f"or else as Western European: save it as UTF-8 (iconv -f {encoding} -t utf-8)"

@@ -137,22 +137,26 @@ def rows_of(
             checks.append(f"{int(blank.sum()):,} records without {weight} are left out")
             keep &= ~blank
         check_weights(weights[keep], weight, path.name)
-    if strata:
-        away = [name for name in (strata, psu) if name not in here]
+    alike = [name for name in (guess.strata, guess.psu) if name]
+    looks = "look" if len(alike) > 1 else "looks"
+    looking = f"{' and '.join(alike)} {looks} like strata or PSUs, but"
+    if strata or psu:
+        away = [name for name in (strata, psu) if name and name not in here]
         if away:
             fault = f"{away[0]} is in another file than the weight"
         else:
-            fault = single_units(frame[strata][keep], frame[psu][keep])
+            fault = single_units(frame[keep], strata, psu)
         if fault and asked:
             raise EpidemiaError(
-                f"--strata {strata} --psu {psu}: {fault}, so the variance cannot be estimated: "
-                "fix the columns as the survey's manual says, or give --strata none --psu none"
+                f"--strata {strata or NONE} --psu {psu or NONE}: {fault}, so the variance cannot "
+                "be estimated: fix the columns as the survey's manual says, or give --strata none "
+                "--psu none"
             )
         if fault:
-            checks.append(f"{strata} and {psu} look like strata and PSUs, but {fault}: not used")
+            checks.append(f"{looking} {fault}: not used")
             strata = psu = ""
-    elif guess.strata and guess.psu and wishes.strata is None:
-        checks.append(f"{guess.strata} and {guess.psu} look like strata and PSUs, but are not used")
+    elif alike and wishes.strata is None and wishes.psu is None:
+        checks.append(f"{looking} nobody named them (--strata, --psu): not used")
     keys = frame[read.join] if read.join else None
     if keys is not None:
         _check_unique(keys[keep], path)
@@ -200,8 +204,8 @@ class _Settling(NamedTuple):
         if self.choose is None and not guess.weights:
             raise EpidemiaError(may_be_weights(guess.unsaid))
         if self.choose is None:
-            units = guess.strata and guess.psu
-            also = f" --strata {guess.strata} --psu {guess.psu}" if units else ""
+            also = f" --strata {guess.strata}" if guess.strata and guess.psu else ""
+            also += f" --psu {guess.psu}" if guess.psu else ""
             looks = "looks" if len(guess.weights) == 1 else "look"
             seen = f" ({guess.weights[0]} is {self.seen()})" if guess.span else ""
             yes = "takes none" if guess.body else "accepts what is guessed"
@@ -216,18 +220,20 @@ class _Settling(NamedTuple):
     def units(self) -> tuple[str, str, bool]:
         """Return strata and PSUs, and whether the user named them."""
         guess, wishes = self.guess, self.wishes
-        given = [name for name in (wishes.strata, wishes.psu) if name and name.casefold() != NONE]
-        if len(given) == 1:
-            raise EpidemiaError(
-                "--strata and --psu must be given together: standard errors need both"
+        if wishes.strata or wishes.psu:
+            given = {"--strata": wishes.strata or NONE, "--psu": wishes.psu or NONE}
+            strata, psu = (
+                "" if name.casefold() == NONE else self.read.column(name, option, self.usable).name
+                for option, name in given.items()
             )
-        if given:
-            strata, psu = map(self.read.column, given, ("--strata", "--psu"), [self.usable] * 2)
-            return strata.name, psu.name, True
-        if wishes.strata or wishes.psu or self.choose is None or not (guess.strata and guess.psu):
+            return strata, psu, True
+        # Strata alone are not proposed: without the PSUs they would promise too much.
+        if self.choose is None or not guess.psu:
             return "", "", False
-        both = self.ask("strata and PSUs", "--strata and --psu", guess.strata, guess.psu)
-        return (both[0], both[1], False) if len(both) == 2 else ("", "", False)
+        columns = [name for name in (guess.strata, guess.psu) if name]
+        what = "strata and PSUs" if guess.strata else "PSUs"
+        agreed = len(self.ask(what, "--strata and --psu", *columns)) == len(columns)
+        return (guess.strata, guess.psu, False) if agreed else ("", "", False)
 
 
 def _of_years(column: pd.Series) -> bool:

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lm_eval_epidemia.surveys import read
 from lm_eval_epidemia.surveys.csv_text import BLANKS, NO_NUMBERS, csv_batches
 from lm_eval_epidemia.surveys.draft.columns import Field
 from lm_eval_epidemia.surveys.draft.numbering import numbers_people
-from lm_eval_epidemia.surveys.read import naming, raw_columns, read_labelled, suffix_of
 
 #: Values (columns times rows) that are looked at together.
 CELLS = 8_000_000
@@ -125,6 +125,8 @@ class Tally:
         self.truths |= kind == "b"
         if kind in "biuf":
             self._numbers(np.asarray(values, dtype=float), counts, weights)
+        elif any(isinstance(v, bytes) for v in values):
+            self.odd = "bytes that are no text in UTF-8"
         elif kind in "mM" or not all(isinstance(v, (str, Real, Decimal)) for v in values):
             self.odd = "dates or times"
         else:
@@ -141,6 +143,7 @@ class Tally:
         if np.isinf(values).any():
             self.odd = INFINITE
             return
+        values = read.as_meant(values)
         self.whole &= bool((values == np.round(values)).all())
         self._merge(values, counts, weights)
         if self.exact:
@@ -233,19 +236,19 @@ def blocks(
     """
     names = [column.name for column in columns]
     size = max(CELLS // max(len(names), 1), 1000)
-    suffix, start = suffix_of(path.name), 0
-    with naming(path):
+    suffix, start = read.suffix_of(path.name), 0
+    with read.naming(path):
         if suffix == ".parquet":
             import pyarrow.parquet
 
             with pyarrow.parquet.ParquetFile(path) as file:
                 for batch in file.iter_batches(size, columns=names):
                     table = dict(zip(batch.schema.names, batch.columns, strict=True))
-                    yield start, {name: table[name].to_pandas() for name in names}
+                    yield start, {name: read.parquet_column(table[name]) for name in names}
                     start += batch.num_rows
             return
         if suffix == ".csv":
-            every = raw_columns(path)
+            every = read.raw_columns(path)
             places = [column.place - 1 for column in columns]
             for batch in csv_batches(path, places, len(every), of_texts=True):
                 # Encoded first: a column of millions of rows has few texts.
@@ -253,11 +256,15 @@ def blocks(
                 yield start, dict(zip(names, held, strict=True))
                 start += batch.num_rows
             return
+        if read.FORMATS[suffix] is None:
+            untyped = read.untyped(path, names)
+            yield 0, {name: untyped[name] for name in names}
+            return
         options: dict[str, Any] = {"encoding": encoding} if encoding else {}
         if suffix != ".xpt":  # of which not every version of the reader can select columns
             options["usecols"] = names
         while True:
-            frame, _ = read_labelled(path, row_offset=start, row_limit=size, **options)
+            frame, _ = read.read_labelled(path, row_offset=start, row_limit=size, **options)
             if len(frame):
                 yield start, {name: frame[name] for name in names}
             if len(frame) < size:

@@ -135,8 +135,11 @@ def _head(source: DraftSource) -> list[str]:
 def _design(sampling: Sampling) -> str:
     if not sampling.weight:
         return "no weight: all records count equally"
+    if sampling.psu:
+        strata = ", strata and PSUs" if sampling.strata else " and PSUs, of one stratum"
+        return f"weight{strata}"
     if sampling.strata:
-        return "weight, strata and PSUs"
+        return "weight and strata: errors assume people drawn one by one in each"
     return "no strata and PSUs: errors assume independently drawn people"
 
 

@@ -292,7 +292,10 @@ def make(
     if not _is_built(folder, data.key, declared, sample.name):
         about = {"seed": drawn.seed, "record": drawn.record, "declared": declared}
         work = building.Work(planned.schemes, replicates, jobs, backend, progress)
-        building.build_tasks(data, drawn.tasks, folder, work, sample=sample.name, fresh=about)
+        if skipped := building.build_tasks(
+            data, drawn.tasks, folder, work, sample=sample.name, fresh=about
+        ):
+            raise EpidemiaError(next(iter(skipped.values())))
         # Last: until then no set of this name is whole, and none is used.
         with paths.atomic_write(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
