@@ -13,8 +13,10 @@ from lm_eval_epidemia.benchmarks.intervention import names as naming
 from lm_eval_epidemia.benchmarks.intervention import tuebingen
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS
 from lm_eval_epidemia.benchmarks.intervention.names import NODES, SAMPLES, coverage, named
-from lm_eval_epidemia.benchmarks.intervention.tuebingen import LEFT_OUT, SOURCES, made_from, pairs
+from lm_eval_epidemia.benchmarks.intervention.tuebingen import chosen, made_from, pairs
 from lm_eval_epidemia.core.errors import EpidemiaError
+
+LEFT_OUT, SOURCES = chosen()
 
 LISTED = {(pair.cause, pair.effect) for pair in pairs()}
 FIELDS = {name: pair.field for pair in pairs() for name in pair[:2]}

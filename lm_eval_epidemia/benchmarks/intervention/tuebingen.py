@@ -3,7 +3,7 @@
 ``pairs.csv`` holds them as this package uses them. It is made from a list of the database's 108
 pairs (columns list, row, cause, effect):
 ``python -m lm_eval_epidemia.benchmarks.intervention.tuebingen PARQUET``.
-What is left out, merged and told apart is written here as data, with the reason.
+What is left out, merged and told apart is data with the reason, in ``pairs.yaml``.
 
 Source: J. M. Mooij, J. Peters, D. Janzing, J. Zscheischler and B. Schölkopf, "Distinguishing Cause
 from Effect Using Observational Data: Methods and Benchmarks", Journal of Machine Learning Research
@@ -18,21 +18,15 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.core.errors import EpidemiaError
+import yaml
 
-#: Reason -> official numbers of the pairs that are not used.
-LEFT_OUT: Mapping[str, Sequence[int]] = {
-    "several variables on a side": (52, 53, 54, 55, 71, 105),
-    "the source's two lists state opposite directions": (84, 92),
-    "one quantity at two times or places": (43, 44, 45, 46, 89, 90, 97, 98, 104),
-    "the names say nothing without the experiment": (19, 70, 85, 102, 103, 106, 107, 108),
-}
+from lm_eval_epidemia.core.errors import EpidemiaError
 
 
 class _Source(NamedTuple):
@@ -43,7 +37,7 @@ class _Source(NamedTuple):
     field : str
         What the pairs are about. Things that nature relates, listed or not, are better in one
         field: countries, cars and weather are, because of CO2 and the global mean temperature.
-    rows : tuple of int
+    rows : list of int
         Official numbers.
     names : mapping of str to str
         The list's name, in lower case -> ours; other names are kept. Two names that become one
@@ -51,131 +45,15 @@ class _Source(NamedTuple):
     """
 
     field: str
-    rows: tuple[int, ...]
+    rows: list[int]
     names: Mapping[str, str]
 
 
-SOURCES = (
-    # Weather stations, their surroundings and what is attached to them. All these temperatures are
-    # of the air outside; the global mean is another quantity. PPFD is the photosynthetic photon
-    # flux density; its direct and diffuse parts are merged with the whole.
-    _Source(
-        "world",
-        (
-            *(1, 2, 3, 4, 20, 21, 42, 48, 49, 50, 51, 69, 72, 77, 81, 82, 83, 87, 93, 94, 95, 96),
-            *(78, 79, 80, 91),
-        ),
-        {
-            "temperature": "outdoor temperature",
-            "outside temperature": "outdoor temperature",
-            "inside temperature": "indoor temperature",
-            **{
-                f"ozone concentration ({station}, switzerland)": "ozone concentration"
-                for station in ("lausanne-cesar-roux", "chaumont", "davos-see")
-            },
-            **{f"local co2 flux, {s}": "local CO2 flux" for s in ("be-bra", "de-har", "us-pfa")},
-            "sunspots": "number of sunspots",
-            "total snow": "amount of snow",
-            **dict.fromkeys(
-                ("ppfd", "diffuse ppfddif", "direct ppfddir"), "photosynthetic photon flux density"
-            ),
-            "clay cont. in soil (forest)": "clay content in soil",
-        },
-    ),
-    # Abalones, a kind of sea snail: their age is counted in rings.
-    _Source(
-        "abalones",
-        (5, 6, 7, 8, 9, 10, 11),
-        {
-            name: f"{name} of an abalone"
-            for name in (
-                *("age", "length", "diameter", "height"),
-                *(f"{part} weight" for part in ("shell", "whole", "shucked", "viscera")),
-            )
-        },
-    ),
-    # People: a census, patients with arrhythmia, Pima women, children, liver tests, families.
-    _Source(
-        "people",
-        (12, 17, 18, 22, 23, 24, 33, 34, 35, 36, 37, 38, 39, 40, 41, 88, 99),
-        {
-            "age": "age of a person",
-            "concentration gag": "glycosaminoglycan concentration in urine",
-            "heightx": "height of a person",
-            "weight": "weight of a person",
-            "relative spinal bone mineral density": "spinal bone mineral density",
-            "alkaline phosphotase": "alkaline phosphatase",
-            "gamma-glutamyl transpeptdase": "gamma-glutamyl transpeptidase",
-            "social-economic status family": "socio-economic status of a family",
-        },
-    ),
-    _Source(
-        "world",
-        (13, 14, 15, 16, 47),
-        {
-            "displacement": "engine displacement of a car",
-            "horse power": "horsepower of a car",
-            "horsepower": "horsepower of a car",
-            "weight": "weight of a car",
-            "fuel consumption": "fuel consumption of a car",
-            "acceleration": "acceleration of a car",
-            "number of cars": "number of cars on the road",
-        },
-    ),
-    _Source(
-        "concrete",
-        (25, 26, 27, 28, 29, 30, 31, 32),
-        {
-            "age": "age of concrete",
-            **{
-                name: f"{name} content of concrete"
-                for name in (
-                    *("cement", "blast furnace slag", "fly ash", "water", "superplasticizer"),
-                    *("coarse aggregate", "fine aggregate"),
-                )
-            },
-            "compressive strength": "compressive strength of concrete",
-        },
-    ),
-    # Countries. Life expectancy of women, of men and of all, in any years, is one variable.
-    _Source(
-        "world",
-        (56, 57, 58, 59, 60, 61, 62, 63, 64, 73, 74, 75, 76),
-        {
-            **{
-                f"{sex} life expectancy, {years}": "life expectancy"
-                for sex in ("female", "male")
-                for years in ("1985-1990", "1990-1995", "1995-2000", "2000-2005")
-            },
-            "drinking water access": "access to drinking water",
-            "co2 emissions": "CO2 emissions",
-            "gni per capita": "GNI per capita",
-        },
-    ),
-    _Source(
-        "people",
-        (65, 66, 67, 86),
-        {
-            "stock return of hang seng bank": "stock return of Hang Seng Bank",
-            "stock return of hsbc hldgs": "stock return of HSBC Holdings",
-            "stock return of hutchison": "stock return of Hutchison",
-            "stock return of cheung kong": "stock return of Cheung Kong",
-            "stock return of sun hung kai prop.": "stock return of Sun Hung Kai Properties",
-            "size of apartment": "size of an apartment",
-            "monthly rent": "monthly rent of an apartment",
-        },
-    ),
-    _Source(
-        "computers",
-        (68, 100, 101),
-        {
-            "open http connections": "number of open HTTP connections",
-            "bytes sent": "number of bytes sent",
-            "cycle time of cpu": "cycle time of a CPU",
-            "performance": "performance of a computer",
-        },
-    ),
-)
+@lru_cache
+def chosen() -> tuple[dict[str, list[int]], tuple[_Source, ...]]:
+    """Return the pairs that are not used, by reason, and the sources of the others."""
+    data = yaml.safe_load((files(__package__) / "pairs.yaml").read_text(encoding="utf-8"))
+    return data["left out"], tuple(_Source(**source) for source in data["sources"])
 
 
 class Pair(NamedTuple):
@@ -213,17 +91,18 @@ def _merged(listed: Iterable[tuple[int, str, str]]) -> list[Pair]:
     Raises
     ------
     EpidemiaError
-        If a pair is not exactly once in `LEFT_OUT` and `SOURCES`, or a merged name stands on both
-        sides of one pair.
+        If a pair is not exactly once in ``pairs.yaml``, or a merged name stands on both sides of
+        one pair.
     """
-    left_out = [row for rows in LEFT_OUT.values() for row in rows]
+    reasons, known = chosen()
+    left_out = [row for rows in reasons.values() for row in rows]
     rows: dict[tuple[str, str, str], list[int]] = {}
     for row, *raw in sorted(listed):
-        sources = [source for source in SOURCES if row in source.rows]
+        sources = [source for source in known if row in source.rows]
         if len(sources) + left_out.count(row) != 1:
             raise EpidemiaError(
-                f"pair {row} ({raw[0]} -> {raw[1]}): expected exactly once among LEFT_OUT and "
-                f"SOURCES of lm_eval_epidemia/benchmarks/intervention/tuebingen.py, found "
+                f"pair {row} ({raw[0]} -> {raw[1]}): expected exactly once in "
+                f"lm_eval_epidemia/benchmarks/intervention/pairs.yaml, found "
                 f"{len(sources) + left_out.count(row)} times"
             )
         for source in sources:
@@ -231,7 +110,7 @@ def _merged(listed: Iterable[tuple[int, str, str]]) -> list[Pair]:
             if cause == effect:
                 raise EpidemiaError(
                     f"pair {row} ({raw[0]} -> {raw[1]}): both are named {cause!r}; give them two "
-                    f"names in SOURCES or leave the pair out"
+                    f"names in pairs.yaml or leave the pair out"
                 )
             rows.setdefault((cause, effect, source.field), []).append(row)
     return [Pair(cause, effect, tuple(of), field) for (cause, effect, field), of in rows.items()]

@@ -11,7 +11,10 @@ Source of the questions: NCHS documentation of the files named in `VARIABLES` (c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
+
+import yaml
 
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Condition
 from lm_eval_epidemia.benchmarks.prior.quantities.wording import joined
@@ -29,7 +32,7 @@ class YesNoVariable(NamedTuple):
         Where it is in the official files.
     yes, no : str
         As a relative clause: "who take insulin now".
-    codes : tuple of int
+    codes : sequence of int
         That count as yes; others that are answers count as no.
     age : int
         From which it was asked.
@@ -41,7 +44,7 @@ class YesNoVariable(NamedTuple):
     column: str
     yes: str
     no: str
-    codes: tuple[int, ...] = (1,)
+    codes: Sequence[int] = (1,)
     age: int = ADULT
     unknown: bool = False
 
@@ -63,57 +66,14 @@ class Measurement(NamedTuple):
     unit: str
 
 
-def _told(diagnosis: str) -> tuple[str, str]:
-    """Say who has been told so, and who has not."""
-    by = f"been told by a doctor or other health professional that {diagnosis}"
-    return f"who have ever {by}", f"who have never {by}"
+def _variables() -> dict[str, YesNoVariable | Measurement]:
+    """Read ``nhanes.yaml``."""
+    data = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    measured = {name: Measurement(**told) for name, told in data["measured"].items()}
+    return measured | {name: YesNoVariable(**told) for name, told in data["answered"].items()}
 
 
-VARIABLES: Mapping[str, YesNoVariable | Measurement] = {
-    "WaistCircumferenceCm": Measurement("BMX_J", "BMXWAIST", "waist circumference", "cm"),
-    "TotalCholesterolMgdl": Measurement("TCHOL_J", "LBXTC", "total cholesterol level", "mg/dL"),
-    "BloodLeadUgdl": Measurement("PBCD_J", "LBXBPB", "blood lead level", "ug/dL"),
-    "BloodCadmiumUgl": Measurement("PBCD_J", "LBXBCD", "blood cadmium level", "ug/L"),
-    "BloodMercuryTotalUgl": Measurement("PBCD_J", "LBXTHG", "total blood mercury level", "ug/L"),
-    "BloodManganeseUgl": Measurement("PBCD_J", "LBXBMN", "blood manganese level", "ug/L"),
-    "WeightKg": Measurement("BMX_J", "BMXWT", "body weight", "kg"),
-    "DoctorToldYouHaveDiabetes": YesNoVariable(
-        "DIQ_J",
-        "DIQ010",
-        *_told("they have diabetes or borderline diabetes"),
-        codes=(1, 3),
-        unknown=True,
-    ),
-    "TakeMedicationForDepression": YesNoVariable(
-        "DLQ_J",
-        "DLQ150",
-        "who take medication for depression",
-        "who do not take medication for depression",
-    ),
-    "CoveredByHealthInsurance": YesNoVariable(
-        "HIQ_J",
-        "HIQ011",
-        "who are covered by health insurance or some other kind of health care plan",
-        "who are not covered by health insurance or any other kind of health care plan",
-    ),
-    "EverToldYouHadCancerOrMalignancy": YesNoVariable(
-        "MCQ_J", "MCQ220", *_told("they had cancer or a malignancy of any kind"), age=20
-    ),
-    "EverToldYouHadHeartAttack": YesNoVariable(
-        "MCQ_J", "MCQ160E", *_told("they had a heart attack"), age=20
-    ),
-    "HaveSeriousDifficultyConcentrating": YesNoVariable(
-        "DLQ_J",
-        "DLQ040",
-        "who have serious difficulty concentrating, remembering or making decisions because of a "
-        "physical, mental or emotional condition",
-        "who do not have serious difficulty concentrating, remembering or making decisions because "
-        "of a physical, mental or emotional condition",
-    ),
-    "TakingInsulinNow": YesNoVariable(
-        "DIQ_J", "DIQ050", "who are taking insulin now", "who are not taking insulin now"
-    ),
-}
+VARIABLES: Mapping[str, YesNoVariable | Measurement] = _variables()
 
 
 def wording(base: str, conditions: Sequence[Condition]) -> str:
