@@ -13,7 +13,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import called, evaluate, nsduh_2023
+import yaml
+from conftest import REPOSITORY, called, evaluate, nsduh_2023
 from lm_eval.utils import make_table
 from typer.main import get_command
 
@@ -204,45 +205,17 @@ def test_groundtruth_check(epidemia):
 
 
 #: What commands refuse, in one line and without a traceback.
-REFUSED = {
-    "groundtruth build nsduhh --raw x.dta": "nearest: nsduh",
-    "groundtruth build nsduh --raw x.dta": "no file x.dta",
-    "groundtruth build nsduh --raw x.dta --bootstrap jack": "iid, design or population",
-    "groundtruth build nsduh --raw x.dta --backend spark": "expected loky, dask or ray",
-    "groundtruth build nsduh --raw x.dta --replicates 2": "at least 4",
-    "groundtruth build nsduh --raw x.dta --jobs 0": "at least 1, or -1 for all cores",
-    "groundtruth build nsduh --raw x.dta --jobs 100000": "only wait for each other",
-    "groundtruth build scf": "run 'epidemia survey download scf'",
-    "groundtruth build scf gss --raw x.dta": "build them one by one",
-    "groundtruth build scf --raw x.dta": "no file x.dta",
-    "survey download fbi": "cde.ucr.cjis.gov",
-    "survey download scff": "nearest: scf",
-    "survey download scf --vintage 2021": "no vintage '2021'",
-    "cost epidemia_low_nsduh --max-gen-toks 0": "at least 1 token",
-    "cost epidemia_low_nsduh --metadata 3": "expected an object",
-    "cost epidemia_low_nsduh --metadata {": "is not JSON",
-    "run --model x --tasks epidemia_lo": "nearest: epidemia_low",
-    "run --model x --tasks epidemia_low_nsduh_alcohol_past_month_by_age": "needs NSDUH-2023",
-}
-#: The same of the arguments of the baseline.
-NO_BASELINE = {
-    "kind=noisy,noise=abc": "noise='abc': expected a number from 0",
-    "kind=noisy,noise=nan": "expected a number from 0",
-    "kind=truth,seed=x": "seed='x': expected a number",
-    "kind=noisy,seed=0.5": "seed=0.5: expected a whole number",
-    "kind=truth,bias=1": "no argument 'bias' (nearest: position_bias)",
-    "kind=truth,noise=0.3": "noise=0.3 would change nothing for kind=truth",
-}
+REFUSED = yaml.safe_load((REPOSITORY / "tests" / "data" / "refused.yaml").read_text())
 
 
 def test_mistakes_are_one_line_without_a_traceback(tmp_path, monkeypatch, epidemia):
     monkeypatch.chdir(tmp_path)
-    for line, says in REFUSED.items():
+    for line, says in REFUSED["commands"].items():
         done = epidemia(*line.split())
         assert done.returncode == 2 and says in done.stderr, line
         assert done.stderr.startswith("error: ") and "Traceback" not in done.stderr, line
     run = ["run", "--tasks", "epidemia_marginal_scf", "--model", "epidemia-baseline"]
-    for arguments, says in NO_BASELINE.items():
+    for arguments, says in REFUSED["arguments of the baseline"].items():
         done = epidemia(*run, "--model_args", arguments)
         said = done.stderr.splitlines()[-1]
         assert done.returncode == 2 and said.startswith("error: ") and says in said, arguments

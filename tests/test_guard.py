@@ -396,7 +396,7 @@ def test_arguments_that_our_tasks_do_not_heed(given, message, mmlu_style, caplog
     [
         *(
             ({"limit": limit}, rf"--limit {limit}: expected .* cells")
-            for limit in (0, -1, math.nan)
+            for limit in (0, -1, 1.5, math.nan)
         ),
         ({"samples": {}}, r"--samples \{\}: expected"),
         ({"samples": "rows.json"}, r'--samples "rows.json": expected'),
@@ -404,6 +404,7 @@ def test_arguments_that_our_tasks_do_not_heed(given, message, mmlu_style, caplog
         ({"samples": {TASK: [0, -1]}}, r"--samples \[0, -1\] for .* from 0"),
         ({"samples": {TASK: [22]}}, f"--samples asks {TASK} for prompt 22: it has prompts 0 to 21"),
         ({"samples": {TASK[:-1]: [0]}}, rf"names {TASK[:-1]}, .* \(nearest: {TASK}"),
+        ({"samples": {"": [0]}}, "--samples names '', which this run does not ask"),
         ({"gen_kwargs": "temperature=0"}, "temperature=0 makes a model write its likeliest"),
         ({"gen_kwargs": {"do_sample": False}}, f"do_sample=False .*{ASKED['sampled']} counts"),
     ],

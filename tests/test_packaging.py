@@ -10,6 +10,7 @@ import zipfile
 from importlib.metadata import packages_distributions
 
 import pytest
+import yaml
 from conftest import REPOSITORY
 
 import lm_eval_epidemia
@@ -134,49 +135,7 @@ def test_an_editable_install_leaves_no_half_package(wheels):
 
 
 #: Which modules may import what an extra installs, beside the base install.
-TAKES = {
-    "hf": [
-        "harness/cost.py",
-        "models/choice_hf.py",
-        "models/demo.py",
-        "models/loading.py",
-        "models/logits.py",
-        "models/tiny.py",
-        "models/tree_attention.py",
-    ],
-    "vllm": ["harness/structured.py", "models/choice_vllm.py"],
-    "api": ["harness/structured.py", "models/endpoint.py"],
-    "inspect": ["inspect_ai/scoring.py", "inspect_ai/tasks.py"],
-    "report": [
-        "api/truths.py",
-        "report/charts/__init__.py",
-        "report/charts/calibration.py",
-        "report/charts/priors.py",
-        "report/charts/scores.py",
-        "report/charts/tasks.py",
-        "report/charts/tuned.py",
-        "report/charts/world.py",
-        "report/drawings.py",
-        "report/drawn.py",
-        "report/figures.py",
-        "report/marks.py",
-        "report/pages/figures.py",
-        "report/pages/hierarchy.py",
-        "report/pages/start.py",
-        "report/palette.py",
-        "report/site.py",
-    ],
-    "build": [
-        "estimate/boosted.py",
-        "estimate/build.py",
-        "estimate/estimators.py",
-        "estimate/unfinished.py",
-        "estimate/workers.py",
-        "surveys/download.py",
-        "surveys/read.py",
-    ],
-    "finetune": ["finetune/tokens.py", "finetune/train.py"],
-}
+TAKES = yaml.safe_load((REPOSITORY / "tests" / "data" / "takes.yaml").read_text())
 
 #: Clusters that a user sets up, with their own packages: --backend dask or ray.
 CLUSTERS = {"distributed", "ray"}

@@ -60,6 +60,7 @@ MARKS = [
     ("<|START_THINKING|>", "<|END_THINKING|><|START_RESPONSE|>"),
     ("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
     *(("<|channel>thought\n", "<channel|>"), ("<think>", "</think><response>")),
+    ("<unused94>thought\n", "<unused95>"),
     ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
     ("analysis", "assistantfinal"),
     ("commentary", "assistantanalysisSo it is B.assistantfinal"),

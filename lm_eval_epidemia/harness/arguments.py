@@ -12,9 +12,11 @@ import inspect
 import json
 import logging
 import math
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way, leaves, made_of, members
@@ -60,9 +62,10 @@ def checked(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         ours = [name for name in names if name.startswith("epidemia_")]
         with ExitStack() as stack:
             if ours:
-                _check_part(given.get("limit"), given.get("samples"), ours)
+                alone = len(ours) == len(names)
+                _check_part(given.get("limit"), _samples(given), ours, alone)
                 stack.enter_context(masking(_parsed(given.get("model_args"))))
-                _check(given, ours, alone=len(ours) == len(names))
+                _check(given, ours, alone)
                 check_file(given.get("use_cache"))
                 watch(given.get("evaluation_tracker"))
                 _say_what_ships(ours)
@@ -77,9 +80,19 @@ def checked(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-def _check_part(limit: Any, samples: Any, names: Sequence[str]) -> None:
+def _samples(given: Mapping[str, Any]) -> Any:
+    """Return ``--samples``, of which lm-eval's command line drops an empty one."""
+    program, words = Path(sys.argv[0]), {word.partition("=")[0] for word in sys.argv}
+    is_command = {program.stem, program.parent.name} & {"lm_eval", "lm-eval"}
+    if given.get("samples") is None and is_command and words & {"--samples", "-E"}:
+        return {}
+    return given.get("samples")
+
+
+def _check_part(limit: Any, samples: Any, names: Sequence[str], alone: bool) -> None:
     """Refuse a part of the questions that lm-eval would take for all of them, or stumble over."""
-    if limit is not None and not (isinstance(limit, (int, float)) and 0 < limit < math.inf):
+    number = limit if isinstance(limit, (int, float)) else math.nan
+    if limit is not None and not (0 < number < 1 or (number >= 1 and float(number).is_integer())):
         raise EpidemiaError(
             f"--limit {limit}: expected how many cells of each task to ask, such as 2, or a share "
             "of them below 1, such as 0.1"
@@ -98,11 +111,11 @@ def _check_part(limit: Any, samples: Any, names: Sequence[str]) -> None:
         asked = _leaves_of(names)
     except EpidemiaError:  # written out, or missing, which is said elsewhere
         return
-    ours = [name for name in samples if name.startswith("epidemia_")]
+    ours = [name for name in samples if alone or name.startswith("epidemia_")]
     if others := [name for name in ours if name not in asked]:
         raise EpidemiaError(
-            f"--samples names {few(others)}, which this run does not ask: expected tasks of "
-            f"--tasks ({nearest(others[0], asked)})"
+            f"--samples names {few(others) or repr('')}, which this run does not ask: expected "
+            f"tasks of --tasks ({nearest(others[0], asked)})"
         )
 
 

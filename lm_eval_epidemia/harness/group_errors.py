@@ -219,7 +219,7 @@ def _write_means(results: dict[str, Any], draws: _Draws, ours: frozenset[str], g
                 notices.warn(
                     "tasks without a score",
                     f"{group.name}: {len(names)} of {len(asked)} tasks could be scored, and "
-                    "its means are over these",
+                    "its score is the mean of these",
                 )
 
 

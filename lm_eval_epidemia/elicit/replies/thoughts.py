@@ -15,10 +15,10 @@ _TAG = (
     r"(?:inner_?)?(?:think|thought|reason|scratchpad|monologue|analysis)(?:s|ing)?"
     r"(?:[:|_-][\w:]{{1,20}})?(?:\s[^<>\[\]◁▷\n]{{0,200}})?/?(?:\|?>|\]|▷)"
 )
-#: Marks that are no tags: of Gemma, Kimi K3, Granite, and gpt-oss with and without its tokens.
+#: Marks that are no tags: of MedGemma, Gemma, Kimi K3, Granite, and gpt-oss with its tokens or not.
 _OPENS = (
     _TAG.format(ends="ends"),
-    r"<\|channel>\s{0,9}thought|<\|open\|>\s{0,9}think\s{0,9}(?:<\|sep\|>)?",
+    r"<unused94>|<\|channel>\s{0,9}thought|<\|open\|>\s{0,9}think\s{0,9}(?:<\|sep\|>)?",
     r"here(?: is|'s|\u2019s) my thought process:",
     r"<\|channel\|>\s{0,9}(?:analysis|commentary)[^<\n]{0,40}(?:<\|message\|>)?",
     r"(?-i:(?:\A\s{0,9}(?:assistant)?|assistant)(?:analysis|commentary))",
@@ -26,7 +26,7 @@ _OPENS = (
     r"(?-i:\A\s{0,9}(?:thought\n|think(?=[A-Z])))",
 )
 _CLOSES = (
-    r"<channel\|>|<\|close\|>\s{0,9}think\s{0,9}(?:<\|sep\|>)?",
+    r"<unused95>|<channel\|>|<\|close\|>\s{0,9}think\s{0,9}(?:<\|sep\|>)?",
     r"here(?: is|'s|\u2019s) my response:",
     r"<\|channel\|>\s{0,9}final[^<\n]{0,40}(?:<\|message\|>)?",
     r"(?-i:assistantfinal)",
