@@ -119,12 +119,13 @@ def test_a_favourite_letter_is_averaged_out_by_the_orderings(replicated):
 
 def test_a_limit_scores_cells_that_were_asked_completely(caplog):
     ten = {"metadata": {"n_samples": 10}}
-    for task, way, limits, cells, lacking, how in (
-        (BINARY, "sampled", (25, 5), 2, "10 answers", ten),
-        (SEVERAL, "likelihood", (4, 2), 1, "3 levels", {}),
+    for task, way, prompts, cells, lacking, how in (
+        (BINARY, "sampled", 5, 2, "10 answers", ten),
+        (SEVERAL, "likelihood", 2, 1, "3 levels", {}),
     ):
         name, truth = in_way(task, way), store.load(task)
-        some, none = (evaluate([name], limit=n, **how)["results"][name] for n in limits)
+        parts = {"limit": cells}, {"samples": {name: [*range(prompts)]}}
+        some, none = (evaluate([name], **part, **how)["results"][name] for part in parts)
         assert some["seen,none"] == pytest.approx(truth.weights[:cells].sum())
         assert f"{name}: {cells} of {len(truth.given)} cells are complete" in caplog.text
         assert math.isnan(none["score,none"]) and none["seen,none"] == 0

@@ -48,7 +48,7 @@ def join_shards(asked: Asked, paths: Sequence[Path]) -> TaskScore | None:
         values = {
             name: metric.of([metric.of_one(each) for each in whole] if metric.of_one else whole)
             for name, metric in metrics.items()
-            if not name.endswith("_stderr")
+            if not (name.endswith("_stderr") or metric.of_text)
         }
         at, population = (
             draws(whole) if (draws := metrics[name].draws) else None

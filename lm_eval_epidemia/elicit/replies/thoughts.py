@@ -18,7 +18,8 @@ _TAG = (
 #: Marks that are no tags: of MedGemma, Gemma, Kimi K3, Granite, and gpt-oss with its tokens or not.
 _OPENS = (
     _TAG.format(ends="ends"),
-    r"<unused94>|<\|channel>\s{0,9}thought|<\|open\|>\s{0,9}think\s{0,9}(?:<\|sep\|>)?",
+    r"(?:<unused94>|<\|channel>)\s{0,9}thought|<unused94>",
+    r"<\|open\|>\s{0,9}think\s{0,9}(?:<\|sep\|>)?",
     r"here(?: is|'s|\u2019s) my thought process:",
     r"<\|channel\|>\s{0,9}(?:analysis|commentary)[^<\n]{0,40}(?:<\|message\|>)?",
     r"(?-i:(?:\A\s{0,9}(?:assistant)?|assistant)(?:analysis|commentary))",
