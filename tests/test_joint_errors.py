@@ -274,7 +274,7 @@ def test_truth_without_replicates_scores_as_before_and_says_how_to_mend(replicat
 
 
 def test_a_part_of_a_task_has_the_errors_of_its_cells(replicated):
-    results = evaluate([BY_AGE], model_args=NOISY, limit=16)["results"][BY_AGE]
+    results = evaluate([BY_AGE], model_args=NOISY, limit=8)["results"][BY_AGE]
     truth = store.load(BY_AGE)
     q = answers(truth, "noisy", noise=0.5, seed=3)[:8]
     # What scores 100 of a part is drawn; the score says where it is: S = 100 (z - d) / (z - perf).

@@ -13,6 +13,7 @@ import pytest
 from conftest import REPOSITORY, evaluate
 from test_endpoint import endpoint  # noqa: F401 (a fixture)
 
+from lm_eval_epidemia.benchmarks.prior import protocols as priors
 from lm_eval_epidemia.benchmarks.prior.judged import baseline_errors
 from lm_eval_epidemia.benchmarks.prior.metrics import said
 from lm_eval_epidemia.benchmarks.prior.quantities import store
@@ -49,7 +50,7 @@ def test_every_reply_is_read_or_counted(endpoint):  # noqa: F811
         [TASK],
         model="local-chat-completions",
         apply_chat_template=True,
-        limit=number,
+        limit=number // priors.REPEATS,
         model_args=f"base_url={server.url},model=tiny,num_concurrent=2,max_retries=1",
     )
     expected = [parameters for _, parameters in REPLIES]
@@ -75,7 +76,7 @@ def test_a_system_prompt_reaches_the_server(endpoint):  # noqa: F811
         [TASK],
         model="local-chat-completions",
         apply_chat_template=True,
-        limit=5,
+        limit=1,
         model_args=f"base_url={server.url},model=tiny",
         metadata={"system_prompt": "conservative"},
     )
@@ -95,11 +96,11 @@ def test_a_temperature_that_lm_eval_does_not_send_is_told(endpoint, monkeypatch,
         [TASK],
         model="openai-chat-completions",
         apply_chat_template=True,
-        limit=2,
+        limit=1,
         model_args=f"base_url={server.url},model=o4-mini",
         gen_kwargs="temperature=0.2",
     )
-    assert heard == [1, 1]
+    assert heard == [1] * priors.REPEATS
     assert "sends temperature 1 to o4-mini instead of 0.2" in caplog.text
 
 

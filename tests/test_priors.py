@@ -227,7 +227,7 @@ def test_a_respondent_scores_alike_in_all_written_ways(kind):
     quantities, means and shares."""
     ways = WRITTEN if kind == "truth" else ["direct", "direct_choice", "mean_variance"]
     names = [in_way(TASK, way) for way in ways]
-    results = evaluate(names, model_args=f"kind={kind}", limit=10 * priors.REPEATS)["results"]
+    results = evaluate(names, model_args=f"kind={kind}", limit=10)["results"]
     first = 0 if kind == "truth" else results[TASK]["error_ratio,none"]
     assert {one.family for one in store.load(TASK).quantities[:10]} == {"normal", "beta"}
     for name in names:
