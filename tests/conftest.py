@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import json
 import os
+import resource
 import shutil
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -370,6 +372,21 @@ def mmlu_style(tmp_path_factory):
         "doc_to_target: answer\nmetric_list:\n  - metric: acc\n  - metric: acc_norm\n"
     )
     return folder
+
+
+@contextmanager
+def full_disk(size):
+    """The kernel refuses to write more than so many bytes to a file, as on a full disk.
+
+    No bar is drawn: tqdm never gives its lock back if it cannot write one.
+    """
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        with mock.patch.multiple("tqdm.std.tqdm", display=mock.DEFAULT, clear=mock.DEFAULT):
+            yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def recorded(folder, tasks, **arguments):

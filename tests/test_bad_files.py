@@ -4,15 +4,14 @@ import json
 import math
 import os
 import re
-import resource
 import shutil
 import subprocess
 import sys
-from contextlib import contextmanager
 from io import StringIO
 
 import pandas as pd
 import pytest
+from conftest import full_disk
 from recorded_runs import copied_run
 from typer.testing import CliRunner
 
@@ -359,21 +358,10 @@ def test_a_disk_that_takes_no_more(runs, tmp_path):
     assert "knows the truth with noise (kind=noisy" in done.stdout
 
 
-@contextmanager
-def limited():
-    """Files may have 1,500 bytes for a while."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1500, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("demo", "report")])
 def test_what_a_command_says_of_a_disk_that_takes_no_more(runs, tmp_path, name):
     out = tmp_path / "out"
-    with pytest.raises(EpidemiaError, match=r"File too large; free some space$"), limited():
+    with pytest.raises(EpidemiaError, match=r"File too large; free some space$"), full_disk(1500):
         run_into(name, runs, out, tmp_path / "figure.svg")
     assert not out.exists() or list(out.iterdir()) == []
 

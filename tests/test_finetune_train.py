@@ -7,11 +7,12 @@ import json
 import math
 import os
 import shutil
+from contextlib import ExitStack
 
 import datasets
 import numpy as np
 import pytest
-from conftest import evaluate
+from conftest import evaluate, full_disk
 
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -211,22 +212,18 @@ def test_an_interrupted_training_goes_on_and_comes_to_the_same(
 def test_a_training_that_cannot_be_written_says_how_it_goes_on(
     tiny_llama, tmp_path, monkeypatch, limit, r
 ):
-    resource = pytest.importorskip("resource")
     data, out = dataset(tmp_path / "data"), tmp_path / "out"
     settings, honest = Settings(epochs=1, lr=1e-3, r=r), train._trainer
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with ExitStack() as disk:
 
-    def limited(*arguments):
-        trainer = honest(*arguments)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
-        return trainer
+        def limited(*arguments):
+            trainer = honest(*arguments)
+            disk.enter_context(full_disk(limit))
+            return trainer
 
-    monkeypatch.setattr(train, "_trainer", limited)
-    try:
+        monkeypatch.setattr(train, "_trainer", limited)
         with pytest.raises(EpidemiaError, match="stopped, because it could not be written") as said:
             train.train(str(tiny_llama), data, out, settings)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert "begins again" in str(said.value) and "ulimit -f" in str(said.value)
     if limit == 20_000:
         monkeypatch.setattr(train, "_trainer", honest)

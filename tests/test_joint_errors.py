@@ -16,7 +16,7 @@ from replicates import NUMBER
 
 import lm_eval_epidemia
 from lm_eval_epidemia import api
-from lm_eval_epidemia.benchmarks import in_way
+from lm_eval_epidemia.benchmarks import in_way, members
 from lm_eval_epidemia.benchmarks.observation import metrics
 from lm_eval_epidemia.benchmarks.observation.respondents import answers
 from lm_eval_epidemia.benchmarks.splits import split
@@ -382,7 +382,8 @@ def test_what_goes_wrong_with_our_errors_leaves_the_results(replicated, caplog, 
 
 
 def test_processes_without_results_and_runs_without_scores_are_left_alone(replicated):
-    nothing = evaluate([GROUP], limit=1)  # no complete cell, no draws
+    first = {in_way(*member): [0] for member in members(GROUP)}
+    nothing = evaluate([GROUP], samples=first)  # no complete cell, no draws
     assert nothing["epidemia"]["replicates"] == {}
     assert nothing["results"][GROUP]["score_stderr,none"] == "N/A"
     noted = group_errors.Noted({BY_AGE: {"score": Draws("a", np.array([1.0, 2.0]))}}, {}, {})

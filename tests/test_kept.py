@@ -2,9 +2,10 @@
 
 import logging
 import threading
+from contextlib import ExitStack
 
 import pytest
-from conftest import evaluate
+from conftest import evaluate, full_disk
 from scripted_server import scripted
 
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -138,20 +139,18 @@ BEFORE, DURING = (arguments, "_check"), (Baseline, "_letters")
 @pytest.fixture
 def limit(monkeypatch):
     """Let files grow to so many bytes only, from the first call of a function on."""
-    resource = pytest.importorskip("resource")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with ExitStack() as disk:
 
-    def limit(owner, name, room):
-        usual = getattr(owner, name)
+        def limit(owner, name, room):
+            usual = getattr(owner, name)
 
-        def limited(*given, **more):
-            resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
-            return usual(*given, **more)
+            def limited(*given, **more):
+                disk.enter_context(full_disk(room))
+                return usual(*given, **more)
 
-        monkeypatch.setattr(owner, name, limited)
+            monkeypatch.setattr(owner, name, limited)
 
-    yield limit
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        yield limit
 
 
 @pytest.mark.parametrize(
@@ -172,7 +171,7 @@ def test_what_cannot_be_written_ends_the_run(
 ):
     from lm_eval.loggers import EvaluationTracker
 
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, "lm_eval")
     (tmp_path / "file").write_text("")
     tracker, given = EvaluationTracker(), {}
     if option == "--use_cache":

@@ -1,7 +1,6 @@
 """Reading survey files: every format, and every way a file can be wrong."""
 
 import os
-import resource
 import zipfile
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import numpy as np
 import official
 import pandas as pd
 import pytest
-from conftest import nsduh_2023
+from conftest import full_disk, nsduh_2023
 from official import save
 
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -414,15 +413,9 @@ def test_no_room_to_unpack(tmp_path):
     archive = tmp_path / "NSDUH_2023.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as bundle:
         bundle.writestr("NSDUH_2023.csv", CSV)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
-    try:
-        with pytest.raises(
-            EpidemiaError, match=r"NSDUH_2023\.zip cannot be unpacked.*free some space"
-        ):
-            load_microdata(NSDUH, archive)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    said = r"NSDUH_2023\.zip cannot be unpacked.*free some space"
+    with pytest.raises(EpidemiaError, match=said), full_disk(1000):
+        load_microdata(NSDUH, archive)
 
 
 def test_dates_are_no_codes(tmp_path):

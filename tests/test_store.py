@@ -3,19 +3,17 @@
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import toy_survey
-from conftest import nsduh_2023, shipped_as_built
+from conftest import full_disk, nsduh_2023, shipped_as_built
 from truths import HEROIN, enter
 
 from lm_eval_epidemia.core import notices, paths
@@ -28,17 +26,6 @@ from lm_eval_epidemia.harness.yamls import task_path
 
 GSS = "epidemia_low_gss_political_view_by_age"
 CHIEFS = "epidemia_low_bls_sex_by_occupation"
-
-
-@contextmanager
-def limited(size):
-    """The kernel refuses to write more than so many bytes to a file, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def change(folder, edit):
@@ -262,7 +249,7 @@ def test_a_full_disk_leaves_the_old_truth(home, tmp_path):
     for file in (tmp_path / "new").glob("nsduh*"):
         with (
             pytest.raises(EpidemiaError, match=r"^cannot write .*free some space$"),
-            limited(file.stat().st_size - 1),
+            full_disk(file.stat().st_size - 1),
         ):
             enter(0.5)
         assert store.load(HEROIN).p[0, 0] == 0.25
@@ -374,7 +361,7 @@ def test_a_file_where_the_folder_should_be_is_one_line_before_the_work(
 
 
 def test_a_disk_that_fills_up_is_one_line_and_the_same_command_goes_on(toy, epidemia):
-    with limited(1000):
+    with full_disk(1000):
         stopped = epidemia(*toy)
     assert stopped.returncode == 2
     assert "error: cannot write" in stopped.stderr.splitlines()[-1]

@@ -95,6 +95,11 @@ def _leaves(_built: Hashable, _records: Hashable) -> dict[str, Leaf]:
 @looked_up
 def groups() -> dict[str, Benchmark]:
     """Return the top-level groups, by lm-eval's names, in their usual order."""
+    return _groups(*_declared())
+
+
+@lru_cache(maxsize=1)
+def _groups(_built: Hashable, _records: Hashable) -> dict[str, Benchmark]:
     return {
         in_way(group, way): benchmark
         for benchmark in BENCHMARKS
