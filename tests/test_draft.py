@@ -67,7 +67,7 @@ def test_a_labelled_file_becomes_a_record(sav, tmp_path):
             "id"
         ],
         "constant: everybody has one answer": ["always"],
-        "more than half of the people have no answer": ["rarely"],
+        "only one answer beside blanks (a tick box? write 0 or No in place of blank)": ["rarely"],
         "free text, or too many different texts": ["note"],
         "dates or times": ["day"],
     }
@@ -256,7 +256,7 @@ def test_a_csv_of_words_works_as_it_is(tmp_path, home):
     assert way(record, "owns_a_car").column == "Owns a car?"
     # Of numbers NA is none; of words it is an answer, among codes Namibia.
     assert labels_of(record, "country") == ["BW", "LS", "NA", "ZA"]
-    assert "# check: country: treated as answers, like the other codes here: NA" in found.text
+    assert "# check: country: treated as answers, like the others here: NA" in found.text
     assert "# check: religion: treated as an answer: None\n" in found.text
     assert labels_of(record, "rooms") == ["1", "2", "3"]
     counts = frame["Rooms"].value_counts()

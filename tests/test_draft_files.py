@@ -191,20 +191,30 @@ IMPORTED = ",".join(f'"{{""ImportId"":""QID{n}""}}"' for n in (1, 2))
 PLATFORMS = {
     'Q1,Q2\n"Your sex?","Are you\nhappy?"\n' + IMPORTED: ["Q1", "Q2"],
     "Respondent ID,Which?,,Happy?\n,Tea,Other,Response": ["Which?: Tea", "Which?: Other", "Happy?"],
+    'ResponseId,Q1,Q2\nResponse ID,Your sex?,"Are you happy?"': ["Q1", "Q2"],
 }
 
 
+@pytest.mark.parametrize("suffix", ["csv", "xlsx"])
 @pytest.mark.parametrize("above", PLATFORMS)
-def test_header_rows_of_survey_platforms_are_no_people(tmp_path, above):
+def test_header_rows_of_survey_platforms_are_no_people(tmp_path, above, suffix):
     """Of Qualtrics and of SurveyMonkey."""
     names, path = PLATFORMS[above], tmp_path / "x2020.csv"
     rows = [["Male", "Yes"], ["Female", "No"], ["Male", "No"]] * 40
-    rows = rows if len(names) == 2 else [[str(n), row[0], *row] for n, row in enumerate(rows)]
+    width = above.partition("\n")[0].count(",") + 1
+    rows = [[f"R_{n}", *row[: width - 3], *row][-width:] for n, row in enumerate(rows)]
     path.write_text("\n".join([above, *map(",".join, rows)]))
+    if suffix == "xlsx":
+        table = pd.read_csv(path, header=None, dtype=str)
+        with pd.ExcelWriter(path := path.with_suffix(".xlsx")) as book:
+            table.to_excel(book, index=False, header=False)
+            table.to_excel(book, sheet_name="Codes")
     found = draft([path])
     assert [each.column.name for each in found.variables] == names
     assert found.variables[-1].column.label == ("Are you happy?" if len(names) == 2 else "")
-    assert f"begins with {5 - len(names)} header rows" in found.notes[-1]
+    said = " ".join(found.notes)
+    assert f"begins with {above.count(IMPORTED) + 2} header rows" in said
+    assert ("only the first was read: Sheet1" in said) == (suffix == "xlsx")
     assert len(load_microdata(loaded(found, tmp_path), path)) == found.source.rows == 120
 
 

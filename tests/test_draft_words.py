@@ -128,7 +128,7 @@ def test_short_texts_of_a_column_of_codes_are_answers(tmp_path):
         found = draft([path])
         record = loaded(found, tmp_path)
         assert {*labels_of(record, "cntry")} == {*frame["cntry"]}
-        assert "# check: cntry: treated as answers, like the other codes here: " in found.text
+        assert "# check: cntry: treated as answers, like the others here: " in found.text
         assert labels_of(record, "answer") == ["NO", "YES"]
 
 
@@ -162,3 +162,27 @@ def test_who_was_not_asked_is_marked(tmp_path, suffix):
     text = draft([path], Wishes(outcomes=["job"], given=["sex"])).text
     assert "job: 20% of the people have no answer ('Not applicable: under 18'): who was" in text
     assert "job: kept as an answer, or is it none?" in text
+
+
+def test_a_file_in_another_language_and_of_several_years(tmp_path):
+    scale = ["trifft voll zu", "trifft eher zu", "trifft eher nicht zu", "trifft nicht zu"]
+    frame = of_people(jahr=np.resize([2019, 2020, 2021], ROWS), hid=np.arange(ROWS) // 9)
+    frame["answer"] = np.resize([*["ja", "nein"] * 15, *NAMES["silent"]], ROWS)
+    frame = frame.assign(agrees=np.resize(scale, ROWS), tick=np.resize(["TV", ""], ROWS))
+    frame["day"] = RANDOM.choice([20210314, 20210401, 20201231], ROWS)
+    frame["net"] = np.where(np.arange(ROWS) % 50, UNEVEN * 900 - 1000, -9999999).round()
+    frame["bipolar"] = RANDOM.choice([-2, -1, 0, 1, 2, -9], ROWS)
+    frame.to_csv(path := tmp_path / "x.csv", index=False)
+    record = loaded(found := draft([path], Wishes(year=2021)), tmp_path)
+    assert found.source.rows == ROWS / 3 and "give --psu hid, or" in found.notes[0]
+    assert {*labels_of(record, "answer"), *labels_of(record, "agrees")} == {"ja", "nein", *scale}
+    assert labels_of(record, "bipolar") == ["-2", "-1", "0", "1", "2"]
+    assert way(record, "net").missing == ((-9999999, -9999999),)
+    reasons = {column.name: reason for reason, of in found.left_out.items() for column in of}
+    assert (reasons["day"], reasons["tick"][:15]) == ("dates or times", "only one answer")
+    labels = {"q": {"1": "Yes", "2": "No", "9": "Don't know"}}
+    frame = of_people(q=np.resize(["1", "2", "9"], ROWS))
+    save(frame, path := tmp_path / "y2021.sav", variable_value_labels=labels)
+    assert labels_of(loaded(draft([path]), tmp_path), "q") == ["Yes", "No"]
+    of_people(w_a=UNEVEN, w_b=UNEVEN + 1).to_csv(path := tmp_path / "z2021.csv", index=False)
+    assert not {"w_a", "w_b"} & {plan.outcome for plan in draft([path], Wishes(weight="w_a")).plans}

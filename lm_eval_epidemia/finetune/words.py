@@ -6,8 +6,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
+
+import yaml
 
 from lm_eval_epidemia.surveys.variable import Variable
+
+#: What is too long for code.
+_WORDS = yaml.safe_load(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"))
 
 _ONES = re.findall(r"\w+", "one two three four five six seven eight nine")
 _TEENS = re.findall(
@@ -256,21 +262,7 @@ _STOP = set(
     )
 )
 #: Other words, by the beginning of one that a phrase has. Some of them are a "no" in themselves.
-_ALSO = {
-    "alcohol": r"alcohol\w*|drink(?:s|ing|er)?|drank|drunk|beers?|wines?|liquor|booze|teetotal\w*",
-    "drink": "",
-    "drunk": "",
-    "cigarette": r"cigarettes?|cigs?|tobacco|non-?smok\w+"
-    r"|smok(?:e|es|ed|er|ing)(?! (?:\w+ )?(?:marijuana|cannabis|weed|pot|joints?|crack|heroin))",
-    "smok": "",
-    "marijuana": r"marijuana|cannabis|weed|pot|joints?|hashish|thc",
-    "cocaine": r"cocaine|coke|crack",
-    "heroin": r"heroin|smack",
-    "diabet": r"diabet\w+",
-    "insur": r"insur\w+|uninsured",
-    "depress": r"depress\w+",
-    "asthma": r"asthma\w*",
-}
+_ALSO = {word: also.replace("\n", "") for word, also in _WORDS["also"].items()}
 
 
 def _negative_level(variable: Variable) -> int | None:
@@ -333,32 +325,7 @@ class YesNo(Reader):
 # Levels.
 
 #: Other words, by a label.
-_LABELS = {
-    "hispanic": r"latin[oax]s?|latine",
-    "black": r"african[- ]american|blacks?",
-    "black or african american": r"african[- ]american|blacks?",
-    "white": r"caucasian|whites?",
-    "asian": r"asian[- ]american|asians?",
-    "more than one race": r"multiracial|biracial|mixed[- ]race|two or more races",
-    "another or more than one race": r"multiracial|biracial|mixed[- ]race|another race|"
-    r"more than one race|other than white or black|neither white nor black",
-    "less than high school": r"(?:did not|didn't|never|without) (?:finish|complet|graduat)\w*"
-    r"(?: from)? (?:high )?school|dropped out(?: of (?:high )?school)?|"
-    r"left (?:high )?school (?:early|before|without)(?: finishing| graduating| a diploma)?|"
-    r"(?:no|without a) (?:high school )?diploma|less than (?:a )?high school",
-    "high school graduate": r"high[- ]school (?:diploma|graduate|degree|education)|"
-    r"(?:graduated|finished|completed) (?:from )?high school|ged",
-    "some college or associate degree": r"some college|associate(?:'s|s)? degree|"
-    r"(?:attended|went to|started) college|college credits?",
-    "some college, no degree": r"some college|college credits?|"
-    r"(?:attended|went to|started) college",
-    "associate degree": r"associate(?:'s|s)? degree",
-    "college graduate": r"bachelor'?s?(?: degree)?|college (?:graduate|degree)|university degree|"
-    r"(?:graduated|finished|completed) (?:from )?(?:college|university)|master'?s degree|doctorate",
-    "bachelor's degree or higher": r"bachelor'?s?(?: degree)?|college (?:graduate|degree)|"
-    r"(?:graduated|finished|completed) (?:from )?(?:college|university)|master'?s degree|doctorate",
-    "aged 12 to 17": r"school[- ]aged?|still (?:in|at|of) school|of school age",
-}
+_LABELS = {label: also.replace("\n", "") for label, also in _WORDS["labels"].items()}
 #: Means no level by itself: "non-Hispanic White".
 _NEUTRAL = r"(?:non-?\s?|not\s+)hispanic(?: and)?"
 _VERB = re.compile(r"^(?:is|has|was|were|have|owns|lives in)\s+(?:(?:a|an|the)\s+)?")

@@ -72,18 +72,20 @@ def header(path: Path) -> CsvHeader:
             "rows and columns swapped? Otherwise save only the columns that the survey record "
             "names"
         )
-    found = _of_platform(rows)
+    found = of_platform(rows)
     if len(rows) <= found.rows and len(head) < HEADER:
         raise EpidemiaError(f"{path.name} has zero rows")
     return found
 
 
-def _of_platform(rows: list[list[str]]) -> CsvHeader:
+def of_platform(rows: list[list[str]]) -> CsvHeader:
     """Recognise the header rows that Qualtrics and SurveyMonkey write."""
     names, *below = rows
     for n, row in enumerate(below):
         if row and all(cell.startswith('{"ImportId"') for cell in row):
             return CsvHeader(names, below[0][: len(names)] if n else [], n + 2)
+    if below and ("ResponseId", "Response ID") in zip(names, below[0], strict=False):
+        return CsvHeader(names, below[0][: len(names)], 2)
     if names[0] == "Respondent ID" and below and below[0][:1] == [""]:
         # A question stands above the first of its columns, each with an answer of its own below.
         heads, question = [], ""

@@ -26,7 +26,15 @@ from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.core.paths import sha256_of
 from lm_eval_epidemia.surveys import factbook
-from lm_eval_epidemia.surveys.csv_text import BLANKS, NO_NUMBERS, csv_batches, header, parsed
+from lm_eval_epidemia.surveys.csv_text import (
+    BLANKS,
+    NO_NUMBERS,
+    CsvHeader,
+    csv_batches,
+    header,
+    of_platform,
+    parsed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +56,9 @@ FORMATS: dict[str, str | None] = {
     ".sas7bdat": "read_sas7bdat",
     ".dat": None,
 }
+
+#: Of which the first sheet is read.
+WORKBOOKS = (".xlsx", ".xls")
 
 #: Beside an ASCII file (.dat): the agency's Stata or SAS statements, which give the positions.
 SETUP = ".txt"
@@ -393,28 +404,34 @@ def _positions(path: Path) -> dict[str, tuple[int, int]]:
 
 def raw_columns(path: Path) -> list[str]:
     """Return the column names of an unpacked data file, as written there."""
-    import pandas as pd
-
     suffix = suffix_of(path.name)
     with naming(path):
         if suffix == ".parquet":
             import pyarrow.parquet
 
             return list(pyarrow.parquet.read_schema(path).names)
-        if suffix == ".csv":
-            names = header(path).names
+        if suffix in (".csv", *WORKBOOKS):
+            names = head_of(path).names
             if len(names) == 1 and (other := re.search(r"[;\t|]", names[0])):
                 raise EpidemiaError(
                     f"{path.name} is separated by {other[0]!r}, expected ',': save it with commas"
                 )
             return names
-        if suffix in (".xlsx", ".xls"):
-            # Without a header, since pandas would make two columns of one name differ.
-            first = pd.read_excel(path, header=None, nrows=1)
-            return [str(name) for row in first.to_numpy() for name in row]
         if suffix == ".dat":
             return list(_positions(path))
         return list(read_labelled(path, metadataonly=True)[1].column_names)
+
+
+def head_of(path: Path) -> CsvHeader:
+    """Read what stands above the people in a csv file or a workbook, without reading these."""
+    import pandas as pd
+
+    if suffix_of(path.name) not in WORKBOOKS:
+        return header(path)
+    # Without a header, since pandas would make two columns of one name differ.
+    rows = pd.read_excel(path, header=None, nrows=4, dtype=object)
+    cells = [[str(cell) for cell in row] for row in rows.where(rows.notna(), "").to_numpy()]
+    return of_platform(cells) if cells else CsvHeader([], [])
 
 
 def _read_csv(
@@ -443,7 +460,10 @@ def untyped(path: Path, names: list[str]) -> pd.DataFrame:
     if suffix_of(path.name) == ".dat":
         spans = [_positions(path)[name] for name in names]
         return pd.read_fwf(path, colspecs=spans, names=names, header=None)
-    return pd.read_excel(path, usecols=names)[names]
+    head = head_of(path)
+    places = [head.names.index(name) for name in names]
+    frame = pd.read_excel(path, header=None, skiprows=head.rows, usecols=sorted(places))
+    return frame.reindex(columns=places).set_axis(names, axis=1)
 
 
 def read_columns(
@@ -606,7 +626,7 @@ def read_grids(path: Path, rows: int | None = None) -> list[list[list[Any]]]:
 
     suffix = suffix_of(path.name)
     with naming(path):
-        if suffix in (".xlsx", ".xls"):
+        if suffix in WORKBOOKS:
             book = pd.read_excel(path, sheet_name=None, header=None, dtype=object, nrows=rows)
             sheets = list(book.values())
         elif suffix == ".csv":

@@ -12,9 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.surveys import read
-from lm_eval_epidemia.surveys.csv_text import header
 from lm_eval_epidemia.surveys.draft.text import cleaned
-from lm_eval_epidemia.surveys.draft.words import IDENTIFIER, asks_nothing, one_of_codes
+from lm_eval_epidemia.surveys.draft.words import IDENTIFIER, asks_nothing, like_others
 
 #: Characters of a label that are looked at: no question is longer.
 LONGEST = 600
@@ -61,7 +60,7 @@ class Field(NamedTuple):
         """Codes of no answer by their labels: -9 "missing", and between such -7 "proxy"."""
         codes = {code: label for code, label in self.labels.items() if not isinstance(code, str)}
         every = [*codes.values()]
-        said = [c for c, one in codes.items() if asks_nothing(one) and not one_of_codes(one, every)]
+        said = [c for c, one in codes.items() if asks_nothing(one) and not like_others(one, every)]
         below = [code for code in said if code < 0]
         highest = max(below) if len(below) > 1 else -math.inf
         return [code for code in codes if code in said or code < highest]
@@ -115,11 +114,12 @@ def header_of(path: Path, file: int = 0, encoding: str | None = None) -> Header:
     with read.naming(path):
         if suffix == ".parquet":
             return _of_parquet(path, file)
-        if suffix == ".csv":
+        if suffix in (".csv", *read.WORKBOOKS):
             read.raw_columns(path)
-            names, labels, _ = header(path)
+            names, labels, _ = read.head_of(path)
             told = zip_longest(names, map(cleaned, labels), fillvalue="")
-            columns = [Field(a, file, n, b, kind="texts") for n, (a, b) in enumerate(told, 1)]
+            kind: Kind = "texts" if suffix == ".csv" else "numbers"
+            columns = [Field(a, file, n, b, kind=kind) for n, (a, b) in enumerate(told, 1)]
             return Header(columns, "", None)
         if read.FORMATS[suffix] is None:
             names = read.raw_columns(path)
@@ -175,11 +175,14 @@ def _of_labelled(told: Any, file: int) -> list[Field]:
 def _labels(given: dict[Any, Any], of_texts: bool) -> dict[float | str, str]:
     """Clean the labels of a column's values, in the order of their codes."""
     if of_texts:
-        labels: dict[Any, Any] = {str(code).strip(): label for code, label in given.items()}
-    else:
-        # Stata's .a to .z, which are blank where they are read, have labels by letter.
-        coded = {code: label for code, label in given.items() if not isinstance(code, str)}
-        labels = {float(code): label for code, label in coded.items() if math.isfinite(code)}
+        texts: dict[Any, str] = {
+            str(code).strip(): cleaned(given[code])[:LONGEST] for code in sorted(given)
+        }
+        # If all of its texts are numbers, the column is read as numbers.
+        return texts | {float(code): texts[code] for code in texts if re.fullmatch(r"-?\d+", code)}
+    # Stata's .a to .z, which are blank where they are read, have labels by letter.
+    coded = {code: label for code, label in given.items() if not isinstance(code, str)}
+    labels = {float(code): label for code, label in coded.items() if math.isfinite(code)}
     return {code: cleaned(labels[code])[:LONGEST] for code in sorted(labels)}
 
 

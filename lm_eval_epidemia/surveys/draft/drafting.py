@@ -11,7 +11,7 @@ from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.core.names import RESERVED, check_name
 from lm_eval_epidemia.surveys.catalogue import own_surveys, records
-from lm_eval_epidemia.surveys.csv_text import encoding_of, header
+from lm_eval_epidemia.surveys.csv_text import encoding_of
 from lm_eval_epidemia.surveys.draft.columns import Field, unusable
 from lm_eval_epidemia.surveys.draft.design import Guess, guessed
 from lm_eval_epidemia.surveys.draft.files import Files, described
@@ -30,9 +30,10 @@ from lm_eval_epidemia.surveys.draft.trying import PEOPLE, possible, recorded
 from lm_eval_epidemia.surveys.draft.variables import KEEPS, Draft, drafted
 from lm_eval_epidemia.surveys.draft.weighing import looked_at
 from lm_eval_epidemia.surveys.draft.wishes import Chooser, Proposal, Wishes
+from lm_eval_epidemia.surveys.draft.words import IDENTIFIER
 from lm_eval_epidemia.surveys.draft.writing import DraftSource, record_text
 from lm_eval_epidemia.surveys.microdata import load_microdata
-from lm_eval_epidemia.surveys.read import SETUP, open_raw, suffix_of
+from lm_eval_epidemia.surveys.read import SETUP, WORKBOOKS, head_of, open_raw, suffix_of
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
 #: A record has at most so many variables; with --outcomes and --given those that are named.
@@ -144,6 +145,7 @@ def draft(
         _put_aside(usable, guess, rows.sampling, read.join, named, left_out)
         asked = _without(usable, left_out)
         tallies = _counted(read, asked, rows, wishes.encoding, progress)
+        repeated = [] if rows.sampling.psu else _repeated(asked, tallies)
         variables = _variables(asked, tallies, named, wishes, left_out)
         outcomes, conditions, notes = _chosen(variables, named, wishes, choose)
         variables = _fewer(variables, [*outcomes, *conditions], left_out)
@@ -167,7 +169,7 @@ def draft(
             )
         text = record_text(source, variables, plans, left_out)
         recorded(text)
-        notes += _about_csv(unpacked)
+        notes += [*repeated, *_about_tables(unpacked)]
     if wishes.outcomes and wishes.given:
         notes += _those_without(outcomes, conditions, plans, wishes.tasks)
     return Drafted(name, text, len(marks(text)), source, variables, plans, left_out, notes)
@@ -231,7 +233,7 @@ def _put_aside(
         "replicate weights": {*guess.replicates},
         # What somebody weighs is an answer, unless it is used.
         "weights": {*guess.weights} if sampling.weight or not guess.body else set(),
-        f"perhaps weights, by their values {KEEPS}": set() if sampling.weight else {*guess.unsaid},
+        f"perhaps weights, by their values {KEEPS}": {*guess.unsaid},
         "strata or PSUs, by name or label": {guess.strata, guess.psu},
     }
     for column in usable:
@@ -382,20 +384,40 @@ def _those_without(
     return [f"no task of {few(gone)}: {because.format(PEOPLE)}"] if gone else []
 
 
-def _about_csv(files: Sequence[Path]) -> list[str]:
-    """Say which files were taken for Western European, and which have several header rows."""
-    files = [path for path in files if suffix_of(path.name) == ".csv"]
+def _repeated(asked: Sequence[Field], tallies: Mapping[str, Tally]) -> list[str]:
+    """Name columns of identifiers of which each is in several records, as of a household."""
+    found = []
+    for column in asked:
+        counts = tallies[column.name].counts
+        if IDENTIFIER.fits(column.name, column.label) and len(counts) < 0.9 * counts.sum():
+            found += [column.name] if len(counts) > counts.sum() / 10 else []
     return [
-        f"{path.name} is not UTF-8 and was read as Western European: if letters look wrong, save "
-        "it as UTF-8 and run the command again"
-        for path in files
-        if encoding_of(path) != "utf8"
-    ] + [
-        f"{path.name} begins with {rows} header rows, as a survey platform writes them: none of "
-        "them is a person"
-        for path in files
-        if (rows := header(path).rows) > 1
+        f"several records have the same {name}: if they are of one person or one household, give "
+        f"--psu {name}, or the standard errors are too small"
+        for name in found[:1]
     ]
+
+
+def _about_tables(files: Sequence[Path]) -> list[str]:
+    """Say which csv files and workbooks were read otherwise than they may seem."""
+    import pandas as pd
+
+    notes = []
+    for path in files:
+        is_csv, is_book = (suffix_of(path.name) in of for of in ((".csv",), WORKBOOKS))
+        if is_csv and encoding_of(path) != "utf8":
+            notes.append(
+                f"{path.name} is not UTF-8 and was read as Western European: if letters look "
+                "wrong, save it as UTF-8 and run the command again"
+            )
+        if (is_csv or is_book) and (rows := head_of(path).rows) > 1:
+            notes.append(
+                f"{path.name} begins with {rows} header rows, as a survey platform writes them: "
+                "none of them is a person"
+            )
+        if is_book and len(sheets := pd.ExcelFile(path).sheet_names) > 1:
+            notes.append(f"of the sheets of {path.name} only the first was read: {sheets[0]}")
+    return notes
 
 
 def _nothing_left(

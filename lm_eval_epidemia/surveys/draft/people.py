@@ -17,6 +17,7 @@ from lm_eval_epidemia.surveys.draft.files import Files
 from lm_eval_epidemia.surveys.draft.tally import blocks
 from lm_eval_epidemia.surveys.draft.weighing import countries_said, known_numbers, may_be_weights
 from lm_eval_epidemia.surveys.draft.wishes import NONE, Chooser, Proposal, Wishes
+from lm_eval_epidemia.surveys.draft.words import WORDS
 from lm_eval_epidemia.surveys.read import read_columns, suffix_of
 from lm_eval_epidemia.surveys.weights import check_weights
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: What a column is called that says of which year a record is.
-YEARS = ("year", "survey_year", "surveyyear")
+YEARS = tuple(WORDS["years"].split())
 
 
 class Sampling(NamedTuple):

@@ -23,7 +23,7 @@ from lm_eval_epidemia.surveys.draft.words import (
     NUMBER,
     PREDICATES,
     asks_nothing,
-    one_of_codes,
+    like_others,
     unanswered,
 )
 from lm_eval_epidemia.surveys.variable import Measure
@@ -146,10 +146,11 @@ def drafted(column: Field, tally: Tally, name: str, wanted: bool = False) -> Dra
     if not wanted and IDENTIFIER.fits(column.name, column.label) and len(draft.levels) > 2:
         return f"identifiers, by name or label {KEEPS}"
     known = sum(level.weight for level in draft.levels) / (tally.total or 1)
+    if sum(level.weight > 0 for level in draft.levels) < 2:
+        some = "only one answer beside blanks (a tick box? write 0 or No in place of blank)"
+        return "constant: everybody has one answer" if known > 0.99 else some
     if known <= 0.5 and not (wanted and known > 0):
         return "more than half of the people have no answer"
-    if sum(level.weight > 0 for level in draft.levels) < 2:
-        return "constant: everybody has one answer"
     return draft._replace(known=known, checks=(*draft.checks, *_not_asked(column, tally, known)))
 
 
@@ -161,7 +162,7 @@ def _not_asked(column: Field, tally: Tally, known: float) -> list[str]:
     labels = {code: str(column.labels.get(code, code)) for code in held}
     codes = [code for code in held if unanswered(labels[code]) == "not asked"]
     share = sum(held[code] for code in codes) / (tally.total or 1)
-    if share < NOT_ASKED and 1 - known < UNANSWERED:
+    if min(share, 1 - known) < NOT_ASKED and 1 - known < UNANSWERED:
         return []
     why = f" ('{shortened(labels[max(codes, key=held.__getitem__)], 60)}')" if codes else ""
     return [
@@ -190,7 +191,7 @@ def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
     labels = {text: str(column.labels.get(text, "")) or cleaned(text) for text in texts}
     silent = [text for text in texts if asks_nothing(labels[text])]
     enough = 1 if COUNTRY.fits(column.name, column.label) else 3
-    codes = [text for text in silent if one_of_codes(labels[text], labels.values(), enough)]
+    codes = [text for text in silent if like_others(labels[text], labels.values(), enough)]
     silent = [text for text in silent if text not in codes]
     kept = sorted((text for text in texts if text not in silent), key=_natural)
     shown = _told_apart([(labels[text], text) for text in kept])
@@ -202,7 +203,7 @@ def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
     if "None" in kept:
         checks.append("treated as an answer: None")
     if codes:
-        checks.append(f"treated as answers, like the other codes here: {_listed(codes)}")
+        checks.append(f"treated as answers, like the others here: {_listed(codes)}")
     if weak := [text for text in kept if unanswered(labels[text]) == "weak"]:
         checks.append(f"kept as an answer, or is it none? {_listed(weak)}")
     if silent:
@@ -251,6 +252,8 @@ def _of_numbers(draft: Draft, tally: Tally, wanted: bool) -> Draft | str:
         checks.append(f"kept as a number, or is it a code of no answer? {listed}")
     if not known.any():
         return "empty: nobody has an answer"
+    if tally.whole and not (meant or wanted) and _dated(values[known]):
+        return "dates or times"
     draft = draft._replace(
         missing=tuple(_joined(missing)), checks=tuple(checks), labelled=bool(meant)
     )
@@ -259,6 +262,21 @@ def _of_numbers(draft: Draft, tally: Tally, wanted: bool) -> Draft | str:
     if len(weight) - labelled <= labelled:
         return _categories(draft, weight, meant)
     return _amounts(draft, weight, meant, tally)
+
+
+def _dated(values: Array) -> bool:
+    """Tell whether whole numbers are dates: 20210314, 202103, or 14032021."""
+    ends, middle = values % 100, values // 100 % 100
+    day_last, month_last = (values // 10_000, middle, ends), (values // 100, ends, 1 + 0 * ends)
+    year_last = (values % 10_000, values // 10_000 % 100, values // 10**6)
+    return len(values) > 2 and any(
+        bool(
+            (
+                (year >= 1900) & (year < 2100) & (month > 0) & (month < 13) & (day > 0) & (day < 32)
+            ).all()
+        )
+        for year, month, day in (day_last, month_last, year_last)
+    )
 
 
 def _identify(draft: Draft, tally: Tally) -> bool:
@@ -415,18 +433,26 @@ def _standing_apart(
     At the top they are 7, 9, 77, 99, 998; of these as many as are far from the numbers below them,
     whether or not each of 7, 8 and 9 is there: farther than twice the gaps there, or shared by many
     people while those are not. Below zero they are a few whole numbers, -8 or -99, unless they go
-    on from 0 or mirror the numbers above: -2 to 2.
+    on from 0 or mirror the numbers above: -2 to 2, also beside a -9. Of many numbers below zero the
+    lowest is one if it is farther from the others than these are from each other: -9999999.
     """
     odd: list[float] = []
     nearly: list[float] = []
+    lowest = float(values[0])
+    lonely = len(values) > MANY and values[1] - lowest > np.ptp(values[1:])
+    if lonely and lowest not in labelled and lowest < 0 and _refuses(-lowest):
+        odd, values, counts = [lowest], values[1:], counts[1:]
     start = int((values < 0).sum())
     below, above = values[:start].tolist(), values[start:]
     if not 0 < start < 10 or len(above) < 2 or any(map(labelled.__contains__, below)):
         above = values
     elif all(v == round(v) and (v >= -99 or _refuses(-v)) for v in below):
         unbroken = below == [float(v) for v in range(-start, 0)]
-        if not unbroken or (above[0] != 0 and above[-1] != start):
-            odd = below
+        scale = [v for v in below if v >= -above[-1]]
+        if start > len(scale) > 1 and above[0] == 0 and scale == [-v for v in above[:0:-1]]:
+            odd, nearly = below[: -len(scale)], scale
+        elif not unbroken or (above[0] != 0 and above[-1] != start):
+            odd += below
         elif above[-1] != start:
             nearly = below
     counts, first = counts[-len(above) :], len(above)

@@ -15,7 +15,7 @@ from lm_eval_epidemia.surveys.draft.files import Files
 from lm_eval_epidemia.surveys.draft.measuring import has_unit
 from lm_eval_epidemia.surveys.draft.tally import blocks
 from lm_eval_epidemia.surveys.draft.variables import kind_of
-from lm_eval_epidemia.surveys.draft.wishes import NONE, Wishes
+from lm_eval_epidemia.surveys.draft.wishes import Wishes
 from lm_eval_epidemia.surveys.draft.words import (
     ABOUT_INTERVIEW,
     COMBINED,
@@ -93,7 +93,7 @@ def looked_at(
     guess = guess._replace(
         weights=weights, span=spans.get(first, ""), body=bodies.get(first, ""), unsaid=[]
     )
-    if (weights and not guess.body) or (wishes.weight or NONE).casefold() != NONE:
+    if weights and not guess.body:
         return guess
     taken = {guess.strata, guess.psu, *guess.replicates, *weights, *named}
     return guess._replace(unsaid=_unsaid(read, usable, taken, wishes.encoding))

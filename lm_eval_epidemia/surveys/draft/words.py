@@ -69,6 +69,7 @@ IDENTIFIER, NUMBER = COLUMNS["identifier"], COLUMNS["number"]
 ABOUT_INTERVIEW = COLUMNS["about interview"]
 #: Weights of several countries: how large each is, and what that is multiplied with already.
 COUNTRY, POPULATION, COMBINED = (COLUMNS[name] for name in ("country", "population", "combined"))
+STRATA, PSU = COLUMNS["strata"], COLUMNS["psu"]
 _PLACES = {"anywhere": "{}", "word": r"\b{}\b", "begins": r"\b{}", "ends": r"{}\b", "all": "^{}$"}
 _SAYS_WEIGHT, _CALLED_WEIGHT = _any_of("weight"), _any_of("weight in names")
 _NO_WEIGHT, _MEASURED = _any_of("no weight"), _any_of("measured")
@@ -87,67 +88,26 @@ def says_measured(name: str, label: str) -> bool:
     return bool(_MEASURED.search(said) or _NO_WEIGHT.search(said))
 
 
-#: Which weights are the likeliest: those that are the last step.
-FINAL = re.compile(
-    r"final|wtssnrps|wtssps|wtmec|_llcpwt|anweight|pspwght|perwt|pwgtp|analwt|wtfa|post.?strat|pers|pweight"
-)
-
-REPLICATE = re.compile(r"replicate|\bbrr|jack-?knife|bootstrap|rep_?w|jkw|bsw|bsrw|_fstr")
-
-STRATA = Pattern(
-    r"_?(v|p|var|pseudo|sdmv)?_?(strata|strat|stra|stratum)(_?[a-z]?\d{0,2})|vestr\w*|var_?str"
-    r"|_?ststr|\w+_(strata|stratum)|estrato\w*|est_(d|dis|var|des)\w*|strate|schicht\w*",
-    r"\bstrat(um|a)\b",
-)
-
-PSU = Pattern(
-    r"_?(v|p|s|var|sdmv|pseudo)?_?psus?(_?\w{1,3})?|verep|secu\w*|(v|var)?_?(cluster|clust)\w{0,4}"
-    r"|var_?unit\w{0,3}|\w+_psu|upm(_\w+)?|conglomerado|grappe|sample_?point|klumpen",
-    r"primary sampling unit|\bpsus?\b|variance (estimation )?(primary|unit|replicate)"
-    r"|sampling error (cluster|unit|computation unit)|^cluster (number|id|variable)",
-)
-
+#: Which weights are the likeliest: those that are the last step, and of persons.
+FINAL = re.compile(WORDS["patterns"]["final"])
+REPLICATE = re.compile(WORDS["patterns"]["replicate"])
 #: A text that is a date or a time of day.
-DATE = re.compile(
-    r"\d{4}-\d{1,2}(-\d{1,2})?([T ].*)?|\d{1,2}[/.]\d{1,2}[/.](\d{2}|\d{4})( .*)?"
-    r"|\d{1,2}:\d{2}(:\d{2})?( ?[ap]\.?m\.?)?|\d{1,2}[- ]?(jan|feb|mar|apr|may|jun|jul|aug|sep|oct"
-    r"|nov|dec)[a-z]*[- ]?(\d{2}|\d{4}).*",
-    re.IGNORECASE,
-)
+DATE = re.compile(WORDS["patterns"]["date"].replace("\n", ""), re.IGNORECASE)
 
-#: Units of numbers, by what a column's name or label says; the first that fits.
-UNITS = WORDS["units"]
-
-#: What is counted in dollars where no currency is named; marked, as all that is guessed.
-MONEY = (
-    r"\b(salar(y|ies)|wages?|earnings?|incomes?|(real|fam|hh)inc\w*|pay|rent|prices?|costs?|expen(ses?"
-    r"|ditures?)|spending|wealth|assets|debts?|savings)\b"
-)
-
-#: In what multiples of a unit numbers are, by what a column's name or label says.
-SCALES = WORDS["scales"]
-
-#: What makes of money a number in another unit, or in one that is not known.
-NO_MONEY = r"\b(m|logs?|logged|ln|ratio|index|rank|percentile|quantile|quintile|decile|share|z)\b"
-
+#: Units of numbers, and in what multiples of these they are, by what a column's name or label says;
+#: the first that fits.
+UNITS, SCALES = WORDS["units"], WORDS["scales"]
+#: What is counted in dollars where no currency is named; marked, as all that is guessed. And what
+#: makes of money a number in another unit, or in one that is not known.
+MONEY, NO_MONEY = WORDS["patterns"]["money"], WORDS["patterns"]["no money"]
+#: Numbers whose mean means nothing.
+CODED = WORDS["patterns"]["coded"]
 #: How a currency is called after "thousand".
 CURRENCIES = {"$": "dollars", "\u20ac": "euros", "\u00a3": "pounds sterling"}
-
-#: Numbers whose mean means nothing.
-CODED = (
-    r"\b(zip|postal|fips|naics|soc|isco|icd|codes?|county|tract|district|occupation|industry|yob)\b"
-    r"|\b(year of|birth ?year|year born)\b"
-)
-
 #: Names of columns that are abbreviations.
 SPELT_OUT = {"bmi": "body mass index", "hrs": "hours"}
-
 #: Answers that continue "is" as they stand, once in lower case.
-_IS = (
-    "male female married widowed divorced separated single unmarried employed unemployed retired "
-    "pregnant hispanic"
-)
-PREDICATES = frozenset(_IS.split())
+PREDICATES = frozenset(WORDS["predicates"].split())
 
 # -- Answers that say nothing -------------------------------------------------------------------
 
@@ -172,7 +132,7 @@ def unanswered(label: str) -> str:
     if text in (".", "-", "--", "?"):
         return "silent"
     # "N.I.U." and "n/a" are words; what stands before a label is its code, or said to interviewers.
-    text = re.sub(r"\b([a-z])[./](?=[a-z]\b)", r"\1", text)
+    text = re.sub(r"\b([a-z])[./]+(?=[a-z]\b)", r"\1", text)
     text = re.sub(r"(?<=\w)[-_](?=\w)", " ", text)
     text = re.sub(r"^[\W\d]+(?=[a-z])|^[a-z][.)]\s+|[\W_]+$", "", text)
     text = re.sub(rf"^({_SILENT['aside']})\b\W+", "", text)
@@ -194,8 +154,20 @@ def asks_nothing(label: str) -> bool:
     return unanswered(label) in ("not asked", "silent")
 
 
-def one_of_codes(text: str, texts: Iterable[str], enough: int = 3) -> bool:
-    """Tell whether a text is a code as enough others are, of countries: NA beside AT, BE and DE."""
+def _stems(text: str) -> set[str]:
+    """Return the beginnings of the words of a text, but for those that deny it."""
+    return {word[:4] for word in re.findall(r"\w+", folded(text))} - {*WORDS["denials"].split()}
+
+
+def like_others(text: str, texts: Iterable[str], enough: int = 3) -> bool:
+    """Tell whether a text of no answer is one beside others.
+
+    As a code among enough of them, of countries: NA beside AT, BE and DE. Or as what the others
+    say, denied: "trifft nicht zu" beside "trifft eher zu".
+    """
+    said = _stems(text)
+    if unanswered(text) == "not asked" and any(said <= _stems(o) for o in texts if o != text):
+        return True
     shape = "[A-Z]{2,3}" if text.isupper() else "[a-z]{2,3}"
     others = [other for other in texts if not asks_nothing(other)]
     alike = [other for other in others if re.fullmatch(shape, other) and len(other) == len(text)]
