@@ -382,8 +382,7 @@ def test_what_goes_wrong_with_our_errors_leaves_the_results(replicated, caplog, 
 
 
 def test_processes_without_results_and_runs_without_scores_are_left_alone(replicated):
-    first = {in_way(*member): [0] for member in members(GROUP)}
-    nothing = evaluate([GROUP], samples=first)  # no complete cell, no draws
+    nothing = evaluate([GROUP], samples={in_way(*m): [0] for m in members(GROUP)})  # no whole cell
     assert nothing["epidemia"]["replicates"] == {}
     assert nothing["results"][GROUP]["score_stderr,none"] == "N/A"
     noted = group_errors.Noted({BY_AGE: {"score": Draws("a", np.array([1.0, 2.0]))}}, {}, {})

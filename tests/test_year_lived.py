@@ -230,8 +230,7 @@ def test_of_part_of_the_prompts_nothing_is_told(tmp_path):
     from lm_eval_epidemia.findings.leaderboard import make_report
     from lm_eval_epidemia.results.results import read_results
 
-    four = {in_way(*member): [*range(4)] for member in members(GROUP)}
-    recorded(tmp_path, [GROUP], samples=four)
+    recorded(tmp_path, [GROUP], samples={in_way(*m): [*range(4)] for m in members(GROUP)})
     made = make_report(read_results([tmp_path]))
     told, notes = finding.read(made)
     # Of two orderings of men and two of women all are asked.

@@ -438,10 +438,9 @@ def _standing_apart(
     """
     odd: list[float] = []
     nearly: list[float] = []
-    lowest = float(values[0])
-    lonely = len(values) > MANY and values[1] - lowest > np.ptp(values[1:])
-    if lonely and lowest not in labelled and lowest < 0 and _refuses(-lowest):
-        odd, values, counts = [lowest], values[1:], counts[1:]
+    lonely = len(values) > MANY and values[1] - values[0] > np.ptp(values[1:])
+    if lonely and values[0] < 0 and values[0] not in labelled and _refuses(-values[0]):
+        odd, values, counts = [float(values[0])], values[1:], counts[1:]
     start = int((values < 0).sum())
     below, above = values[:start].tolist(), values[start:]
     if not 0 < start < 10 or len(above) < 2 or any(map(labelled.__contains__, below)):
