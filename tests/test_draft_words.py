@@ -183,7 +183,8 @@ def test_a_file_in_another_language_and_of_several_years(tmp_path):
     labels = {"q": {"1": "Yes", "2": "No", "9": "Don't know"}, "gone": {-9: "missing", 1: "yes"}}
     frame = of_people(q=np.resize(["1", "2", "9"], ROWS), gone=-9.0)
     save(frame, path := tmp_path / "y2021.sav", variable_value_labels=labels)
-    assert labels_of(loaded(found := draft([path]), tmp_path), "q") == ["Yes", "No"]
+    found = draft([path])
+    assert labels_of(loaded(found, tmp_path), "q") == ["Yes", "No"]
     assert [*found.left_out] == ["empty: nobody has an answer"]
     of_people(w_a=UNEVEN, w_b=UNEVEN + 1).to_csv(path := tmp_path / "z2021.csv", index=False)
     assert not {"w_a", "w_b"} & {plan.outcome for plan in draft([path], Wishes(weight="w_a")).plans}
