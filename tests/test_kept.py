@@ -1,5 +1,6 @@
 """The file of `--use_cache` belongs to one model; results that cannot be saved are said."""
 
+import gc
 import logging
 import threading
 from contextlib import ExitStack
@@ -202,8 +203,8 @@ def test_what_cannot_be_written_ends_the_run(
 def test_keys_are_masked_in_every_log_of_a_run(monkeypatch, caplog):
     """lm-eval logs the headers of each failed request."""
     caplog.set_level(logging.DEBUG)
-    key = "sk-test-0123456789abcdef"
-    monkeypatch.setenv("OPENAI_API_KEY", key)
+    monkeypatch.setattr(logging, "_logRecordFactory", logging.getLogRecordFactory())
+    monkeypatch.setenv("OPENAI_API_KEY", key := "sk-test-0123456789abcdef")
     with scripted(fault=lambda text, times: "500") as server, pytest.raises(Exception, match="500"):
         evaluate(
             [f"{TASK}_stated"],
@@ -213,6 +214,5 @@ def test_keys_are_masked_in_every_log_of_a_run(monkeypatch, caplog):
             model_args=f"base_url={server.url()},model=any,num_concurrent=2,max_retries=1",
         )
     assert "ClientResponseError" in caplog.text and "Bearer ***" in caplog.text
-    assert key not in caplog.text
-    logging.getLogger("anybody").warning("Bearer %s", key)
-    assert key in caplog.records[-1].getMessage()  # after the run
+    gc.collect()  # what asyncio tells of tasks, after the run
+    assert "exception was never retrieved" in caplog.text and key not in caplog.text

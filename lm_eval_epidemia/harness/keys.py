@@ -130,7 +130,9 @@ def quoted(text: str, headers: Mapping[str, str]) -> str:
 
 @contextmanager
 def masking(arguments: Mapping[str, Any]) -> Iterator[None]:
-    """Mask keys in whatever anybody logs during a run: lm-eval logs the headers of failed requests.
+    """Mask keys in whatever anybody logs in a run, or after it failed.
+
+    lm-eval and asyncio log the headers of failed requests.
 
     Parameters
     ----------
@@ -156,7 +158,6 @@ def masking(arguments: Mapping[str, Any]) -> Iterator[None]:
         return record
 
     logging.setLogRecordFactory(factory)
-    try:
-        yield
-    finally:
-        logging.setLogRecordFactory(usual)
+    yield
+    # Only here: after an error asyncio tells of failed requests, whenever they are collected.
+    logging.setLogRecordFactory(usual)
