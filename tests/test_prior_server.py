@@ -146,7 +146,7 @@ def test_ablations_as_the_page_has_them(opinionated, epidemia, tmp_path, monkeyp
     for line in [*lines, again, apart]:
         line = line.replace("NAME", "tiny").replace("URL", opinionated.url)
         words = shlex.split(line.replace("epidemia_prior", TASK).replace("results/", str(tmp_path)))
-        assert epidemia("run", *words[1:], "--limit", "10").returncode == 0
+        assert epidemia("run", *words[1:], "--limit", "2").returncode == 0
         body = opinionated.bodies[-1]
         sent.append((body["temperature"], body.get("reasoning_effort"), len(body["messages"])))
         assert body["max_tokens"] == 16384
