@@ -405,7 +405,7 @@ def test_a_wrong_name_is_said_before_an_extra_that_is_missing(tmp_path):
 def test_tables_and_the_list_of_figures_do_without_the_extra(tmp_path):
     from conftest import recorded
 
-    from lm_eval_epidemia.report.figures import FIGURES
+    from lm_eval_epidemia.old.report.figures import FIGURES
 
     recorded(tmp_path / "out", [BY_AGE])
     lines = ["plot list", "report out", "report out --format latex"]
@@ -424,7 +424,7 @@ def test_reports_the_site_and_the_export_need_no_lm_eval(tmp_path):
     runs = ["run --model hf --tasks epidemia_low", "demo"]
     short = f"""
 from dataclasses import replace
-from lm_eval_epidemia.findings import effects
+from lm_eval_epidemia.old.findings import effects
 from lm_eval_epidemia.results import export
 effects.LARGE = {{}}  # the site draws no large graphs, which takes longest
 export.BENCHMARKS = [replace(export.BENCHMARKS[0], available=lambda: ["{BY_AGE}"])]
@@ -463,7 +463,7 @@ def test_what_is_made_without_lm_eval_ends_well(tmp_path):
 
 def test_every_figure_of_the_catalogue_has_its_chart():
     pytest.importorskip("altair")
-    from lm_eval_epidemia.report import charts, figures
+    from lm_eval_epidemia.old.report import charts, figures
 
     assert list(charts.CHARTS) == list(figures.FIGURES)
 

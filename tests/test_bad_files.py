@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.findings import leaderboard
-from lm_eval_epidemia.findings.answered import read_samples
+from lm_eval_epidemia.old.findings import leaderboard
+from lm_eval_epidemia.old.findings.answered import read_samples
 from lm_eval_epidemia.models import demo
-from lm_eval_epidemia.report import output
+from lm_eval_epidemia.old.report import output
 from lm_eval_epidemia.results.protocol import printable
 from lm_eval_epidemia.results.results import read_results
 

@@ -15,8 +15,8 @@ from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.findings.ways import asked_in_ways, side_by_side
-from lm_eval_epidemia.findings.wordings import asked_in_wordings
+from lm_eval_epidemia.old.findings.ways import asked_in_ways, side_by_side
+from lm_eval_epidemia.old.findings.wordings import asked_in_wordings
 from lm_eval_epidemia.harness.cost import cost, tokenizer
 from lm_eval_epidemia.results.results import read_results
 

@@ -18,11 +18,11 @@ from lm_eval_epidemia.benchmarks import in_way, leaves, members
 from lm_eval_epidemia.benchmarks.prior import grid
 from lm_eval_epidemia.benchmarks.prior import metrics as priors
 from lm_eval_epidemia.benchmarks.prior.quantities import store
-from lm_eval_epidemia.findings import tuning, tuning_tables, wordings, year_lived
-from lm_eval_epidemia.findings.leaderboard import make_report
-from lm_eval_epidemia.findings.means import group_mean, tasks_in
-from lm_eval_epidemia.findings.reference import known_over
-from lm_eval_epidemia.report.output import as_rows
+from lm_eval_epidemia.old.findings import tuning, tuning_tables, wordings, year_lived
+from lm_eval_epidemia.old.findings.leaderboard import make_report
+from lm_eval_epidemia.old.findings.means import group_mean, tasks_in
+from lm_eval_epidemia.old.findings.reference import known_over
+from lm_eval_epidemia.old.report.output import as_rows
 from lm_eval_epidemia.results.card import TUNED_CARD
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.results import read_results

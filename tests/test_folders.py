@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.findings.leaderboard import make_report
+from lm_eval_epidemia.old.findings.leaderboard import make_report
 from lm_eval_epidemia.harness import yamls
-from lm_eval_epidemia.report.site import MARKER, build_site
+from lm_eval_epidemia.old.report.site import MARKER, build_site
 from lm_eval_epidemia.results.results import read_results
 
 COCAINE = "epidemia_low_nsduh_cocaine_ever_by_age"

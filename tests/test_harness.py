@@ -17,7 +17,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.build import build
 from lm_eval_epidemia.estimate.check import check
-from lm_eval_epidemia.findings.means import group_mean
+from lm_eval_epidemia.old.findings.means import group_mean
 from lm_eval_epidemia.harness import hooks
 from lm_eval_epidemia.harness.discovery import forget_cached_requests
 from lm_eval_epidemia.harness.yamls import task_path

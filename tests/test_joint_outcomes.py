@@ -22,9 +22,9 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.adjust import adjust
 from lm_eval_epidemia.estimate.check import check_all
 from lm_eval_epidemia.estimate.prepare import prepare
-from lm_eval_epidemia.findings import recalibrated
-from lm_eval_epidemia.findings.leaderboard import make_report
-from lm_eval_epidemia.report.cards import card
+from lm_eval_epidemia.old.findings import recalibrated
+from lm_eval_epidemia.old.findings.leaderboard import make_report
+from lm_eval_epidemia.old.report.cards import card
 from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.surveys import catalogue
 from lm_eval_epidemia.surveys.check import check_files

@@ -6,10 +6,10 @@ from recorded_runs import copied_run
 from test_site import browser, small_site, visit  # noqa: F401
 
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import world_rows
-from lm_eval_epidemia.findings.leaderboard import make_report
-from lm_eval_epidemia.report import charts
-from lm_eval_epidemia.report.pages import more
+from lm_eval_epidemia.old.findings import world_rows
+from lm_eval_epidemia.old.findings.leaderboard import make_report
+from lm_eval_epidemia.old.report import charts
+from lm_eval_epidemia.old.report.pages import more
 from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 

@@ -8,7 +8,7 @@ import pytest
 from conftest import recorded
 
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import people
+from lm_eval_epidemia.old.findings import people
 from lm_eval_epidemia.surveys.catalogue import record
 
 TASK = "epidemia_people_census2000_"

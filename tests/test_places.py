@@ -14,8 +14,8 @@ from lm_eval_epidemia.benchmarks.observation.measured import part_of
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.answered import Answered, with_known
-from lm_eval_epidemia.findings.data import is_ranked, rows_of_curve, rows_of_distribution
+from lm_eval_epidemia.old.findings.answered import Answered, with_known
+from lm_eval_epidemia.old.findings.data import is_ranked, rows_of_curve, rows_of_distribution
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.score import score as scoring
 

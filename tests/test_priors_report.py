@@ -23,19 +23,19 @@ from lm_eval_epidemia.benchmarks.prior.posterior import of_baseline
 from lm_eval_epidemia.benchmarks.prior.quantities import families, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.findings import (
+from lm_eval_epidemia.old.findings import (
     ablations,
     prior_reference,
     prior_rows,
     priors,
     published_priors,
 )
-from lm_eval_epidemia.findings.finding import ALIKE_NOTE
-from lm_eval_epidemia.findings.leaderboard import make_report
-from lm_eval_epidemia.findings.quantities import title as title_of
-from lm_eval_epidemia.report import charts, figures, output
-from lm_eval_epidemia.report.pages import figures as pages
-from lm_eval_epidemia.report.sections import printed, tidy
+from lm_eval_epidemia.old.findings.rows import ALIKE_NOTE
+from lm_eval_epidemia.old.findings.leaderboard import make_report
+from lm_eval_epidemia.old.findings.quantities import title as title_of
+from lm_eval_epidemia.old.report import charts, figures, output
+from lm_eval_epidemia.old.report.pages import figures as pages
+from lm_eval_epidemia.old.report.sections import printed, tidy
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.results import Results, read_results
 
@@ -707,7 +707,7 @@ def test_the_terminal_has_the_short_tables_first_and_the_long_one_on_demand(runs
 
 def test_a_narrow_terminal_has_whole_names_and_no_empty_rows(monkeypatch, capsys):
     from lm_eval_epidemia.cli import printing
-    from lm_eval_epidemia.report.sections import Section
+    from lm_eval_epidemia.old.report.sections import Section
 
     monkeypatch.setattr(printing, "terminal_width", lambda: 100)
     wide = ["0.123 ± 0.045" + " " * 20] * 2
@@ -735,7 +735,7 @@ def test_a_narrow_terminal_has_whole_names_and_no_empty_rows(monkeypatch, capsys
 def test_names_that_leave_no_room_fold_and_numbers_never(capsys):
     """Once the model, its base and the group took all of 100 columns, and no number was shown."""
     from lm_eval_epidemia.cli import printing
-    from lm_eval_epidemia.report.sections import Section
+    from lm_eval_epidemia.old.report.sections import Section
 
     columns = ("model", "tuned from", "group", "before", "after", "difference")
     row = ["SmolLM2-135M-Instruct +answers-12000-lora", "SmolLM2-135M-Instruct (dtype=float32)"]
@@ -751,7 +751,7 @@ def test_names_that_leave_no_room_fold_and_numbers_never(capsys):
 def test_letters_of_two_columns_and_of_none_are_measured(model, capsys):
     """Nine times two Chinese letters are 36 columns, as are 36 letters with accents apart."""
     from lm_eval_epidemia.cli import printing
-    from lm_eval_epidemia.report.sections import Section
+    from lm_eval_epidemia.old.report.sections import Section
 
     row = [model, *["1.249 ± 0.123"] * 3]
     section = Section("wide", ("model", "before", "after", "difference"), [row])

@@ -6,7 +6,7 @@ from test_site import at_rest, browser, rows_by_name, small_site, visit  # noqa:
 
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.splits import split
-from lm_eval_epidemia.findings.leaderboard import make_report
+from lm_eval_epidemia.old.findings.leaderboard import make_report
 from lm_eval_epidemia.results.results import read_results
 
 NHANES = "epidemia_prior_nhanes"

@@ -19,9 +19,9 @@ from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import explorer
-from lm_eval_epidemia.findings import probe as probing
-from lm_eval_epidemia.findings.leaderboard import make_report
+from lm_eval_epidemia.old.findings import explorer
+from lm_eval_epidemia.old.findings import probe as probing
+from lm_eval_epidemia.old.findings.leaderboard import make_report
 from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.score.joint import Draws
 from lm_eval_epidemia.score.score import Anchors

@@ -17,7 +17,7 @@ from lm_eval_epidemia.core.sealed import seal_of
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.within import Within
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import leaderboard, overview
+from lm_eval_epidemia.old.findings import leaderboard, overview
 from lm_eval_epidemia.harness.cost import cost
 from lm_eval_epidemia.results.results import read_results
 

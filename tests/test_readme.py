@@ -9,9 +9,9 @@ import pytest
 from conftest import REPOSITORY
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, in_way
-from lm_eval_epidemia.findings.means import group_mean
-from lm_eval_epidemia.findings.published import published
-from lm_eval_epidemia.findings.reference import references
+from lm_eval_epidemia.old.findings.means import group_mean
+from lm_eval_epidemia.old.findings.published import published
+from lm_eval_epidemia.old.findings.reference import references
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 
 README = (REPOSITORY / "README.md").read_text()

@@ -16,8 +16,8 @@ from lm_eval_epidemia.benchmarks.observation.recalibrated import marginal, recal
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import recalibrated as report
-from lm_eval_epidemia.findings.leaderboard import make_report
+from lm_eval_epidemia.old.findings import recalibrated as report
+from lm_eval_epidemia.old.findings.leaderboard import make_report
 from lm_eval_epidemia.results.results import read_results
 
 TASKS = ["epidemia_low_nsduh_marijuana_ever_by_age", "epidemia_low_gss_political_view_by_age"]

@@ -23,20 +23,20 @@ from lm_eval_epidemia.benchmarks.observation import TASK_VERSION
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import data, leaderboard, means, profile, ranks
-from lm_eval_epidemia.findings.answered import read_samples
-from lm_eval_epidemia.findings.comparison import compare_entries
-from lm_eval_epidemia.findings.data import (
+from lm_eval_epidemia.old.findings import data, leaderboard, means, profile, ranks
+from lm_eval_epidemia.old.findings.answered import read_samples
+from lm_eval_epidemia.old.findings.comparison import compare_entries
+from lm_eval_epidemia.old.findings.data import (
     closed_rows,
     condition_rows,
     survey_rows,
     version_rows,
 )
-from lm_eval_epidemia.findings.normalise import NORMALISATIONS, normalise
-from lm_eval_epidemia.findings.published import published
-from lm_eval_epidemia.findings.versions import pairs_of_versions
-from lm_eval_epidemia.report import charts, figures, output, palette
-from lm_eval_epidemia.report.drawings import drawings
+from lm_eval_epidemia.old.findings.normalise import NORMALISATIONS, normalise
+from lm_eval_epidemia.old.findings.published import published
+from lm_eval_epidemia.old.findings.versions import pairs_of_versions
+from lm_eval_epidemia.old.report import charts, figures, output, palette
+from lm_eval_epidemia.old.report.drawings import drawings
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.results.results import model_size, read_results

@@ -14,11 +14,11 @@ from lm_eval_epidemia.benchmarks.observation import respondents
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import data, explorer, head_to_head, model_rows
-from lm_eval_epidemia.findings.leaderboard import make_report
-from lm_eval_epidemia.findings.reference import known_over, not_known
-from lm_eval_epidemia.findings.wordings import asked_in_wordings
-from lm_eval_epidemia.report import figures, output, site
+from lm_eval_epidemia.old.findings import data, explorer, head_to_head, model_rows
+from lm_eval_epidemia.old.findings.leaderboard import make_report
+from lm_eval_epidemia.old.findings.reference import known_over, not_known
+from lm_eval_epidemia.old.findings.wordings import asked_in_wordings
+from lm_eval_epidemia.old.report import figures, output, site
 from lm_eval_epidemia.results.entry import LONGEST_NAME, Asked, Entry, TaskScore
 from lm_eval_epidemia.results.models import models_of
 from lm_eval_epidemia.results.results import read_results

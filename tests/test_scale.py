@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lm_eval_epidemia.findings.comparison import compare_entries
-from lm_eval_epidemia.findings.pool import Pool
-from lm_eval_epidemia.findings.verdicts import verdicts
+from lm_eval_epidemia.old.findings.comparison import compare_entries
+from lm_eval_epidemia.old.findings.pool import Pool
+from lm_eval_epidemia.old.findings.verdicts import verdicts
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.score.joint import Draws
 from lm_eval_epidemia.surveys.catalogue import all_tasks

@@ -14,10 +14,10 @@ from lm_eval_epidemia.api import calibration_line, joint_error, load_truth, othe
 from lm_eval_epidemia.benchmarks.observation.respondents import answers
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.findings import scales, tilt
-from lm_eval_epidemia.findings.leaderboard import make_report
-from lm_eval_epidemia.report import figures
-from lm_eval_epidemia.report.sections import printed
+from lm_eval_epidemia.old.findings import scales, tilt
+from lm_eval_epidemia.old.findings.leaderboard import make_report
+from lm_eval_epidemia.old.report import figures
+from lm_eval_epidemia.old.report.sections import printed
 from lm_eval_epidemia.results.results import read_results
 
 BINARY, ORDERED, EXACT = TASKS = [

@@ -17,10 +17,10 @@ from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.leaderboard import headline, make_report
-from lm_eval_epidemia.findings.summary import summary
-from lm_eval_epidemia.report import output
-from lm_eval_epidemia.report.screen import cut_names, lines
+from lm_eval_epidemia.old.findings.leaderboard import headline, make_report
+from lm_eval_epidemia.old.findings.summary import summary
+from lm_eval_epidemia.old.report import output
+from lm_eval_epidemia.old.report.screen import cut_names, lines
 from lm_eval_epidemia.results.results import read_results
 
 LOW, RESULTS = [COCAINE, HEROIN], REPOSITORY / "docs" / "results"

@@ -14,9 +14,9 @@ from test_report import COCAINE, HEROIN, write
 
 from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.findings.leaderboard import columns, make_report
-from lm_eval_epidemia.findings.means import group_mean
-from lm_eval_epidemia.report.share import share
+from lm_eval_epidemia.old.findings.leaderboard import columns, make_report
+from lm_eval_epidemia.old.findings.means import group_mean
+from lm_eval_epidemia.old.report.share import share
 from lm_eval_epidemia.results import every_eval_ever as eee
 from lm_eval_epidemia.results.card import DatasetCard, Tuned
 from lm_eval_epidemia.results.models import is_respondent

@@ -20,13 +20,13 @@ from test_huggingface import samples_in
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.responses import softmax
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import explorer, model_rows, profile
-from lm_eval_epidemia.findings.leaderboard import make_report
-from lm_eval_epidemia.report import marks, palette
-from lm_eval_epidemia.report import site as building
-from lm_eval_epidemia.report.cards import card
-from lm_eval_epidemia.report.pages import figures, more, start
-from lm_eval_epidemia.report.site import build_site
+from lm_eval_epidemia.old.findings import explorer, model_rows, profile
+from lm_eval_epidemia.old.findings.leaderboard import make_report
+from lm_eval_epidemia.old.report import marks, palette
+from lm_eval_epidemia.old.report import site as building
+from lm_eval_epidemia.old.report.cards import card
+from lm_eval_epidemia.old.report.pages import figures, more, start
+from lm_eval_epidemia.old.report.site import build_site
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.surveys.catalogue import all_tasks, records

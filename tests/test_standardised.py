@@ -28,12 +28,12 @@ from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import registry, store
 from lm_eval_epidemia.estimate.check import check
-from lm_eval_epidemia.findings import standardised as report
-from lm_eval_epidemia.findings.contrasts import CONTRASTS
-from lm_eval_epidemia.findings.leaderboard import make_report
-from lm_eval_epidemia.findings.strata import mixture, strata
-from lm_eval_epidemia.report.pages.hierarchy import tutoring
-from lm_eval_epidemia.report.sections import printed
+from lm_eval_epidemia.old.findings import standardised as report
+from lm_eval_epidemia.old.findings.contrasts import CONTRASTS
+from lm_eval_epidemia.old.findings.leaderboard import make_report
+from lm_eval_epidemia.old.findings.strata import mixture, strata
+from lm_eval_epidemia.old.report.pages.hierarchy import tutoring
+from lm_eval_epidemia.old.report.sections import printed
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.results import Results, read_results
 from lm_eval_epidemia.results.samples import TaskAnswers

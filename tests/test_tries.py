@@ -11,7 +11,7 @@ from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.findings.replies import replies_of
+from lm_eval_epidemia.old.findings.replies import replies_of
 from lm_eval_epidemia.harness import tries, yamls
 from lm_eval_epidemia.results.results import read_results
 

@@ -13,9 +13,9 @@ from sums import EVEN, SIZES, write_tasks
 
 from lm_eval_epidemia import api
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.findings.sides import find_side
-from lm_eval_epidemia.findings.two_models import _apart, compare_models
-from lm_eval_epidemia.report.two_models import LINES, WIDTH
+from lm_eval_epidemia.old.findings.sides import find_side
+from lm_eval_epidemia.old.findings.two_models import _apart, compare_models
+from lm_eval_epidemia.old.report.two_models import LINES, WIDTH
 from lm_eval_epidemia.results.documents import answered_in
 from lm_eval_epidemia.results.results import read_results
 

@@ -7,11 +7,11 @@ import pytest
 
 from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import head_to_head, leaderboard, overview, pool, ranks
-from lm_eval_epidemia.findings.comparison import TOO_FEW, compare_entries
-from lm_eval_epidemia.findings.pool import Pool
-from lm_eval_epidemia.findings.reference import population_known_over
-from lm_eval_epidemia.report.sections import printed, tidy
+from lm_eval_epidemia.old.findings import head_to_head, leaderboard, overview, pool, ranks
+from lm_eval_epidemia.old.findings.comparison import TOO_FEW, compare_entries
+from lm_eval_epidemia.old.findings.pool import Pool
+from lm_eval_epidemia.old.findings.reference import population_known_over
+from lm_eval_epidemia.old.report.sections import printed, tidy
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.results.results import Results

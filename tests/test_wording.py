@@ -13,11 +13,11 @@ from lm_eval_epidemia.elicit.prompts import WORDINGS
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import wordings
-from lm_eval_epidemia.findings.leaderboard import make_report
-from lm_eval_epidemia.findings.reference import known_scores
-from lm_eval_epidemia.findings.wordings import PERMUTATIONS, permutation_p
-from lm_eval_epidemia.report.sections import printed
+from lm_eval_epidemia.old.findings import wordings
+from lm_eval_epidemia.old.findings.leaderboard import make_report
+from lm_eval_epidemia.old.findings.reference import known_scores
+from lm_eval_epidemia.old.findings.wordings import PERMUTATIONS, permutation_p
+from lm_eval_epidemia.old.report.sections import printed
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record

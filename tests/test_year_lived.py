@@ -226,8 +226,8 @@ def test_the_report_tells_the_year_and_ranks_nobody(runs):
 
 
 def test_of_part_of_the_prompts_nothing_is_told(tmp_path):
-    from lm_eval_epidemia.findings import year_lived as finding
-    from lm_eval_epidemia.findings.leaderboard import make_report
+    from lm_eval_epidemia.old.findings import year_lived as finding
+    from lm_eval_epidemia.old.findings.leaderboard import make_report
     from lm_eval_epidemia.results.results import read_results
 
     recorded(tmp_path, [GROUP], samples={in_way(*m): [*range(4)] for m in members(GROUP)})
@@ -241,8 +241,8 @@ def test_of_part_of_the_prompts_nothing_is_told(tmp_path):
 
 
 def test_without_samples_it_is_said_what_to_run(tmp_path):
-    from lm_eval_epidemia.findings import year_lived as finding
-    from lm_eval_epidemia.findings.leaderboard import make_report
+    from lm_eval_epidemia.old.findings import year_lived as finding
+    from lm_eval_epidemia.old.findings.leaderboard import make_report
     from lm_eval_epidemia.results.results import read_results
 
     recorded(tmp_path, ["epidemia_years_gsstrend_women_at_home_by_year"])

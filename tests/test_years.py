@@ -276,8 +276,8 @@ def test_the_report_has_the_table(tmp_path):
 
 
 def test_without_years_it_is_said_what_to_run(tmp_path):
-    from lm_eval_epidemia.findings import years as finding
-    from lm_eval_epidemia.findings.leaderboard import make_report
+    from lm_eval_epidemia.old.findings import years as finding
+    from lm_eval_epidemia.old.findings.leaderboard import make_report
     from lm_eval_epidemia.results.results import read_results
 
     recorded(tmp_path, ["epidemia_low_nsduh_heroin_ever_by_age"])

@@ -76,8 +76,8 @@ def compare(
         If a name matches no model (with the nearest names) or a model with several runs; if nothing
         can be compared.
     """
-    from lm_eval_epidemia.findings.two_models import compare_models
-    from lm_eval_epidemia.report import two_models as report
+    from lm_eval_epidemia.old.findings.two_models import compare_models
+    from lm_eval_epidemia.old.report import two_models as report
 
     paths = [results] if isinstance(results, str | PathLike) else results
     folders = [Path(fspath(path)) for path in paths]

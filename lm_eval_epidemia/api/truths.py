@@ -109,7 +109,7 @@ class Truth(store.GroundTruth):
         with needs("report", "plot()"):
             import altair as alt
 
-            from lm_eval_epidemia.report import charts
+            from lm_eval_epidemia.old.report import charts
         frame = self.to_frame()
         if len(self.conditions) > 1:
             frame = frame[frame.answer == self.levels[0]].sort_values("p", kind="stable")

@@ -96,9 +96,9 @@ def _two_models(
     informative: bool,
 ) -> None:
     """Compare two models, and print the comparison."""
-    from lm_eval_epidemia.findings.two_models import compare_models
-    from lm_eval_epidemia.report import output
-    from lm_eval_epidemia.report import two_models as report
+    from lm_eval_epidemia.old.findings.two_models import compare_models
+    from lm_eval_epidemia.old.report import output
+    from lm_eval_epidemia.old.report import two_models as report
     from lm_eval_epidemia.results.models import conditions_of
 
     conditions = conditions_of(where or [])
@@ -124,8 +124,8 @@ def _ways(
     one run each, return their names in the order of `results`.
     """
     from lm_eval_epidemia.cli import listings
-    from lm_eval_epidemia.findings import head_to_head, ways, wordings
-    from lm_eval_epidemia.report.sections import printed
+    from lm_eval_epidemia.old.findings import head_to_head, ways, wordings
+    from lm_eval_epidemia.old.report.sections import printed
     from lm_eval_epidemia.results.models import models_of
 
     read = results_of(results, informative, where=where)

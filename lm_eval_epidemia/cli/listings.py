@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lm_eval_epidemia.benchmarks.observation.changes import TruthChange
     from lm_eval_epidemia.benchmarks.observation.drift import Drift
     from lm_eval_epidemia.benchmarks.observation.scales import Scale
-    from lm_eval_epidemia.findings.ways import SideBySide
+    from lm_eval_epidemia.old.findings.ways import SideBySide
 
 
 def _table(
@@ -192,8 +192,8 @@ def published(declared: DataFrame) -> list[str]:
 def ways_compared(rows: Sequence[SideBySide]) -> Table:
     """A model's mean scores in all the ways it was asked, side by side."""
     from lm_eval_epidemia.benchmarks import WAYS, groups
-    from lm_eval_epidemia.findings.overview import of_group
-    from lm_eval_epidemia.report.sections import written
+    from lm_eval_epidemia.old.findings.overview import of_group
+    from lm_eval_epidemia.old.report.sections import written
 
     asked = [way for way in WAYS if any(way in row.means for row in rows)]
     headings = " / ".join(dict.fromkeys(groups()[row.group].heading for row in rows))

@@ -41,7 +41,7 @@ def results_of(
     where: list[str] | None = None,
 ) -> Any:
     """Read result files; keep runs with the settings in `where`, and informative tasks if asked."""
-    from lm_eval_epidemia.findings import leaderboard
+    from lm_eval_epidemia.old.findings import leaderboard
     from lm_eval_epidemia.results.models import chosen, conditions_of
     from lm_eval_epidemia.results.results import read_results
 
@@ -62,8 +62,8 @@ def _report(
     where: list[str] | None = None,
 ) -> Any:
     """Read result files and compare them."""
-    from lm_eval_epidemia.findings.leaderboard import make_report
-    from lm_eval_epidemia.findings.tuned import pair_in
+    from lm_eval_epidemia.old.findings.leaderboard import make_report
+    from lm_eval_epidemia.old.findings.tuned import pair_in
     from lm_eval_epidemia.results.results import model_size
 
     given = {name: model_size(text) for name, text in _pairs("--size", sizes, "MODEL=7B")}
@@ -154,18 +154,18 @@ def report(
 
     Add --full for every table: leaderboard, slices, paired comparisons, other tasks.
     """
-    from lm_eval_epidemia.findings import people as guessed
-    from lm_eval_epidemia.findings import places as evenly
-    from lm_eval_epidemia.findings import probe as probing
-    from lm_eval_epidemia.findings import recalibrated as tilted
-    from lm_eval_epidemia.findings import scales as others
-    from lm_eval_epidemia.findings import standardised as standard
-    from lm_eval_epidemia.findings import tilt, tuning, tuning_rows, tuning_tables
-    from lm_eval_epidemia.findings import wordings as worded
-    from lm_eval_epidemia.findings import year_lived as at_home
-    from lm_eval_epidemia.findings import years as over_years
-    from lm_eval_epidemia.report import output
-    from lm_eval_epidemia.report.sections import tidy
+    from lm_eval_epidemia.old.findings import people as guessed
+    from lm_eval_epidemia.old.findings import places as evenly
+    from lm_eval_epidemia.old.findings import probe as probing
+    from lm_eval_epidemia.old.findings import recalibrated as tilted
+    from lm_eval_epidemia.old.findings import scales as others
+    from lm_eval_epidemia.old.findings import standardised as standard
+    from lm_eval_epidemia.old.findings import tilt, tuning, tuning_rows, tuning_tables
+    from lm_eval_epidemia.old.findings import wordings as worded
+    from lm_eval_epidemia.old.findings import year_lived as at_home
+    from lm_eval_epidemia.old.findings import years as over_years
+    from lm_eval_epidemia.old.report import output
+    from lm_eval_epidemia.old.report.sections import tidy
 
     check_format(format)
     if section and format in ("csv", "json"):
@@ -217,8 +217,8 @@ def report(
         else:
             print(output.as_csv(read, more), end="")
     elif screen:
-        from lm_eval_epidemia.findings.summary import summary
-        from lm_eval_epidemia.report.screen import WIDTH, lines
+        from lm_eval_epidemia.old.findings.summary import summary
+        from lm_eval_epidemia.old.report.screen import WIDTH, lines
 
         show_lines(lines(summary(read, results), None if wide else min(report_width(wide), WIDTH)))
         asked = [finding for finding in (*from_samples, *of_probe) if finding.rows]
@@ -251,8 +251,8 @@ def share(
     where: Where = None,
 ) -> None:
     """Write results for the Hub's leaderboards, and as Every Eval Ever records."""
-    from lm_eval_epidemia.report.share import check
-    from lm_eval_epidemia.report.share import share as write
+    from lm_eval_epidemia.old.report.share import check
+    from lm_eval_epidemia.old.report.share import share as write
 
     check(folder, dataset)
     shared = write(_say_notes(_report([results], where=where)), folder, dataset)
@@ -293,7 +293,7 @@ def _show_part(name: str, sections: Sequence[Any], notes: Sequence[str], wide: b
 def _site_writer(out: Path) -> Callable[..., None]:
     """Return the function that writes the site; check `out` before any result is read."""
     with needs("report", "the site"):
-        from lm_eval_epidemia.report.site import MARKER, build_site
+        from lm_eval_epidemia.old.report.site import MARKER, build_site
     check_rewritable(out, MARKER)
 
     def write(report: Any, cutoffs: Sequence[Any] = ()) -> None:
@@ -333,7 +333,7 @@ def plot(
     where: Where = None,
 ) -> None:
     """Save a figure of the site for a paper."""
-    from lm_eval_epidemia.report import figures
+    from lm_eval_epidemia.old.report import figures
 
     if name == "list":
         for known, figure in figures.FIGURES.items():

@@ -154,3 +154,9 @@ def elicited(path: Path, asked: Asked) -> TaskAnswers | None:
     if by_order is not None and by_order.shape[1] >= math.factorial(by_order.shape[2]):
         by_order = None  # nothing was left to chance
     return TaskAnswers(cells, q, shares, measured.l1, by_order, counts)
+
+
+def answers_of(results: Path, asked: Asked) -> TaskAnswers | None:
+    """Return what was answered in a task of a result file; None if that is not kept."""
+    path = sample_file(results, asked)
+    return elicited(path, asked) if path else None

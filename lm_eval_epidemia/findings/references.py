@@ -1,0 +1,190 @@
+"""What respondents that are known come to, asked what runs were asked, in the same way."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS
+from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part, part_of
+from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, MOST_SAMPLES, Variant
+from lm_eval_epidemia.elicit.way import Elicited
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.results.compare import KEY
+from lm_eval_epidemia.results.entry import Asked, leaf
+from lm_eval_epidemia.score import monte_carlo
+from lm_eval_epidemia.score import score as scoring
+
+#: Respondents that runs are held against, as the kinds of `epidemia-baseline` that answer so: who
+#: knows P(Y), and not how it depends on X, and who guesses.
+AVERAGES, UNIFORM = "mean", "uniform"
+
+#: What the first is called, and who knows P(Y | X) in the population, and not the survey.
+KNOWS_MARGINAL, KNOWS_POPULATION = RESPONDENTS[AVERAGES], "knows the population"
+
+#: By how much the share that was asked may miss that of whole cells, by rounding.
+ROUNDING = 1e-9
+
+#: Numbers of answers that a run may have drawn, as a result file has them.
+NUMBERS = {str(number): number for number in range(FEWEST_SAMPLES, MOST_SAMPLES + 1)}
+
+#: How often a task is asked in which answers are drawn: as often as this many shares can be drawn,
+#: within bounds. The mean of the scores is then off by about one point, by less in large tasks.
+SHARES, FEWEST, MOST = 200_000, 50, 1_000
+
+#: Of these draws.
+SEED = 79
+
+
+class Known(NamedTuple):
+    """What a respondent comes to in a task: its score and its distance; NaN if unknown."""
+
+    score: float = math.nan
+    l1: float = math.nan
+
+
+@lru_cache(maxsize=4096)
+def _part(task: str, fingerprint: str, cells: int) -> Part:
+    truth = store.load(task)
+    return part_of(truth, np.arange(len(truth.weights)) < cells)
+
+
+@lru_cache(maxsize=8192)
+def _known(asked: Asked, fingerprint: str, cells: int, answers: int, kind: str) -> Known:
+    part = _part(asked.task, fingerprint, cells)
+    # Told how common answers are in the whole task, whatever part of it is asked.
+    knows = scoring.mean(part.truth.weights, part.truth.p)
+    believed = (knows if kind == AVERAGES else scoring.uniform(part.truth.p))[0]
+    q = np.broadcast_to(WAYS[asked.way].told(believed), part.p.shape)
+    l1 = part.distance(q)
+    if answers:
+        # Few answers say less than P(Y) does: a run of this respondent scores what these do.
+        times = int(np.clip(SHARES // q.size, FEWEST, MOST))
+        rng = np.random.default_rng([SEED, zlib.crc32(asked.task.encode())])
+        drawn = rng.multinomial(answers, q, size=(times, len(q)))
+        unread = np.zeros((*drawn.shape[:-1], 1), dtype=drawn.dtype)
+        l1 = monte_carlo.distances(part.p, np.concatenate([drawn, unread], axis=-1)) @ part.weights
+    return Known(float(np.mean(part.score_of(l1))), float(np.mean(l1)))
+
+
+def _cells(task: str, seen: float) -> int:
+    """Return the number of cells of a task that were asked; 0 if unknown.
+
+    Prompts are asked in the order of the cells, so ``--limit`` keeps the first ones, whose shares
+    sum to the recorded share. Other cells (``--samples``) have another sum.
+    """
+    weights = store.load(task).weights
+    if not seen < 1:
+        return len(weights)
+    misses = np.abs(np.cumsum(weights) - seen)
+    nearest = int(misses.argmin())
+    return nearest + 1 if misses[nearest] < ROUNDING else 0
+
+
+def part_asked(asked: Asked, seen: float, truth: str = "") -> Part | None:
+    """Return the part of a task that was asked.
+
+    None if unknown: the task is not about a survey, its truth is not the installed one, or other
+    than the first cells were asked (``--samples``).
+    """
+    if truth or leaf(asked).benchmark is not OBSERVATION or not store.is_available(asked.task):
+        return None
+    cells = _cells(asked.task, seen)
+    return _part(asked.task, store.load(asked.task).fingerprint, cells) if cells else None
+
+
+def known_scores(scores: pd.DataFrame, runs: pd.DataFrame, kind: str = AVERAGES) -> pd.DataFrame:
+    """Return what a respondent comes to, asked as each score was.
+
+    If a task was asked in another version or of another truth, the respondent's own run counts, if
+    there is one that was asked in the same way.
+
+    Parameters
+    ----------
+    scores : DataFrame
+    runs : DataFrame
+        Of the same results.
+    kind : str
+        `AVERAGES` or `UNIFORM`.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``score`` and ``l1``, NaN if unknown; the index of `scores`.
+    """
+    drawn = runs.get("n_samples", pd.Series("", runs.index)).replace("", str(Variant().n_samples))
+    made = pd.DataFrame(
+        [
+            _of_row(Asked(task, way), seen, version, truth, drawn[run], kind)
+            if value == value
+            else Known()
+            for run, task, way, seen, version, truth, value in zip(
+                *(scores[name] for name in ("run", "task", "way", "seen", "task_version", "truth")),
+                scores["value"],
+                strict=True,
+            )
+        ],
+        scores.index,
+        columns=[*Known._fields],
+        dtype=float,
+    )
+    whose = runs["weights"].map(lambda weights: weights.model)
+    ran = scores[scores["run"].map(whose) == f"epidemia-baseline kind={kind}"]
+    own = scores[[*KEY]].merge(ran.drop_duplicates(KEY)[[*KEY, "value"]], on=KEY, how="left")
+    made["score"] = made["score"].fillna(own["value"].set_axis(scores.index))
+    return made
+
+
+def _of_row(asked: Asked, seen: float, version: str, truth: str, drawn: str, kind: str) -> Known:
+    part = None if version else part_asked(asked, seen, truth)
+    answers = NUMBERS.get(drawn) if "n_samples" in WAYS[asked.way].columns else 0
+    if part is None or answers is None:
+        return Known()
+    return _known(asked, part.truth.fingerprint, int(part.complete.sum()), answers, kind)
+
+
+@lru_cache(maxsize=4096)
+def _population_known(task: str, fingerprint: str) -> Array | None:
+    """Score knowing the population in other surveys of it; (B,), uncut, or None.
+
+    The difference between population and survey is that of the survey's replicates.
+    """
+    part = part_of(store.load(task))
+    draws = Measured(part, Elicited(part.p)).score_population_draws
+    if draws is None:
+        return None
+    return np.clip(draws.at, 0, 200) if len(draws.at) else np.array([100.0])
+
+
+def population_known_over(tasks: Iterable[str]) -> dict[str, float]:
+    """Score knowing the population, over whole tasks; NaN if one has no replicates.
+
+    Returns
+    -------
+    dict
+        ``value`` and ``error`` (mean and spread over replicate surveys), ``low`` and ``high`` (the
+        ends of their 95 % range), ``tasks``.
+    """
+    known = [_population_known(task, store.load(task).fingerprint) for task in sorted(tasks)]
+    scores = [at for at in known if at is not None]
+    if not scores or len(scores) < len(known):
+        return {"value": math.nan}
+    # Surveys are independent of one another: it is all the same which replicates meet.
+    replicates = max(len(at) for at in scores)
+    means = np.mean([np.resize(at, replicates) for at in scores], axis=0).clip(max=100)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return {
+        "value": float(means.mean()),
+        "error": float(means.std()),
+        "low": float(low),
+        "high": float(high),
+        "tasks": len(scores),
+    }

@@ -1,0 +1,290 @@
+"""Results as tables: a row per run, and a row per task that a run was asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.naming import (
+    HASHES,
+    is_chat,
+    pairs,
+    settings_of,
+    short_names,
+    weights_of,
+)
+from lm_eval_epidemia.results.protocol import as_given, number_in, plainly, printable
+
+
+class Results(NamedTuple):
+    """What was read.
+
+    Attributes
+    ----------
+    runs : DataFrame
+        One row per run, by its number. A run is everything that one model was asked with the same
+        settings, in any number of files. Columns: ``model`` (short name), ``settings`` (those that
+        are not the usual ones, in words), ``name`` (both), ``kind`` (``run``, ``respondent`` or
+        ``published``), ``weights``, ``parameters``, ``date`` (seconds since 1970, of its newest
+        file), and one column per setting: a text, empty where it is the usual one.
+    scores : DataFrame
+        One row per run, task and way: ``run``, ``task``, ``way``, ``group``, ``asked_as`` (what may
+        differ between two scores that are then not comparable), ``value`` (the leading metric of
+        the benchmark; NaN without a score), ``draws`` and ``population`` (`Draws` or None),
+        ``said``, ``file``, ``date``, ``task_version`` and ``truth`` (empty if they are the
+        installed ones), ``seen``, and one column per other metric, NaN where there is none.
+    older : DataFrame
+        Rows like those of `scores` for which the same run has a newer one.
+    others : DataFrame
+        Other people's tasks: ``run``, ``label``, ``value``.
+    notes : DataFrame
+        ``run`` (a name, or empty), ``kind``, ``text``.
+    """
+
+    runs: pd.DataFrame
+    scores: pd.DataFrame
+    older: pd.DataFrame
+    others: pd.DataFrame
+    notes: pd.DataFrame
+
+
+class Setting(NamedTuple):
+    """A setting of runs.
+
+    Attributes
+    ----------
+    words : str
+        How it is said of a run, with ``{value}``.
+    silent : tuple of str
+        Values that are said only where runs of one model differ in them; all if it holds ``*``.
+    """
+
+    words: str
+    silent: tuple[str, ...] = ()
+
+
+#: What is said of settings in words, the most important first. All others are ``name=value``.
+SETTINGS = {
+    "limit": Setting("limit {value}"),
+    "chat_template": Setting("chat template"),
+    "template": Setting("template {value:.8}", ("*",)),
+    "orderings": Setting("{value} orderings"),
+    "fewshot": Setting("{value} solved examples"),
+    "wording": Setting("{value} wording"),
+    "system_prompt": Setting("system prompt {value}"),
+    "structured": Setting("structured {value}"),
+    "tries": Setting("up to {value} tries"),
+    "num_fewshot": Setting("few-shot {value}"),
+    "system": Setting("system prompt {value:.4}"),
+    "task_version": Setting("task version {value}"),
+    "truth": Setting("truth {value}"),
+    "dtype": Setting("{value}", ("auto", "float32")),
+    "backend": Setting("{value}", ("*",)),
+    "max_gen_toks": Setting("max_gen_toks {value}", ("*",)),
+    "torch_seed": Setting("torch_seed {value}", ("*",)),
+    **{name: Setting(f"{name} {{value:.8}}", ("*",)) for name in HASHES},
+}
+
+#: Columns of `Results.runs` that are not settings.
+NOT_SETTINGS = ("model", "settings", "name", "kind", "weights", "parameters", "date")
+
+#: Columns of `Results.scores` before the metrics.
+SCORE = (
+    *("run", "task", "way", "group", "asked_as", "value"),
+    *("draws", "population", "said", "file", "date", "task_version", "truth", "seen"),
+)
+
+
+def tables_of(files: Sequence[Any], installed: Mapping[str, Any], labels: Any) -> Results:
+    """Put files into tables.
+
+    Parameters
+    ----------
+    files : sequence of _ReadRun
+    installed : mapping of str to truth
+        The truths of the tasks that were asked.
+    labels : mapping of Other to str
+        Names of other people's tasks.
+    """
+    runs: dict[tuple[Any, ...], dict[str, Any]] = {}
+    numbers: dict[tuple[Any, ...], int] = {}
+    scores: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
+    for file in sorted(files, key=lambda file: (_date(file), str(file.path))):
+        weights, settings = weights_of(file.file.config), settings_in(file, installed)
+        identity = (weights, *sorted(settings.items()))
+        run = numbers.setdefault(identity, len(numbers))
+        row = runs.setdefault(identity, {"weights": weights, "parameters": math.nan, **settings})
+        size = number_in(file.file.config.model_num_parameters)
+        row["parameters"] = size if 0 < size < math.inf else row["parameters"]
+        row["date"] = number_in(file.file.date)
+        scores += [{"run": run} | row for row in _score_rows(file, installed)]
+        others += [
+            {"run": run, "label": labels[other], "value": value}
+            for other, value in file.others.items()
+        ]
+    table = named(pd.DataFrame(list(runs.values())).rename_axis("run"))
+    every = pd.DataFrame(scores, columns=None if scores else [*SCORE])
+    older = every.duplicated(["run", "task", "way"], keep="last")
+    return Results(
+        table,
+        every[~older].reset_index(drop=True),
+        every[older].reset_index(drop=True),
+        pd.DataFrame(others, columns=["run", "label", "value"]).drop_duplicates(
+            ["run", "label"], keep="last"
+        ),
+        pd.DataFrame([], columns=["run", "kind", "text"]),
+    )
+
+
+def named(runs: pd.DataFrame) -> pd.DataFrame:
+    """Add the names of models and runs; no two runs have the same."""
+    short = short_names({*runs["weights"]})
+    settings = [name for name in runs if name not in NOT_SETTINGS]
+    runs[settings] = runs[settings].fillna("")
+    runs["model"] = [printable(short[weights]) for weights in runs["weights"]]
+    runs["kind"] = [
+        "respondent" if weights.model.startswith("epidemia-baseline") else "run"
+        for weights in runs["weights"]
+    ]
+    order = {name: place for place, name in enumerate(SETTINGS)}
+    settings.sort(key=lambda name: order.get(name, len(order)))
+    several = runs.groupby("weights", sort=False)[settings].transform("nunique") > 1
+    words = [
+        ", ".join(_words(row, several.loc[run]))
+        for run, row in runs[settings].to_dict("index").items()
+    ]
+    runs["settings"] = words
+    twins = runs.groupby(["model", "settings"]).cumcount()
+    runs["settings"] += [f" [{twin + 1}]" if twin else "" for twin in twins]
+    runs["settings"] = runs["settings"].str.strip()
+    runs["name"] = [
+        f"{model} ({settings})" if settings else model
+        for model, settings in zip(runs["model"], runs["settings"], strict=True)
+    ]
+    return runs[[*NOT_SETTINGS, *settings]]
+
+
+def _words(row: Mapping[str, str], differ: Mapping[str, bool]) -> Iterator[str]:
+    """Say the settings of a run that are not the usual ones."""
+    for name, value in row.items():
+        setting = SETTINGS.get(name, Setting(f"{name}={{value}}"))
+        is_silent = value in setting.silent or "*" in setting.silent
+        if value and (differ[name] or not is_silent):
+            yield printable(setting.words.format(value=value))
+
+
+def settings_in(file: Any, installed: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings of a file's run: texts, without those that are the usual ones."""
+    read = file.file
+    asked = list(file.scores)
+    written = [WAYS[way] for _, way in asked if WAYS[way].generated]
+    given = {key: plainly(value) for key, value in pairs(read.config.gen_kwargs).items()}
+    told = {
+        **dict(settings_of(read.config)),
+        "chat_template": "yes" if read.chat_template or is_chat(read.config) else "",
+        "template": str(read.chat_template_sha or ""),
+        "num_fewshot": _joined(read.shots.get(in_way(*a)) or "" for a in asked),
+        "system": str(read.system_instruction_sha or ""),
+        "limit": _limit(file),
+        "task_version": _joined(_version(file, a, installed) for a in asked),
+        "truth": _joined(_truth(file, a, installed) for a in asked),
+        **(given if written else {}),
+    }
+    if {told.get("temperature")} == {plainly(way.temperature) for way in written}:
+        del told["temperature"]
+    if any(way.drawn for way in written) and read.config.torch_seed is not None:
+        told["torch_seed"] = str(read.config.torch_seed)
+    for key, usual in Variant()._asdict().items():
+        values = (file.metadata[a].get(key) for a in asked)
+        told[key] = _joined(value for value in values if value not in (None, usual))
+    return {key: value for key, value in told.items() if value}
+
+
+def _joined(values: Iterable[Any]) -> str:
+    return " ".join(sorted({as_given(value) for value in values} - {""}))
+
+
+def _limit(file: Any) -> str:
+    """Return the ``--limit`` that cut something off; ``incomplete`` if it was not a limit."""
+    if all(score.seen >= 1 for score in file.scores.values()):
+        return ""
+    return as_given(file.file.config.limit) or "incomplete"
+
+
+def _version(file: Any, asked: Asked, installed: Mapping[str, Any]) -> str:
+    """Return the version of a task if it is not the installed one."""
+    if (truth := installed.get(asked.task)) is None:
+        return ""
+    of = leaves()[in_way(*asked)]
+    usual = of.benchmark.version(truth) + WAYS[asked.way].revision
+    version = file.file.versions.get(in_way(*asked), usual)
+    return "" if version == usual else str(version)
+
+
+def _truth(file: Any, asked: Asked, installed: Mapping[str, Any]) -> str:
+    """Return vintage and fingerprint of a task's truth if it is not the installed one."""
+    metadata, truth = file.metadata[asked], installed.get(asked.task)
+    fingerprint = str(metadata.get("truth") or "")
+    if fingerprint in ("", truth.fingerprint if truth else None):
+        return ""
+    return " ".join([*str(metadata.get("vintage", "")).split(), fingerprint])
+
+
+def _score_rows(file: Any, installed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each of our tasks in a file."""
+    for asked, score in file.scores.items():
+        yield {
+            "task": asked.task,
+            "way": asked.way,
+            "group": leaves()[in_way(*asked)].group,
+            "asked_as": _asked_as(file, asked, installed),
+            "value": score.value,
+            "draws": score.draws,
+            "population": score.population,
+            "said": score.said,
+            "file": file.path,
+            "date": score.date,
+            "task_version": _version(file, asked, installed),
+            "truth": _truth(file, asked, installed),
+            "seen": score.seen,
+            **{name: x for name, x in score.metrics.items() if name != "seen"},
+        }
+
+
+def _asked_as(file: Any, asked: Asked, installed: Mapping[str, Any]) -> str:
+    """Return the settings that a score heeds, where they are not the usual ones."""
+    read, metadata, way = file.file, file.metadata[asked], WAYS[asked.way]
+    of = leaves()[in_way(*asked)]
+    told = {
+        key: metadata[key]
+        for key, usual in Variant()._asdict().items()
+        if metadata.get(key) not in (None, usual) and key != "n_samples" and of.heeds(key)
+    }
+    if file.scores[asked].seen < 1:
+        told["limit"] = read.config.limit
+    told |= {
+        "num_fewshot": read.shots.get(in_way(*asked)),
+        "system": read.system_instruction_sha,
+        "task_version": _version(file, asked, installed),
+        "truth": _truth(file, asked, installed),
+    }
+    if way.generated:
+        drawn = {key: plainly(value) for key, value in pairs(read.config.gen_kwargs).items()}
+        drawn.pop("max_gen_toks", None)
+        if drawn.get("temperature") == plainly(way.temperature):
+            del drawn["temperature"]
+        told |= drawn
+    return "; ".join(f"{key}={as_given(value)}" for key, value in sorted(told.items()) if value)
+
+
+def _date(file: Any) -> float:
+    date = number_in(file.file.date)
+    return -math.inf if math.isnan(date) else date
+
