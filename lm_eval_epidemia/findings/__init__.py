@@ -1,1 +1,46 @@
-"""What follows from results: one function per finding; `FINDINGS` is their table."""
+"""What follows from results: one function per finding, each in the table `FINDINGS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+
+if TYPE_CHECKING:
+    from lm_eval_epidemia.findings.finding import Finding
+    from lm_eval_epidemia.results.read import Results
+
+#: Where the function of each finding is: module and name. In the order of ``--show all``.
+FINDINGS = {
+    "leaderboard": "leaderboard:leaderboard",
+    "population": "leaderboard:population",
+    "scale": "leaderboard:scales",
+    "survey": "leaderboard:survey",
+    "domain": "leaderboard:domain",
+    "dimension": "leaderboard:dimension",
+    "subset": "leaderboard:subset",
+    "nodes": "leaderboard:nodes",
+    "closed": "leaderboard:closed",
+    "other": "leaderboard:other",
+    "correlation": "leaderboard:correlation",
+    "tasks": "leaderboard:tasks",
+}
+
+
+def find(name: str) -> Callable[[Results], Finding]:
+    """Return the function of a finding.
+
+    Raises
+    ------
+    EpidemiaError
+        If there is no such finding.
+    """
+    if name not in FINDINGS:
+        raise EpidemiaError(f"no finding {name!r} ({nearest(name, FINDINGS)}): see --show help")
+    module, _, function = FINDINGS[name].partition(":")
+    made: Callable[[Results], Finding] = getattr(
+        import_module(f"lm_eval_epidemia.findings.{module}"), function
+    )
+    return made

@@ -35,10 +35,10 @@ def mean(scores: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
         tasks=("task", "size"),
         choice_mass=("choice_mass", "mean"),
         answered=("answered", "mean"),
-        task=("task", "first"),
-        way=("way", "first"),
+        first=("task", lambda of: of.index[0]),
     ).reset_index()
-    return with_interval(table).drop(columns=[x for x in ("task", "way") if x not in by])
+    asked = known.loc[table["first"], ["task", "way"]].set_axis(table.index)
+    return with_interval(table.drop(columns="first"), asked)
 
 
 def with_columns(scores: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
@@ -46,12 +46,12 @@ def with_columns(scores: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     return scores.assign(**{name: math.nan for name in names if name not in scores})
 
 
-def with_interval(table: pd.DataFrame) -> pd.DataFrame:
+def with_interval(table: pd.DataFrame, asked: pd.DataFrame) -> pd.DataFrame:
     """Add ``low`` and ``high``: 1.96 standard errors to either side, within the scale."""
     known = leaves()
     measures = [
         known[in_way(task, way)].benchmark.measure
-        for task, way in zip(table["task"], table["way"], strict=True)
+        for task, way in zip(asked["task"], asked["way"], strict=True)
     ]
     reach = REACH * table["error"].fillna(0)
     low = pd.Series([measure.low for measure in measures], table.index, dtype=float)
@@ -69,7 +69,9 @@ def grouped(scores: pd.DataFrame) -> pd.DataFrame:
     """
     known = leaves()
     names = [in_way(task, way) for task, way in zip(scores["task"], scores["way"], strict=True)]
-    is_scored = pd.Series([known[name].benchmark.scored for name in names], scores.index, dtype=bool)
+    is_scored = pd.Series(
+        [known[name].benchmark.scored for name in names], scores.index, dtype=bool
+    )
     parts = [scores[is_scored]]
     for union, members in unions().items():
         within = scores[pd.Series(names, scores.index, dtype=object).isin(members)]

@@ -4,25 +4,45 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Sequence
 from io import StringIO
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import pandas as pd
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.findings.finding import Column, Finding
 
 To = Literal["text", "csv", "json", "latex", "html"]
 
-#: Columns of a screen, and the room that a text in a table takes at least and at most.
-WIDTH, LEAST, MOST = 100, 12, 44
+#: Columns of a screen, and the room that names and other texts in a table take at least.
+WIDTH, NAMES, TEXTS = 100, 20, 14
+
+#: Texts that name the rows of a spread table: of these there is one row.
+NAMING = ("model", "settings", "group", "asked")
 
 #: What a spreadsheet takes for a formula, at the beginning of a cell.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 #: What LaTeX does not know by itself.
 IN_LATEX = {"±": r"$\pm$", "…": r"\dots{}", "\N{REPLACEMENT CHARACTER}": "?"}
+
+
+class Shown(NamedTuple):
+    """The table that people see: texts; columns may have equal titles."""
+
+    titles: list[str]
+    rows: list[list[str]]
+
+    def without_empty(self) -> Shown:
+        """Leave out the columns without any text."""
+        kept = [n for n in range(len(self.titles)) if any(row[n] for row in self.rows)]
+        return Shown([self.titles[n] for n in kept], [[row[n] for n in kept] for row in self.rows])
 
 
 def render(finding: Finding, to: To, whole: bool = False, width: int | None = WIDTH) -> str:
@@ -41,111 +61,83 @@ def render(finding: Finding, to: To, whole: bool = False, width: int | None = WI
         return str(_without_formulas(finding.table).to_csv(index=False, lineterminator="\n"))
     if to == "json":
         return str(finding.table.to_json(orient="records", double_precision=15, force_ascii=False))
-    table = for_people(finding, whole)
+    shown = for_people(finding, whole)
+    if to == "text":
+        return _text(finding, shown, width)
+    table = pd.DataFrame(shown.rows, columns=shown.titles)
     if to == "html":
         return str(table.to_html(index=False, escape=True, border=0, classes="finding"))
-    if to == "latex":
-        return _latex(finding, table)
-    return _text(finding, table, width)
+    return _latex(finding, table)
 
 
 def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
     texts = table.select_dtypes(["object", "string"]).columns
-    return table.assign(
-        **{name: table[name].map(lambda x: f"'{x}" if _is_formula(x) else x) for name in texts}
-    )
+    return table.assign(**{str(name): table[name].map(_no_formula) for name in texts})
 
 
-def _is_formula(value: object) -> bool:
-    return isinstance(value, str) and value.startswith(FORMULA)
+def _no_formula(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
-def for_people(finding: Finding, whole: bool = False) -> pd.DataFrame:
-    """Return the table that people see: texts, named columns, none that is empty."""
+def for_people(finding: Finding, whole: bool = False) -> Shown:
+    """Return the table that people see, without details unless the whole is wanted."""
     table = finding.table
     if finding.details and not whole:
-        table = table[table[finding.details].isin(["", None]) | table[finding.details].isna()]
+        table = table[table[finding.details].fillna("") == ""]
     columns = {name: column for name, column in finding.columns.items() if name in table}
-    written = pd.DataFrame(
-        {name: _written(table, name, column) for name, column in columns.items()}
-    )
+    written = {name: _written(table, name, column) for name, column in columns.items()}
     if finding.across:
-        written = _spread(written, table[finding.across], [*columns])
-    titles = {name: column.title or name for name, column in columns.items()}
-    written = written.rename(columns=titles)
-    return written.loc[:, (written != "").any()] if len(written) else written
+        return _spread(written, [*table[finding.across]], columns).without_empty()
+    titles = [column.title or name for name, column in columns.items()]
+    rows = [list(row) for row in zip(*written.values(), strict=True)]
+    return Shown(titles, rows).without_empty()
 
 
-def _spread(written: pd.DataFrame, across: pd.Series, columns: list[str]) -> pd.DataFrame:
-    """Make a column of each value of a column; rows are named by the texts before the first."""
-    values = [name for name in columns if name not in ("model", "settings", "group", "asked")]
-    named = [name for name in columns if name not in values and name != across.name]
-    titles = list(dict.fromkeys(across))
-    rows: dict[tuple[str, ...], dict[str, str]] = {}
-    for names, title, row in zip(
-        written[named].itertuples(index=False, name=None),
-        across,
-        written[values].to_dict("records"),
-        strict=True,
-    ):
-        cells = rows.setdefault(names, dict(zip(named, names, strict=True)))
-        cells |= {
-            title if name == values[0] else f"{title} {name}": text for name, text in row.items()
-        }
-    order = [title if v == values[0] else f"{title} {v}" for title in titles for v in values]
-    return pd.DataFrame(list(rows.values()), columns=[*named, *order]).fillna("")
+def _spread(
+    written: dict[str, list[str]], across: Sequence[str], columns: dict[str, Column]
+) -> Shown:
+    """Make a column of each value of a column; a row is what texts name."""
+    named = [name for name in columns if name in NAMING]
+    values = [name for name in columns if name not in NAMING]
+    over = list(dict.fromkeys(across))
+    rows: dict[tuple[str, ...], dict[tuple[str, str], str]] = {}
+    for place, title in enumerate(across):
+        cells = rows.setdefault(tuple(written[name][place] for name in named), {})
+        cells |= {(title, name): written[name][place] for name in values}
+    order = [(title, name) for title in over for name in values]
+    titles = [title if name == values[0] else columns[name].title or name for title, name in order]
+    return Shown(
+        [columns[name].title or name for name in named] + titles,
+        [[*names, *(cells.get(key, "") for key in order)] for names, cells in rows.items()],
+    )
 
 
-def _written(table: pd.DataFrame, name: str, column: Column) -> pd.Series:
+def _written(table: pd.DataFrame, name: str, column: Column) -> list[str]:
     """Write the cells of a column; nothing for what is not known."""
     values = table[name]
     if not pd.api.types.is_float_dtype(values):
-        texts = values.map("{:,}".format) if pd.api.types.is_integer_dtype(values) else values
-        return texts.fillna("").astype(str)
-    digits = (
-        pd.Series(column.digits, table.index)
-        if column.digits is not None
-        else table["group"].map({group: of.digits for group, of in groups().items()})
-    )
-    beside = [table[column.error]] if column.error in table else []
-    ends = [table[end] for end in column.interval]
-    counts = [table[column.count]] if column.count else []
-    return pd.Series(
-        [
-            _number(column, int(places), *numbers)
-            for places, *numbers in zip(
-                digits,
-                values,
-                *(beside or [[float("nan")] * len(table)]),
-                *(ends or [[float("nan")] * len(table)] * 2),
-                *(counts or [[None] * len(table)]),
-                strict=True,
-            )
-        ],
-        table.index,
-        dtype=object,
-    )
+        whole = pd.api.types.is_integer_dtype(values)
+        return [f"{x:,}" if whole else "" if pd.isna(x) else str(x) for x in values]
+    digits = [column.digits] * len(table)
+    if column.digits is None:
+        digits = [groups()[group].digits for group in table["group"]]
+    beside = [column.error, *(column.interval or ("", "")), column.count]
+    numbers = [[*table[of]] if of in table else [None] * len(table) for of in beside]
+    return [_number(column, *of) for of in zip(values, digits, *numbers, strict=True)]
 
 
 def _number(
-    column: Column,
-    digits: int,
-    value: float,
-    error: float,
-    low: float,
-    high: float,
-    count: float | None,
+    column: Column, value: float, digits: int, error: Any, low: Any, high: Any, count: Any
 ) -> str:
+    """Write a number with what is known of it: ``+54.8 ± 1.2``, ``54.8 (52.1 to 57.5)``."""
     if pd.isna(value):
         return ""
-    sign = "+" if column.signed else ""
+    spec = f"{'+' if column.signed else ''},.{digits}f"
     # No -0.0: that is 0.
-    text = f"{round(value, digits) + 0:{sign},.{digits}f}{column.unit}"
-    if not pd.isna(error):
-        text += f" ± {error:.{digits}f}"
-    if not pd.isna(low):
-        text += f" ({low:{sign}.{digits}f} to {high:{sign}.{digits}f})"
-    return text if count is None or pd.isna(count) else f"{text} ({count:.0f})"
+    text = f"{round(value, digits) + 0:{spec}}{column.unit}"
+    text += "" if pd.isna(error) else f" ± {error:,.{digits}f}"
+    text += "" if pd.isna(low) else f" ({low:{spec}} to {high:{spec}})"
+    return text if pd.isna(count) else f"{text} ({count:.0f})"
 
 
 def _latex(finding: Finding, table: pd.DataFrame) -> str:
@@ -162,71 +154,70 @@ def _latex(finding: Finding, table: pd.DataFrame) -> str:
     return text
 
 
-def _text(finding: Finding, table: pd.DataFrame, width: int | None) -> str:
+def _text(finding: Finding, shown: Shown, width: int | None) -> str:
     """Set title, table and note; columns without room are named."""
-    parts = [textwrap.fill(finding.title, width or len(finding.title) + 1)]
-    if len(table):
-        shown, missing = _fitting(table, width)
-        parts.append(_drawn(shown, width))
+    parts = [textwrap.fill(finding.title, width or MANY)]
+    if shown.rows:
+        fitting, missing = _fitting(shown, width)
+        parts.append(drawn(fitting, width))
         if missing:
-            parts.append(_filled(f"No room for {', '.join(missing)}: --wide shows all.", width))
-    if finding.note:
-        parts.append(_filled(finding.note, width))
+            listed = ", ".join(dict.fromkeys(missing))
+            parts.append(filled(f"No room for {listed}: --wide shows all.", width))
+    parts += [filled(note, width) for note in (finding.note,) if note]
     return "\n".join(parts) + "\n"
 
 
-def _filled(text: str, width: int | None) -> str:
-    return textwrap.indent(textwrap.fill(text, (width or WIDTH) - 2), "  ")
+#: More columns than any line has.
+MANY = 10_000
 
 
-def _widths(table: pd.DataFrame) -> Mapping[str, tuple[int, int]]:
+def filled(text: str, width: int | None, indent: str = "  ") -> str:
+    """Fold a text into lines."""
+    wide = (width or WIDTH) - len(indent)
+    return textwrap.indent(textwrap.fill(text, wide, break_on_hyphens=False), indent)
+
+
+def _widths(shown: Shown) -> list[tuple[int, int]]:
     """Return how many columns of the screen each column takes at least, and at most."""
-    return {
-        title: (min(wide, LEAST) if _is_text(table[title]) else wide, wide)
-        for title in table
-        for wide in [max(len(line) for line in (*table[title], *str(title).split(" ")))]
-    }
+    widths = []
+    for place, title in enumerate(shown.titles):
+        most = max(cell_len(line) for line in (title, *(row[place] for row in shown.rows)))
+        least = max(map(cell_len, re.split(r"(?<=_)| ", title)), default=0)
+        if _is_text(shown, place):
+            least = max(least, min(most, TEXTS if place else NAMES))
+        else:
+            least = max([least, *(cell_len(row[place]) for row in shown.rows)])
+        widths.append((least, most))
+    return widths
 
 
-def _is_text(column: pd.Series) -> bool:
-    """Whether a column folds: it holds words, and no numbers."""
-    return bool(column.str.contains(r"^[^-+\d<]", regex=True).any())
+def _is_text(shown: Shown, place: int) -> bool:
+    """Whether a column holds words, which fold, and no numbers."""
+    return any(re.match(r"[^-+\d<]", row[place]) for row in shown.rows)
 
 
-def _fitting(table: pd.DataFrame, width: int | None) -> tuple[pd.DataFrame, list[str]]:
+def _fitting(shown: Shown, width: int | None) -> tuple[Shown, list[str]]:
     """Leave out the last columns until a table fits."""
-    shown, missing = list(table), list[str]()
-    least = {title: least for title, (least, _) in _widths(table).items()}
-    while (
-        width is not None
-        and len(shown) > 2
-        and sum(least[title] + 2 for title in shown) - 2 > width
-    ):
-        missing.insert(0, shown.pop())
-    return table[shown], missing
+    kept, widths = len(shown.titles), _widths(shown)
+    while width and kept > 2 and sum(least + 2 for least, _ in widths[:kept]) - 2 > width:
+        kept -= 1
+    fitting = Shown(shown.titles[:kept], [row[:kept] for row in shown.rows])
+    return fitting, shown.titles[kept:]
 
 
-def _drawn(table: pd.DataFrame, width: int | None) -> str:
+def drawn(shown: Shown, width: int | None) -> str:
     """Draw a table with rich, which folds and aligns."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    drawn = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for title, (least, most) in _widths(table).items():
-        is_text = _is_text(table[title])
-        drawn.add_column(
-            Text(str(title)),
-            justify="left" if is_text else "right",
-            overflow="fold",
-            min_width=least,
-            max_width=most if width is None else min(most, MOST),
-            no_wrap=not is_text and " " not in str(title),
-        )
-    for row in table.itertuples(index=False):
-        drawn.add_row(*map(Text, row))
-    needed = sum(most + 2 for _, most in _widths(table).values())
-    console = Console(width=width or needed, file=StringIO(), color_system=None)
-    console.print(drawn)
-    return str(console.file.getvalue()).rstrip("\n")  # type: ignore[attr-defined]
+    widths = _widths(shown)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    spare = (width or MANY) - sum(least + 2 for least, _ in widths) + 2
+    for place, (title, (least, most)) in enumerate(zip(shown.titles, widths, strict=True)):
+        is_text = _is_text(shown, place)
+        wide = min(most, least + spare) if is_text else least
+        spare -= wide - least
+        justify: Any = "left" if is_text else "right"
+        table.add_column(Text(title), justify=justify, overflow="fold", width=wide)
+    for row in shown.rows:
+        table.add_row(*map(Text, row))
+    console = Console(width=width or MANY, file=StringIO(), color_system=None)
+    lines = console.render_lines(table, pad=False)
+    return "\n".join("".join(part.text for part in line).rstrip() for line in lines)

@@ -155,10 +155,15 @@ def named(runs: pd.DataFrame) -> pd.DataFrame:
     ]
     order = {name: place for place, name in enumerate(SETTINGS)}
     settings.sort(key=lambda name: order.get(name, len(order)))
-    several = runs.groupby("weights", sort=False)[settings].transform("nunique") > 1
+    rows: list[dict[str, str]] = runs[settings].to_dict("records")  # type: ignore[assignment]
+    values: dict[Any, dict[str, set[str]]] = {}
+    for weights, row in zip(runs["weights"], rows, strict=True):
+        known = values.setdefault(weights, {name: set() for name in settings})
+        for name, value in row.items():
+            known[name] |= {value} - {""}
     words = [
-        ", ".join(_words(row, several.loc[run]))
-        for run, row in runs[settings].to_dict("index").items()
+        ", ".join(_words(row, values[weights]))
+        for weights, row in zip(runs["weights"], rows, strict=True)
     ]
     runs["settings"] = words
     twins = runs.groupby(["model", "settings"]).cumcount()
@@ -171,12 +176,12 @@ def named(runs: pd.DataFrame) -> pd.DataFrame:
     return runs[[*NOT_SETTINGS, *settings]]
 
 
-def _words(row: Mapping[str, str], differ: Mapping[str, bool]) -> Iterator[str]:
+def _words(row: Mapping[str, str], of_model: Mapping[str, set[str]]) -> Iterator[str]:
     """Say the settings of a run that are not the usual ones."""
     for name, value in row.items():
         setting = SETTINGS.get(name, Setting(f"{name}={{value}}"))
         is_silent = value in setting.silent or "*" in setting.silent
-        if value and (differ[name] or not is_silent):
+        if value and (len(of_model[name]) > 1 or not is_silent):
             yield printable(setting.words.format(value=value))
 
 
@@ -287,4 +292,3 @@ def _asked_as(file: Any, asked: Asked, installed: Mapping[str, Any]) -> str:
 def _date(file: Any) -> float:
     date = number_in(file.file.date)
     return -math.inf if math.isnan(date) else date
-
