@@ -427,9 +427,9 @@ def population(results: Results) -> Finding:
 def _of_before(results: Results) -> list[str]:
     """Name the runs whose score against the population uses the earlier formula."""
     scores = with_columns(results.scores, (POPULATION,))
-    old = [drawn is None or drawn.uncut is None for drawn in scores["population"]] & scores[
-        POPULATION
-    ].notna()
+    old = scores[POPULATION].notna() & pd.Series(
+        [drawn is None or drawn.uncut is None for drawn in scores["population"]], scores.index
+    )
     runs = [*dict.fromkeys(results.runs["name"][scores["run"][old]])]
     if not runs:
         return []

@@ -120,7 +120,8 @@ def _written(table: pd.DataFrame, name: str, column: Column) -> list[str]:
         return [f"{x:,}" if whole else "" if pd.isna(x) else str(x) for x in values]
     digits = [column.digits] * len(table)
     if column.digits is None:
-        digits = [groups()[group].digits for group in table["group"]]
+        # Of several groups together the first says how numbers are written.
+        digits = [groups()[group.split(" + ")[0]].digits for group in table["group"]]
     beside = [column.error, *(column.interval or ("", "")), column.count]
     numbers = [[*table[of]] if of in table else [None] * len(table) for of in beside]
     return [_number(column, *of) for of in zip(values, digits, *numbers, strict=True)]

@@ -73,7 +73,8 @@ class Setting(NamedTuple):
 SETTINGS = {
     "limit": Setting("limit {value}"),
     "chat_template": Setting("chat template"),
-    "template": Setting("template {value:.8}", ("*",)),
+    "template": Setting("template {value}", ("*",)),
+    "revision": Setting("revision {value}", ("*",)),
     "orderings": Setting("{value} orderings"),
     "fewshot": Setting("{value} solved examples"),
     "wording": Setting("{value} wording"),
@@ -193,10 +194,15 @@ def settings_in(file: Any, installed: Mapping[str, Any]) -> dict[str, str]:
     given = {key: plainly(value) for key, value in pairs(read.config.gen_kwargs).items()}
     told = {
         **dict(settings_of(read.config)),
+        "revision": "".join(
+            part.removeprefix("revision=")
+            for part in weights_of(read.config).more
+            if part.startswith("revision=")
+        ),
         "chat_template": "yes" if read.chat_template or is_chat(read.config) else "",
-        "template": str(read.chat_template_sha or ""),
+        "template": str(read.chat_template_sha or "")[:8],
         "num_fewshot": _joined(read.shots.get(in_way(*a)) or "" for a in asked),
-        "system": str(read.system_instruction_sha or ""),
+        "system": str(read.system_instruction_sha or "")[:8],
         "limit": _limit(file),
         "task_version": _joined(_version(file, a, installed) for a in asked),
         "truth": _joined(_truth(file, a, installed) for a in asked),
@@ -276,7 +282,7 @@ def _asked_as(file: Any, asked: Asked, installed: Mapping[str, Any]) -> str:
         told["limit"] = read.config.limit
     told |= {
         "num_fewshot": read.shots.get(in_way(*asked)),
-        "system": read.system_instruction_sha,
+        "system": (read.system_instruction_sha or "")[:8],
         "task_version": _version(file, asked, installed),
         "truth": _truth(file, asked, installed),
     }
