@@ -32,7 +32,7 @@ import lm_eval_epidemia
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION, quick
 from lm_eval_epidemia.core.sealed import seal_of
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.published import published
+from lm_eval_epidemia.old.findings.published import published
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
 

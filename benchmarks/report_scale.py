@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.normalise import normalise
+from lm_eval_epidemia.old.findings.normalise import normalise
 from lm_eval_epidemia.score.score import Anchors
 
 #: How far off the respondents are, in log-odds.

@@ -24,11 +24,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from lm_eval_epidemia.findings.answered import Samples, read_samples
-from lm_eval_epidemia.findings.leaderboard import Report, make_report
-from lm_eval_epidemia.report import site as site_module
-from lm_eval_epidemia.report.output import sections
-from lm_eval_epidemia.report.site import build_site
+from lm_eval_epidemia.old.findings.answered import Samples, read_samples
+from lm_eval_epidemia.old.findings.leaderboard import Report, make_report
+from lm_eval_epidemia.old.report import site as site_module
+from lm_eval_epidemia.old.report.output import sections
+from lm_eval_epidemia.old.report.site import build_site
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.naming import Weights
 from lm_eval_epidemia.results.results import read_results

@@ -20,8 +20,8 @@ from tqdm import tqdm
 
 from lm_eval_epidemia.benchmarks.observation.standardised import crude, standardised
 from lm_eval_epidemia.estimate.bins import shares
-from lm_eval_epidemia.findings.contrasts import CONTRASTS
-from lm_eval_epidemia.findings.strata import strata
+from lm_eval_epidemia.old.findings.contrasts import CONTRASTS
+from lm_eval_epidemia.old.findings.strata import strata
 
 
 def effects(p: np.ndarray, joint: np.ndarray, everybody: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pandas as pd
 from scipy import stats
 
@@ -24,6 +25,7 @@ from lm_eval_epidemia.findings.references import (
     AVERAGES,
     KNOWS_POPULATION,
     UNIFORM,
+    changed,
     known_scores,
     population_known_over,
 )
@@ -44,14 +46,7 @@ ROUNDING = 0.05
 
 def leaderboard(results: Results) -> Finding:
     """Every run's mean score in every group, with its rank; the best first."""
-    scores = with_references(results)
-    means = _means(results, scores)
-    beside = _respondents(results, means)
-    known = beside[beside["model"] == respondent(AVERAGES)].set_index("group")["value"]
-    apart = (means["averages"] - means["group"].map(known)).abs() > ROUNDING
-    means["versus"] = means["averages"].where(apart)
-    table = pd.concat([means, beside], ignore_index=True)
-    table = in_order(table, results.runs)
+    table = without_run(leaderboard_table(results), results.runs)
     columns = {
         **WHO,
         "value": Column(error="error"),
@@ -67,8 +62,19 @@ def leaderboard(results: Results) -> Finding:
         columns,
         RANKS,
         across="group",
-        left_out=_barely(scores),
+        left_out=_barely(results.scores),
     )
+
+
+def leaderboard_table(results: Results) -> pd.DataFrame:
+    """Return the rows of the leaderboard, by run and group; those of respondents have run -1."""
+    means = _means(results, with_references(results))
+    beside = _respondents(results, means)
+    known = beside[beside["model"] == respondent(AVERAGES)].set_index("group")["value"]
+    apart = (means["averages"] - means["group"].map(known)).abs() > ROUNDING
+    means["versus"] = means["averages"].where(apart)
+    table = pd.concat([means, beside], ignore_index=True)
+    return in_order(table, results.runs) if len(table) else table
 
 
 RANKS = (
@@ -89,6 +95,7 @@ def with_references(results: Results) -> pd.DataFrame:
         averages=known[AVERAGES]["score"],
         averages_l1=known[AVERAGES]["l1"],
         guesses=known[UNIFORM]["score"],
+        changed=changed(scores),
     )
     return grouped(with_columns(scores, ("choice_mass", "answered", "l1")))
 
@@ -98,9 +105,12 @@ def _means(results: Results, scores: pd.DataFrame) -> pd.DataFrame:
     known = scores[scores["value"].notna()]
     by = ["run", "group"]
     means = mean(known, by)
-    beside = known.groupby(by, sort=False)[["averages", "guesses", "seen"]].agg(
-        lambda of: of.sum(skipna=False) / (len(of) if of.name != "seen" else 1)
+    beside = known.groupby(by, sort=False)[["averages", "guesses"]].agg(
+        lambda of: of.sum(skipna=False) / len(of)
     )
+    beside["seen"] = known.groupby(by, sort=False)["seen"].sum()
+    beside["changed"] = known.groupby(by, sort=False)["changed"].any()
+    beside["trained"] = _trained(results, known).groupby([known["run"], known["group"]]).any()
     means = means.merge(beside.reset_index(), on=by)
     means["silent"] = is_silent(means)
     placed = ranks(results, known, means)
@@ -112,6 +122,7 @@ def _means(results: Results, scores: pd.DataFrame) -> pd.DataFrame:
     means["rank"] = [
         *map(_rank, means["silent"], means["rank_best"], means["rank_worst"], means["rank_among"])
     ]
+    means["differ"] = [*map(_differ(results, known), means["run"], means["group"])]
     most = means["group"].map(means.groupby("group")["tasks"].max())
     here = means["rank_shared"].fillna(means["tasks"])
     means["part"] = [
@@ -119,6 +130,39 @@ def _means(results: Results, scores: pd.DataFrame) -> pd.DataFrame:
         for tasks, full, shared in zip(means["tasks"], most, here, strict=True)
     ]
     return means
+
+
+def _trained(results: Results, scores: pd.DataFrame) -> pd.Series:
+    """Tell of each score whether the model was trained on its task, as its card says."""
+    cards = dict(results.runs["card"]) if "card" in results.runs else {}
+    tasks = {run: {*card.dataset.tasks} for run, card in cards.items() if card is not None}
+    return pd.Series(
+        [
+            task in tasks.get(run, ())
+            for run, task in zip(scores["run"], scores["task"], strict=True)
+        ],
+        scores.index,
+        dtype=bool,
+    )
+
+
+def _differ(results: Results, scores: pd.DataFrame) -> Callable[[int, str], float]:
+    """Return how far a mean with the scores of an older file would be from the newest, at most."""
+    older = results.older.merge(
+        scores[["run", "task", "way", "group", "value"]],
+        on=["run", "task", "way"],
+        suffixes=("", "_new"),
+    )
+    group = "group_new" if "group_new" in older else "group"
+    older = older.assign(apart=older["value"] - older["value_new"])
+    count = scores.groupby(["run", "group"]).size()
+    apart = older.groupby(["run", group, "file"])["apart"].sum().abs().groupby(level=[0, 1]).max()
+
+    def differ(run: int, name: str) -> float:
+        found = apart.get((run, name), 0.0) / count[run, name]
+        return float(found) if round(float(found), groups()[name].digits) else 0.0
+
+    return differ
 
 
 def _rank(silent: bool, best: float, worst: float, among: float) -> str:
@@ -168,39 +212,30 @@ def _respondents(results: Results, means: pd.DataFrame) -> pd.DataFrame:
     """Return rows of who knows averages only and who guesses, asked as whoever was asked most."""
     asked = means[means["run"].map(results.runs["kind"]) != "published"]
     first = asked.loc[asked.groupby("group", sort=False)["seen"].idxmax()]
-    rows = []
+    parts = []
     for kind, name in ((AVERAGES, "averages"), (UNIFORM, "guesses")):
         here = first[first[name].notna()]
-        ran = means[means["run"].map(results.runs["model"]) == respondent(kind)].merge(
-            here[["group", name]], on="group", suffixes=("", "_first")
+        own = {"run": -1, "model": respondent(kind), "kind": "respondent", "silent": False}
+        numbers = dict.fromkeys(("value", "low", "high"), here[name])
+        parts.append(here[["group", "tasks", "seen"]].assign(**own, **numbers))
+    return pd.concat(parts, ignore_index=True)
+
+
+def without_run(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Leave out the respondents' rows that one of their runs has, too."""
+    ran = table[table["run"].map(runs["kind"]) == "respondent"]
+    known = {
+        (model, group): values.to_numpy()
+        for (model, group), values in ran.groupby([ran["run"].map(runs["model"]), "group"])["value"]
+    }
+    is_there = [
+        run < 0
+        and bool((abs(known.get((model, group), np.array([math.inf])) - value) < ROUNDING).any())
+        for run, model, group, value in zip(
+            *(table[name] for name in ("run", "model", "group", "value")), strict=True
         )
-        same = {
-            group
-            for group, value, own in zip(
-                ran["group"],
-                ran["value"],
-                ran[f"{name}_first" if f"{name}_first" in ran else name],
-                strict=True,
-            )
-            if abs(value - own) < ROUNDING
-        }
-        here = here[~here["group"].isin(same)]
-        rows.append(
-            pd.DataFrame(
-                {
-                    "run": -1,
-                    "model": respondent(kind),
-                    "kind": "respondent",
-                    "group": here["group"],
-                    "value": here[name],
-                    "low": here[name],
-                    "high": here[name],
-                    "tasks": here["tasks"],
-                    "seen": here["seen"],
-                }
-            )
-        )
-    return pd.concat(rows, ignore_index=True)
+    ]
+    return table[~pd.Series(is_there, table.index, dtype=bool)]
 
 
 def in_order(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
@@ -468,8 +503,8 @@ def beside(results: Results) -> pd.DataFrame:
     joined = joined.assign(theirs=joined["run"] != joined["source"]).sort_values(
         "theirs", kind="stable"
     )
-    alone = own[~own["run"].isin(joined["source"])].rename(columns={"label": "other"})
-    table = joined.drop_duplicates(["run", "label"]).rename(columns={"label": "other"})
+    alone = own[~own["run"].isin(joined["source"])]
+    table = joined.drop_duplicates(["run", "other"])
     return pd.concat([table, alone])[["run", "other", "value"]].reset_index(drop=True)
 
 

@@ -151,6 +151,32 @@ def _of_row(asked: Asked, seen: float, version: str, truth: str, drawn: str, kin
     return _known(asked, part.truth.fingerprint, int(part.complete.sum()), answers, kind)
 
 
+#: Points by which a score may miss that of its distance, by rounding.
+TOLERANCE = 1e-6
+
+
+def changed(scores: pd.DataFrame) -> pd.Series:
+    """Tell of each score whether it is not that of its distance.
+
+    Tasks of another version or truth, or with unknown cells (``--samples``), cannot be checked.
+    """
+
+    def is_changed(asked: Asked, seen: float, value: float, l1: float) -> bool:
+        part = part_asked(asked, seen)
+        return part is not None and abs(float(part.anchors.score(l1)) - value) > TOLERANCE
+
+    told = [
+        not (version or truth or math.isnan(value + l1))
+        and is_changed(Asked(task, way), seen, value, l1)
+        for task, way, seen, value, version, truth, l1 in zip(
+            *(scores[name] for name in ("task", "way", "seen", "value", "task_version", "truth")),
+            scores.get("l1", pd.Series(math.nan, scores.index)),
+            strict=True,
+        )
+    ]
+    return pd.Series(told, scores.index, dtype=bool)
+
+
 @lru_cache(maxsize=4096)
 def _population_known(task: str, fingerprint: str) -> Array | None:
     """Score knowing the population in other surveys of it; (B,), uncut, or None.

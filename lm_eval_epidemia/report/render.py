@@ -159,8 +159,8 @@ def _text(finding: Finding, shown: Shown, width: int | None) -> str:
     """Set title, table and note; columns without room are named."""
     parts = [textwrap.fill(finding.title, width or MANY)]
     if shown.rows:
-        fitting, missing = _fitting(shown, width)
-        parts.append(drawn(fitting, width))
+        kept, missing = fitting(shown, width)
+        parts.append(drawn(kept, width))
         if missing:
             listed = ", ".join(dict.fromkeys(missing))
             parts.append(filled(f"No room for {listed}: --wide shows all.", width))
@@ -197,13 +197,13 @@ def _is_text(shown: Shown, place: int) -> bool:
     return any(re.match(r"[^-+\d<]", row[place]) for row in shown.rows)
 
 
-def _fitting(shown: Shown, width: int | None) -> tuple[Shown, list[str]]:
+def fitting(shown: Shown, width: int | None) -> tuple[Shown, list[str]]:
     """Leave out the last columns until a table fits."""
     kept, widths = len(shown.titles), _widths(shown)
     while width and kept > 2 and sum(least + 2 for least, _ in widths[:kept]) - 2 > width:
         kept -= 1
-    fitting = Shown(shown.titles[:kept], [row[:kept] for row in shown.rows])
-    return fitting, shown.titles[kept:]
+    rows = [row[:kept] for row in shown.rows]
+    return Shown(shown.titles[:kept], rows), shown.titles[kept:]
 
 
 def drawn(shown: Shown, width: int | None) -> str:

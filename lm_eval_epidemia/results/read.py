@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, Leaf, in_way, leaves
+from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
+from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.results import replicates
 from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.files import (
+    ReadFile,
+    left_out,
+    put_together,
+    read_files,
+    result_files,
+)
 from lm_eval_epidemia.results.naming import (
     HASHES,
     is_chat,
@@ -19,7 +31,9 @@ from lm_eval_epidemia.results.naming import (
     short_names,
     weights_of,
 )
+from lm_eval_epidemia.results.others import labels_of
 from lm_eval_epidemia.results.protocol import as_given, number_in, plainly, printable
+from lm_eval_epidemia.results.records import is_record
 
 
 class Results(NamedTuple):
@@ -42,9 +56,11 @@ class Results(NamedTuple):
     older : DataFrame
         Rows like those of `scores` for which the same run has a newer one.
     others : DataFrame
-        Other people's tasks: ``run``, ``label``, ``value``.
+        Other people's tasks: ``run``, ``other`` (the name), ``value``.
     notes : DataFrame
         ``run`` (a name, or empty), ``kind``, ``text``.
+    folders : tuple of Path
+        What was read.
     """
 
     runs: pd.DataFrame
@@ -52,6 +68,7 @@ class Results(NamedTuple):
     older: pd.DataFrame
     others: pd.DataFrame
     notes: pd.DataFrame
+    folders: tuple[Path, ...] = ()
 
 
 class Setting(NamedTuple):
@@ -93,7 +110,7 @@ SETTINGS = {
 }
 
 #: Columns of `Results.runs` that are not settings.
-NOT_SETTINGS = ("model", "settings", "name", "kind", "weights", "parameters", "date")
+NOT_SETTINGS = ("model", "settings", "name", "kind", "weights", "parameters", "date", "card")
 
 #: Columns of `Results.scores` before the metrics.
 SCORE = (
@@ -102,22 +119,59 @@ SCORE = (
 )
 
 
-def tables_of(files: Sequence[Any], installed: Mapping[str, Any], labels: Any) -> Results:
-    """Put files into tables.
+@held()
+def read_results(folders: Iterable[Path]) -> Results:
+    """Read the results of any number of runs.
 
     Parameters
     ----------
-    files : sequence of _ReadRun
-    installed : mapping of str to truth
-        The truths of the tasks that were asked.
-    labels : mapping of Other to str
-        Names of other people's tasks.
+    folders : iterable of Path
+        Result files, or folders that hold, at any depth, files that lm-eval wrote, or records of
+        Every Eval Ever with the names that 'epidemia share' gave them.
+
+    Raises
+    ------
+    EpidemiaError
+        If there is no such file, or none has a task that is known.
     """
+    folders = tuple(folders)
+    paths = result_files(folders)
+    files, unread = read_files(paths)
+    # Larger graphs take long to draw: what nobody was asked is left alone.
+    tasks = {asked.task for file in files for asked in file.scores}
+    installed = {
+        task: benchmark.plain.load(task)  # the same in every way
+        for benchmark in BENCHMARKS
+        for task in tasks.intersection(benchmark.available())
+    }
+    notes = [("", "unread", left_out(path, why)) for path, why in unread]
+    notes += [("", "file", note) for file in files for note in file.notes]
+    notes += [
+        ("", "parts", note)
+        for note in put_together(
+            files,
+            lambda file, asked: (
+                weights_of(file.file.config),
+                *sorted({**settings_in(file, installed), "limit": ""}.items()),
+                _asked_as({**vars_of(file, asked, installed), "limit": ""}),
+            ),
+        )
+    ]
+    if not any(file.scores or file.others for file in files):
+        listed = printable(few([str(path) for path in paths]))
+        lines = [f"no epidemia task is in {listed}", *(printable(text) for *_, text in notes)]
+        raise EpidemiaError("\n".join(lines))
+    return _checked(_tables(files, installed), notes, files, folders)
+
+
+def _tables(files: Sequence[ReadFile], installed: Mapping[str, Any]) -> Results:
+    """Put files into tables, the oldest first."""
+    labels = labels_of([other for file in files for other in file.others])
     runs: dict[tuple[Any, ...], dict[str, Any]] = {}
     numbers: dict[tuple[Any, ...], int] = {}
     scores: list[dict[str, Any]] = []
     others: list[dict[str, Any]] = []
-    for file in sorted(files, key=lambda file: (_date(file), str(file.path))):
+    for file in files:
         weights, settings = weights_of(file.file.config), settings_in(file, installed)
         identity = (weights, *sorted(settings.items()))
         run = numbers.setdefault(identity, len(numbers))
@@ -125,22 +179,113 @@ def tables_of(files: Sequence[Any], installed: Mapping[str, Any], labels: Any) -
         size = number_in(file.file.config.model_num_parameters)
         row["parameters"] = size if 0 < size < math.inf else row["parameters"]
         row["date"] = number_in(file.file.date)
+        row["card"] = row.get("card") or file.card
         scores += [{"run": run} | row for row in _score_rows(file, installed)]
         others += [
-            {"run": run, "label": labels[other], "value": value}
+            {"run": run, "other": labels[other], "value": value}
             for other, value in file.others.items()
         ]
     table = named(pd.DataFrame(list(runs.values())).rename_axis("run"))
     every = pd.DataFrame(scores, columns=None if scores else [*SCORE])
     older = every.duplicated(["run", "task", "way"], keep="last")
+    beside = pd.DataFrame(others, columns=["run", "other", "value"])
     return Results(
         table,
         every[~older].reset_index(drop=True),
         every[older].reset_index(drop=True),
-        pd.DataFrame(others, columns=["run", "label", "value"]).drop_duplicates(
-            ["run", "label"], keep="last"
-        ),
+        beside.drop_duplicates(["run", "other"], keep="last"),
         pd.DataFrame([], columns=["run", "kind", "text"]),
+    )
+
+
+def _checked(
+    results: Results,
+    notes: list[tuple[str, str, str]],
+    files: Sequence[ReadFile],
+    folders: tuple[Path, ...],
+) -> Results:
+    """Say what is superseded, without a score or an error; remove draws that do not match."""
+    scores, names = results.scores, results.runs["name"]
+    for run, of in results.older.groupby("run"):
+        paths = sorted({str(path) for path in of["file"]})
+        notes.append(
+            (
+                names[run],
+                "superseded",
+                f"{plural(of[['task', 'way']].drop_duplicates().shape[0], 'task')} asked more than "
+                "once with the same settings; the newest result of each counts, not those in "
+                f"{plural(len(paths), 'older file')} ({few(paths)})",
+            )
+        )
+    is_scored = np.array([_of(name).benchmark.scored for name in _asked(scores)], bool)
+    unscored = scores[scores["value"].isna() & is_scored]
+    for run, of in unscored.groupby("run"):
+        text = f"no score (NaN) in {plural(len(of), 'task')}: {few([*of['task']])}"
+        notes.append((names[run], "unscored", text))
+    older_files = {file.path for file in files if file.file.epidemia is None}
+    for run, of in scores.groupby("run"):
+        unfit = replicates.in_conflict(drawn.sample for drawn in of["draws"] if drawn)
+        for place in of.index[[bool(drawn and drawn.sample in unfit) for drawn in of["draws"]]]:
+            scores.at[place, "draws"] = scores.at[place, "population"] = None
+        reasons: dict[str, list[str]] = {}
+        for row in scores[scores["run"] == run].itertuples(index=False):
+            if why := _without_error(row, unfit, older_files):
+                reasons.setdefault(why, []).append(in_way(row.task, row.way))
+        if reasons:
+            listed = "; for ".join(
+                f"{plural(len(tasks), 'task')} ({few(tasks)}): {why}"
+                for why, tasks in reasons.items()
+            )
+            notes.append((names[run], "errors", f"no errors (N/A) for {listed}"))
+    apart = replicates.in_conflict(drawn.sample for drawn in scores["draws"] if drawn)
+    if apart:
+        notes.append(
+            (
+                "",
+                "replicates",
+                "models were scored with different replicates of one survey "
+                f"({few(sorted(apart))}). Differences between them have no error there and count "
+                "as ties: run one again",
+            )
+        )
+    if kept := [file for file in files if is_record(file.path)]:
+        text = (
+            f"{plural(len(kept), 'run')} read from records of Every Eval Ever: these hold no "
+            "samples, so tables from single replies leave them out"
+        )
+        notes.append(("", "records", text))
+    told = pd.DataFrame(
+        [(printable(run), kind, printable(text)) for run, kind, text in notes],
+        columns=["run", "kind", "text"],
+    )
+    return results._replace(notes=told, folders=folders)
+
+
+def _asked(scores: pd.DataFrame) -> list[str]:
+    return [in_way(task, way) for task, way in zip(scores["task"], scores["way"], strict=True)]
+
+
+def _of(name: str) -> Leaf:
+    return leaves()[name]
+
+
+def _without_error(row: Any, unfit: set[str], older: set[Path]) -> str:
+    """Say why the error of a score is not known; nothing if it is, or there is none."""
+    benchmark = _of(in_way(row.task, row.way)).benchmark
+    primary = getattr(row, benchmark.primary, row.value)
+    if row.draws or math.isnan(primary) or not benchmark.has_error:
+        return ""
+    if unfit:
+        return "scored with different replicates of one survey; run them again"
+    if row.said is None and benchmark.headline:
+        return ""  # Its draws are of what was said.
+    if row.file in older:
+        return "written by an older version, or without our hook; run it again"
+    if row.seen < 1 and row.said is not None:
+        return "--limit left too few of them; raise it"
+    return (
+        "the file has no draws for them. If the truth had no replicates, rebuild it ('epidemia "
+        "groundtruth build SURVEY --raw FILE'); then run them again"
     )
 
 
@@ -186,7 +331,7 @@ def _words(row: Mapping[str, str], of_model: Mapping[str, set[str]]) -> Iterator
             yield printable(setting.words.format(value=value))
 
 
-def settings_in(file: Any, installed: Mapping[str, Any]) -> dict[str, str]:
+def settings_in(file: ReadFile, installed: Mapping[str, Any]) -> dict[str, str]:
     """Return the settings of a file's run: texts, without those that are the usual ones."""
     read = file.file
     asked = list(file.scores)
@@ -222,14 +367,14 @@ def _joined(values: Iterable[Any]) -> str:
     return " ".join(sorted({as_given(value) for value in values} - {""}))
 
 
-def _limit(file: Any) -> str:
+def _limit(file: ReadFile) -> str:
     """Return the ``--limit`` that cut something off; ``incomplete`` if it was not a limit."""
     if all(score.seen >= 1 for score in file.scores.values()):
         return ""
     return as_given(file.file.config.limit) or "incomplete"
 
 
-def _version(file: Any, asked: Asked, installed: Mapping[str, Any]) -> str:
+def _version(file: ReadFile, asked: Asked, installed: Mapping[str, Any]) -> str:
     """Return the version of a task if it is not the installed one."""
     if (truth := installed.get(asked.task)) is None:
         return ""
@@ -239,7 +384,7 @@ def _version(file: Any, asked: Asked, installed: Mapping[str, Any]) -> str:
     return "" if version == usual else str(version)
 
 
-def _truth(file: Any, asked: Asked, installed: Mapping[str, Any]) -> str:
+def _truth(file: ReadFile, asked: Asked, installed: Mapping[str, Any]) -> str:
     """Return vintage and fingerprint of a task's truth if it is not the installed one."""
     metadata, truth = file.metadata[asked], installed.get(asked.task)
     fingerprint = str(metadata.get("truth") or "")
@@ -248,14 +393,14 @@ def _truth(file: Any, asked: Asked, installed: Mapping[str, Any]) -> str:
     return " ".join([*str(metadata.get("vintage", "")).split(), fingerprint])
 
 
-def _score_rows(file: Any, installed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _score_rows(file: ReadFile, installed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a row for each of our tasks in a file."""
     for asked, score in file.scores.items():
         yield {
             "task": asked.task,
             "way": asked.way,
             "group": leaves()[in_way(*asked)].group,
-            "asked_as": _asked_as(file, asked, installed),
+            "asked_as": _asked_as(vars_of(file, asked, installed)),
             "value": score.value,
             "draws": score.draws,
             "population": score.population,
@@ -269,7 +414,7 @@ def _score_rows(file: Any, installed: Mapping[str, Any]) -> Iterator[dict[str, A
         }
 
 
-def _asked_as(file: Any, asked: Asked, installed: Mapping[str, Any]) -> str:
+def vars_of(file: ReadFile, asked: Asked, installed: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that a score heeds, where they are not the usual ones."""
     read, metadata, way = file.file, file.metadata[asked], WAYS[asked.way]
     of = leaves()[in_way(*asked)]
@@ -278,8 +423,7 @@ def _asked_as(file: Any, asked: Asked, installed: Mapping[str, Any]) -> str:
         for key, usual in Variant()._asdict().items()
         if metadata.get(key) not in (None, usual) and key != "n_samples" and of.heeds(key)
     }
-    if file.scores[asked].seen < 1:
-        told["limit"] = read.config.limit
+    told["limit"] = read.config.limit if file.scores[asked].seen < 1 else None
     told |= {
         "num_fewshot": read.shots.get(in_way(*asked)),
         "system": (read.system_instruction_sha or "")[:8],
@@ -292,9 +436,8 @@ def _asked_as(file: Any, asked: Asked, installed: Mapping[str, Any]) -> str:
         if drawn.get("temperature") == plainly(way.temperature):
             del drawn["temperature"]
         told |= drawn
+    return told
+
+
+def _asked_as(told: Mapping[str, Any]) -> str:
     return "; ".join(f"{key}={as_given(value)}" for key, value in sorted(told.items()) if value)
-
-
-def _date(file: Any) -> float:
-    date = number_in(file.file.date)
-    return -math.inf if math.isnan(date) else date

@@ -31,7 +31,6 @@ from lm_eval_epidemia.results.file import ResultFile, TaskConfig, read_file
 from lm_eval_epidemia.results.naming import is_chat, pairs, settings_of, weights_of
 from lm_eval_epidemia.results.others import Other, labels_of, others_in
 from lm_eval_epidemia.results.protocol import Protocol, as_given, number_in, plainly, printable
-from lm_eval_epidemia.results.read import tables_of
 from lm_eval_epidemia.results.records import is_record, read_record
 from lm_eval_epidemia.results.replicates import ENDLESS, Joint
 from lm_eval_epidemia.results.runs import Piece, rows_of
@@ -72,7 +71,6 @@ class Results(NamedTuple):
     notes: list[str]
     folders: tuple[Path, ...] = ()
     unread: tuple[tuple[Path, str], ...] = ()
-    tables: Any = None
 
 
 class _ReadRun(NamedTuple):
@@ -376,7 +374,6 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
     }
     notes += _join_shards(runs, installed)
     labels = labels_of([other for run in runs for other in run.others])
-    tables = tables_of(runs, installed, labels)
     pieces = [piece for run in sorted(runs, key=_when) for piece in _pieces(run, installed, labels)]
     notes = [printable(note) for note in notes]
     if not any(piece.entry.scores for piece in pieces):
@@ -407,7 +404,7 @@ def read_results(folders: Iterable[Path], sizes: Mapping[str, float] | None = No
         known = ", ".join(sorted({entry.model for entry in entries}))
         raise EpidemiaError(f"a size was given for {few(sorted(unknown))}: expected {known}")
     entries.sort(key=lambda entry: (entry.protocol, entry.name))
-    return Results(entries, notes, folders, tuple(unread), tables)
+    return Results(entries, notes, folders, tuple(unread))
 
 
 def _join_shards(runs: Iterable[_ReadRun], installed: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,317 @@
+"""Read lm-eval's result files: the scores of our tasks, what made them, and other tasks."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import reprlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from lm_eval_epidemia.benchmarks import OBSERVATION, in_way, leaves, unions
+from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, built
+from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
+from lm_eval_epidemia.core.names import GROUPS
+from lm_eval_epidemia.core.paths import fresh_tasks, home
+from lm_eval_epidemia.elicit.way import Metric
+from lm_eval_epidemia.results import replicates
+from lm_eval_epidemia.results.card import Tuned
+from lm_eval_epidemia.results.entry import POPULATION, Asked, TaskScore, leaf
+from lm_eval_epidemia.results.file import ResultFile, TaskConfig, read_file
+from lm_eval_epidemia.results.others import Other, labels_of, others_in
+from lm_eval_epidemia.results.protocol import number_in, printable
+from lm_eval_epidemia.results.records import is_record, read_record
+from lm_eval_epidemia.results.replicates import ENDLESS, Joint
+from lm_eval_epidemia.results.shards import join_shards
+from lm_eval_epidemia.surveys.catalogue import records
+from lm_eval_epidemia.surveys.fresh import GROUP
+
+#: A task or group of one survey.
+_OF_OWN = re.compile(r"epidemia_(?:extra_|marginal_)?([a-z][a-z0-9]*)(?:_|$)")
+
+#: What rounding may add to a bound.
+ROUNDING = 1e-6
+
+
+class ReadFile(NamedTuple):
+    """A result file, with the scores of our tasks and the settings that made them."""
+
+    path: Path
+    file: ResultFile
+    scores: dict[Asked, TaskScore]
+    metadata: dict[Asked, dict[str, Any]]
+    others: dict[Other, float]
+    notes: list[str]
+    card: Tuned | None = None
+
+    @property
+    def when(self) -> tuple[float, str]:
+        """Sort key: the oldest first."""
+        date = number_in(self.file.date)
+        return -math.inf if math.isnan(date) else date, str(self.path)
+
+
+def read_files(
+    paths: Iterable[Path],
+) -> tuple[list[ReadFile], list[tuple[Path, str]]]:
+    """Read result files, the oldest first; and say which cannot be read, and why."""
+    files, unread, known_numbers = [], [], dict[str, int]()
+    for path in paths:
+        try:
+            file = _read(path)
+            drawn = [
+                x for score in file.scores.values() for x in (score.draws, score.population) if x
+            ]
+            known_numbers = replicates.counted(drawn, known_numbers)
+            files.append(file)
+        except ValueError as error:
+            unread.append((path, printable(str(error))))
+    return sorted(files, key=lambda file: file.when), unread
+
+
+def _read(path: Path) -> ReadFile:
+    """Read a result file, its scores and those of other tasks; ValueError as in `read_file`."""
+    file, notes, card = read_record(path) if is_record(path) else (read_file(path), [], None)
+    notes = [*(f"{path}: {note}" for note in notes), *_unknown(path, file)]
+    run = ReadFile(path, file, {}, {}, {}, notes, card)
+    for name, row in file.results.items():
+        ours = leaves().get(name)
+        if ours and f"{ours.benchmark.primary},none" in row:
+            asked = Asked(ours.entry.name, ours.way)
+            metadata = msgspec.convert(file.configs.get(name) or {}, TaskConfig).metadata
+            run.metadata[asked] = metadata or {}
+            run.scores[asked] = _score(run, asked, row)
+    told = file.versions.keys() & file.configs.keys()
+    if bare := [in_way(*asked) for asked in run.scores if in_way(*asked) not in told]:
+        run.notes.append(
+            f"{path}: the file lacks the version or settings of {plural(len(bare), 'task')} "
+            f"({few(bare)}), so they are ranked as if these were the usual ones: copy the "
+            "file again from where lm_eval wrote it"
+        )
+    others = others_in(file, leaves())
+    if without := [other for other, value in others.items() if math.isnan(value)]:
+        labels = labels_of(without)
+        run.notes.append(
+            f"{path}: left out {few([labels[other] for other in without])}: none of their "
+            "metrics is a finite number"
+        )
+    run.others.update({other: x for other, x in others.items() if not math.isnan(x)})
+    # Of many files these are most of what they hold, and in the scores by now.
+    joint = file.epidemia or Joint()
+    for read in (file.results, file.configs, file.higher_is_better, joint.replicates, joint.said):
+        read.clear()
+    return run
+
+
+def _kind_of(name: str) -> tuple[str, str]:
+    """Return the kind of an unknown task, and the user's survey that it belongs to."""
+    survey = _OF_OWN.match(name)
+    if name.startswith(PREFIX):
+        return "quantities", ""
+    if name.startswith(f"{GROUP}_"):
+        return "fresh", ""
+    if survey and survey[1] not in {*records(), *GROUPS}:
+        return "own", survey[1]
+    return "other", ""
+
+
+def _unknown(path: Path, file: ResultFile) -> list[str]:
+    """Say which of our tasks are unknown here."""
+    ours = {in_way(group, leaf_.way) for leaf_ in leaves().values() for group in leaf_.entry.groups}
+    ours |= unions().keys()
+    kinds: dict[str, list[str]] = {"quantities": [], "fresh": [], "own": [], "other": []}
+    surveys: dict[str, None] = {}
+    for name in file.results:
+        known = name in leaves() or name in ours or file.group_subtasks.get(name)
+        if name.startswith("epidemia_") and not known:
+            kind, survey = _kind_of(name)
+            kinds[kind].append(name)
+            surveys |= {survey: None} if survey else {}
+    reasons = {
+        "quantities": ": their quantities are not here. Make the set again with 'epidemia "
+        "quantities new SURVEY --raw FILE --n N --seed SEED' as before, or copy its files (.json "
+        f"and .draws.parquet) into {built()}",
+        "fresh": ": these fresh tasks are not here. Make the set again with 'epidemia tasks fresh "
+        "SURVEY --raw FILE --n N --seed SEED' as before, or copy its folder into "
+        f"{fresh_tasks()}",
+        "own": f": there is no record of {few(list(surveys))} here. For your own surveys a "
+        "report needs the record and the truth: copy both from the machine of the run "
+        f"(here {home() / 'surveys'} and {home() / 'groundtruth'}), or name the record "
+        "with --record and build the truth again",
+        "other": ": this version of lm-eval-epidemia does not know them; install the version of "
+        "the run",
+    }
+    return [
+        f"{path}: left out {few(names)}{reasons[kind]}" for kind, names in kinds.items() if names
+    ]
+
+
+def _score(run: ReadFile, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
+    """Read the scores of a task, and note what cannot be used; ValueError as in `read_file`."""
+    name, ours, joint = in_way(*asked), leaf(asked), run.file.epidemia or Joint()
+    primary, metrics = ours.benchmark.primary, ours.metrics
+    given = {
+        metric: value
+        for key, value in row.items()
+        for metric, _, filtered in [key.partition(",")]
+        if filtered == "none"
+    }
+    endless = [
+        metric
+        for metric in metrics
+        if metrics[metric].high == math.inf and number_in(given.get(metric)) > ENDLESS
+    ]
+    if endless:
+        given |= dict.fromkeys(endless, math.nan)
+        run.notes.append(
+            f"{run.path}: {name}: {few(endless)} is infinite or too large, and counts as "
+            "unknown: one reply may be absurd; look at the other metrics in the file"
+        )
+    without = math.isnan(number_in(given[primary]))
+    numbers = {metric: _checked(asked, metrics, metric, x, without) for metric, x in given.items()}
+    draws = {}
+    # What has no score has no draws, whatever is written of it.
+    if name in joint.replicates and not without and f"{primary}_stderr" not in endless:
+        low, high, cut = metrics[primary].low, metrics[primary].high, metrics[primary].cut
+        bounds = {primary: (low, high) if cut else (-ENDLESS, ENDLESS)}
+        # Only there a sample is one of a survey: elsewhere it is one of questions.
+        survey = ours.entry.facets["survey"] if ours.benchmark is OBSERVATION else ""
+        try:
+            draws = replicates.draws_of(joint.replicates[name], survey, bounds)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    leading = ours.benchmark.leading if ours.benchmark.scored else ""
+    answers, fingerprint = None, run.metadata[asked].get("truth")
+    if name in joint.said:
+        try:
+            answers = replicates.said_in(name, joint.said[name], numbers, fingerprint)
+        except replicates.Unusable as error:
+            run.notes.append(
+                f"{run.path}: {name}: tables from its answers leave it out, because its truth "
+                f"on this machine cannot be used: {error}"
+            )
+    more = {
+        printable(metric): x
+        for metric, x in numbers.items()
+        if metric != leading and "stderr" not in metric
+    }
+    at = draws.get(primary)
+    if leading not in (primary, ""):
+        at = replicates.headline_draws(name, answers)
+    value, date = numbers.get(leading, math.nan), number_in(run.file.date)
+    return TaskScore(value, at, more, draws.get(POPULATION), run.path, answers, date)
+
+
+def _checked(
+    asked: Asked, metrics: Mapping[str, Metric], metric: str, value: Any, without: bool
+) -> float:
+    """Read a metric of a task with or without a score; ValueError if its value is impossible."""
+    known, number = metrics.get(metric), number_in(value)
+    low, high = (known.low, known.high) if known else (-math.inf, math.inf)
+    # Probabilities that sum to more than 1 are why there is no score.
+    high = math.inf if without and metric == "choice_mass" else high
+    unknown = value == "N/A" or (isinstance(value, float) and math.isnan(value))
+    inside = math.isfinite(number) and low - ROUNDING <= number <= high + ROUNDING
+    if not (unknown or inside):
+        bounded = math.isfinite(low) or math.isfinite(high)
+        expected = f"{low} to {high}" if bounded else "a number"
+        given = reprlib.repr(value)
+        raise ValueError(f"{in_way(*asked)}: {metric} is {given}, expected {expected}")
+    return number
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Yield the result files below a folder; follow links, and read each folder once."""
+    read: set[str] = set()
+    for base, below, files in os.walk(folder, followlinks=True):
+        if os.path.realpath(base) in read:
+            below.clear()
+            continue
+        read.add(os.path.realpath(base))
+        # A folder of that name is no result file, which is said when it is read.
+        names = (*files, *below)
+        paths = (Path(base) / name for name in names)
+        yield from (p for p in paths if fnmatchcase(p.name, "results*.json") or is_record(p))
+
+
+def result_files(folders: Iterable[Path]) -> list[Path]:
+    """Return the result files in folders, each once even if links repeat it."""
+    files: dict[str, Path] = {}
+    for folder in folders:
+        # Unlike Path's, False where it may not be looked at.
+        if not os.path.exists(folder):  # noqa: PTH110
+            raise EpidemiaError(
+                f"{folder} does not exist: give the folder that lm_eval wrote (--output_path)"
+            )
+        here = [folder] if folder.is_file() else sorted(_below(folder))
+        if not here:
+            raise EpidemiaError(
+                f"{folder} holds no results_*.json: give the folder that lm_eval wrote "
+                "(--output_path), or one with records from 'epidemia share', with their "
+                "original names (UUID.json)"
+            )
+        for file in here:
+            # Samples lie beside the file itself, not beside a link to it.
+            if files.setdefault(os.path.realpath(file), file).is_symlink():
+                files[os.path.realpath(file)] = file
+    return list(files.values())
+
+
+def put_together(
+    files: Sequence[ReadFile], asked_alike: Callable[[ReadFile, Asked], Hashable]
+) -> list[str]:
+    """Put together tasks whose prompts are spread over files of one run; return notes.
+
+    The newest file gets the whole, the others lose their parts. A ``--limit`` makes no shards.
+
+    Parameters
+    ----------
+    files : sequence of ReadFile
+        The oldest first.
+    asked_alike : callable
+        What has to agree so that two files are parts of one run.
+    """
+    parts: dict[tuple[Asked, Hashable], list[ReadFile]] = defaultdict(list)
+    for file in files:
+        for asked, score in file.scores.items():
+            if (
+                score.seen < 1
+                and not file.file.config.limit
+                and leaf(asked).benchmark is OBSERVATION
+            ):
+                parts[asked, asked_alike(file, asked)].append(file)
+    joined, notes = Counter[tuple[Path, ...]](), []
+    for (asked, _), several in parts.items():
+        paths = tuple(file.path for file in several)
+        try:
+            whole = join_shards(asked, paths) if len(several) > 1 else None
+        except EpidemiaError as error:
+            notes.append(f"{in_way(*asked)} is not put together from {len(several)} files: {error}")
+            continue
+        if whole is not None:
+            for file in several[:-1]:
+                del file.scores[asked]
+            several[-1].scores[asked] = whole._replace(date=number_in(several[-1].file.date))
+            joined[paths] += 1
+    return notes + [
+        f"{plural(number, 'task')} put together from {len(paths)} files of one run "
+        f"({few(list(map(str, paths)))}); tables from samples leave them out"
+        for paths, number in joined.items()
+    ]
+
+
+def left_out(path: Path, why: str) -> str:
+    """Say that a file cannot be read."""
+    what = (
+        "a record as 'epidemia share' writes it" if is_record(path) else "a result file of lm-eval"
+    )
+    return (
+        f"{path} is not {what} and was left out ({why}): copy it again from its source, or "
+        "run that evaluation again"
+    )
