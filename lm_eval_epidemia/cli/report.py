@@ -1,22 +1,17 @@
-"""The commands that report results: ``epidemia report``, ``plot``, ``site build``."""
+"""The commands that report results: ``epidemia report``, ``plot``, ``share``."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from typer import Argument, Option
 
 from lm_eval_epidemia.cli.options import Format, Informative, Texts, Where, check_format
-from lm_eval_epidemia.cli.printing import report_width, show_lines, show_sections
+from lm_eval_epidemia.cli.printing import report_width
 from lm_eval_epidemia.core.errors import EpidemiaError, plural
 from lm_eval_epidemia.core.extras import needs
-from lm_eval_epidemia.core.folders import check_rewritable
-
-site_app = typer.Typer(no_args_is_help=True, help="Write the site of results.")
 
 _RESULTS = Annotated[
     list[Path], Argument(help="Folders or files that lm_eval wrote (--output_path).")
@@ -32,54 +27,57 @@ _PAIRS = Annotated[
 _PUBLISHED = Annotated[
     bool, Option("--published", help="Add the published scores, marked as such.")
 ]
+_CUTOFFS = Annotated[
+    Texts,
+    Option(help="When a model's training ended, MODEL=2024-06, for --show probe; repeatable."),
+]
+
+#: Options of version 0.2, with what replaces each.
+OLD = {
+    "--full": "--show all",
+    "--effects": "--show all --wide",
+    "--section": "--show",
+    "--standardised": "--show standardised",
+    "--recalibrated": "--show recalibrated",
+    "--scales": "--show scales,tilt",
+    "--places": "--show places",
+    "--years": "--show years",
+    "--year-lived": "--show year-lived",
+    "--people": "--show people",
+    "--wordings": "--show wordings",
+    "--probe": "--show probe",
+}
 
 
-def results_of(
+def read(
     results: list[Path],
-    informative: bool,
-    sizes: dict[str, float] | None = None,
     where: list[str] | None = None,
-) -> Any:
-    """Read result files; keep runs with the settings in `where`, and informative tasks if asked."""
-    from lm_eval_epidemia.old.findings import leaderboard
-    from lm_eval_epidemia.results.models import chosen, conditions_of
-    from lm_eval_epidemia.results.results import read_results
-
-    read = read_results(results, sizes)
-    if conditions := conditions_of(where or []):
-        kept = chosen(read.entries, conditions)
-        note = f"--where leaves out {len(read.entries) - len(kept)} of {len(read.entries)} rows"
-        read = read._replace(entries=kept, notes=[*read.notes, note])
-    return leaderboard.informative(read) if informative else read
-
-
-def _report(
-    results: list[Path],
-    sizes: list[str] | None = None,
-    published: bool = False,
-    pairs: list[str] | None = None,
     informative: bool = False,
-    where: list[str] | None = None,
+    sizes: list[str] | None = None,
+    pairs: list[str] | None = None,
+    published: bool = False,
+    cutoffs: list[str] | None = None,
 ) -> Any:
-    """Read result files and compare them."""
-    from lm_eval_epidemia.old.findings.leaderboard import make_report
-    from lm_eval_epidemia.old.findings.tuned import pair_in
-    from lm_eval_epidemia.results.results import model_size
+    """Read result files, and choose among them as the options say."""
+    from lm_eval_epidemia.results import choose
+    from lm_eval_epidemia.results.published import with_published
+    from lm_eval_epidemia.results.read import read_results
+    from lm_eval_epidemia.results.tuned import with_cards
 
-    given = {name: model_size(text) for name, text in _pairs("--size", sizes, "MODEL=7B")}
-    read = results_of(results, informative, given, where)
-    models = {entry.model for entry in read.entries}
-    return make_report(read, published, [pair_in(text, models) for text in pairs or []])
+    made = read_results(results)
+    if conditions := choose.conditions_of(where or []):
+        made = choose.where(made, conditions)
+    made = choose.informative(made) if informative else made
+    given = {name: choose.model_size(text) for name, text in named("--size", sizes, "MODEL=7B")}
+    made = choose.with_sizes(made, given)
+    models = [*made.runs["model"]]
+    paired = [choose.pair_in(text, models) for text in pairs or []]
+    made = with_cards(choose.with_bases(made, paired), paired)
+    made = choose.with_cutoffs(made, named("--cutoff", cutoffs, "MODEL=2024-06"))
+    return with_published(made) if published else made
 
 
-def _say_notes(report: Any) -> Any:
-    """Print the notes on results to stderr."""
-    for note in report.notes:
-        print(f"note: {note}", file=sys.stderr)
-    return report
-
-
-def _pairs(option: str, given: list[str] | None, form: str) -> list[tuple[str, str]]:
+def named(option: str, given: list[str] | None, form: str) -> list[tuple[str, str]]:
     """Read options of the form NAME=VALUE; a name may contain a = itself."""
     pairs = []
     for text in given or []:
@@ -90,153 +88,104 @@ def _pairs(option: str, given: list[str] | None, form: str) -> list[tuple[str, s
     return pairs
 
 
+def say_notes(results: Any) -> Any:
+    """Print the notes on results to stderr."""
+    from lm_eval_epidemia.findings.notes import lines
+
+    for note in lines(results):
+        print(f"note: {note}", file=sys.stderr)
+    return results
+
+
 def report(
     results: _RESULTS,
-    format: Format = "table",
-    html: Annotated[Path | None, Option(help="Also write the site into this folder.")] = None,
-    full: Annotated[bool, Option("--full", help="Print every table and note.")] = False,
-    section: Annotated[
+    show: Annotated[
         str | None,
-        Option(help="Print one part of --full, such as survey or notes; a wrong name lists them."),
+        Option(help="Findings to print, such as survey,pairs; 'all' or 'help' (lists them)."),
     ] = None,
-    wide: Annotated[bool, Option("--wide", help="Let tables be wider than 100 columns.")] = False,
     where: Where = None,
-    effects: Annotated[
-        bool,
-        Option(
-            "--effects", help="As --full, with the long tables of interventions, priors and tuning."
-        ),
-    ] = False,
-    size: _SIZES = None,
-    pair: _PAIRS = None,
+    html: Annotated[Path | None, Option(help="Also write the site into this folder.")] = None,
+    format: Format = "table",
+    wide: Annotated[bool, Option("--wide", help="Let tables be as wide as they are.")] = False,
     published: _PUBLISHED = False,
     informative: Informative = False,
-    standardised: Annotated[
-        bool,
-        Option(
-            "--standardised",
-            help="Add group differences implied by the answers, standardised for age and more.",
-        ),
-    ] = False,
-    recalibrated: Annotated[
-        bool,
-        Option("--recalibrated", help="Add scores of answers rescaled to the survey's averages."),
-    ] = False,
-    scales: Annotated[
-        bool, Option("--scales", help="Add other distances, and the calibration line.")
-    ] = False,
-    places: Annotated[
-        bool, Option("--places", help="Add how evenly models know countries.")
-    ] = False,
-    years: Annotated[
-        bool, Option("--years", help="Add whether answers follow changes over the years.")
-    ] = False,
-    year_lived: Annotated[
-        bool, Option("--year-lived", help="Add the year that answers fit best if no year is asked.")
-    ] = False,
-    people: Annotated[
-        bool, Option("--people", help="Add how many Americans a model beats on six guesses.")
-    ] = False,
-    wordings: Annotated[
-        bool, Option("--wordings", help="Add each model's scores in several wordings.")
-    ] = False,
-    probe: Annotated[
-        bool, Option("--probe", help="Compare published tasks with similar fresh ones.")
-    ] = False,
-    cutoff: Annotated[
-        Texts,
-        Option(
-            help="Compare vintages before and after a training cutoff, MODEL=2024-06; repeatable."
-        ),
-    ] = None,
+    size: _SIZES = None,
+    pair: _PAIRS = None,
+    cutoff: _CUTOFFS = None,
 ) -> None:
     """Say on one screen which model knows the world best, and with what evidence.
 
-    Add --full for every table: leaderboard, slices, paired comparisons, other tasks.
+    Everything else is a finding, by name: --show help lists them, --show all prints them.
     """
-    from lm_eval_epidemia.old.findings import people as guessed
-    from lm_eval_epidemia.old.findings import places as evenly
-    from lm_eval_epidemia.old.findings import probe as probing
-    from lm_eval_epidemia.old.findings import recalibrated as tilted
-    from lm_eval_epidemia.old.findings import scales as others
-    from lm_eval_epidemia.old.findings import standardised as standard
-    from lm_eval_epidemia.old.findings import tilt, tuning, tuning_rows, tuning_tables
-    from lm_eval_epidemia.old.findings import wordings as worded
-    from lm_eval_epidemia.old.findings import year_lived as at_home
-    from lm_eval_epidemia.old.findings import years as over_years
-    from lm_eval_epidemia.old.report import output
-    from lm_eval_epidemia.old.report.sections import tidy
+    from lm_eval_epidemia.findings import FINDINGS, find
 
     check_format(format)
-    if section and format in ("csv", "json"):
-        raise EpidemiaError(
-            f"--section {section} selects tables, and --format {format} prints every part: leave "
-            "one of the two away"
-        )
+    if show == "help":
+        for name in FINDINGS:
+            print(f"{name}: {(find(name).__doc__ or '').splitlines()[0]}")
+        return
+    names = list(FINDINGS) if show == "all" else [n.strip() for n in (show or "").split(",") if n]
+    makers = {name: find(name) for name in names}
     write = None if html is None else _site_writer(html)
-    dates = _pairs("--cutoff", cutoff, "MODEL=2024-06")
-    read = _report(results, size, published, pair, informative, where)
-    screen = format == "table" and not (full or effects or section)
-    if not (screen or section == "notes"):
-        _say_notes(read)
-    cutoffs = probing.cutoffs_of(dates, read)
-    failed = None
+    made = read(results, where, informative, size, pair, published, cutoff)
     # First: whoever reads the tables may stop reading ('| head') before they end.
     if write is not None:
-        try:
-            write(read, cutoffs)
-        except EpidemiaError as error:
-            failed = error  # of the site alone
-    from_samples: list[Any] = []
-    notes: list[str] = []
-    for chosen, read_part, findings_of in (
-        (standardised, standard.read, lambda made: [standard.finding(made)]),
-        (recalibrated, tilted.read, lambda made: [tilted.finding(made)]),
-        (scales, others.read, lambda made: [others.finding(made), tilt.finding(made)]),
-        (places, evenly.read, evenly.findings),
-        (years, over_years.read, over_years.findings),
-        (year_lived, at_home.read, at_home.findings),
-        (people, guessed.read, guessed.findings),
-        (wordings, worded.read, list),
-    ):
-        if chosen:
-            made, more_notes = _made(read_part, read)
-            from_samples += findings_of(made)
-            notes += more_notes
-    for note in dict.fromkeys(notes):
-        print(f"note: {note}", file=sys.stderr)
-    probed = probing.probed(read, cutoffs) if probe or cutoffs else probing.Probe([], [], [])
-    for note in probed.notes:
-        print(f"note: {note}", file=sys.stderr)
-    of_probe = probing.findings(probed)
-    if format in ("json", "csv"):
-        findings = [*from_samples, *tuning_tables.findings(tuning.read(read)), *of_probe]
-        more = [row for finding in findings for row in tidy(finding)]
-        if format == "json":
-            print(output.as_json(read, more))
-        else:
-            print(output.as_csv(read, more), end="")
-    elif screen:
-        from lm_eval_epidemia.old.findings.summary import summary
-        from lm_eval_epidemia.old.report.screen import WIDTH, lines
+        write(made)
+    if format == "table" and not names:
+        from lm_eval_epidemia.findings.headline import headline
+        from lm_eval_epidemia.report.screen import WIDTH, screen
 
-        show_lines(lines(summary(read, results), None if wide else min(report_width(wide), WIDTH)))
-        asked = [finding for finding in (*from_samples, *of_probe) if finding.rows]
-        show_sections(output.printed_of(asked, effects), report_width(wide))
+        width = None if wide else min(report_width(False), WIDTH)
+        print(screen(headline(made, results), width), end="")
+        return
+    say_notes(made)
+    findings = {name: make(made) for name, make in (makers or {"leaderboard": find("leaderboard")}).items()}
+    if show != "all":
+        for finding in findings.values():
+            if finding.table.empty and finding.left_out:
+                raise EpidemiaError("\n".join(finding.left_out))
+    _print(findings, format, wide, whole=wide or format != "table")
+
+
+def _print(findings: dict[str, Any], format: str, wide: bool, whole: bool) -> None:
+    """Print findings in one form; of several, csv has the name in its first column."""
+    import pandas as pd
+
+    from lm_eval_epidemia.report.render import render
+
+    filled = {name: of for name, of in findings.items() if len(of.table)} or findings
+    for note in dict.fromkeys(note for of in findings.values() for note in of.left_out):
+        print(f"note: {note}", file=sys.stderr)
+    if format == "json":
+        parts = (f'"{name}": {render(of, "json")}' for name, of in filled.items())
+        print("{" + ",\n".join(parts) + "}")
+    elif format == "csv" and len(filled) > 1:
+        from lm_eval_epidemia.findings.finding import Finding
+
+        tables = [of.table.assign(finding=name) for name, of in filled.items()]
+        together = pd.concat(tables, ignore_index=True)
+        columns = ["finding", *(name for name in together if name != "finding")]
+        print(render(Finding("all", "", together[columns]), "csv"), end="")
     else:
-        tuned = tuning_tables.tables(tuning.read(read), effects)
-        learning = tuning_rows.learning_table(read)
-        findings = [*from_samples, *tuned, *learning, *of_probe]
-        tables = output.printed_of([finding for finding in findings if finding.rows], effects)
-        sections = [*output.sections(read, effects), *tables]
-        if section:
-            _show_part(section, sections, read.notes, wide)
-        elif format == "latex":
-            print(output.as_latex(sections))
-        else:
-            show_sections(sections, report_width(wide))
-    if failed is not None:
-        raise failed
+        to: Any = "text" if format == "table" else format
+        width = None if wide else report_width(False)
+        print("\n".join(render(of, to, whole, width) for of in filled.values()), end="")
+
+
+def _site_writer(out: Path) -> Any:
+    """Return the function that writes the site; check `out` before any result is read."""
+    from lm_eval_epidemia.core.folders import check_rewritable
+
+    with needs("report", "the site"):
+        from lm_eval_epidemia.report.site import MARKER, build_site
+    check_rewritable(out, MARKER)
+
+    def write(made: Any) -> None:
+        index = build_site(made, out)
+        # Beside a report that is read by a program, this is no part of it.
+        print(f"the site is in {out.resolve()}: open {index}", file=sys.stderr)
+
+    return write
 
 
 def share(
@@ -251,11 +200,11 @@ def share(
     where: Where = None,
 ) -> None:
     """Write results for the Hub's leaderboards, and as Every Eval Ever records."""
-    from lm_eval_epidemia.old.report.share import check
-    from lm_eval_epidemia.old.report.share import share as write
+    from lm_eval_epidemia.report.share import check
+    from lm_eval_epidemia.report.share import share as write
 
     check(folder, dataset)
-    shared = write(_say_notes(_report([results], where=where)), folder, dataset)
+    shared = write(say_notes(read([results], where)), folder, dataset)
     for line in shared.lines:
         print(f"note: {line}", file=sys.stderr)
     print(f"{plural(shared.records, 'record')} of Every Eval Ever: {folder.resolve() / 'data'}")
@@ -267,56 +216,6 @@ def share(
     else:
         files = plural(shared.results, "file")
         print(f"{files} for the models' repositories: {folder.resolve()}/MODEL/.eval_results")
-
-
-def _made(of: Callable[[Any], tuple[Any, list[str]]], report: Any) -> tuple[Any, list[str]]:
-    """Return a part of the report and its notes; on failure, nothing and the reasons as notes."""
-    try:
-        return of(report)
-    except EpidemiaError as error:
-        return [], str(error).splitlines()
-
-
-def _show_part(name: str, sections: Sequence[Any], notes: Sequence[str], wide: bool) -> None:
-    """Print the tables of one kind, or the notes."""
-    if name == "notes":
-        print("\n".join(notes) or "There are no notes.")
-        return
-    kinds = [*dict.fromkeys(section.kind for section in sections), "notes"]
-    if name not in kinds:
-        raise EpidemiaError(
-            f"--section {name!r} is not in these results: expected {', '.join(kinds)}"
-        )
-    show_sections([section for section in sections if section.kind == name], report_width(wide))
-
-
-def _site_writer(out: Path) -> Callable[..., None]:
-    """Return the function that writes the site; check `out` before any result is read."""
-    with needs("report", "the site"):
-        from lm_eval_epidemia.old.report.site import MARKER, build_site
-    check_rewritable(out, MARKER)
-
-    def write(report: Any, cutoffs: Sequence[Any] = ()) -> None:
-        index = build_site(report, out, cutoffs)
-        # Beside a report that is read by a program, this is no part of it.
-        print(f"the site is in {out.resolve()}: open {index}", file=sys.stderr)
-
-    return write
-
-
-@site_app.command("build")
-def site_build(
-    results: _RESULTS,
-    out: Annotated[Path, Option(help="Folder to write: a new one, or one that holds a site.")],
-    size: _SIZES = None,
-    pair: _PAIRS = None,
-    published: _PUBLISHED = False,
-    informative: Informative = False,
-    where: Where = None,
-) -> None:
-    """Write a static site with leaderboard, method, explorer, figures and surveys."""
-    write = _site_writer(out)
-    write(_say_notes(_report(results, size, published, pair, informative, where)))
 
 
 def plot(
@@ -333,7 +232,7 @@ def plot(
     where: Where = None,
 ) -> None:
     """Save a figure of the site for a paper."""
-    from lm_eval_epidemia.old.report import figures
+    from lm_eval_epidemia.report import figures
 
     if name == "list":
         for known, figure in figures.FIGURES.items():
@@ -345,7 +244,7 @@ def plot(
         )
     path = figures.save(
         name,
-        lambda: _say_notes(_report(results or [], size, published, pair, informative, where)),
+        lambda: say_notes(read(results or [], where, informative, size, pair, published)),
         out,
         task,
     )

@@ -23,9 +23,15 @@ FINDINGS = {
     "subset": "leaderboard:subset",
     "nodes": "leaderboard:nodes",
     "closed": "leaderboard:closed",
+    "pairs": "pairs:pairs",
+    "versions": "pairs:versions",
+    "ways": "pairs:ways",
+    "side-by-side": "pairs:side_by_side",
+    "wording": "pairs:wording",
     "other": "leaderboard:other",
     "correlation": "leaderboard:correlation",
     "tasks": "leaderboard:tasks",
+    "notes": "notes:notes",
 }
 
 

@@ -223,20 +223,20 @@ def _checked(
         text = f"no score (NaN) in {plural(len(of), 'task')}: {few([*of['task']])}"
         notes.append((names[run], "unscored", text))
     older_files = {file.path for file in files if file.file.epidemia is None}
-    for run, of in scores.groupby("run"):
+    reasons: dict[int, dict[str, list[str]]] = {}
+    for (run, _), of in scores.groupby(["run", "group"], sort=False):
         unfit = replicates.in_conflict(drawn.sample for drawn in of["draws"] if drawn)
         for place in of.index[[bool(drawn and drawn.sample in unfit) for drawn in of["draws"]]]:
             scores.at[place, "draws"] = scores.at[place, "population"] = None
-        reasons: dict[str, list[str]] = {}
-        for row in scores[scores["run"] == run].itertuples(index=False):
+        for row in scores.loc[of.index].itertuples(index=False):
             if why := _without_error(row, unfit, older_files):
-                reasons.setdefault(why, []).append(in_way(row.task, row.way))
-        if reasons:
-            listed = "; for ".join(
-                f"{plural(len(tasks), 'task')} ({few(tasks)}): {why}"
-                for why, tasks in reasons.items()
-            )
-            notes.append((names[run], "errors", f"no errors (N/A) for {listed}"))
+                by_why = reasons.setdefault(run, {})
+                by_why.setdefault(why, []).append(in_way(row.task, row.way))
+    for run, by_why in reasons.items():
+        listed = "; for ".join(
+            f"{plural(len(tasks), 'task')} ({few(tasks)}): {why}" for why, tasks in by_why.items()
+        )
+        notes.append((names[run], "errors", f"no errors (N/A) for {listed}"))
     apart = replicates.in_conflict(drawn.sample for drawn in scores["draws"] if drawn)
     if apart:
         notes.append(

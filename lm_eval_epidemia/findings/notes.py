@@ -1,0 +1,52 @@
+"""What to know of the results: files left out, missing scores, changes, what groups consist of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from lm_eval_epidemia.benchmarks import in_way, made_of
+from lm_eval_epidemia.core.errors import few, plural
+from lm_eval_epidemia.findings.finding import Column, Finding
+from lm_eval_epidemia.findings.leaderboard import ordered_groups
+from lm_eval_epidemia.findings.mean import grouped
+from lm_eval_epidemia.findings.references import changed
+from lm_eval_epidemia.results.read import Results
+
+
+def notes(results: Results) -> Finding:
+    """What was left out, is missing or was changed, and what groups consist of."""
+    more = pd.DataFrame([*_changed(results), *_unions(results)], columns=["run", "kind", "text"])
+    table = pd.concat([results.notes, more], ignore_index=True)
+    columns = {"run": Column(), "text": Column("note")}
+    return Finding("notes", "Notes" if len(table) else "There are no notes.", table, columns)
+
+
+def lines(results: Results) -> list[str]:
+    """Return the notes as texts; of equal ones on several runs, one."""
+    table = notes(results).table
+    alike = table.groupby(["kind", "text"], sort=False)["run"].agg(list)
+    return [
+        f"{few(runs)}: {text}" if any(runs) else text for (_, text), runs in alike.items()
+    ]
+
+
+def _changed(results: Results) -> Iterator[tuple[str, str, str]]:
+    """Say which scores do not match their distances, and in which files."""
+    wrong = results.scores[changed(results.scores)]
+    for run, of in wrong.groupby("run"):
+        names = [in_way(task, way) for task, way in zip(of["task"], of["way"], strict=True)]
+        files = sorted({file.name for file in of["file"]})
+        yield (
+            results.runs["name"][run],
+            "changed",
+            f"the scores of {plural(len(of), 'task')} do not match their distances ({few(names)}; "
+            f"in {few(files)}): the file was changed, or D_perfect was different",
+        )
+
+
+def _unions(results: Results) -> Iterator[tuple[str, str, str]]:
+    for group in ordered_groups(grouped(results.scores)["group"]):
+        if says := made_of(group):
+            yield "", "group", f"{group}: {says}"
