@@ -22,8 +22,8 @@ class Compared:
         The models' full names.
     table : DataFrame
         Every number, in the tidy rows of ``epidemia compare --format csv``: a row per group of our
-        tasks, and per metric of other tasks; ``value`` is the first minus the second, ``verdict``
-        the conclusion about the first.
+        tasks, and per metric of other tasks; ``difference`` is the first minus the second,
+        ``verdict`` the conclusion about the first.
     unlike : dict of str to (str, str)
         Settings in which the two runs differ, with both values.
     notes : tuple of str
@@ -76,20 +76,24 @@ def compare(
         If a name matches no model (with the nearest names) or a model with several runs; if nothing
         can be compared.
     """
-    from lm_eval_epidemia.old.findings.two_models import compare_models
-    from lm_eval_epidemia.old.report import two_models as report
+    from lm_eval_epidemia.findings.versus import compare_models
+    from lm_eval_epidemia.report.versus import in_words
+    from lm_eval_epidemia.results.choose import informative as keep_informative
+    from lm_eval_epidemia.results.read import read_results
 
     paths = [results] if isinstance(results, str | PathLike) else results
-    folders = [Path(fspath(path)) for path in paths]
     try:
-        compared = compare_models(one, other, folders, where, cluster, informative)
+        made = read_results([Path(fspath(path)) for path in paths])
+        made = keep_informative(made) if informative else made
+        compared = compare_models(made, one, other, where, cluster)
     except OptionError as error:
         raise EpidemiaError(error.in_python) from None
+    tables = [of.table for of in (compared.ours, compared.documents) if len(of.table)]
     return Compared(
         one=compared.one.name,
         other=compared.other.name,
-        table=pd.DataFrame(report.as_rows(compared)),
+        table=pd.concat(tables, ignore_index=True),
         unlike=compared.unlike,
         notes=tuple(compared.notes),
-        words=tuple(report.in_words(compared)),
+        words=tuple(in_words(compared)),
     )

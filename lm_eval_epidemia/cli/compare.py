@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from lm_eval_epidemia.cli.options import Format, Informative, Where, check_format
-from lm_eval_epidemia.cli.printing import show, show_sections
-from lm_eval_epidemia.cli.report import results_of
+from lm_eval_epidemia.cli.printing import report_width
+from lm_eval_epidemia.cli.report import read, say_notes
 from lm_eval_epidemia.core.errors import EpidemiaError
 
 
@@ -78,7 +79,7 @@ def compare(
 
 
 def _holds_results(path: Path) -> bool:
-    from lm_eval_epidemia.results.results import result_files
+    from lm_eval_epidemia.results.files import result_files
 
     try:
         return bool(result_files([path]))
@@ -96,76 +97,68 @@ def _two_models(
     informative: bool,
 ) -> None:
     """Compare two models, and print the comparison."""
-    from lm_eval_epidemia.old.findings.two_models import compare_models
-    from lm_eval_epidemia.old.report import output
-    from lm_eval_epidemia.old.report import two_models as report
-    from lm_eval_epidemia.results.models import conditions_of
+    import pandas as pd
 
-    conditions = conditions_of(where or [])
-    compared = compare_models(one, other, folders, conditions, cluster, informative)
+    from lm_eval_epidemia.findings.versus import compare_models
+    from lm_eval_epidemia.report.render import render
+    from lm_eval_epidemia.report.versus import in_words
+    from lm_eval_epidemia.results.choose import conditions_of
+
+    results = read(folders, informative=informative)
+    compared = compare_models(results, one, other, conditions_of(where or []), cluster)
     for note in dict.fromkeys(compared.notes):
         print(f"note: {note}", file=sys.stderr)
-    if format == "csv":
-        print(output.csv_of(report.as_rows(compared)), end="")
-    elif format == "json":
-        print(output.json_of({"notes": compared.notes, "rows": report.as_rows(compared)}))
+    findings = [of for of in (compared.ours, compared.documents) if len(of.table)]
+    if format == "table":
+        print("\n".join(in_words(compared)))
     elif format == "latex":
-        print(output.as_latex(report.as_sections(compared)))
+        print("\n".join(render(of, "latex") for of in findings))
     else:
-        print("\n".join(report.in_words(compared)))
+        table = pd.concat([of.table for of in findings], ignore_index=True)
+        to: Any = format
+        print(render(replace(findings[0], table=table), to), end="")
 
 
 def _ways(
-    results: list[Path], informative: bool, where: list[str] | None, format: str
+    folders: list[Path], informative: bool, where: list[str] | None, format: str
 ) -> tuple[str, str] | None:
-    """Compare a model's scores in all the ways it was asked, side by side and paired.
+    """Compare a model's scores in all the ways and wordings it was asked, side by side and paired.
 
-    If nothing was asked in two ways there is nothing to pair. Then, if there are two models with
-    one run each, return their names in the order of `results`.
+    If nothing was asked in two ways there is nothing to pair. Then, if there are two runs, of one
+    model or of two, return their names in the order of `folders`.
     """
-    from lm_eval_epidemia.cli import listings
-    from lm_eval_epidemia.old.findings import head_to_head, ways, wordings
-    from lm_eval_epidemia.old.report.sections import printed
-    from lm_eval_epidemia.results.models import models_of
+    from lm_eval_epidemia.findings import find
+    from lm_eval_epidemia.report.render import render
 
-    read = results_of(results, informative, where=where)
-    in_wordings = wordings.asked_in_wordings(read.entries)
-    in_one_way = all(len(asked.ways) == 1 for asked in ways.asked_in_ways(read.entries))
-    models = models_of(read.entries) if in_one_way and not in_wordings else []
-    if len(models) == 2 and all(len(model.runs) == 1 for model in models):
-        first, second = sorted(models, key=lambda model: _place(model.shown, results))
-        return first.name, second.name
+    results = read(folders, where, informative)
+    findings = [find(name)(results) for name in ("side-by-side", "ways", "wording")]
+    filled = [of for of in findings if len(of.table)]
+    scored = [*dict.fromkeys(results.scores["run"])]
+    if not filled and len(scored) == 2:
+        first, second = sorted(scored, key=lambda run: _place(results, run, folders))
+        models = results.runs["model"]
+        name = "model" if models[first] != models[second] else "name"
+        return results.runs[name][first], results.runs[name][second]
     if format != "table":
         raise EpidemiaError(
             f"--format {format} needs two models; for the ways of asking one, see 'epidemia "
-            f"report --format {format}'"
+            f"report --show ways --format {format}'"
         )
-    for note in [*read.notes, *ways.without_tasks(read)]:
+    say_notes(results)
+    for note in dict.fromkeys(note for of in findings for note in of.left_out):
         print(f"note: {note}", file=sys.stderr)
-    rows = ways.side_by_side(read)
-    findings = [
-        head_to_head.two_ways(ways.asked_in_ways(read.entries)),
-        head_to_head.two_wordings(read.entries, in_wordings),
-    ]
-    sections = [printed(finding) for finding in findings if finding.rows]
-    if not rows and not sections:
+    if not filled:
         raise EpidemiaError(
             "nothing to compare: no task has a score in all the ways in which its model was "
             "asked. Run the same tasks in each way, such as --tasks "
-            "epidemia_low,epidemia_low_stated"
+            "epidemia_low,epidemia_low_stated; or name two models"
         )
-    if rows:
-        show(listings.ways_compared(rows))
-    show_sections(sections)
-    if len(models) > 1:
-        names = (model.name for model in models[:2])
-        command = shlex.join(["epidemia", "compare", *names, *map(str, results)])
-        print(f"Each model was asked in one way. To compare two models: {command}")
+    print("\n".join(render(of, "text", width=report_width(False)) for of in filled), end="")
     return None
 
 
-def _place(run: Any, folders: list[Path]) -> int:
+def _place(results: Any, run: int, folders: list[Path]) -> int:
     """Return the position of the folder that holds a run."""
-    source = next(iter(run.scores.values())).source
-    within = {source, *source.parents}
+    files = results.files[results.files["run"] == run]["path"]
+    within = {place for file in files for place in (file, *file.parents)}
     return next((at for at, folder in enumerate(folders) if folder in within), len(folders))

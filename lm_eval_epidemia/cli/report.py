@@ -139,7 +139,9 @@ def report(
         print(screen(headline(made, results), width), end="")
         return
     say_notes(made)
-    findings = {name: make(made) for name, make in (makers or {"leaderboard": find("leaderboard")}).items()}
+    findings = {
+        name: make(made) for name, make in (makers or {"leaderboard": find("leaderboard")}).items()
+    }
     if show != "all":
         for finding in findings.values():
             if finding.table.empty and finding.left_out:

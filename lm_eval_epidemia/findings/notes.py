@@ -27,9 +27,7 @@ def lines(results: Results) -> list[str]:
     """Return the notes as texts; of equal ones on several runs, one."""
     table = notes(results).table
     alike = table.groupby(["kind", "text"], sort=False)["run"].agg(list)
-    return [
-        f"{few(runs)}: {text}" if any(runs) else text for (_, text), runs in alike.items()
-    ]
+    return [f"{few(runs)}: {text}" if any(runs) else text for (_, text), runs in alike.items()]
 
 
 def _changed(results: Results) -> Iterator[tuple[str, str, str]]:

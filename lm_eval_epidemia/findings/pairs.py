@@ -95,12 +95,12 @@ def pairs(results: Results, most: int = MOST_PAIRS_OF) -> Finding:
                             **made._asdict(),
                         }
                     )
-    order = {group: place for place, group in enumerate(_ordered([row["group"] for row in rows]))}
+    order = {group: place for place, group in enumerate(ordered([row["group"] for row in rows]))}
     rows.sort(key=lambda row: order[row["group"]])
     return _finding("pairs", "Models compared over the same tasks", rows, results)
 
 
-def _ordered(listed: list[str]) -> list[str]:
+def ordered(listed: list[str]) -> list[str]:
     """Return groups in their usual order, those that are compared together first."""
     single = ordered_groups([group for group in listed if " + " not in group])
     return [*dict.fromkeys(group for group in listed if " + " in group), *single]

@@ -29,8 +29,12 @@ TUNED, PLAIN = {"instruct", "it", "chat"}, {"base", "pt", "hf"}
 def of_runs(results: Results, runs: Iterable[int]) -> Results:
     """Keep some runs."""
     kept = {*runs}
-    tables = (table[table["run"].isin(kept)] for table in results[1:4])
-    return Results(results.runs[results.runs.index.isin(kept)], *tables, results.notes)
+    tables = {
+        name: table[table["run"].isin(kept)]
+        for name, table in results._asdict().items()
+        if name in ("scores", "older", "others", "files")
+    }
+    return results._replace(runs=results.runs[results.runs.index.isin(kept)], **tables)
 
 
 def conditions_of(given: Iterable[str]) -> dict[str, str]:
@@ -208,3 +212,24 @@ def shown(results: Results) -> list[int]:
     runs["worded"] = runs["wording"] != "" if "wording" in runs else False
     ordered = runs.sort_values(["asked", "worded", "newest"], kind="stable")
     return [*ordered.drop_duplicates("weights").index]
+
+
+def with_cutoffs(results: Results, given: Sequence[tuple[str, str]]) -> Results:
+    """Set when the training of models ended, by model: a column ``cutoff``, NaN if not given.
+
+    Raises
+    ------
+    EpidemiaError
+        If a model is unknown, or a date is not a year and a month.
+    """
+    known = {*results.runs["model"]}
+    cutoffs = {}
+    for model, text in given:
+        if model not in known:
+            raise EpidemiaError(
+                f"--cutoff {model}={text}: expected one of {', '.join(sorted(known))}"
+            )
+        if not re.fullmatch(r"(19|20)\d\d-(0[1-9]|1[0-2])", text):
+            raise EpidemiaError(f"--cutoff {model}={text}: expected a month such as 2024-06")
+        cutoffs[model] = text
+    return results._replace(runs=results.runs.assign(cutoff=results.runs["model"].map(cutoffs)))

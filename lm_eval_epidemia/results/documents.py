@@ -5,22 +5,21 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import pandas as pd
 
 from lm_eval_epidemia.benchmarks import leaves
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.results.entry import Entry
 from lm_eval_epidemia.results.file import ResultFile, read_file
-from lm_eval_epidemia.results.naming import pairs, short_names
+from lm_eval_epidemia.results.naming import is_chat
 from lm_eval_epidemia.results.others import metrics_in
-from lm_eval_epidemia.results.protocol import Protocol, as_given, number_in, printable
-from lm_eval_epidemia.results.results import entry_of, result_files
+from lm_eval_epidemia.results.protocol import as_given, number_in, printable
+from lm_eval_epidemia.results.read import Results
+from lm_eval_epidemia.results.records import is_record
 
 #: Of a task's configuration, what makes its prompts, whatever the chat template.
 ASKED_BY = (
@@ -51,9 +50,9 @@ class Answered(NamedTuple):
 
     Attributes
     ----------
+    run : int
+        Its run in `Results.runs`.
     task : str
-    entry : Entry
-        The model and how it was run, without scores.
     file : ResultFile
     path : Path
         The result file.
@@ -61,8 +60,8 @@ class Answered(NamedTuple):
         Where its samples are, if they were kept.
     """
 
+    run: int
     task: str
-    entry: Entry
     file: ResultFile
     path: Path
     samples: Path
@@ -82,7 +81,9 @@ class Answered(NamedTuple):
     @property
     def template(self) -> str:
         """The chat template; for an endpoint with its own template, a marker of that."""
-        return str(self.file.chat_template or "") or "its own" * self.entry.chat
+        return str(self.file.chat_template or "") or (
+            "its own" if is_chat(self.file.config) else ""
+        )
 
     @property
     def config(self) -> dict[str, str]:
@@ -116,52 +117,27 @@ class Answered(NamedTuple):
         return told if isinstance(told, bool) else None
 
 
-def answered_in(folders: Iterable[Path]) -> list[Answered]:
+def answered_in(results: Results) -> list[Answered]:
     """Find other people's tasks, with or without samples; ours are compared by their truths.
-
-    Parameters
-    ----------
-    folders : iterable of Path
-        As for `read_results`, which names the files that are not lm-eval's; they are skipped here.
 
     Returns
     -------
     list of Answered
-        The oldest first. Models are named as a report of these folders names them.
+        The oldest first.
     """
-    files = []
-    for path in result_files(folders):
-        try:
-            files.append((path, read_file(path, configs=True)))
-        except ValueError:
-            continue
-    entries = [entry_of(file) for _, file in files]
-    short = short_names({entry.weights for entry in entries})
     answered = []
-    for (path, file), entry in zip(files, entries, strict=True):
+    with_others = results.files[results.files["run"].isin(results.others["run"])]
+    for run, path in with_others.itertuples(index=False):
+        if is_record(path):
+            continue
+        file = read_file(path, configs=True)
         stamp = path.stem.removeprefix("results")
         for task in file.results:
             samples = path.parent / f"samples_{task}{stamp}.jsonl"
             is_group = bool(file.group_subtasks.get(task))
-            if task in leaves() or task.startswith("epidemia_") or is_group:
-                continue
-            protocol = Protocol(
-                num_fewshot=as_given(file.shots.get(task) or None),
-                system_prompt=file.system_instruction_sha or "",
-                limit=as_given(file.config.limit) * _is_cut(file, task),
-            )
-            named = replace(
-                entry,
-                model=printable(short[entry.weights]),
-                protocol=protocol,
-                details=tuple((key, str(x)) for key, x in pairs(file.config.gen_kwargs).items()),
-            )
-            answered.append(Answered(task, named, file, path, samples))
-    return sorted(answered, key=_when)
-
-
-def _when(answered: Answered) -> float:
-    return -math.inf if math.isnan(answered.entry.date) else answered.entry.date
+            if task not in leaves() and not task.startswith("epidemia_") and not is_group:
+                answered.append(Answered(run, task, file, path, samples))
+    return answered
 
 
 def _counts(file: ResultFile, task: str) -> tuple[float, float]:
@@ -171,10 +147,10 @@ def _counts(file: ResultFile, task: str) -> tuple[float, float]:
     return number_in(known.get("effective")), number_in(known.get("original"))
 
 
-def _is_cut(file: ResultFile, task: str) -> bool:
-    """Whether a ``--limit`` left documents out, as far as the file tells."""
-    asked, there = _counts(file, task)
-    return not asked >= there
+def limit_of(answered: Answered) -> str:
+    """Return the ``--limit`` that left documents out, as far as the file tells."""
+    asked, there = _counts(answered.file, answered.task)
+    return "" if asked >= there else as_given(answered.file.config.limit)
 
 
 def groups_in(file: ResultFile) -> dict[str, list[str]]:
@@ -194,69 +170,12 @@ def groups_in(file: ResultFile) -> dict[str, list[str]]:
     }
 
 
-class Key(NamedTuple):
-    """Identifies a row of samples: equal keys of two models belong to one document.
-
-    Attributes
-    ----------
-    doc_id : str
-        As lm-eval numbers documents.
-    doc_hash : str
-        Of the document itself.
-    filter : str
-    number : int
-        Index among rows that agree in all of these.
-    """
-
-    doc_id: str
-    doc_hash: str
-    filter: str
-    number: int
+#: What identifies a row of samples: rows of two models that agree in these are of one document;
+#: ``number`` is the index among rows that agree in all others.
+ROW = ["doc_id", "doc_hash", "filter", "number"]
 
 
-class Row(NamedTuple):
-    """A row of samples.
-
-    Attributes
-    ----------
-    prompt, target : str
-        Hashes of the prompt and of the right answer.
-    values : tuple of float
-        By metric, in the order of `Rows.names`; NaN for anything but numbers.
-    column : str or None
-        The document's value in the cluster column; None without one.
-    """
-
-    prompt: str
-    target: str
-    values: tuple[float, ...]
-    column: str | None = None
-
-
-class Rows(NamedTuple):
-    """The samples of a task.
-
-    Attributes
-    ----------
-    names : list of str
-        The metrics in the rows.
-    by_key : dict of Key to Row
-    """
-
-    names: list[str]
-    by_key: dict[Key, Row]
-
-    def of(self, metric: Metric) -> dict[Key, float]:
-        """Return the values of a metric; NaN for anything but numbers."""
-        place = self.names.index(metric.name)
-        return {
-            key: row.values[place]
-            for key, row in self.by_key.items()
-            if key.filter == metric.filter
-        }
-
-
-def rows_of(answered: Answered, cluster: str | None = None) -> Rows:
+def samples_of(answered: Answered, cluster: str | None = None) -> pd.DataFrame:
     """Read the samples of a task.
 
     Parameters
@@ -264,6 +183,12 @@ def rows_of(answered: Answered, cluster: str | None = None) -> Rows:
     answered : Answered
     cluster : str, optional
         A column of its documents.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `ROW`, ``prompt`` and ``target`` (hashes), ``cluster`` (the document's value
+        in that column, else its hash), and one column per metric: NaN for anything but numbers.
 
     Raises
     ------
@@ -273,8 +198,7 @@ def rows_of(answered: Answered, cluster: str | None = None) -> Rows:
     names = list(dict.fromkeys(metric.name for metric in answered.metrics))
     line_type = _line(names, cluster is not None)
     decoder: Any = msgspec.json.Decoder(line_type)
-    rows: dict[Key, Row] = {}
-    seen: Counter[tuple[str, str, str]] = Counter()
+    rows = []
     try:
         with answered.samples.open("rb") as file:
             for number, text in enumerate(file, start=1):
@@ -282,9 +206,7 @@ def rows_of(answered: Answered, cluster: str | None = None) -> Rows:
                     continue
                 try:
                     line = decoded(decoder, text, line_type)
-                    filtered = "" if line.filter == "none" else line.filter
-                    named = str(line.doc_id), line.doc_hash, filtered
-                    column = None if cluster is None else _column(line.doc, cluster)
+                    column = line.doc_hash if cluster is None else _column(line.doc, cluster)
                 except (msgspec.MsgspecError, ValueError) as error:
                     raise EpidemiaError(
                         f"{answered.samples}, line {number} is not a sample of "
@@ -292,15 +214,17 @@ def rows_of(answered: Answered, cluster: str | None = None) -> Rows:
                         "or is its lm-eval older than 0.4.3, which does not name documents? "
                         "Run it again with --log_samples"
                     ) from None
-                values = tuple(_number(getattr(line, f"metric_{n}")) for n in range(len(names)))
-                key = Key(*named, seen[named])
-                seen[named] += 1
-                rows[key] = Row(line.prompt_hash, line.target_hash, values, column)
+                filtered = "" if line.filter == "none" else line.filter
+                values = [_number(getattr(line, f"metric_{n}")) for n in range(len(names))]
+                told = (str(line.doc_id), line.doc_hash, filtered, line.prompt_hash)
+                rows.append([*told, line.target_hash, column or line.doc_hash, *values])
     except OSError as error:
         raise EpidemiaError(
             f"{answered.samples} cannot be read ({error.strerror or error})"
         ) from None
-    return Rows(names, rows)
+    columns = [*ROW[:3], "prompt", "target", "cluster", *names]
+    table = pd.DataFrame(rows, columns=columns)
+    return table.assign(number=table.groupby(ROW[:3]).cumcount())
 
 
 def _line(names: list[str], with_doc: bool) -> type[msgspec.Struct]:

@@ -59,8 +59,10 @@ class Results(NamedTuple):
         Other people's tasks: ``run``, ``other`` (the name), ``value``.
     notes : DataFrame
         ``run`` (a name, or empty), ``kind``, ``text``.
+    files : DataFrame
+        ``run``, ``path``: what was read, the oldest first.
     folders : tuple of Path
-        What was read.
+        Where it was read.
     """
 
     runs: pd.DataFrame
@@ -68,6 +70,7 @@ class Results(NamedTuple):
     older: pd.DataFrame
     others: pd.DataFrame
     notes: pd.DataFrame
+    files: pd.DataFrame
     folders: tuple[Path, ...] = ()
 
 
@@ -171,6 +174,7 @@ def _tables(files: Sequence[ReadFile], installed: Mapping[str, Any]) -> Results:
     numbers: dict[tuple[Any, ...], int] = {}
     scores: list[dict[str, Any]] = []
     others: list[dict[str, Any]] = []
+    read: list[dict[str, Any]] = []
     for file in files:
         weights, settings = weights_of(file.file.config), settings_in(file, installed)
         identity = (weights, *sorted(settings.items()))
@@ -180,6 +184,7 @@ def _tables(files: Sequence[ReadFile], installed: Mapping[str, Any]) -> Results:
         row["parameters"] = size if 0 < size < math.inf else row["parameters"]
         row["date"] = number_in(file.file.date)
         row["card"] = row.get("card") or file.card
+        read.append({"run": run, "path": file.path})
         scores += [{"run": run} | row for row in _score_rows(file, installed)]
         others += [
             {"run": run, "other": labels[other], "value": value}
@@ -195,6 +200,7 @@ def _tables(files: Sequence[ReadFile], installed: Mapping[str, Any]) -> Results:
         every[older].reset_index(drop=True),
         beside.drop_duplicates(["run", "other"], keep="last"),
         pd.DataFrame([], columns=["run", "kind", "text"]),
+        pd.DataFrame(read, columns=["run", "path"]),
     )
 
 
