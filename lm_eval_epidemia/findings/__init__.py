@@ -25,6 +25,14 @@ FINDINGS = {
     "closed": "leaderboard:closed",
     "other": "leaderboard:other",
     "correlation": "leaderboard:correlation",
+    "distances": "scales:distances",
+    "tilt": "tilt:tilt",
+    "recalibrated": "recalibrated:recalibrated",
+    "standardised": "standardised:standardised",
+    "implied": "standardised:implied",
+    "letters": "calibration:letters",
+    "calibration": "calibration:calibration",
+    "order-bias": "calibration:order_bias",
     "tasks": "leaderboard:tasks",
 }
 

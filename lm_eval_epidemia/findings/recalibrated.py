@@ -39,7 +39,9 @@ NOTE = (
 def recalibrated(results: Results) -> Finding:
     """Scores of answers rescaled to the survey's averages: who answers what, and nothing else."""
     groups, left_out = cells(results, lambda asked: leaf(asked).entry.declared.given)
-    rows = [group.row | averaged([_of_task(*of) for of in group.tasks.values()]) for group in groups]
+    rows = [
+        group.row | averaged([_of_task(*of) for of in group.tasks.values()]) for group in groups
+    ]
     columns = {
         **WHO,
         "group": Column(),

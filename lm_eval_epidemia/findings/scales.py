@@ -38,14 +38,14 @@ NOTE = (
     "must move along ordered answers, as a share of the scale (in brackets: tasks with such "
     "answers). Rank agreement: Spearman's correlation over the cells of a task, -1 to 1: whether "
     "the model knows which people answer so more often. In order: of the tasks with at least four "
-    "cells, the per cent whose cells agree better than by chance (permutations, one-sided p at most "
-    f"{CHANCE}). Empty: no ordered answers, or a single cell, as in tasks without conditions "
+    "cells, the per cent whose cells agree better than by chance (permutations, one-sided p at "
+    f"most {CHANCE}). Empty: no ordered answers, or a single cell, as in tasks without conditions "
     "(marginal)."
 )
 
 
 def distances(results: Results) -> Finding:
-    """Other distances from the truth: total variation, Jensen-Shannon, log score, order of cells."""
+    """Other distances: total variation, Jensen-Shannon, log score, the order of cells."""
     groups, left_out = cells(results)
     rows: list[dict[str, object]] = []
     for group in groups:

@@ -7,13 +7,15 @@ the truth's sampling error (`score.calibration_line`).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.benchmarks.observation.apart import Tilt, line_of
 from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS, answers
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.findings.cells import LETTERS, cells, nothing, with_known
+from lm_eval_epidemia.elicit.way import Elicited
+from lm_eval_epidemia.findings.cells import LETTERS, Answered, cells, nothing, with_known
 from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled
 from lm_eval_epidemia.findings.mean import REACH
 from lm_eval_epidemia.findings.references import AVERAGES, KNOWS_MARGINAL, KNOWS_POPULATION, UNIFORM
@@ -23,6 +25,7 @@ from lm_eval_epidemia.results.read import Results
 KNOWN = {
     RESPONDENTS[UNIFORM]: lambda part: _told(part, UNIFORM),
     KNOWS_MARGINAL: lambda part: _told(part, AVERAGES),
+    KNOWS_POPULATION: lambda part: part.p,
 }
 
 NOTE = (
@@ -41,19 +44,15 @@ NOTE = (
 
 
 def tilt(results: Results) -> Finding:
-    """Calibration lines: how far answers lean to one side, and whether differences are too small."""
+    """Calibration lines: whether answers lean to one side, and differences are too small."""
     groups, left_out = cells(results)
     rows: list[dict[str, object]] = []
     for group in with_known(groups, KNOWN):
-        rows.append(group.row | _line(line_of([*group.tasks.values()])))
+        rows.append(group.row | _line(group, [*group.tasks.values()]))
         rows += [
-            group.row | {"task": in_way(*asked), "tasks": 1} | _line(line_of([task]))
+            group.row | {"task": in_way(*asked), "tasks": 1} | _line(group, [task])
             for asked, task in group.tasks.items()
         ]
-        if group.who == KNOWS_MARGINAL:
-            # Who knows the population has this line, but for the survey's error.
-            known = group._replace(who=KNOWS_POPULATION).row
-            rows.append(known | _line(Tilt(0.0, 1.0, 0.0, 0.0)))
     columns = {
         **WHO,
         "group": Column(),
@@ -79,8 +78,10 @@ def _told(part: Part, kind: str) -> Array:
     return answers(part.truth, kind)[part.complete]
 
 
-def _line(line: Tilt) -> dict[str, float]:
+def _line(of: Answered, tasks: Sequence[tuple[Part, Elicited]]) -> dict[str, float]:
     """Return the columns of a line; none if the truth varies no more than its noise."""
+    # Who knows the population has this line, but for the survey's error.
+    line = Tilt(0.0, 1.0, 0.0, 0.0) if of.who == KNOWS_POPULATION else line_of(tasks)
     if math.isnan(line.slope):
         return {}
     row = line._asdict()
