@@ -25,6 +25,7 @@ FINDINGS = {
     "closed": "leaderboard:closed",
     "pairs": "pairs:pairs",
     "versions": "pairs:versions",
+    "version-tasks": "pairs:version_tasks",
     "ways": "pairs:ways",
     "side-by-side": "pairs:side_by_side",
     "wording": "pairs:wording",

@@ -475,12 +475,13 @@ def _of_before(results: Results) -> list[str]:
 
 def other(results: Results) -> Finding:
     """Other people's tasks, beside ours, as lm-eval prints them."""
-    table = beside(results)
+    ours = mean(grouped(results.scores), ["run", "group"]).rename(columns={"value": "score"})
+    table = beside(results).merge(ours[["run", "group", "score"]], on="run", how="left")
     return Finding(
         "other",
         "Beside other tasks",
         who(table, results.runs),
-        {**WHO, "other": Column("task"), "value": Column("", digits=4)},
+        {**WHO, "group": Column(), "value": Column("", digits=4)},
         "As lm-eval prints them, so that an accuracy of 65 % is 0.6500.",
         across="other",
     )
