@@ -13,19 +13,13 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks import in_way
-from lm_eval_epidemia.benchmarks.observation.standardised import (
-    asking_error,
-    crude,
-    overlap,
-    weighted,
-)
-from lm_eval_epidemia.benchmarks.observation.standardised import standardised as standardise
+from lm_eval_epidemia.benchmarks.observation import standardised as implies
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers, nothing
@@ -35,25 +29,6 @@ from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score.joint import Draws, joint_error
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
-
-#: What a survey's P(y | x, z) is: counts of the records, or boosted trees, which pull cells
-#: together, and effects towards 0.
-COUNTS, TREES = "counts", "trees"
-
-
-class Propensity(NamedTuple):
-    """A task that asks for P(x | z).
-
-    Attributes
-    ----------
-    task : str
-        Its outcome is X, and its only condition, which is Z, is age in single years.
-    answers : mapping of str to tuple of str
-        By level of X, the answers that make up this level.
-    """
-
-    task: str
-    answers: Mapping[str, tuple[str, ...]]
 
 
 class Contrast(NamedTuple):
@@ -66,15 +41,20 @@ class Contrast(NamedTuple):
         The condition whose levels are compared; the task's others are Z.
     why : str
         The expected role of Z.
-    propensity : Propensity, optional
-        The task that asks for P(x | z), in its own words and levels.
+    education : mapping of str to tuple of str
+        By level of X, the answers to `EDUCATION` that make up this level. Empty: P(x | z) is not
+        known.
     """
 
     task: str
     x: str
     why: str
-    propensity: Propensity | None = None
+    education: Mapping[str, tuple[str, ...]] = {}
 
+
+#: The task that asks for P(x | z): its outcome is education, its only condition age in single
+#: years. No survey asks for P(x | z) itself, but the American Community Survey does for this one.
+EDUCATION = "epidemia_low_acs_education_by_age"
 
 _SCHOOL = ("Regular high school diploma", "GED or alternative credential")
 _COLLEGE = (
@@ -84,33 +64,21 @@ _COLLEGE = (
 )
 _BACHELOR = ("Bachelor's degree",)
 _BEYOND = ("Master's degree", "Professional degree beyond a bachelor's degree", "Doctorate")
-
-
-def _education(**levels: tuple[str, ...]) -> Propensity:
-    return Propensity(
-        "epidemia_low_acs_education_by_age",
-        {label.replace("_", " "): answers for label, answers in levels.items()},
-    )
-
-
-#: No survey asks for P(x | z) itself, but the American Community Survey does for education by age.
-_NSDUH = _education(
-    High_school_graduate=_SCHOOL,
-    Some_college_or_associate_degree=_COLLEGE,
-    College_graduate=_BACHELOR + _BEYOND,
-)
-_SCF = _education(
-    High_school_diploma_or_GED=_SCHOOL,
-    Some_college=_COLLEGE,
-    College_degree=_BACHELOR + _BEYOND,
-)
-_MEPS = _education(
-    **{
-        "12_years": ("Grade 12 without a diploma", *_SCHOOL),
-        "16_years": _BACHELOR,
-        "17_or_more_years": _BEYOND,
-    }
-)
+_MEPS = {
+    "12 years": ("Grade 12 without a diploma", *_SCHOOL),
+    "16 years": _BACHELOR,
+    "17 or more years": _BEYOND,
+}
+_NSDUH = {
+    "High school graduate": _SCHOOL,
+    "Some college or associate degree": _COLLEGE,
+    "College graduate": _BACHELOR + _BEYOND,
+}
+_SCF = {
+    "High school diploma or GED": _SCHOOL,
+    "Some college": _COLLEGE,
+    "College degree": _BACHELOR + _BEYOND,
+}
 
 _SCHOOLING = "generations differ in schooling, and the outcome changes with age"
 _ALL = "as above; sex and race are also related to schooling and to the outcome"
@@ -121,19 +89,19 @@ _INCOME = "people in mid-life earn most, and illness comes with age"
 #: Of every published outcome with several conditions the same four, and extra tasks likewise.
 CONTRASTS: tuple[Contrast, ...] = (
     *(
-        Contrast(f"epidemia_{outcome}_by_{given}", x, why, propensity)
-        for outcome, asks in (
+        Contrast(f"epidemia_{outcome}_by_{given}", x, why, levels)
+        for outcome, education in (
             ("high_meps_insured", _MEPS),
             ("high_nsduh_marijuana_ever", _NSDUH),
             ("high_nsduh_cocaine_ever", _NSDUH),
             ("high_scf_home_ownership", _SCF),
             ("extra_nsduh_cigarettes_ever", _NSDUH),
         )
-        for given, x, why, propensity in (
-            ("age_education", "education", _SCHOOLING, asks),
-            ("age_education_sex_race", "education", _ALL, None),
-            ("age_race", "race", _ORIGIN, None),
-            ("age_sex", "sex", _SEX, None),
+        for given, x, why, levels in (
+            ("age_education", "education", _SCHOOLING, education),
+            ("age_education_sex_race", "education", _ALL, {}),
+            ("age_race", "race", _ORIGIN, {}),
+            ("age_sex", "sex", _SEX, {}),
         )
     ),
     Contrast("epidemia_extra_nhis_diabetes_by_age_income", "income", _INCOME),
@@ -144,148 +112,110 @@ CONTRASTS: tuple[Contrast, ...] = (
 
 
 class Strata(NamedTuple):
-    """The cells of a task by two levels of X and by Z, for those Z with both levels.
+    """The S levels of Z with both levels of X, and the cells of the task in them.
 
     Attributes
     ----------
-    compared : (str, str)
-        The commonest level of X and the next; the effect is that of the second against the first.
-    levels : list of tuple of str, length S
-        Levels of Z, in the order of the cells.
+    says : str
+        "education: 16 years against 12 years, over age".
     cells : ndarray of int, shape (2, S)
     joint : ndarray, shape (2, S)
         P(x, z).
     everybody : ndarray, shape (S,)
         P(z) among all people, whatever their X. Sums to 1 if positivity holds everywhere.
+    ages : ndarray, shape (S, C), or None
+        Weights of the cells of `EDUCATION` in each stratum; rows sum to 1.
+    levels : ndarray, shape (K, 2), or None
+        1 where an answer to it belongs to the level of X.
     """
 
-    compared: tuple[str, str]
-    levels: list[tuple[str, ...]]
+    says: str
     cells: NDArray[np.int64]
     joint: Array
     everybody: Array
+    ages: Array | None = None
+    levels: Array | None = None
+
+    def propensity(self, q: Array, cells: Sequence[int] | slice = slice(None)) -> Array:
+        """Return P(x | z), (..., 2, S), from answers to `EDUCATION` in cells, (..., C, K)."""
+        assert self.ages is not None and self.levels is not None
+        return np.asarray(np.swapaxes(self.ages[:, cells] @ q @ self.levels, -1, -2))
+
+    def effects(self, p: Array, e: Array | None = None) -> dict[str, Array]:
+        """Return the effects, (...), from P(y | x, z) and P(x | z), (..., 2, S)."""
+        shares = {
+            "crude": implies.crude(p, self.joint),
+            "standardised": implies.standardised(p, self.everybody),
+        }
+        if e is not None:
+            shares["weighted"] = implies.weighted(p, self.joint, e)
+        return {name: 100 * (of[..., 1] - of[..., 0]) for name, of in shares.items()}
 
 
 def strata(
-    truth: store.GroundTruth,
-    x: str,
+    contrast: Contrast,
     answered: Iterable[int] | None = None,
-    within: Callable[[tuple[str, ...]], bool] = lambda z: True,
+    education: Iterable[int] | None = None,
 ) -> Strata | None:
     """Arrange the cells of a task for a comparison.
 
+    The two most common levels of X are compared, the second with the first. This rule selects no
+    level by its effect, and keeps most people in the comparison.
+
     Parameters
     ----------
-    truth : GroundTruth
-    x : str
-        One of the task's conditions. Its two most common levels are compared. This rule selects no
-        level by its effect, and keeps most people in the comparison.
+    contrast : Contrast
     answered : iterable of int, optional
-        Cells; all by default.
-    within : callable, optional
-        Selects levels of Z.
+        Cells of its task; all by default.
+    education : iterable of int, optional
+        Cells of `EDUCATION`: only ages of which every year is among them are kept.
 
     Returns
     -------
     Strata or None
-        None if no such level of Z occurs with both.
+        None if no such level of Z occurs with both levels of X.
     """
-    place = declared_task(truth.task).given.index(x)
+    truth, conditions = store.load(contrast.task), declared_task(contrast.task).given
+    place = conditions.index(contrast.x)
     of_x: dict[str, float] = {}
     of_z: dict[tuple[str, ...], float] = {}
     cells: dict[tuple[str, tuple[str, ...]], int] = {}
     for cell, (given, weight) in enumerate(zip(truth.given, truth.weights, strict=True)):
-        level, z = given[place], (*given[:place], *given[place + 1 :])
-        of_x[level] = of_x.get(level, 0.0) + weight
+        x, z = given[place], (*given[:place], *given[place + 1 :])
+        of_x[x] = of_x.get(x, 0.0) + weight
         of_z[z] = of_z.get(z, 0.0) + weight
-        cells[level, z] = cell
+        cells[x, z] = cell
     # A cell that nobody is in, or that was not answered, weighs nothing.
-    known = range(len(truth.weights)) if answered is None else {*answered}
-    first, second, *_ = sorted(of_x, key=lambda level: -of_x[level])
-    joint = np.array(
-        [
-            [
-                truth.weights[cell] if (cell := cells.get((level, z), -1)) in known else 0.0
-                for z in of_z
-            ]
-            for level in (first, second)
-        ]
-    )
-    kept = overlap(joint) & [within(z) for z in of_z]
-    levels = [z for z, is_so in zip(of_z, kept, strict=True) if is_so]
-    if not levels:
+    weight_of = dict(enumerate(truth.weights))
+    if answered is not None:
+        weight_of = {cell: weight_of[cell] for cell in answered}
+    compared = sorted(of_x, key=lambda x: -of_x[x])[:2]
+    joint = np.array([[weight_of.get(cells.get((x, z), -1), 0.0) for z in of_z] for x in compared])
+    kept = implies.overlap(joint)
+    if education is not None:
+        asks = store.load(EDUCATION)
+        of_year = {asks.given[cell][0]: cell for cell in education}
+        years = {z: [of_year.get(year, -1) for year in _years(z[0])] for z in of_z}
+        known = {*compared} <= {*contrast.education}
+        kept &= [known and bool(of) and -1 not in of for of in years.values()]
+    if not kept.any():
         return None
-    return Strata(
-        (first, second),
-        levels,
-        np.array([[cells[level, z] for z in levels] for level in (first, second)]),
+    levels = [z for z, is_so in zip(of_z, kept, strict=True) if is_so]
+    over = ", ".join(name for name in conditions if name != contrast.x)
+    made = Strata(
+        f"{contrast.x}: {compared[1]} against {compared[0]}, over {over}",
+        np.array([[cells[x, z] for z in levels] for x in compared]),
         joint[:, kept],
         np.array([of_z[z] for z in levels]),
     )
-
-
-class Mixture(NamedTuple):
-    """How to compute P(x | z) from the answers to the task that asks for it.
-
-    Attributes
-    ----------
-    truth : GroundTruth
-        The truth of that task.
-    ages : ndarray, shape (S, C)
-        Weights of its cells in each stratum; rows sum to 1.
-    answers : ndarray, shape (K, 2)
-        1 where an answer belongs to the level of X.
-    """
-
-    truth: store.GroundTruth
-    ages: Array
-    answers: Array
-
-    def of(self, q: Array, cells: Sequence[int] | slice = slice(None)) -> Array:
-        """Return P(x | z), shape (..., 2, S), from distributions in cells, shape (..., C, K)."""
-        return np.asarray(np.swapaxes(self.ages[:, cells] @ q @ self.answers, -1, -2))
-
-
-def mixture(
-    asks: Propensity,
-    truth: store.GroundTruth,
-    x: str,
-    answered: Iterable[int] | None = None,
-    other_answered: Iterable[int] | None = None,
-) -> tuple[Strata, Mixture] | None:
-    """Arrange a task for ages with known P(x | z): those whose every year was asked for it.
-
-    Parameters
-    ----------
-    asks : Propensity
-    truth : GroundTruth
-        Truth of the task that asks for Y.
-    x : str
-    answered, other_answered : iterable of int, optional
-        Answered cells of that task, and of the one that asks for P(x | z); all by default.
-
-    Returns
-    -------
-    (Strata, Mixture) or None
-        None if there are no such ages, or a compared level is not an answer there.
-    """
-    other = store.load(asks.task)
-    cells = range(len(other.given)) if other_answered is None else other_answered
-    place = {other.given[cell][0]: cell for cell in cells}
-
-    def covered(z: tuple[str, ...]) -> bool:
-        years = _years(z[0])
-        return bool(years) and all(year in place for year in years)
-
-    here = strata(truth, x, answered, covered)
-    if here is None or not all(level in asks.answers for level in here.compared):
-        return None
-    ages = np.zeros((len(here.levels), len(other.given)))
-    for row, (label,) in zip(ages, here.levels, strict=True):
-        years = [place[year] for year in _years(label)]
-        row[years] = other.weights[years] / other.weights[years].sum()
-    belongs = [[level in asks.answers[of_x] for of_x in here.compared] for level in other.levels]
-    return here, Mixture(other, ages, np.array(belongs, dtype=float))
+    if education is None:
+        return made
+    ages = np.zeros((len(levels), len(asks.given)))
+    for row, z in zip(ages, levels, strict=True):
+        row[years[z]] = asks.weights[years[z]] / asks.weights[years[z]].sum()
+    belongs = [[answer in contrast.education[x] for x in compared] for answer in asks.levels]
+    says = f"{made.says} {levels[0][0]} to {levels[-1][0]}"
+    return made._replace(says=says, ages=ages, levels=np.array(belongs, dtype=float))
 
 
 def _years(label: str) -> list[str]:
@@ -295,49 +225,40 @@ def _years(label: str) -> list[str]:
     return [str(year) for year in years]
 
 
-def effects(laid: Strata, p: Array, e: Array | None = None) -> dict[str, Array]:
-    """Return the effects, shape (...), from P(y | x, z) and P(x | z), shape (..., 2, S)."""
-    by_level = {"crude": crude(p, laid.joint), "standardised": standardise(p, laid.everybody)}
-    if e is not None:
-        by_level["weighted"] = weighted(p, laid.joint, e)
-    return {name: 100 * (of[..., 1] - of[..., 0]) for name, of in by_level.items()}
-
-
-def _of_survey(
-    truth: store.GroundTruth, laid: Strata, mixed: Mixture | None
-) -> Iterator[tuple[str, float]]:
+def _of_survey(truth: store.GroundTruth, laid: Strata) -> Iterator[tuple[str, float]]:
     """Yield a survey's effects, with errors from its joint replicates and the other survey's."""
 
-    def draws(of: store.GroundTruth, name: str, at: Callable[[Array], dict[str, Array]]) -> Any:
+    def draws(of: store.GroundTruth, at: Callable[[Array], dict[str, Array]]) -> Draws | None:
         return None if of.replicates is None else Draws(of.sample or "", at(of.replicates)[name])
 
-    p, e = truth.p[laid.cells, 0], None if mixed is None else mixed.of(mixed.truth.p)
-    for name, value in effects(laid, p, e).items():
-        drawn = [draws(truth, name, lambda at: effects(laid, at[:, laid.cells, 0], e))]
-        if name == "weighted" and mixed is not None:
-            drawn.append(draws(mixed.truth, name, lambda at: effects(laid, p, mixed.of(at))))
+    other, p = store.load(EDUCATION), truth.p[laid.cells, 0]
+    e = None if laid.ages is None else laid.propensity(other.p)
+    for name, value in laid.effects(p, e).items():
+        drawn = [draws(truth, lambda at: laid.effects(at[:, laid.cells, 0], e))]
+        if name == "weighted":
+            drawn.append(draws(other, lambda at: laid.effects(p, laid.propensity(at))))
         yield f"survey_{name}", float(value)
         yield f"survey_{name}_error", joint_error(drawn, [1.0] * len(drawn))
 
 
 def _of_model(
-    own: TaskAnswers, laid: Strata, other: TaskAnswers | None, mixed: Mixture | None
+    own: TaskAnswers, laid: Strata, other: TaskAnswers | None
 ) -> Iterator[tuple[str, float]]:
     """Yield the effects of a model's answers, with the error of asking."""
     places = np.searchsorted(own.cells, laid.cells)
 
     def of(q: Array, e: Array | None, name: str) -> Array:
-        return effects(laid, q[..., places, 0], e)[name]
+        return laid.effects(q[..., places, 0], e)[name]
 
-    def of_other(q: Array) -> Array:
-        assert mixed and other
-        return of(own.q, mixed.of(q, other.cells), "weighted")
+    def of_propensity(q: Array) -> Array:
+        return of(own.q, laid.propensity(q, other.cells if other else ()), "weighted")
 
-    e = mixed.of(other.q, other.cells) if mixed and other else None
-    for name, value in effects(laid, own.q[places, 0], e).items():
-        error = asking_error(partial(of, e=e, name=name), own.by_order, own.counts)
-        if name == "weighted" and mixed and other:
-            error = math.hypot(error, asking_error(of_other, other.by_order, other.counts))
+    e = laid.propensity(other.q, other.cells) if other and laid.ages is not None else None
+    for name, value in laid.effects(own.q[places, 0], e).items():
+        error = implies.asking_error(partial(of, e=e, name=name), own.by_order, own.counts)
+        if name == "weighted" and other:
+            of_other = implies.asking_error(of_propensity, other.by_order, other.counts)
+            error = math.hypot(error, of_other)
         yield f"model_{name}", float(value)
         yield f"model_{name}_error", error
 
@@ -345,33 +266,30 @@ def _of_model(
 def _rows(
     contrast: Contrast,
     asked: Asked,
+    run: int = -1,
     own: TaskAnswers | None = None,
     other: TaskAnswers | None = None,
 ) -> Iterator[dict[str, object]]:
     """Yield the effects over all Z and, if P(x | z) is known, over the Z of both tasks."""
-    truth, x, asks = store.load(contrast.task), contrast.x, contrast.propensity
-    cells, counts = own and own.cells, store.counts_of(truth)
-    parts: list[tuple[Strata | None, Mixture | None]] = [(strata(truth, x, cells), None)]
-    if asks and (other or own is None):
-        parts.append(mixture(asks, truth, x, cells, other and other.cells) or (None, None))
-    for laid, mixed in parts:
-        if laid is None:
-            continue
-        over = ", ".join(name for name in declared_task(truth.task).given if name != x)
-        if mixed is not None:
-            over += f" {laid.levels[0][0]} to {laid.levels[-1][0]}"
-        first, second = laid.compared
-        yield {
-            "run": -1,
-            "group": leaf(asked).group,
-            "task": in_way(*asked),
-            "effect": f"{x}: {second} against {first}, over {over}",
-            "why": contrast.why,
-            "people": 100 * float(laid.everybody.sum()),
-            "survey_by": COUNTS if counts else TREES,
-            **dict(_of_survey(counts or truth, laid, mixed)),
-            **(dict(_of_model(own, laid, other, mixed)) if own else {}),
-        }
+    truth, cells = store.load(contrast.task), own and own.cells
+    counts = store.counts_of(truth)
+    parts = [strata(contrast, cells)]
+    if contrast.education and (other or own is None):
+        every = range(len(store.load(EDUCATION).given))
+        parts.append(strata(contrast, cells, other.cells if other else every))
+    for laid in parts:
+        if laid is not None:
+            yield {
+                "run": run,
+                "group": leaf(asked).group,
+                "task": in_way(*asked),
+                "effect": laid.says,
+                "why": contrast.why,
+                "people": 100 * float(laid.everybody.sum()),
+                "survey_by": "counts" if counts else "trees",
+                **dict(_of_survey(counts or truth, laid)),
+                **(dict(_of_model(own, laid, other)) if own else {}),
+            }
 
 
 NOTE = (
@@ -399,14 +317,14 @@ _EFFECTS = {
 
 def standardised(results: Results) -> Finding:
     """Group differences that answers imply, standardised for age and more, beside the survey's."""
-    tasks = {c.task for c in CONTRASTS} | {c.propensity.task for c in CONTRASTS if c.propensity}
+    tasks = {contrast.task for contrast in CONTRASTS} | {EDUCATION}
     made, left_out = answers(results, lambda asked: asked.task in tasks)
     rows = [
-        row | {"run": run}
+        row
         for contrast in CONTRASTS
         for (run, asked), own in sorted(made.items())
         if asked.task == contrast.task
-        for row in _rows(contrast, asked, own, _propensity(made, contrast, run, asked))
+        for row in _rows(contrast, asked, run, own, made.get((run, Asked(EDUCATION, asked.way))))
     ]
     finding = _finding("standardised", "What a model's own answers imply", rows, results, left_out)
     such = (
@@ -419,20 +337,9 @@ def standardised(results: Results) -> Finding:
 def implied(results: Results) -> Finding:
     """Group differences that surveys alone imply, standardised for age and more."""
     here = store.available()
-    rows = [
-        row
-        for contrast in CONTRASTS
-        if contrast.task in here
-        for row in _rows(contrast, Asked(contrast.task, "letters"))
-    ]
+    every = [(contrast, Asked(contrast.task, "letters")) for contrast in CONTRASTS]
+    rows = [row for of in every if of[0].task in here for row in _rows(*of)]
     return _finding("implied", "What surveys imply", rows, results, why=Column("what Z may do"))
-
-
-def _propensity(
-    made: Mapping[tuple[int, Asked], TaskAnswers], contrast: Contrast, run: int, asked: Asked
-) -> TaskAnswers | None:
-    asks = contrast.propensity
-    return made.get((run, Asked(asks.task, asked.way))) if asks else None
 
 
 def _finding(
@@ -443,14 +350,7 @@ def _finding(
     left_out: Sequence[str] = (),
     **more: Column,
 ) -> Finding:
-    columns = {
-        **WHO,
-        "task": Column(),
-        "effect": Column(),
-        **more,
-        **_EFFECTS,
-        "people": Column("", 1, unit=" %"),
-        "survey_by": Column("survey by"),
-    }
+    shown = {**WHO, "task": Column(), "effect": Column(), **more, **_EFFECTS}
+    columns = {**shown, "people": Column("", 1, unit=" %"), "survey_by": Column("survey by")}
     table = tabled(rows, columns, results.runs, ("group", "why"))
     return Finding(name, title, table, columns, NOTE, left_out=left_out)

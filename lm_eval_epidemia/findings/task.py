@@ -139,7 +139,7 @@ def curve(results: Results, task: str) -> Finding:
 
 
 def bootstrap(task: str) -> Finding:
-    """The bootstrap distances of a task, and the anchors of its scale.
+    """The anchors of a task's scale, and its distances in each bootstrap ``replicate``.
 
     Raises
     ------
@@ -153,7 +153,8 @@ def bootstrap(task: str) -> Finding:
             f"{task} comes from a published table: it has no bootstrap, and D_perfect is 0"
         )
     named = {"D_perfect: 100": anchors.perfect, "D_mean": anchors.mean, "D_zero: 0": anchors.zero}
-    drawn = pd.DataFrame({"mark": "replicate", "distance": truth.distances[truth.scheme]})
-    lines = pd.DataFrame({"mark": "anchor", "label": [*named], "distance": [*named.values()]})
-    columns = {"mark": Column(), "label": Column(), "distance": Column("", 4)}
-    return Finding("bootstrap", task, pd.concat([drawn, lines], ignore_index=True), columns)
+    lines = pd.DataFrame({"label": [*named], "distance": [*named.values()]})
+    drawn = pd.DataFrame({"distance": truth.distances[truth.scheme]})
+    table = pd.concat([lines, drawn.rename_axis("replicate").reset_index()], ignore_index=True)
+    columns = {"label": Column(), "distance": Column("", 4)}
+    return Finding("bootstrap", task, table, columns, details="replicate")
