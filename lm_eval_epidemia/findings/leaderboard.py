@@ -325,6 +325,7 @@ domain = sliced("domain", "Score by domain")
 dimension = sliced("dimension", "Score by number of conditions")
 subset = sliced("subset", "Score in tasks of few cells")
 nodes = sliced("nodes", "Accuracy by number of variables")
+names = sliced("names", "Accuracy by names")
 
 #: The two ways in which the closed subset stands in one table: models that only write beside those
 #: whose log-probabilities are known.

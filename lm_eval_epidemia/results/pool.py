@@ -154,8 +154,9 @@ class Pool:
 
     def __init__(self, scores: pd.DataFrame, noise: Mapping[str, float]) -> None:
         floors = FLOOR * scores["task"].map(noise)
-        here = scores[scores.get("l1", floors).notna() & floors.notna()]
-        logs = np.log(np.maximum(here["l1"], floors[here.index]))
+        l1 = scores.get("l1", pd.Series(math.nan, scores.index))
+        here = scores[l1.notna() & floors.notna()]
+        logs = np.log(np.maximum(l1[here.index], floors[here.index]))
         self._models: dict[int, Hashable] = dict(zip(here["run"], here["model"], strict=True))
         self._logs: dict[int, dict[Any, float]] = {run: {} for run in self._models}
         for run, key, log in zip(here["run"], _keys(here), logs, strict=True):

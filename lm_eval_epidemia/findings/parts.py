@@ -1,0 +1,82 @@
+"""Findings on parts: a row per respondent, group, subject and part, with a number and its error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from lm_eval_epidemia.findings.finding import WHO, Column, Finding, who
+from lm_eval_epidemia.results.read import Results
+from lm_eval_epidemia.score.estimates import Estimate
+
+#: Up to here, but for rounding, an error is 0: all samples say the same, and none tells how far
+#: another one would be.
+ALIKE = 1e-9
+ALIKE_NOTE = " Without ± or interval where all samples agree: the error is not known."
+
+#: What every row has: whose it is and what it is about, and the number.
+ROW = ("run", "model", "kind", "group", "asked", "part", "value", "error", "low", "high", "samples")
+
+#: How a number is written, unless a finding says otherwise.
+SHARE = Column("", 3, error="error")
+
+
+def part_row(whose: Mapping[str, Any], part: str, of: Estimate) -> dict[str, Any]:
+    """Return a row with a number, its error, and its interval of 95 %."""
+    known = of if not of.error <= ALIKE else of._replace(error=math.nan)
+    low, high = known.interval
+    numbers = {"value": of.value, "error": known.error, "low": low, "high": high}
+    return {**whose, "part": part, **numbers, "samples": of.samples or math.nan}
+
+
+def number(value: float, error: float = math.nan) -> Estimate:
+    """Return a number of which no samples are known."""
+    return Estimate(value, error, 0, 0)
+
+
+def in_parts(
+    results: Results,
+    name: str,
+    title: str,
+    rows: Iterable[Mapping[str, Any]],
+    note: str,
+    subject: str = "",
+    written: Column = SHARE,
+    details: str = "",
+    otherwise: str = "",
+    printed: str = "",
+) -> Finding:
+    """Return a finding that has a column per part, for people.
+
+    Parameters
+    ----------
+    results : Results
+    name, title : str
+    rows : iterable of mapping
+        As from `part_row`; numbers that are NaN are left out.
+    note : str
+    subject : str
+        Heading of the column ``asked``, which says what a row is about.
+    written : Column
+        How numbers are written.
+    details : str
+        As in `Finding`.
+    otherwise : str
+        What to run where there are no rows.
+    printed : str
+        What else is said if there are published numbers.
+    """
+    table = pd.DataFrame(list(rows))
+    table = table.reindex(columns=list(dict.fromkeys([*ROW, *table])))
+    table = table[table["value"].notna()].reset_index(drop=True)
+    for text in {"asked", details} - {""}:
+        table[text] = table[text].fillna("")
+    columns = {**WHO, "group": Column("group"), "asked": Column(subject), "value": written}
+    table = who(table, results.runs)
+    note += printed * bool((table["kind"] == "published").any())
+    note += ALIKE_NOTE * bool((table["error"].isna() & (table["samples"] > 1)).any())
+    left_out = [otherwise] * (otherwise != "" and table.empty)
+    return Finding(name, title, table, columns, note, "part", details, left_out)

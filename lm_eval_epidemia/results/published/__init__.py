@@ -1,0 +1,207 @@
+"""Published scores of other people's runs, as rows of `Results`: other wording, other vintages.
+
+``scores.csv`` has a row per published task (group and number) and a column per model and way of
+asking; a blank is a score published as NaN. ``interventions.csv`` has a row per number that the
+study on causal graphs prints: table, way of asking, model, source of names, graph, intervened
+variable, effects in the mean, accuracy and standard error; a blank is what a table does not
+separate or print. ``priors.csv`` has a row per figure of the study on priors: the authors' printed
+number, and that of their released results for sets that do not ship (alanarenda/openestimate, MIT
+License); their answers to the set that ships are scored here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from lm_eval_epidemia.benchmarks import INTERVENTION, OBSERVATION, PRIOR, in_way, leaves
+from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES
+from lm_eval_epidemia.benchmarks.intervention.questions import TASKS
+from lm_eval_epidemia.benchmarks.prior.judged import stated_as
+from lm_eval_epidemia.benchmarks.prior.judgements import JudgedTask, known_of, win_draws, win_rate
+from lm_eval_epidemia.benchmarks.prior.quantities import answers, store
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
+from lm_eval_epidemia.elicit.system import BASE
+from lm_eval_epidemia.results.naming import Weights
+from lm_eval_epidemia.results.read import NOT_SETTINGS, Results
+from lm_eval_epidemia.surveys.catalogue import all_tasks
+
+#: What published numbers are, by benchmark.
+MARKS = {
+    OBSERVATION.name: "reference implementation; other wording and vintages",
+    INTERVENTION.name: "printed by Kasetty et al. (2024); other wording, written answers, asked up "
+    "to ten times; weighted over the 22 effects, where ignoring interventions scores .682",
+    PRIOR.name: "answers published by others (OpenEstimate, 2025; other wording), scored here",
+}
+
+#: Sets of the study on priors, and the tasks that ask them: two are the user's own, imported.
+SETS = {name: f"{store.PREFIX}{name}" for name in ("nhanes", "glassdoor", "pitchbook")}
+
+#: The experiment whose runs stand beside others where they were asked directly.
+COMPARED = "model_family_comparison"
+
+
+def with_published(results: Results) -> Results:
+    """Add the published models, with their scores in the tasks that were asked.
+
+    Scores have no errors, except those of priors, whose answers were published.
+    """
+    asked = {*zip(results.scores["task"], results.scores["way"], strict=True)}
+    rows = [
+        {
+            "model": model,
+            "task": task,
+            "way": way,
+            "group": leaves()[in_way(task, way)].group,
+            "asked_as": "published",
+            "value": value,
+            **dict.fromkeys(("draws", "population", "said")),
+            **{"file": Path(), "date": math.nan, "task_version": "", "truth": "", "seen": 1.0},
+            **more,
+        }
+        for task, way, model, value, more in (*_observed(), *_intervened(), *_stated())
+        if (task, way) in asked
+    ]
+    if not rows:
+        return results
+    models = sorted({row["model"] for row in rows})
+    first = max([*results.runs.index, -1]) + 1
+    usual = {name: "" for name in results.runs if name not in NOT_SETTINGS} | {
+        "bases": (),
+        "card": None,
+    }
+    runs = pd.DataFrame(
+        [
+            {
+                **usual,
+                **{"model": model, "settings": "published", "name": f"{model} (published)"},
+                **{"kind": "published", "weights": Weights(model)},
+            }
+            for model in models
+        ],
+        index=pd.RangeIndex(first, first + len(models), name="run"),
+    )
+    scores = pd.DataFrame(rows)
+    scores.insert(0, "run", first + scores.pop("model").map(models.index))
+    kinds = {leaves()[in_way(row["task"], row["way"])].benchmark.name for row in rows}
+    notes = [("published", "published", text) for name, text in MARKS.items() if name in kinds]
+    told = pd.DataFrame(notes, columns=["run", "kind", "text"])
+    return results._replace(
+        runs=pd.concat([results.runs, runs.reindex(columns=[*results.runs])]),
+        scores=pd.concat([results.scores, scores], ignore_index=True),
+        notes=pd.concat([results.notes, told], ignore_index=True),
+    )
+
+
+#: Task, way, model, score, and further columns.
+Row = tuple[str, str, str, float, dict[str, Any]]
+
+
+def _table(name: str, **how: Any) -> pd.DataFrame:
+    with (files(__package__) / name).open(encoding="utf-8") as file:
+        return pd.read_csv(file, **how)
+
+
+def _observed() -> Iterator[Row]:
+    tasks = {(task.group, task.number): task.name for task in all_tasks().values() if task.number}
+    table = _table("scores.csv").melt(["group", "number"]).dropna()
+    for group, number, column, value in table.itertuples(index=False):
+        model, _, way = column.partition(" | ")
+        yield tasks[group, number], way, model, float(value), {}
+
+
+@lru_cache(maxsize=1)
+def printed() -> pd.DataFrame:
+    """Return every printed number of the study on causal graphs.
+
+    ``weight`` is the number of effects, or relations, per sample in its mean.
+    """
+    table = _table("interventions.csv", dtype=str, keep_default_na=False)
+    relations = {graph: math.perm(len(of.nodes), 2) for graph, of in GRAPHS.items()}
+    return table.assign(
+        accuracy=table["accuracy"].astype(float),
+        error=pd.to_numeric(table["standard_error"]),
+        weight=[
+            1 if way == "knowledge" else relations[of] if way == "retrieval" else len(QUERIES[of])
+            for way, of in zip(table["way"], table["graph"], strict=True)
+        ],
+    )
+
+
+def weighted(rows: pd.DataFrame) -> float:
+    """Average printed numbers, weighted by their effects."""
+    return math.fsum(rows["weight"] * rows["accuracy"]) / int(rows["weight"].sum())
+
+
+def way_in_study(way: str) -> str:
+    """Return the study's name for a way of asking; it compares with both kinds of answers."""
+    way = way.removesuffix("_written")
+    return "plain" if way == INTERVENTION.plain.name else way
+
+
+def _intervened() -> Iterator[Row]:
+    table = printed()
+    for way in INTERVENTION.ways:
+        here = table[(table["way"] == way_in_study(way)) & (table["effects"] == "all")]
+        for (names, model), rows in here.groupby(["names", "model"]):
+            for task in TASKS.values():
+                if task.names == names and task.nodes is None:
+                    yield task.name, way, str(model), weighted(rows), {}
+
+
+@lru_cache(maxsize=1)
+def claims() -> pd.DataFrame:
+    """Return the figures of the study on priors: measure, set, model, printed, released."""
+    return _table("priors.csv", dtype=str, keep_default_na=False)
+
+
+class Stating(NamedTuple):
+    """A published run of a model that stated priors: its experiment, settings and answers."""
+
+    experiment: str
+    model: str
+    settings: dict[str, str]
+    known: JudgedTask
+
+
+def stating() -> tuple[Stating, ...]:
+    """Return the published runs that stated priors, scored here."""
+    return _stating(store.load(answers.PUBLISHED).fingerprint)
+
+
+@lru_cache(maxsize=1)
+def _stating(_fingerprint: str) -> tuple[Stating, ...]:
+    truth = store.load(answers.PUBLISHED)
+    everywhere = np.ones(len(truth.quantities), dtype=bool)
+    runs = []
+    for run in answers.runs(truth):
+        is_temperature = run.temperature_or_effort[0].isdigit()
+        settings = {
+            "protocol": run.protocol.replace("-", "_"),
+            "system prompt": run.system_prompt,
+            "temperature": run.temperature_or_effort if is_temperature else "",
+            "reasoning effort": "" if is_temperature else run.temperature_or_effort,
+        }
+        known = known_of(truth, stated_as(run.priors), everywhere)
+        runs.append(Stating(run.experiment, run.model, settings, known))
+    return tuple(runs)
+
+
+def _stated() -> Iterator[Row]:
+    for claim in claims().itertuples():
+        if claim.measure == f"prior beats {SIZES[0]}" and claim.released:
+            yield SETS[claim.set], PRIOR.plain.name, claim.model, float(claim.released), {}
+    for run in stating():
+        way = run.settings["protocol"]
+        # The plain protocol was asked of all models in one experiment, the others in another.
+        is_plain = way == PRIOR.plain.name
+        if run.settings["system prompt"] == BASE and is_plain == (run.experiment == COMPARED):
+            more = {"draws": win_draws(run.known), "said": run.known}
+            yield answers.PUBLISHED, way, run.model, win_rate(run.known), more
