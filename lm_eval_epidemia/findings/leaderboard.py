@@ -74,6 +74,7 @@ def leaderboard_table(results: Results) -> pd.DataFrame:
     apart = (means["averages"] - means["group"].map(known)).abs() > ROUNDING
     means["versus"] = means["averages"].where(apart)
     table = pd.concat([means, beside], ignore_index=True)
+    table["parameters"] = table["run"].map(results.runs["parameters"])
     return in_order(table, results.runs) if len(table) else table
 
 

@@ -208,11 +208,12 @@ def draw(chart: Chart, table: pd.DataFrame) -> Any:
     drawn = alt.layer(*layers, data=data).properties(width=wide, height=tall)
     if not chart.facet or table[chart.facet].nunique() < 2:
         return drawn
-    columns = 2 if chart.facet != "who" else 3
-    by = alt.Facet(f"{chart.facet}:N", title=None, sort=None)
-    return drawn.facet(facet=by, columns=columns).resolve_scale(
-        x="independent" if not _is_number(table, chart.x) else "shared",
-        y="independent" if steps else "shared",
+    by = alt.Facet(f"{chart.facet}:N", title=None, sort=[*dict.fromkeys(table[chart.facet])])
+    # Groups of several benchmarks have several scales.
+    apart = chart.facet == "group" or not _is_number(table, chart.x)
+    return drawn.facet(facet=by, columns=2).resolve_scale(
+        x="independent" if apart else "shared",
+        y="independent" if steps or chart.facet == "group" else "shared",
     )
 
 
