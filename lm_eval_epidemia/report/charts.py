@@ -459,6 +459,27 @@ def draw_map(table: pd.DataFrame) -> Any:
     return both.properties(datasets={SHAPES: shapes()})
 
 
+def truth(frame: pd.DataFrame, conditions: list[str]) -> Any:
+    """Draw a task's truth over its condition; of several, the cells in the order of the rows."""
+    frame = frame.assign(place=range(len(frame)))
+    data = alt.Data(values=json.loads(frame.to_json(orient="records", double_precision=12)))
+    if len(conditions) > 1:
+        x = alt.X("place:O", title="Cells, by probability", axis=None)
+        colour = alt.Color(f"{conditions[0]}:N", sort=None, scale=alt.Scale(scheme="turbo"))
+    else:
+        x = alt.X(f"{conditions[0]}:N", title=conditions[0], sort=None)
+        colour = alt.Color("answer:N", sort=None, scale=alt.Scale(range=COLOURS))
+    tooltip = [*(f"{name}:N" for name in conditions), "answer:N", "p:Q", "low:Q", "high:Q"]
+    base = alt.Chart(data).encode(x=x, color=colour, tooltip=tooltip)
+    p = alt.Y("p:Q", title="Probability of the answer", axis=alt.Axis(format="%"))
+    return alt.layer(
+        base.mark_rule(opacity=0.6).encode(y="low:Q", y2="high:Q"),
+        base.mark_point(filled=True, opacity=0.9).encode(
+            y=p, size=alt.Size("weight:Q", legend=None)
+        ),
+    ).properties(width=480, height=280)
+
+
 #: By name: a function of the declaration and the rows, which returns layers.
 MARKS: dict[str, Callable[[Chart, pd.DataFrame], list[Any]]] = {
     "dot": _dots,
