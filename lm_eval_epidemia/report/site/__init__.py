@@ -105,6 +105,7 @@ def _write(folder: Path, results: Results) -> None:
     files = models.files_of(results)
     shown = tasks.shown(results, made, write)
     _assets(folder / "assets", shown["mapped"])
+    first = headline(results)
     boards = [
         {
             "title": board.finding.title,
@@ -112,7 +113,7 @@ def _write(folder: Path, results: Results) -> None:
             "table": table_of(board.finding, files),
             "figures": figures("leaderboard", _of_benchmark(made["leaderboard"], board.benchmark)),
         }
-        for board in (first := headline(results)).boards
+        for board in first.boards
     ]
     whole = table_of(made["leaderboard"], files)
     page("index.html", sentences=first.sentences, boards=boards, whole=whole, notes=lines(results))
@@ -134,7 +135,7 @@ def _write(folder: Path, results: Results) -> None:
                 figures=drawn,
                 left_out=finding.left_out,
             )
-    kept = {name: of for name, of in replies.of_models(results).items()}
+    kept = replies.of_models(results)
     page("findings.html", listed=listed, replies=bool(kept))
     if kept:
         of_models = {name: f"replies-{place}" for place, name in enumerate(kept)}
