@@ -57,7 +57,7 @@ def truth_build(
     """Build the truth of every task that the files of a survey allow."""
     from lm_eval_epidemia.benchmarks import leaves
     from lm_eval_epidemia.estimate.build import build, not_scored
-    from lm_eval_epidemia.old.findings.contrasts import CONTRASTS
+    from lm_eval_epidemia.findings.standardised import CONTRASTS
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
     from lm_eval_epidemia.harness.yamls import task_path
 

@@ -233,21 +233,18 @@ def plot(
     informative: Informative = False,
     where: Where = None,
 ) -> None:
-    """Save a figure of the site for a paper."""
-    from lm_eval_epidemia.report import figures
+    """Save a figure of a finding for a paper."""
+    with needs("report", "figures"):
+        from lm_eval_epidemia.report.figures import CHARTS, save
 
     if name == "list":
-        for known, figure in figures.FIGURES.items():
-            print(f"{known}: {figure.says}")
+        for known, chart in CHARTS.items():
+            print(f"{known}: {chart.says}")
         return
-    if name in figures.FIGURES and figures.FIGURES[name].needs_results and not results:
-        raise EpidemiaError(
-            f"{name} shows results: give the folder that lm_eval wrote (--output_path)"
-        )
-    path = figures.save(
+    path = save(
         name,
         lambda: say_notes(read(results or [], where, informative, size, pair, published)),
-        out,
+        out or Path(f"{name}.svg"),
         task,
     )
     print(f"{name} is in {path.resolve()}")

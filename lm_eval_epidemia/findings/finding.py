@@ -85,3 +85,20 @@ def who(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
             of[name] = of[name].where(of[name].notna(), table[name])
     rest = table.drop(columns=["run", *(name for name in of if name in table)])
     return pd.concat([of.fillna(""), rest], axis="columns")
+
+
+def tabled(
+    rows: pd.DataFrame | Sequence[Mapping[str, object]],
+    columns: Mapping[str, Column],
+    runs: pd.DataFrame,
+    more: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Make a table of rows with ``run``: what people see, what stands behind it, and more."""
+    beside = [
+        name
+        for shown, column in columns.items()
+        for name in (shown, column.error, *column.interval, column.count)
+        if name
+    ]
+    names = dict.fromkeys(["run", *WHO, "kind", *beside, *more])
+    return who(pd.DataFrame(rows, columns=[*names]), runs)

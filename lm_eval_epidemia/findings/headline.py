@@ -77,6 +77,8 @@ class Board(NamedTuple):
         How many models have no row.
     finding : Finding
         What people see.
+    sentence : str
+        On the best model.
     """
 
     benchmark: Benchmark
@@ -85,6 +87,7 @@ class Board(NamedTuple):
     over: str
     left_out: int
     finding: Finding
+    sentence: str = ""
 
     @property
     def runs(self) -> list[int]:
@@ -173,7 +176,8 @@ def _board(results: Results, benchmark: Benchmark, rows: pd.DataFrame, most: int
     over, verdicts = _verdicts(results, benchmark, chosen, shown)
     left_out = len(ordered[most:]) + len(known[room:])
     board = Board(benchmark, chosen, verdicts, over, left_out, Finding("", "", chosen))
-    return board._replace(finding=_finding(results, board))
+    sentence = next(_sentences(results, board, True), "")
+    return board._replace(finding=_finding(results, board), sentence=sentence)
 
 
 def _usual(results: Results, run: int) -> tuple[bool, float]:

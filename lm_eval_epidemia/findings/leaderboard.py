@@ -74,6 +74,7 @@ def leaderboard_table(results: Results) -> pd.DataFrame:
     apart = (means["averages"] - means["group"].map(known)).abs() > ROUNDING
     means["versus"] = means["averages"].where(apart)
     table = pd.concat([means, beside], ignore_index=True)
+    table["parameters"] = table["run"].map(results.runs["parameters"])
     return in_order(table, results.runs) if len(table) else table
 
 
@@ -476,12 +477,13 @@ def _of_before(results: Results) -> list[str]:
 
 def other(results: Results) -> Finding:
     """Other people's tasks, beside ours, as lm-eval prints them."""
-    table = beside(results)
+    ours = mean(grouped(results.scores), ["run", "group"]).rename(columns={"value": "score"})
+    table = beside(results).merge(ours[["run", "group", "score"]], on="run", how="left")
     return Finding(
         "other",
         "Beside other tasks",
         who(table, results.runs),
-        {**WHO, "other": Column("task"), "value": Column("", digits=4)},
+        {**WHO, "group": Column(), "value": Column("", digits=4)},
         "As lm-eval prints them, so that an accuracy of 65 % is 0.6500.",
         across="other",
     )

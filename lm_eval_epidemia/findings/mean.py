@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from lm_eval_epidemia.benchmarks import in_way, leaves, unions
+from lm_eval_epidemia.benchmarks.observation.apart import Known
 from lm_eval_epidemia.results.compare import POPULATION, population_uncut
 from lm_eval_epidemia.score.collect import LOW_MASS
 from lm_eval_epidemia.score.joint import joint_error
@@ -39,6 +40,20 @@ def mean(scores: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     ).reset_index()
     asked = known.loc[table["first"], ["task", "way"]].set_axis(table.index)
     return with_interval(table.drop(columns="first"), asked)
+
+
+def averaged(tasks: Sequence[Mapping[str, Known]]) -> dict[str, float]:
+    """Average numbers that were computed task by task: columns NAME, NAME_error, NAME_tasks.
+
+    A number is averaged over the tasks that have it, with their joint error.
+    """
+    row: dict[str, float] = {}
+    for name in dict.fromkeys(name for task in tasks for name in task):
+        known = [task[name] for task in tasks if name in task]
+        row[name] = math.fsum(number.value for number in known) / len(known)
+        row[f"{name}_error"] = joint_error([number.draws for number in known])
+        row[f"{name}_tasks"] = len(known)
+    return row
 
 
 def with_columns(scores: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:

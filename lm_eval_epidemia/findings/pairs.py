@@ -8,11 +8,11 @@ from itertools import combinations, pairwise
 import pandas as pd
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, who
+from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled, who
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, ordered_groups, pool_of
 from lm_eval_epidemia.findings.mean import grouped, mean
 from lm_eval_epidemia.results.choose import closest
-from lm_eval_epidemia.results.compare import FEWEST, KEY, compare
+from lm_eval_epidemia.results.compare import FEWEST, KEY, compare, paired
 from lm_eval_epidemia.results.ranks import alike
 from lm_eval_epidemia.results.read import Results
 
@@ -135,6 +135,30 @@ def versions(results: Results) -> Finding:
     )
     columns = {**made.columns, "where": Column()}
     return Finding(**{**vars(made), "columns": columns})
+
+
+def version_tasks(results: Results) -> Finding:
+    """Every task of a base model beside its instruct or retrieving version."""
+    scores = compared(results)
+    scores = scores[~scores["group"].str.contains(" + ", regex=False)]
+    parts = []
+    for group, of in scores.groupby("group", sort=False):
+        mine = dict([*of.groupby("run", sort=False)])
+        for run, base in _with_base(results, [*mine]):
+            both = paired(mine[run], mine[base]).rename(columns={"value_other": "base"})
+            names = map(in_way, both["task"], both["way"])
+            own = both[["run", "value", "base"]].assign(other=results.runs["name"][base])
+            parts.append(own.assign(group=group, task=[*names]))
+    columns = {
+        **WHO,
+        "other": Column("base model"),
+        "task": Column(),
+        "base": Column(),
+        "value": Column("version"),
+    }
+    rows = pd.concat(parts, ignore_index=True) if parts else []
+    table = tabled(rows, columns, results.runs, ("group",))
+    return Finding("version-tasks", "Base models and their versions, by task", table, columns)
 
 
 def _with_base(results: Results, asked: list[int]) -> Iterator[tuple[int, int]]:

@@ -16,19 +16,20 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way
+import pandas as pd
+
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way, leaves
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.harness.keys import SECRET
 from lm_eval_epidemia.results.card import Tuned
-from lm_eval_epidemia.results.entry import Asked, Entry, leaf
-from lm_eval_epidemia.results.models import chips
 from lm_eval_epidemia.results.naming import HASHES, NO_SETTINGS, Config, Weights, pairs
 from lm_eval_epidemia.results.protocol import number_in
+from lm_eval_epidemia.results.read import NOT_SETTINGS, in_words
 from lm_eval_epidemia.results.records import SOURCE, TUNED, VERSION, is_record
 
 #: What is kept of a task's metadata: the rest are arguments of the model.
@@ -41,20 +42,6 @@ _PRIVATE = (*NO_SETTINGS, *SECRET, "token")
 #: by their own name.
 _ENGINES = {"hf": "transformers", "choice-hf": "transformers", "choice-vllm": "vllm"}
 _DEPLOYED = (*_ENGINES, "vllm")
-
-
-class Scored(NamedTuple):
-    """A score with its standard error, 95 % interval, and start of its run; NaN if unknown.
-
-    A run may combine several result files, so each score has its own date.
-    """
-
-    value: float
-    error: float
-    low: float
-    high: float
-    tasks: int
-    date: float
 
 
 def public(value: Any) -> Any:
@@ -73,79 +60,76 @@ def public_name(weights: Weights) -> str:
     return " +".join(filter(None, map(public, (weights.model, *weights.more, weights.adapter))))
 
 
-def public_settings(run: Entry) -> list[tuple[str, str]]:
-    """Return a model's run settings that go into a record."""
-    return [(key, str(public(value))) for key, value in run.settings if key not in _PRIVATE]
+def public_settings(run: pd.Series) -> dict[str, str]:
+    """Return a run's settings that go into a record, by name; only those that are not usual."""
+    named = {str(name): value for name, value in run.items() if name not in NOT_SETTINGS}
+    return {
+        name: str(public(value))
+        for name, value in named.items()
+        if isinstance(value, str) and value and name not in (*_PRIVATE, "template", *HASHES)
+    }
 
 
-def public_words(run: Entry) -> list[str]:
-    """Return a run's settings that go into a record, in words.
-
-    They include every argument of the model, and the dtype if the result file has it.
-    """
-    settings = [
-        (key, value)
-        for key, value in (*run.settings, *run.details)
-        if key not in ("backend", "chat_template", *HASHES) and value not in ("", "auto")
+def public_words(run: pd.Series) -> list[str]:
+    """Return a run's settings that go into a record, in words."""
+    told = public_settings(run)
+    return [
+        in_words(name, value)
+        for name, value in told.items()
+        if name != "backend" and value != "auto"
     ]
-    parts = (chip.partition("=") for chip in chips(replace(run, shown=tuple(settings))))
-    return [f"{key}{sign}{public(value)}" for key, sign, value in parts if key not in _PRIVATE]
 
 
-def model_id(run: Entry) -> str:
-    """Return a run's public model name: its Hub name, or the name of its folder."""
-    return str(public(run.weights.adapter or run.weights.model))
+def model_id(weights: Weights) -> str:
+    """Return a model's public name: its Hub name, or the name of its folder."""
+    return str(public(weights.adapter or weights.model))
 
 
-def model_folder(run: Entry) -> Path:
+def model_folder(weights: Weights) -> Path:
     """Return the folder of a model, inside its developer's if that is known."""
-    parts = [re.sub(r"[^\w.=,+-]+", "_", part).strip(".") for part in model_id(run).split("/")]
+    parts = [re.sub(r"[^\w.=,+-]+", "_", part).strip(".") for part in model_id(weights).split("/")]
     return Path(*parts)
 
 
 def record(
-    run: Entry,
-    scores: Mapping[str | Asked, Scored],
+    run: pd.Series,
+    groups_of: pd.DataFrame,
+    tasks: pd.DataFrame,
     said: Mapping[str, str],
     dataset: str | None = None,
-    card: Tuned | None = None,
 ) -> dict[str, Any]:
     """Return the record of a run.
 
     Parameters
     ----------
-    run : Entry
-        A whole run, see `models.runs_of`; its result files are read again.
-    scores : mapping of str or Asked to Scored
-        By group and task.
+    run : Series
+        A row of `Results.runs`; its result files are read again.
+    groups_of : DataFrame
+        Its means: ``group``, ``value``, ``error``, ``low``, ``high``, ``tasks``, ``date``.
+    tasks : DataFrame
+        Its scores, with ``error``, ``low``, ``high`` and the file of each.
     said : mapping of str to str
         Notes on the mean of a group: its settings in words, and doubts.
     dataset : str, optional
         The id on the Hub of the exported questions.
-    card : Tuned, optional
-        How the model was tuned.
 
     Raises
     ------
     ValueError
         If a score comes from a record, which is already shared.
     """
-    sources = {x: run.scores[x].source for x in scores if isinstance(x, Asked)}
-    paths = sorted({*sources.values()})
+    paths = sorted({*tasks["file"]})
     if any(map(is_record, paths)):
         raise ValueError("it was read from a record, so it is already shared")
     files = {path: json.loads(path.read_bytes()) for path in paths}
-    rows = [
-        _of_task(of, scored, files[sources[of]])
-        if isinstance(of, Asked)
-        else _of_group(of, scored, said[of])
-        for of, scored in scores.items()
-    ]
+    means = [_of_group(row, said[row["group"]]) for _, row in groups_of.iterrows()]
+    rows = means + [_of_task(row, files[row["file"]]) for _, row in tasks.iterrows()]
     for row in rows:
         row["source_data"] = _source(row["evaluation_name"], dataset)
+    weights: Weights = run["weights"]
     written = {
         "schema_version": VERSION,
-        **_timestamp(run.date),
+        **_timestamp(run["date"]),
         "source_metadata": {
             "source_name": SOURCE,
             "source_type": "evaluation_run",
@@ -158,14 +142,14 @@ def record(
             "version": _versions(files.values(), "lm_eval_version") or "unknown",
             "additional_details": {"plugin": SOURCE, "plugin_version": __version__},
         },
-        "model_info": _model(run, list(files.values()), card),
+        "model_info": _model(weights, list(files.values()), run["card"]),
         "evaluation_results": rows,
     }
     digest = hashlib.sha256(json.dumps(written, sort_keys=True).encode()).digest()
     now = str(int(time.time()))
     key = str(uuid.UUID(bytes=digest[:16], version=4))
     identity = {
-        "evaluation_id": f"{SOURCE}/{model_id(run)}/{now}-{key}",
+        "evaluation_id": f"{SOURCE}/{model_id(weights)}/{now}-{key}",
         "retrieved_timestamp": now,
     }
     return {"schema_version": VERSION, **identity, **written}
@@ -190,7 +174,7 @@ def _versions(files: Iterable[Mapping[str, Any]], key: str) -> str:
     return ", ".join(sorted({str(file[key]) for file in files if file.get(key)}))
 
 
-def _model(run: Entry, files: list[dict[str, Any]], card: Tuned | None) -> dict[str, Any]:
+def _model(weights: Weights, files: list[dict[str, Any]], card: Tuned | None) -> dict[str, Any]:
     config: dict[str, Any] = {}
     for file in files:
         own = {key: (file.get("config") or {}).get(key) for key in Config.__struct_fields__}
@@ -210,8 +194,8 @@ def _model(run: Entry, files: list[dict[str, Any]], card: Tuned | None) -> dict[
     if engine["name"] == "transformers" and version:
         engine["version"] = version
     return {
-        "name": public_name(run.weights),
-        "id": model_id(run),
+        "name": public_name(weights),
+        "id": model_id(weights),
         "inference_engine": engine,
         "additional_details": details,
     }
@@ -232,11 +216,6 @@ def _hashes(file: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def benchmark_of(name: str | Asked) -> Benchmark:
-    """Return the benchmark of a group or task."""
-    return groups()[name] if isinstance(name, str) else leaf(name).benchmark
-
-
 def method_of(benchmark: Benchmark) -> str:
     """Name the source of standard errors."""
     return "joint survey replicates" if benchmark is OBSERVATION else "sampling of questions"
@@ -247,16 +226,16 @@ def _bound(end: float) -> float | str:
     return end if math.isfinite(end) else "Infinity" if end > 0 else "-Infinity"
 
 
-def _result(name: str, benchmark: Benchmark, scored: Scored) -> dict[str, Any]:
+def _result(name: str, benchmark: Benchmark, scored: Any) -> dict[str, Any]:
     """Return the fields that results of groups and tasks share."""
     measure = benchmark.measure
-    of: dict[str, Any] = {"score": scored.value}
-    if math.isfinite(scored.error):
+    of: dict[str, Any] = {"score": scored["value"]}
+    if math.isfinite(scored["error"]):
         of["uncertainty"] = {
-            "standard_error": {"value": scored.error, "method": method_of(benchmark)},
+            "standard_error": {"value": scored["error"], "method": method_of(benchmark)},
             "confidence_interval": {
-                "lower": scored.low,
-                "upper": scored.high,
+                "lower": scored["low"],
+                "upper": scored["high"],
                 "confidence_level": 0.95,
                 "method": "1.96 standard errors to either side, within the bounds",
             },
@@ -264,7 +243,7 @@ def _result(name: str, benchmark: Benchmark, scored: Scored) -> dict[str, Any]:
     return {
         "evaluation_result_id": f"{name}/{benchmark.leading}",
         "evaluation_name": name,
-        **_timestamp(scored.date),
+        **_timestamp(scored["date"]),
         "metric_config": {
             "evaluation_description": benchmark.heading,
             "metric_id": f"epidemia.{benchmark.leading}",
@@ -278,14 +257,15 @@ def _result(name: str, benchmark: Benchmark, scored: Scored) -> dict[str, Any]:
     }
 
 
-def _of_group(group: str, scored: Scored, said: str) -> dict[str, Any]:
-    row = _result(group, groups()[group], scored)
-    row["score_details"]["details"] = {"mean_over_tasks": str(scored.tasks), "notes": said}
+def _of_group(scored: Any, said: str) -> dict[str, Any]:
+    row = _result(scored["group"], groups()[scored["group"]], scored)
+    row["score_details"]["details"] = {"mean_over_tasks": str(scored["tasks"]), "notes": said}
     return row
 
 
-def _of_task(asked: Asked, scored: Scored, file: Mapping[str, Any]) -> dict[str, Any]:
-    name, benchmark = in_way(*asked), leaf(asked).benchmark
+def _of_task(scored: Any, file: Mapping[str, Any]) -> dict[str, Any]:
+    name = in_way(scored["task"], scored["way"])
+    benchmark = leaves()[name].benchmark
     row, config = _result(name, benchmark, scored), (file.get("configs") or {}).get(name) or {}
     metrics = {
         metric: repr(number)
@@ -302,7 +282,7 @@ def _of_task(asked: Asked, scored: Scored, file: Mapping[str, Any]) -> dict[str,
     row["score_details"]["details"] = metrics | kept
     told = config.get("metadata") or {}
     metadata = {key: value for key, value in told.items() if key in _METADATA}
-    generation = config.get("generation_kwargs") or {} if WAYS[asked.way].generated else {}
+    generation = config.get("generation_kwargs") or {} if WAYS[scored["way"]].generated else {}
     known = {key: number_in(generation.get(key)) for key in ("temperature", "top_p", "top_k")}
     arguments = {key: x for key, x in known.items() if math.isfinite(x)}
     if 1 <= (most := number_in(generation.get("max_gen_toks"))) < math.inf:

@@ -331,10 +331,15 @@ def named(runs: pd.DataFrame) -> pd.DataFrame:
 def _words(row: Mapping[str, str], of_model: Mapping[str, set[str]]) -> Iterator[str]:
     """Say the settings of a run that are not the usual ones."""
     for name, value in row.items():
-        setting = SETTINGS.get(name, Setting(f"{name}={{value}}"))
-        is_silent = value in setting.silent or "*" in setting.silent
-        if value and (len(of_model[name]) > 1 or not is_silent):
-            yield printable(setting.words.format(value=value))
+        silent = SETTINGS[name].silent if name in SETTINGS else ()
+        if value and (len(of_model[name]) > 1 or not {value, "*"} & {*silent}):
+            yield in_words(name, value)
+
+
+def in_words(name: str, value: str) -> str:
+    """Say a setting: ``limit 10``, ``temperature=0.5``."""
+    words = SETTINGS[name].words if name in SETTINGS else f"{name}={{value}}"
+    return printable(words.format(value=value))
 
 
 def settings_in(file: ReadFile, installed: Mapping[str, Any]) -> dict[str, str]:

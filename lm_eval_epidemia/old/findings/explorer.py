@@ -22,7 +22,13 @@ from lm_eval_epidemia.old.findings.data import is_ranked
 from lm_eval_epidemia.old.findings.rows import number
 from lm_eval_epidemia.old.findings.leaderboard import Report
 from lm_eval_epidemia.old.findings.model_rows import parts_of
-from lm_eval_epidemia.old.findings.reference import asked_of, cut_of, known_over, part_asked, references
+from lm_eval_epidemia.old.findings.reference import (
+    asked_of,
+    cut_of,
+    known_over,
+    part_asked,
+    references,
+)
 from lm_eval_epidemia.old.findings.world_rows import countries_of
 from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore, leaf
 from lm_eval_epidemia.results.models import Model, chips, is_respondent

@@ -11,7 +11,13 @@ from scipy import stats
 
 from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.old.findings.rows import Number
-from lm_eval_epidemia.old.findings.means import answers, group_mean, mean_over, shared_tasks, tasks_in
+from lm_eval_epidemia.old.findings.means import (
+    answers,
+    group_mean,
+    mean_over,
+    shared_tasks,
+    tasks_in,
+)
 from lm_eval_epidemia.old.findings.pool import Pool
 from lm_eval_epidemia.old.findings.verdicts import verdicts
 from lm_eval_epidemia.results.entry import Asked, Entry

@@ -115,10 +115,10 @@
       ...(data.models.length ? [make("h2", {}, "Every model"), scores(data, model)] : []),
     );
     document.title = `${data.title} · epidemia`;
-    const rows = data.levels.map((level, i) => ({ who: "truth", answer: level, place: i, p: data.p[cell][i], low: data.low[cell][i], high: data.high[cell][i] }));
-    data.levels.forEach((level, i) => rows.push({ who: "knows averages only", answer: level, place: i, p: data.mean[i] }));
-    if (q) data.levels.forEach((level, i) => rows.push({ who: model.name, answer: level, place: i, p: q[i] }));
-    figure(document.getElementById("distribution"), read("figure-distribution"), rows, `Truth${q ? ` and ${model.name}` : ""}, by answer: the table above has the numbers`);
+    const rows = data.levels.map((level, i) => ({ who: "truth", kind: "survey", answer: level, value: data.p[cell][i], low: data.low[cell][i], high: data.high[cell][i] }));
+    data.levels.forEach((level, i) => rows.push({ who: "knows averages only", kind: "respondent", answer: level, value: data.mean[i] }));
+    if (q) data.levels.forEach((level, i) => rows.push({ who: model.name, kind: "run", answer: level, value: q[i] }));
+    figure(document.getElementById("distribution"), drawing("distribution", model), rows, `Truth${q ? ` and ${model.name}` : ""}, by answer: the table above has the numbers`);
     drawOver(data, model, answer);
     if (data.map) window.epidemia.map(document.getElementById("on-map"), { data, model, cell, answer, view: asked.view, go });
   }
@@ -222,24 +222,28 @@
       const place = [];
       order.forEach((i, rank) => { place[i] = rank; });
       data.given.forEach(([label], i) => {
-        rows.push({ who: "truth", condition: label, place: place[i], p: data.p[i][answer], low: data.low[i][answer], high: data.high[i][answer] });
+        rows.push({ who: "truth", condition: label, place: place[i], value: data.p[i][answer], low: data.low[i][answer], high: data.high[i][answer] });
       });
-      data.given.forEach(([label], i) => rows.push({ who: "knows averages only", condition: label, place: place[i], p: data.mean[answer] }));
-      data.given.forEach(([label], i) => rows.push({ who: "guesses uniformly", condition: label, place: place[i], p: 1 / data.levels.length }));
-      (model.q ?? []).forEach((q, i) => rows.push({ who: model.name, condition: data.given[cellOf(i)][0], place: place[cellOf(i)], p: q[answer] }));
-      figure(element, read("figure-curve"), rows, `Share of “${data.levels[answer]}” over ${plain(data.variables[0])}: survey from ${range(data.p, answer)}${model.q ? `, ${model.name} from ${range(model.q, answer)}` : ""}`);
+      data.given.forEach(([label], i) => rows.push({ who: "knows averages only", condition: label, place: place[i], value: data.mean[answer] }));
+      data.given.forEach(([label], i) => rows.push({ who: "guesses uniformly", condition: label, place: place[i], value: 1 / data.levels.length }));
+      (model.q ?? []).forEach((q, i) => rows.push({ who: model.name, condition: data.given[cellOf(i)][0], place: place[cellOf(i)], value: q[answer] }));
+      rows.sort((a, b) => a.place - b.place);
+      figure(element, drawing("curve", model), rows, `Share of “${data.levels[answer]}” over ${plain(data.variables[0])}: survey from ${range(data.p, answer)}${model.q ? `, ${model.name} from ${range(model.q, answer)}` : ""}`);
     } else {
       const rows = [];
       (model.q ?? []).forEach((q, i) => data.levels.forEach((level, k) => rows.push({
-        given: data.given[cellOf(i)].join(", "), answer: level, p: data.p[cellOf(i)][k], q: q[k], weight: data.weight[cellOf(i)],
+        given: data.given[cellOf(i)].join(", "), who: model.name, kind: "run", answer: level, truth: data.p[cellOf(i)][k], value: q[k], weight: data.weight[cellOf(i)],
       })));
-      if (rows.length) figure(element, read("figure-cells"), rows, `The survey against the model's answer in ${rows.length / data.levels.length} conditions: on the dashed line they are equal`);
+      if (rows.length) figure(element, drawing("cells", model), rows, `The survey against the model's answer in ${rows.length / data.levels.length} conditions: on the dashed line they are equal`);
       else {
         element.style.minHeight = "0";
         element.replaceChildren(make("p", { class: "note" }, "There are no answers to draw."));
       }
     }
   }
+
+  // A figure's specification, in which a name stands for that of any model.
+  const drawing = (name, model) => JSON.parse(JSON.stringify(read(`figure-${name}`)).replaceAll("THE MODEL", JSON.stringify(model.name).slice(1, -1)));
 
   const plain = (variable) => variable.replaceAll("_", " ");
 

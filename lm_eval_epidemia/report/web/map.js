@@ -62,13 +62,14 @@ window.epidemia.map = (() => {
     note.textContent = `Outlines only: countries without data.${small.length ? ` Too small to draw: ${small.map(says).join(", ")}.` : ""} Shapes: Natural Earth.`;
     const rows = view === "error"
       ? countries.filter((one) => one.error !== null)
-      // Both are on one scale, so that a colour means the same in either view.
-      : ["truth", "answer"].flatMap((who) => countries.filter((one) => one[who] !== null)
-        .map((one) => ({ country: one.country, code: one.code, p: one[who], chosen: who === view })));
+      : countries.filter((one) => one[view] !== null).map((one) => ({ country: one.country, code: one.code, p: one[view] }));
     const values = countries.filter((one) => one[view] !== null).map((one) => one[view]);
     const range = `${percent(Math.min(...values))} to ${percent(Math.max(...values))}`;
     const what = { truth: `Share of “${level}”, the truth`, answer: `Share of “${level}” as ${model.name} answers`, error: `Answer of ${model.name} minus truth, share of “${level}”` };
     const specification = { ...read(view === "error" ? "figure-errors" : "figure-shares"), height };
+    // Truth and answers are on one scale, so that a colour means the same in either view.
+    const both = countries.flatMap((one) => [one.truth, one.answer]).filter((share) => share !== null);
+    if (view !== "error") specification.layer[1].encoding.color.scale.domain = [Math.min(...both), Math.max(...both)];
     await figure(element, specification, rows, `World map. ${what[view]}: from ${range} in ${values.length} countries`, { world: window.epidemia.world });
   }
 

@@ -1,0 +1,356 @@
+"""Effects of a condition with the same Z for everybody, implied by surveys and models' answers.
+
+Crude and standardised effects (see `benchmarks.observation.standardised`) of tasks with several
+conditions, of which one is X and the others are Z. It needs no further questions: a model's P~(y |
+x, z) comes from its answers. P(z) and P(x, z) come from the survey, for survey and model, and have
+no error here: only the beliefs about Y differ. An effect is a difference of P(first answer), in
+points.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia.benchmarks import in_way
+from lm_eval_epidemia.benchmarks.observation import standardised as implies
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.cells import answers, nothing
+from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled
+from lm_eval_epidemia.results.entry import Asked, leaf
+from lm_eval_epidemia.results.read import Results
+from lm_eval_epidemia.results.samples import TaskAnswers
+from lm_eval_epidemia.score.joint import Draws, joint_error
+from lm_eval_epidemia.surveys.catalogue import task as declared_task
+
+
+class Contrast(NamedTuple):
+    """An effect of interest.
+
+    Attributes
+    ----------
+    task : str
+    x : str
+        The condition whose levels are compared; the task's others are Z.
+    why : str
+        The expected role of Z.
+    education : mapping of str to tuple of str
+        By level of X, the answers to `EDUCATION` that make up this level. Empty: P(x | z) is not
+        known.
+    """
+
+    task: str
+    x: str
+    why: str
+    education: Mapping[str, tuple[str, ...]] = {}
+
+
+#: The task that asks for P(x | z): its outcome is education, its only condition age in single
+#: years. No survey asks for P(x | z) itself, but the American Community Survey does for this one.
+EDUCATION = "epidemia_low_acs_education_by_age"
+
+_SCHOOL = ("Regular high school diploma", "GED or alternative credential")
+_COLLEGE = (
+    "Some college, less than one year",
+    "One or more years of college, no degree",
+    "Associate's degree",
+)
+_BACHELOR = ("Bachelor's degree",)
+_BEYOND = ("Master's degree", "Professional degree beyond a bachelor's degree", "Doctorate")
+_MEPS = {
+    "12 years": ("Grade 12 without a diploma", *_SCHOOL),
+    "16 years": _BACHELOR,
+    "17 or more years": _BEYOND,
+}
+_NSDUH = {
+    "High school graduate": _SCHOOL,
+    "Some college or associate degree": _COLLEGE,
+    "College graduate": _BACHELOR + _BEYOND,
+}
+_SCF = {
+    "High school diploma or GED": _SCHOOL,
+    "Some college": _COLLEGE,
+    "College degree": _BACHELOR + _BEYOND,
+}
+
+_SCHOOLING = "generations differ in schooling, and the outcome changes with age"
+_ALL = "as above; sex and race are also related to schooling and to the outcome"
+_ORIGIN = "the groups differ in age, and the outcome changes with age"
+_SEX = "a check: both sexes are about equally old, so little should change"
+_INCOME = "people in mid-life earn most, and illness comes with age"
+
+#: Of every published outcome with several conditions the same four, and extra tasks likewise.
+CONTRASTS: tuple[Contrast, ...] = (
+    *(
+        Contrast(f"epidemia_{outcome}_by_{given}", x, why, levels)
+        for outcome, education in (
+            ("high_meps_insured", _MEPS),
+            ("high_nsduh_marijuana_ever", _NSDUH),
+            ("high_nsduh_cocaine_ever", _NSDUH),
+            ("high_scf_home_ownership", _SCF),
+            ("extra_nsduh_cigarettes_ever", _NSDUH),
+        )
+        for given, x, why, levels in (
+            ("age_education", "education", _SCHOOLING, education),
+            ("age_education_sex_race", "education", _ALL, {}),
+            ("age_race", "race", _ORIGIN, {}),
+            ("age_sex", "sex", _SEX, {}),
+        )
+    ),
+    Contrast("epidemia_extra_nhis_diabetes_by_age_income", "income", _INCOME),
+    Contrast("epidemia_extra_nhis_diabetes_by_age_race", "race", _ORIGIN),
+    Contrast("epidemia_extra_nhis_depression_by_age_income", "income", _INCOME),
+    Contrast("epidemia_extra_nhis_high_blood_pressure_by_age_race", "race", _ORIGIN),
+)
+
+
+class Strata(NamedTuple):
+    """The S levels of Z with both levels of X, and the cells of the task in them.
+
+    Attributes
+    ----------
+    says : str
+        "education: 16 years against 12 years, over age".
+    cells : ndarray of int, shape (2, S)
+    joint : ndarray, shape (2, S)
+        P(x, z).
+    everybody : ndarray, shape (S,)
+        P(z) among all people, whatever their X. Sums to 1 if positivity holds everywhere.
+    ages : ndarray, shape (S, C), or None
+        Weights of the cells of `EDUCATION` in each stratum; rows sum to 1.
+    levels : ndarray, shape (K, 2), or None
+        1 where an answer to it belongs to the level of X.
+    """
+
+    says: str
+    cells: NDArray[np.int64]
+    joint: Array
+    everybody: Array
+    ages: Array | None = None
+    levels: Array | None = None
+
+    def propensity(self, q: Array, cells: Sequence[int] | slice = slice(None)) -> Array:
+        """Return P(x | z), (..., 2, S), from answers to `EDUCATION` in cells, (..., C, K)."""
+        assert self.ages is not None and self.levels is not None
+        return np.asarray(np.swapaxes(self.ages[:, cells] @ q @ self.levels, -1, -2))
+
+    def effects(self, p: Array, e: Array | None = None) -> dict[str, Array]:
+        """Return the effects, (...), from P(y | x, z) and P(x | z), (..., 2, S)."""
+        shares = {
+            "crude": implies.crude(p, self.joint),
+            "standardised": implies.standardised(p, self.everybody),
+        }
+        if e is not None:
+            shares["weighted"] = implies.weighted(p, self.joint, e)
+        return {name: 100 * (of[..., 1] - of[..., 0]) for name, of in shares.items()}
+
+
+def strata(
+    contrast: Contrast,
+    answered: Iterable[int] | None = None,
+    education: Iterable[int] | None = None,
+) -> Strata | None:
+    """Arrange the cells of a task for a comparison.
+
+    The two most common levels of X are compared, the second with the first. This rule selects no
+    level by its effect, and keeps most people in the comparison.
+
+    Parameters
+    ----------
+    contrast : Contrast
+    answered : iterable of int, optional
+        Cells of its task; all by default.
+    education : iterable of int, optional
+        Cells of `EDUCATION`: only ages of which every year is among them are kept.
+
+    Returns
+    -------
+    Strata or None
+        None if no such level of Z occurs with both levels of X.
+    """
+    truth, conditions = store.load(contrast.task), declared_task(contrast.task).given
+    place = conditions.index(contrast.x)
+    of_x: dict[str, float] = {}
+    of_z: dict[tuple[str, ...], float] = {}
+    cells: dict[tuple[str, tuple[str, ...]], int] = {}
+    for cell, (given, weight) in enumerate(zip(truth.given, truth.weights, strict=True)):
+        x, z = given[place], (*given[:place], *given[place + 1 :])
+        of_x[x] = of_x.get(x, 0.0) + weight
+        of_z[z] = of_z.get(z, 0.0) + weight
+        cells[x, z] = cell
+    # A cell that nobody is in, or that was not answered, weighs nothing.
+    weight_of = dict(enumerate(truth.weights))
+    if answered is not None:
+        weight_of = {cell: weight_of[cell] for cell in answered}
+    compared = sorted(of_x, key=lambda x: -of_x[x])[:2]
+    joint = np.array([[weight_of.get(cells.get((x, z), -1), 0.0) for z in of_z] for x in compared])
+    kept = implies.overlap(joint)
+    if education is not None:
+        asks = store.load(EDUCATION)
+        of_year = {asks.given[cell][0]: cell for cell in education}
+        years = {z: [of_year.get(year, -1) for year in _years(z[0])] for z in of_z}
+        known = {*compared} <= {*contrast.education}
+        kept &= [known and bool(of) and -1 not in of for of in years.values()]
+    if not kept.any():
+        return None
+    levels = [z for z, is_so in zip(of_z, kept, strict=True) if is_so]
+    over = ", ".join(name for name in conditions if name != contrast.x)
+    made = Strata(
+        f"{contrast.x}: {compared[1]} against {compared[0]}, over {over}",
+        np.array([[cells[x, z] for z in levels] for x in compared]),
+        joint[:, kept],
+        np.array([of_z[z] for z in levels]),
+    )
+    if education is None:
+        return made
+    ages = np.zeros((len(levels), len(asks.given)))
+    for row, z in zip(ages, levels, strict=True):
+        row[years[z]] = asks.weights[years[z]] / asks.weights[years[z]].sum()
+    belongs = [[answer in contrast.education[x] for x in compared] for answer in asks.levels]
+    says = f"{made.says} {levels[0][0]} to {levels[-1][0]}"
+    return made._replace(says=says, ages=ages, levels=np.array(belongs, dtype=float))
+
+
+def _years(label: str) -> list[str]:
+    """Return the single years of an age group, as labels; empty for an open one."""
+    ages = re.fullmatch(r"(\d+)(?:-(\d+))?", label)
+    years = range(int(ages[1]), int(ages[2] or ages[1]) + 1) if ages else ()
+    return [str(year) for year in years]
+
+
+def _of_survey(truth: store.GroundTruth, laid: Strata) -> Iterator[tuple[str, float]]:
+    """Yield a survey's effects, with errors from its joint replicates and the other survey's."""
+
+    def draws(of: store.GroundTruth, at: Callable[[Array], dict[str, Array]]) -> Draws | None:
+        return None if of.replicates is None else Draws(of.sample or "", at(of.replicates)[name])
+
+    other, p = store.load(EDUCATION), truth.p[laid.cells, 0]
+    e = None if laid.ages is None else laid.propensity(other.p)
+    for name, value in laid.effects(p, e).items():
+        drawn = [draws(truth, lambda at: laid.effects(at[:, laid.cells, 0], e))]
+        if name == "weighted":
+            drawn.append(draws(other, lambda at: laid.effects(p, laid.propensity(at))))
+        yield f"survey_{name}", float(value)
+        yield f"survey_{name}_error", joint_error(drawn, [1.0] * len(drawn))
+
+
+def _of_model(
+    own: TaskAnswers, laid: Strata, other: TaskAnswers | None
+) -> Iterator[tuple[str, float]]:
+    """Yield the effects of a model's answers, with the error of asking."""
+    places = np.searchsorted(own.cells, laid.cells)
+
+    def of(q: Array, e: Array | None, name: str) -> Array:
+        return laid.effects(q[..., places, 0], e)[name]
+
+    def of_propensity(q: Array) -> Array:
+        return of(own.q, laid.propensity(q, other.cells if other else ()), "weighted")
+
+    e = laid.propensity(other.q, other.cells) if other and laid.ages is not None else None
+    for name, value in laid.effects(own.q[places, 0], e).items():
+        error = implies.asking_error(partial(of, e=e, name=name), own.by_order, own.counts)
+        if name == "weighted" and other:
+            of_other = implies.asking_error(of_propensity, other.by_order, other.counts)
+            error = math.hypot(error, of_other)
+        yield f"model_{name}", float(value)
+        yield f"model_{name}_error", error
+
+
+def _rows(
+    contrast: Contrast,
+    asked: Asked,
+    run: int = -1,
+    own: TaskAnswers | None = None,
+    other: TaskAnswers | None = None,
+) -> Iterator[dict[str, object]]:
+    """Yield the effects over all Z and, if P(x | z) is known, over the Z of both tasks."""
+    truth, cells = store.load(contrast.task), own and own.cells
+    counts = store.counts_of(truth)
+    parts = [strata(contrast, cells)]
+    if contrast.education and (other or own is None):
+        every = range(len(store.load(EDUCATION).given))
+        parts.append(strata(contrast, cells, other.cells if other else every))
+    for laid in parts:
+        if laid is not None:
+            yield {
+                "run": run,
+                "group": leaf(asked).group,
+                "task": in_way(*asked),
+                "effect": laid.says,
+                "why": contrast.why,
+                "people": 100 * float(laid.everybody.sum()),
+                "survey_by": "counts" if counts else "trees",
+                **dict(_of_survey(counts or truth, laid)),
+                **(dict(_of_model(own, laid, other)) if own else {}),
+            }
+
+
+NOTE = (
+    "Differences between two groups in the share of the first answer, in points. Crude: among "
+    "people as they are. Standardised: if both groups had the whole population's mix of Z, sum_z "
+    "P(y | x, z) P(z). Weighted: the same by inverse propensities P(x | z), divided by the sum of "
+    "weights; the model's row uses its own (the survey's row: the American Community Survey), and "
+    "is empty if P(x | z) was not asked, or is 0 for people who exist. P(z) and P(x, z) come from "
+    "the survey, for the model too. 'survey by': the survey's P(y | x, z) are counts of its "
+    "records or, if these are not available, the boosted trees that scores use, which pull groups "
+    "together. 'people': the share of the population in those Z with answers for both groups; the "
+    "row covers only them. ± is the survey's sampling error (joint replicates of P(y | x, z), with "
+    "fixed weights) or, for a model, the error of asking; 0 if everything was asked. These are "
+    "effects of an intervention only under the graph Z -> X, Z -> Y, X -> Y without other common "
+    "causes of X and Y: docs/background/standardised.md."
+)
+
+#: Differences of shares, in points: of the survey and of the model.
+_EFFECTS = {
+    f"{side}_{name}": Column(f"{side}, {name}", 1, signed=True, error=f"{side}_{name}_error")
+    for side in ("survey", "model")
+    for name in ("crude", "standardised", "weighted")
+}
+
+
+def standardised(results: Results) -> Finding:
+    """Group differences that answers imply, standardised for age and more, beside the survey's."""
+    tasks = {contrast.task for contrast in CONTRASTS} | {EDUCATION}
+    made, left_out = answers(results, lambda asked: asked.task in tasks)
+    rows = [
+        row
+        for contrast in CONTRASTS
+        for (run, asked), own in sorted(made.items())
+        if asked.task == contrast.task
+        for row in _rows(contrast, asked, run, own, made.get((run, Asked(EDUCATION, asked.way))))
+    ]
+    finding = _finding("standardised", "What a model's own answers imply", rows, results, left_out)
+    such = (
+        f"a task such as {CONTRASTS[0].task} (of these, {len(CONTRASTS)} with two or more "
+        "conditions are compared; surveys of your own have none)"
+    )
+    return finding if rows else nothing(finding, "standardise", such)
+
+
+def implied(results: Results) -> Finding:
+    """Group differences that surveys alone imply, standardised for age and more."""
+    here = store.available()
+    every = [(contrast, Asked(contrast.task, "letters")) for contrast in CONTRASTS]
+    rows = [row for of in every if of[0].task in here for row in _rows(*of)]
+    return _finding("implied", "What surveys imply", rows, results, why=Column("what Z may do"))
+
+
+def _finding(
+    name: str,
+    title: str,
+    rows: Sequence[Mapping[str, object]],
+    results: Results,
+    left_out: Sequence[str] = (),
+    **more: Column,
+) -> Finding:
+    shown = {**WHO, "task": Column(), "effect": Column(), **more, **_EFFECTS}
+    columns = {**shown, "people": Column("", 1, unit=" %"), "survey_by": Column("survey by")}
+    table = tabled(rows, columns, results.runs, ("group", "why"))
+    return Finding(name, title, table, columns, NOTE, left_out=left_out)

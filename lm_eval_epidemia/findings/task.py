@@ -1,0 +1,160 @@
+"""One task: the truth, what runs answered in every cell, and the scale of its score."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from lm_eval_epidemia.benchmarks import WAYS, leaves
+from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.elicit.wording import Wording, ways_of
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.cells import answers, nothing
+from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled
+from lm_eval_epidemia.findings.references import AVERAGES, UNIFORM
+from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.read import Results
+from lm_eval_epidemia.score import score as scoring
+from lm_eval_epidemia.score.confidence import interval
+from lm_eval_epidemia.surveys.catalogue import all_tasks
+
+#: So many conditions without an order, such as races, are drawn as they are listed.
+LISTED = 12
+
+
+def asked_as(task: str) -> Asked:
+    """Return a task about a distribution, by its lm-eval name.
+
+    Raises
+    ------
+    EpidemiaError
+        If there is no such task, or its answers are not a distribution.
+    """
+    if task not in leaves():
+        raise EpidemiaError(f"no task {task!r} ({nearest(task, leaves())})")
+    asked = Asked(leaves()[task].entry.name, leaves()[task].way)
+    if WAYS[asked.way].distribution is None:
+        raise EpidemiaError(f"{task} is not about a distribution, so it has no such finding")
+    return asked
+
+
+def cells_of(results: Results, task: str) -> Finding:
+    """What everybody says in every cell of a task: survey, runs and known respondents.
+
+    Parameters
+    ----------
+    results : Results
+    task : str
+        The task's lm-eval name.
+
+    Returns
+    -------
+    Finding
+        A row per respondent, ``cell`` and ``answer``: what it says (``value``), the ``truth`` and
+        the cell's ``weight``. The survey's own rows (``kind`` is ``survey``) have the ends of an
+        interval (``low``, ``high``).
+    """
+    asked = asked_as(task)
+    made, left_out = answers(results, lambda other: other == asked)
+    truth = store.load(asked.task)
+    low, high = interval(truth.p, truth.n_eff)
+    cell, place = np.indices(truth.p.shape).reshape(2, -1)
+    said = [", ".join(Wording(truth).described(one)) for one in range(len(truth.given))]
+    every = pd.DataFrame(
+        {
+            "cell": cell,
+            "condition": [", ".join(truth.given[one]) for one in cell],
+            "given": [said[one] for one in cell],
+            "weight": truth.weights[cell],
+            "answer": [truth.levels[one] for one in place],
+            "place": place,
+            "truth": truth.p.ravel(),
+        }
+    )
+    survey = {"value": truth.p.ravel(), "low": low.ravel(), "high": high.ravel()}
+    parts = [every.assign(run=-1, model="truth", kind="survey", **survey)]
+    known = {AVERAGES: scoring.mean(truth.weights, truth.p), UNIFORM: scoring.uniform(truth.p)}
+    ran = {results.runs["weights"][run].model for run, _ in made}
+    parts += [
+        every.assign(
+            run=-1, model=f"{RESPONDENTS[k]} (baseline)", kind="respondent", value=q.ravel()
+        )
+        for k, q in known.items()
+        if f"epidemia-baseline kind={k}" not in ran
+    ]
+    parts += [
+        every[every["cell"].isin(own.cells)].assign(run=run, value=own.q.ravel())
+        for (run, _), own in sorted(made.items())
+    ]
+    columns = {
+        **WHO,
+        "given": Column(),
+        "answer": Column(),
+        "value": Column("probability", 3, interval=("low", "high")),
+    }
+    more = ("truth", "cell", "condition", "weight", "place")
+    finding = Finding(
+        "cells",
+        task,
+        tabled(pd.concat(parts, ignore_index=True), columns, results.runs, more),
+        columns,
+        left_out=left_out,
+    )
+    return finding if made else nothing(finding, "show", task)
+
+
+def distribution(results: Results, task: str) -> Finding:
+    """The answers in the cell of a task with most people; parameters as for `cells_of`."""
+    every = cells_of(results, task)
+    largest = every.table["cell"] == every.table["cell"].iloc[every.table["weight"].argmax()]
+    guesses = every.table["model"] == f"{RESPONDENTS[UNIFORM]} (baseline)"
+    return replace(every, name="distribution", table=every.table[largest & ~guesses])
+
+
+def curve(results: Results, task: str) -> Finding:
+    """The first answer of a task over the levels of its only condition; as for `cells_of`.
+
+    ``rank`` is a condition's place: as listed, or by share, if there are many without an order,
+    such as countries.
+
+    Raises
+    ------
+    EpidemiaError
+        If the task has several conditions.
+    """
+    every = cells_of(results, task)
+    truth = store.load(asked_as(task).task)
+    given = all_tasks()[truth.task].given
+    if len(given) != 1:
+        raise EpidemiaError(f"{task} has several conditions, so it has no curve")
+    rank = np.arange(len(truth.given))
+    if len(rank) > LISTED and not ways_of(truth)[given[0]].ordered:
+        rank = np.argsort(np.argsort(truth.p[:, 0], kind="stable"))
+    table = every.table[every.table["place"] == 0]
+    table = table.assign(rank=rank[table["cell"]])
+    return replace(every, name="curve", table=table)
+
+
+def bootstrap(task: str) -> Finding:
+    """The anchors of a task's scale, and its distances in each bootstrap ``replicate``.
+
+    Raises
+    ------
+    EpidemiaError
+        If the task comes from a published table.
+    """
+    truth = store.load(task)
+    anchors = scoring.Anchors.of(truth)
+    if not truth.distances:
+        raise EpidemiaError(
+            f"{task} comes from a published table: it has no bootstrap, and D_perfect is 0"
+        )
+    named = {"D_perfect: 100": anchors.perfect, "D_mean": anchors.mean, "D_zero: 0": anchors.zero}
+    lines = pd.DataFrame({"label": [*named], "distance": [*named.values()]})
+    drawn = pd.DataFrame({"distance": truth.distances[truth.scheme]})
+    table = pd.concat([lines, drawn.rename_axis("replicate").reset_index()], ignore_index=True)
+    columns = {"label": Column(), "distance": Column("", 4)}
+    return Finding("bootstrap", task, table, columns, details="replicate")

@@ -1,0 +1,513 @@
+"""Figures of findings: each a declaration in `CHARTS`, drawn with Vega-Altair by `draw`.
+
+Altair's layers and facets have no exported types.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import altair as alt
+import pandas as pd
+import vl_convert
+
+#: Okabe and Ito's colours, but for those of too little contrast with a light page or a dark one:
+#: all have 3 and more with both (WCAG 1.4.11).
+BLUE, ORANGE, GREEN, GREY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#808080", "#B8639A"
+COLOURS = [
+    *(ORANGE, BLUE, GREEN, PURPLE, "#8C6D1F", "#6F6BC0", GREY, "#1E8A9E", "#C0392B", "#2E8B57"),
+    *("#7A7A29", "#5B6EE1", "#B0508A", "#3B86C8", "#A0522D", "#5F8A00"),
+]
+
+#: Classes of shares on a map, from low to high, and of errors, from too low to too high (the latter
+#: ColorBrewer's PuOr), for people who see colours differently too.
+SHADES = ["#d2e3f3", "#9cc7e3", "#5ca3d0", "#2778b9", "#0a4a90"]
+DIVERGING = ["#542788", "#998ec3", "#d8daeb", "#e9e9e9", "#fee0b6", "#f1a340", "#b35806"]
+
+#: Where classes of errors end, in shares: the middle one is as good as right.
+ERRORS = [-0.3, -0.15, -0.05, 0.05, 0.15, 0.3]
+
+DASHED: dict[str, Any] = {"color": GREY, "strokeDash": [4, 4]}
+LEGEND = alt.Legend(orient="bottom", columns=1, labelLimit=290)
+
+#: Width of a panel: with its axis it fits a phone.
+NARROW = 270
+
+#: The name of the shapes of countries in a chart.
+SHAPES = "world"
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure of a finding.
+
+    Attributes
+    ----------
+    finding : str
+        Its name in `FINDINGS`, or of a function in `findings.task` and the like that takes a task.
+    says : str
+        What it shows.
+    x, y : str
+        Columns; numbers are on a scale, texts in the order of the rows.
+    mark : str
+        A key of `MARKS`.
+    colour, facet : str
+        Columns; a model is named with its settings, in column ``who``.
+    interval : tuple of str
+        The columns with the ends of an interval along `along`.
+    along : str
+        ``x`` or ``y``.
+    titles : mapping of str to str
+        Titles of axes, by ``x`` and ``y``.
+    ends : mapping of str to (float, float) or str
+        Ends of a scale by ``x`` and ``y``; ``%`` for shares, ``log`` for logarithms.
+    where : str
+        The rows that are drawn, as pandas' `query` takes them.
+    lines : mapping of str to float
+        Dashed lines, by ``x`` and ``y``; ``diagonal`` from one corner to the other.
+    tick : str
+        The column with a green mark beside each: knowing averages only.
+    task : bool
+        Whether it shows one task.
+    """
+
+    finding: str
+    says: str
+    x: str
+    y: str
+    mark: str = "dot"
+    colour: str = "who"
+    facet: str = ""
+    interval: tuple[str, ...] = ()
+    along: str = "x"
+    titles: Mapping[str, str] = field(default_factory=dict)
+    ends: Mapping[str, Any] = field(default_factory=dict)
+    where: str = ""
+    lines: Mapping[str, float] = field(default_factory=dict)
+    tick: str = ""
+    task: bool = False
+
+
+SCORE = "Mean (± 1.96 standard errors)"
+MEAN: dict[str, Any] = {"facet": "group", "interval": ("low", "high"), "titles": {"x": SCORE}}
+UP: dict[str, Any] = {**MEAN, "along": "y", "titles": {"y": SCORE}}
+SHARE = {"x": "%", "y": "%"}
+
+#: Every figure, by name.
+CHARTS = {
+    "leaderboard": Chart(
+        *("leaderboard", "every model's score by group", "value", "who"),
+        colour="kind",
+        tick="averages",
+        where="run_kind",
+        **MEAN,
+    ),
+    "size": Chart(
+        *("leaderboard", "score against number of parameters", "parameters", "value"),
+        where="parameters == parameters",
+        ends={"x": "log"},
+        **UP,
+    ),
+    "beside": Chart(
+        *("other", "score against other tasks in the same files", "value", "score"),
+        facet="other",
+        where="score == score",
+    ),
+    "surveys": Chart("survey", "every model's score by survey", "value", "survey", **MEAN),
+    "conditions": Chart(
+        "dimension", "score against number of conditions", "dimension", "value", "line", **UP
+    ),
+    "nodes": Chart(
+        *("nodes", "accuracy on larger graphs against number of variables", "nodes", "value"),
+        mark="line",
+        **UP,
+    ),
+    "versions": Chart(
+        *("version-tasks", "base models against their versions, by task", "base", "value"),
+        facet="group",
+        lines={"diagonal": 1},
+        titles={"x": "base", "y": "version"},
+    ),
+    "closed": Chart(
+        *("closed", "written answers against likelihoods on the closed subset", "value", "who"),
+        colour="asked",
+        **{**MEAN, "facet": ""},
+    ),
+    "calibration": Chart(
+        *("calibration", "elicited against true probability, with a reliability curve", "q", "p"),
+        mark="heat",
+        facet="who",
+        lines={"diagonal": 1},
+        titles={"x": "The model's answer", "y": "The survey"},
+        ends=SHARE,
+    ),
+    "order_bias": Chart(
+        *("order-bias", "probability of each displayed position relative to uniform"),
+        *("position", "times", "line"),
+        facet="answers",
+        lines={"y": 1},
+        titles={"x": "Displayed as", "y": "Probability relative to uniform"},
+    ),
+    "tilt": Chart(
+        *("tilt", "tilt against slope of every model's calibration line", "tilt", "slope"),
+        facet="group",
+        where="task == ''",
+        lines={"x": 0, "y": 1},
+        titles={"x": "Tilt, in log-odds", "y": "Slope (below 1: differences understated)"},
+    ),
+    "distribution": Chart(
+        *("task:distribution", "truth and models in the largest cell of a task", "value", "answer"),
+        mark="bar",
+        interval=("low", "high"),
+        titles={"x": "Probability of the answer"},
+        ends={"x": "%"},
+        task=True,
+    ),
+    "curve": Chart(
+        *("task:curve", "one answer over the levels of one condition", "condition", "value"),
+        mark="line",
+        interval=("low", "high"),
+        along="y",
+        titles={"y": "Probability of the answer"},
+        ends={"y": "%"},
+        task=True,
+    ),
+    "cells": Chart(
+        *("task:cells_of", "elicited against true probability in every cell of a task"),
+        *("value", "truth"),
+        where="kind != 'survey'",
+        lines={"diagonal": 1},
+        titles={"x": "The model's answer", "y": "The survey"},
+        ends=SHARE,
+        task=True,
+    ),
+    "bootstrap": Chart(
+        *("task:bootstrap", "bootstrap distances of a task, with the anchors of its scale"),
+        *("distance", "", "density"),
+        colour="",
+        titles={"x": "Distance from the truth"},
+        task=True,
+    ),
+}
+
+
+def draw(chart: Chart, table: pd.DataFrame) -> Any:
+    """Draw a figure from the table of its finding."""
+    table = prepared(chart, table)
+    data = alt.Data(values=json.loads(table.to_json(orient="records", double_precision=12)))
+    layers = [*_lines(chart, table), *MARKS[chart.mark](chart, table)]
+    wide = NARROW if chart.facet else 420
+    steps = table[chart.y].nunique() if chart.y in table and not _is_number(table, chart.y) else 0
+    tall: Any = alt.Step(20) if steps else wide if "diagonal" in chart.lines else 200
+    drawn = alt.layer(*layers, data=data).properties(width=wide, height=tall)
+    if not chart.facet or table[chart.facet].nunique() < 2:
+        return drawn
+    by = alt.Facet(f"{chart.facet}:N", title=None, sort=[*dict.fromkeys(table[chart.facet])])
+    # Groups of several benchmarks have several scales.
+    apart = chart.facet == "group" or not _is_number(table, chart.x)
+    return drawn.facet(facet=by, columns=2).resolve_scale(
+        x="independent" if apart else "shared",
+        y="independent" if steps or chart.facet == "group" else "shared",
+    )
+
+
+def prepared(chart: Chart, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that are drawn, with the name of whose each is."""
+    settings = table.get("settings", pd.Series("", table.index)).fillna("")
+    model = table.get("model", pd.Series("", table.index)).fillna("")
+    who = model.where(settings == "", model + " (" + settings + ")")
+    table = table.assign(who=who.str.replace(" (baseline)", "", regex=False))
+    if chart.where == "run_kind":
+        return table[table["kind"] != "respondent"]
+    return table.query(chart.where) if chart.where else table
+
+
+def _is_number(table: pd.DataFrame, name: str) -> bool:
+    return name in table and pd.api.types.is_numeric_dtype(table[name])
+
+
+def _axis(chart: Chart, table: pd.DataFrame, axis: str, name: str = "") -> Any:
+    """Return an encoding of a column: a scale of numbers, or texts in their order."""
+    channel = alt.X if axis == "x" else alt.Y
+    name, title = name or getattr(chart, axis), chart.titles.get(axis)
+    if not _is_number(table, name):
+        angle = (
+            {"labelAngle": -40}
+            if axis == "x" and table[name].astype(str).str.len().max() > 3
+            else {}
+        )
+        how = alt.Axis(labelLimit=200, **angle)
+        return channel(f"{name}:N", title=title, sort=None, axis=how)
+    ends = chart.ends.get(axis)
+    if ends == "%":
+        how = alt.Axis(format="%", tickCount=5)
+        whole = alt.Scale(domain=[0, 1]) if chart.mark != "line" else alt.Scale(nice=5)
+        return channel(f"{name}:Q", title=title, axis=how, scale=whole)
+    scale = alt.Scale(type="log") if ends == "log" else alt.Scale(zero=False, padding=8)
+    if isinstance(ends, tuple):
+        scale = alt.Scale(domain=[*ends])
+    return channel(f"{name}:Q", title=title or name.replace("_", " "), scale=scale)
+
+
+def _colour(chart: Chart, table: pd.DataFrame) -> dict[str, Any]:
+    """Return the encoding of colour: known respondents and the truth have their own."""
+    if not chart.colour:
+        return {"color": alt.value(BLUE)}
+    names = [*dict.fromkeys(table[chart.colour].astype(str))]
+    own = {"truth": BLUE, "knows averages only": GREEN, "guesses uniformly": GREY}
+    free = iter([c for c in COLOURS if c not in own.values() or "truth" not in names] * 40)
+    range_ = [own.get(name) or next(free) for name in names]
+    legend = None if len(names) < 2 else LEGEND
+    scale = alt.Scale(domain=names, range=range_)
+    return {
+        "color": alt.Color(f"{chart.colour}:N", title=None, sort=None, scale=scale, legend=legend)
+    }
+
+
+def _lines(chart: Chart, table: pd.DataFrame) -> list[Any]:
+    """Draw dashed lines."""
+    layers = []
+    for axis, at in chart.lines.items():
+        if axis == "diagonal":
+            both = table[[chart.x, chart.y]].to_numpy(float)
+            ends = [0, 1] if chart.ends.get("x") == "%" else [float(both.min()), float(both.max())]
+            rows = alt.Data(values=[{chart.x: end, chart.y: end} for end in ends])
+            line = alt.Chart(rows).mark_line(**DASHED)
+            layers.append(line.encode(x=f"{chart.x}:Q", y=f"{chart.y}:Q"))
+        else:
+            datum = alt.XDatum(at) if axis == "x" else alt.YDatum(at)
+            layers.append(
+                alt.Chart(alt.Data(values=[{}])).mark_rule(**DASHED).encode(**{axis: datum})
+            )
+    return layers
+
+
+def _intervals(chart: Chart, table: pd.DataFrame, **more: Any) -> list[Any]:
+    """Draw intervals along an axis; of points with two, as their columns are named, along both."""
+    own = {axis: (f"{name}_low", f"{name}_high") for axis, name in (("x", chart.x), ("y", chart.y))}
+    ends = {chart.along: chart.interval} if chart.interval else own
+    layers = []
+    for axis, columns in ends.items():
+        if columns and set(columns) <= {*table}:
+            low, high = columns
+            rest = "y" if axis == "x" else "x"
+            place = {rest: _axis(chart, table, rest), axis: _axis(chart, table, axis, low)}
+            layers.append(
+                alt.Chart()
+                .mark_rule(strokeWidth=1.5)
+                .encode(**place, **{f"{axis}2": f"{high}:Q"}, **more)
+            )
+    return layers
+
+
+def _tooltip(chart: Chart, table: pd.DataFrame) -> list[Any]:
+    shown = dict.fromkeys(["who", chart.facet, "task", chart.x, chart.y])
+    return [
+        alt.Tooltip(f"{name}:Q", format=".4~g") if _is_number(table, name) else f"{name}:N"
+        for name in shown
+        if name and name in table
+    ]
+
+
+def _dots(chart: Chart, table: pd.DataFrame) -> list[Any]:
+    """A mark per row, hollow if published, with its interval, and a tick for a reference."""
+    colour = _colour(chart, table)
+    place = {axis: _axis(chart, table, axis) for axis in "xy"}
+    if not _is_number(table, chart.y) and chart.colour not in ("kind", "") and chart.y != "who":
+        # Models of a row stand below one another, so that no dot hides another's.
+        place["yOffset"] = alt.YOffset(f"{chart.colour}:N", sort=None)
+    tip = _tooltip(chart, table)
+    base = alt.Chart().encode(**place, **colour, tooltip=tip)
+    run = "datum.kind != 'published'"
+    more = {key: value for key, value in {**place, **colour}.items() if key in ("yOffset", "color")}
+    layers = [
+        *_intervals(chart, table, **more),
+        base.transform_filter(run).mark_point(filled=True, size=60, opacity=1),
+        base.transform_filter(f"!({run})").mark_point(filled=False, size=60, opacity=1),
+    ]
+    if chart.tick and chart.tick in table:
+        tick = alt.Chart().mark_tick(color=GREEN, thickness=2, size=14)
+        layers.append(tick.encode(x=f"{chart.tick}:Q", y=place["y"]))
+    return layers
+
+
+def _line(chart: Chart, table: pd.DataFrame) -> list[Any]:
+    """A line per model, with marks and intervals."""
+    place = {axis: _axis(chart, table, axis) for axis in "xy"}
+    colour = _colour(chart, table)
+    line = alt.Chart().mark_line(point=True)
+    drawn = line.encode(**place, **colour, tooltip=_tooltip(chart, table))
+    return [*_intervals(chart, table, **colour), drawn]
+
+
+def _bars(chart: Chart, table: pd.DataFrame) -> list[Any]:
+    """The truth as bars with intervals, everybody else as marks."""
+    place = {axis: _axis(chart, table, axis) for axis in "xy"}
+    truth = alt.Chart().transform_filter("datum.kind == 'survey'")
+    others = alt.Chart().transform_filter("datum.kind != 'survey'")
+    low, high = chart.interval
+    return [
+        truth.mark_bar(color=BLUE, opacity=0.35).encode(**place),
+        truth.mark_rule(color=BLUE, strokeWidth=2).encode(
+            x=_axis(chart, table, "x", low), x2=f"{high}:Q", y=place["y"]
+        ),
+        others.mark_point(filled=True, size=70, opacity=0.9).encode(
+            **place, **_colour(chart, table), tooltip=_tooltip(chart, table)
+        ),
+    ]
+
+
+def _heat(chart: Chart, table: pd.DataFrame) -> list[Any]:
+    """Rows that have ``mark`` density as shades between two ends, those of the curve as a line."""
+    place = {axis: _axis(chart, table, axis) for axis in "xy"}
+    shades = alt.Opacity("share:Q", legend=None, scale=alt.Scale(type="sqrt", range=[0.05, 1]))
+    density = alt.Chart().transform_filter("datum.mark == 'density'").mark_rect(color="#56B4E9")
+    curve = (
+        alt.Chart().transform_filter("datum.mark == 'curve'").mark_line(point=True, color=ORANGE)
+    )
+    return [
+        density.encode(**place, x2=f"{chart.x}2:Q", y2=f"{chart.y}2:Q", opacity=shades),
+        curve.encode(**place, order=f"{chart.x}:Q"),
+    ]
+
+
+def _density(chart: Chart, table: pd.DataFrame) -> list[Any]:
+    """The distribution of replicates, with labelled anchors."""
+    x = _axis(chart, table, "x")
+    y = alt.Y("density:Q", title="Bootstrap samples", axis=alt.Axis(labels=False))
+    replicates = alt.Chart().transform_filter("datum.mark == 'replicate'")
+    anchors = alt.Chart().transform_filter("datum.mark == 'anchor'").encode(x=x)
+    text: Any = {"angle": 270, "align": "right", "baseline": "bottom", "dy": -3, "dx": -4}
+    return [
+        replicates.transform_density(chart.x, as_=[chart.x, "density"])
+        .mark_area(color=BLUE, opacity=0.35)
+        .encode(x=x, y=y),
+        anchors.mark_rule(color=ORANGE, strokeWidth=2),
+        anchors.mark_text(**text, color=ORANGE).encode(text="label:N", y=alt.YValue(4)),
+    ]
+
+
+def _arrow(chart: Chart, table: pd.DataFrame) -> list[Any]:
+    """A line per row from the hollow mark, before, to the filled one, after."""
+    y, colour = _axis(chart, table, "y"), _colour(chart, table)
+    before, after = chart.interval
+    tip = [*_tooltip(chart, table), f"{before}:Q", f"{after}:Q"]
+    base = alt.Chart().encode(y=y, **colour, tooltip=tip)
+    start = _axis(chart, table, "x", before)
+    return [
+        base.mark_rule().encode(x=start, x2=f"{after}:Q"),
+        base.mark_point(filled=False, size=40).encode(x=start),
+        base.mark_point(filled=True, size=40, opacity=1).encode(x=_axis(chart, table, "x", after)),
+    ]
+
+
+@cache
+def shapes() -> list[dict[str, Any]]:
+    """Return the countries of the world as GeoJSON, each with its ISO 3166 code.
+
+    Natural Earth, 1:110 million, public domain; see ``benchmarks/world_map.py``.
+    """
+    text = (files("lm_eval_epidemia.report") / "web/world.json").read_text(encoding="utf-8")
+    return [
+        {"type": "Feature", "id": code, "geometry": {"type": "MultiPolygon", "coordinates": rings}}
+        for code, rings in json.loads(text).items()
+    ]
+
+
+def on_map(colour: str, name: str = SHAPES) -> Any:
+    """Draw countries in shades of ``p``, or of ``error``; the others are outlines."""
+    world = alt.NamedData(name)
+    legend: dict[str, Any] = {"titleLimit": 300, "orient": "bottom", "format": ".0%"}
+    if colour == "p":
+        scale = alt.Scale(type="quantize", range=SHADES, nice=True)
+        shade = alt.Color(
+            "p:Q", scale=scale, legend=alt.Legend(title="Share of the answer", **legend)
+        )
+    else:
+        scale = alt.Scale(type="threshold", domain=ERRORS, range=DIVERGING)
+        label = "datum.label ? replace(datum.label, '%', '') : ''"
+        says = alt.Legend(title="Percentage points", labelExpr=label, **legend)
+        shade = alt.Color("error:Q", scale=scale, legend=says)
+    outlines = alt.Chart(world).mark_geoshape(fill=None, stroke=GREY, strokeWidth=0.3)
+    lookup = alt.LookupData(data=world, key="id", fields=["type", "geometry"])
+    here = alt.Chart().transform_lookup(lookup="code", from_=lookup)
+    countries = here.transform_filter("isValid(datum.type)").mark_geoshape(
+        stroke=GREY, strokeWidth=0.5
+    )
+    tooltip = ["country:N", alt.Tooltip(f"{colour}:Q", format=".1%")]
+    return alt.layer(outlines, countries.encode(color=shade, tooltip=tooltip)).project("equalEarth")
+
+
+def draw_map(table: pd.DataFrame) -> Any:
+    """Draw maps of the truth and of the answers on one scale, and below them maps of the errors."""
+    parts = []
+    for colour, rows, title in (
+        ("p", table, "Share of the answer"),
+        ("error", table[table["error"].notna()], "Answer minus truth"),
+    ):
+        data = alt.Data(values=json.loads(rows.to_json(orient="records")))
+        by = alt.Facet("who:N", title=title, sort=None)
+        one = on_map(colour).properties(width=380, height=185, data=data)
+        parts.append(one.facet(facet=by, columns=2))
+    both = alt.vconcat(*parts).resolve_scale(color="independent")
+    return both.properties(datasets={SHAPES: shapes()})
+
+
+#: By name: a function of the declaration and the rows, which returns layers.
+MARKS: dict[str, Callable[[Chart, pd.DataFrame], list[Any]]] = {
+    "dot": _dots,
+    "line": _line,
+    "bar": _bars,
+    "heat": _heat,
+    "density": _density,
+    "arrow": _arrow,
+}
+
+#: Stands for the colour of the page's text while a figure is drawn.
+INK = "#010203"
+
+#: What surrounds the marks has the colours of the page's text, and can be read on a phone.
+CONFIG = {
+    "background": "transparent",
+    "axis": {
+        "labelColor": INK,
+        "titleColor": INK,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "gridColor": "#88888855",
+        "domainColor": "#888888",
+    },
+    "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 11},
+    "header": {"labelColor": INK, "titleColor": INK},
+    "view": {"stroke": "#88888855"},
+    "text": {"color": INK},
+}
+
+
+def svg(drawn: Any) -> str:
+    """Write a figure as SVG, without invisible parts."""
+    text = vl_convert.vegalite_to_svg(json.dumps(drawn.to_dict()))
+    unseen = r' (role|aria-[a-z]+|pointer-events)="[^"]*"| (opacity|stroke-width)="1"'
+    text = re.sub(rf'{unseen}|<path class="foreground" d=""[^>]*/>', "", text)
+    return re.sub(r"(\.\d\d)\d+", r"\1", text)
+
+
+def in_page(drawn: Any, says: str) -> str:
+    """Write a figure as SVG for a page, in the colours of its text; `says` is its alternative."""
+    text = svg(drawn.configure(**CONFIG)).replace(INK, "currentColor")
+    return text.replace("<svg ", f'<svg role="img" aria-label="{says}" ', 1)
+
+
+#: From a figure to the bytes of a file, by the file's ending.
+WRITTEN: dict[str, Callable[[Any], bytes]] = {
+    ".svg": lambda drawn: svg(drawn).encode(),
+    ".png": lambda drawn: bytes(vl_convert.vegalite_to_png(json.dumps(drawn.to_dict()), ppi=300)),
+    ".pdf": lambda drawn: bytes(vl_convert.vegalite_to_pdf(json.dumps(drawn.to_dict()))),
+    ".json": lambda drawn: json.dumps(drawn.to_dict()).encode(),
+}

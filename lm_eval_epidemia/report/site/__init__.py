@@ -1,0 +1,307 @@
+"""The static site: pages and data that open from the file system, without a server or a network."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import itables
+import jinja2
+import pandas as pd
+import vl_convert
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from lm_eval_epidemia.benchmarks import groups, leaves
+from lm_eval_epidemia.core import folders
+from lm_eval_epidemia.core.errors import plural
+from lm_eval_epidemia.core.held import held
+from lm_eval_epidemia.core.version import __version__
+from lm_eval_epidemia.findings import FINDINGS, find
+from lm_eval_epidemia.findings.finding import Finding
+from lm_eval_epidemia.findings.headline import headline
+from lm_eval_epidemia.findings.interventions import examples
+from lm_eval_epidemia.findings.notes import lines
+from lm_eval_epidemia.findings.words import plain_name
+from lm_eval_epidemia.report import charts
+from lm_eval_epidemia.report.cards import card
+from lm_eval_epidemia.report.render import for_people
+from lm_eval_epidemia.report.site import layers, method, models, replies, surveys, tasks
+from lm_eval_epidemia.results.read import Results
+from lm_eval_epidemia.surveys.catalogue import records
+
+#: Lies in sites of version 0.1.0, which has no list of what it wrote.
+MARKER = ".epidemia-site"
+
+#: Our own sheets and scripts.
+OWN = ("site.css", "site.js", "explorer.js", "quantities.js", "replies.js", "task.js")
+
+#: Those of maps, where something was asked about countries.
+OF_MAPS = ("map.js", "map.css")
+
+#: The menu.
+PAGES = (
+    ("index.html", "Scores"),
+    ("explorer.html", "Tasks"),
+    ("findings.html", "Findings"),
+    ("interventions.html", "Interventions"),
+    ("quantities.html", "Expectations"),
+    ("method.html", "Method"),
+)
+
+#: What is not a page of its own: programs read it.
+NO_PAGE = ("tasks", "notes", "leaderboard", "quantities")
+
+#: How many models a figure of a page shows; its table has them all.
+DRAWN = 24
+
+
+@held()
+def build_site(results: Results, out: Path) -> Path:
+    """Write the site.
+
+    Parameters
+    ----------
+    results : Results
+    out : Path
+        A folder that does not exist, is empty, or holds a site. Its files are replaced once the new
+        ones are complete, and other files are kept; see `folders.rewritten`.
+
+    Returns
+    -------
+    Path
+        The first page.
+
+    Raises
+    ------
+    EpidemiaError
+        If the folder holds other files or cannot be written.
+    """
+    out = out.resolve()
+    with folders.rewritten(out, MARKER) as temporary:
+        _write(temporary, results)
+    return out / PAGES[0][0]
+
+
+def _write(folder: Path, results: Results) -> None:
+    environment = _environment(results)
+    (folder / "data").mkdir()
+
+    def page(name: str, template: str = "", /, **values: Any) -> None:
+        text = environment.get_template(template or name).render(page=name, **values)
+        (folder / name).write_text(text, encoding="utf-8")
+
+    def write(name: str, values: Any) -> None:
+        text = f"epidemia.receive({json.dumps(name)},{as_script(values)});\n"
+        (folder / "data" / f"{name}.js").write_text(text, encoding="utf-8")
+
+    made = {name: find(name)(results) for name in FINDINGS}
+    files = models.files_of(results)
+    shown = tasks.shown(results, made, write)
+    _assets(folder / "assets", shown["mapped"])
+    boards = [
+        {
+            "title": board.finding.title,
+            "note": board.finding.note,
+            "table": table_of(board.finding, files),
+            "figures": figures("leaderboard", _of_benchmark(made["leaderboard"], board.benchmark)),
+        }
+        for board in (first := headline(results)).boards
+    ]
+    whole = table_of(made["leaderboard"], files)
+    page("index.html", sentences=first.sentences, boards=boards, whole=whole, notes=lines(results))
+    page("explorer.html", **shown)
+    in_task = tasks.specifications(shown["mapped"])
+    page("task.html", files=shown["files"], models=files, figures=in_task, mapped=shown["mapped"])
+    listed = []
+    for name, finding in made.items():
+        if len(finding.table) and name not in NO_PAGE:
+            says = (find(name).__doc__ or "").splitlines()[0]
+            listed.append((f"finding-{name}.html", finding.title, says))
+            drawn = figures(name, finding)
+            table = table_of(finding, files)
+            of = {"title": finding.title, "says": says, "note": finding.note, "table": table}
+            page(
+                f"finding-{name}.html",
+                "finding.html",
+                **of,
+                figures=drawn,
+                left_out=finding.left_out,
+            )
+    kept = {name: of for name, of in replies.of_models(results).items()}
+    page("findings.html", listed=listed, replies=bool(kept))
+    if kept:
+        of_models = {name: f"replies-{place}" for place, name in enumerate(kept)}
+        for name, own in kept.items():
+            write(of_models[name], own)
+        titles = {name: leaf.entry.title for name, leaf in leaves().items()}
+        page("replies.html", files=of_models, titles=titles)
+    for model, file in files.items():
+        page(
+            file,
+            "model.html",
+            **models.shown(results, made, model, shown["files"]),
+            replies=model in kept,
+        )
+    page("method.html", **method.shown(results, made))
+    page("hierarchy.html", **layers.shown(first.boards))
+    page("interventions.html", **examples(results))
+    _quantities(page, write, results)
+    page("surveys.html", surveys=surveys.shown(), kinds=surveys.KINDS)
+    for name, survey in records().items():
+        of_survey = {"title": survey.title, "surveys": list(records())}
+        page(f"survey-{name}.html", "survey.html", **of_survey, card=_rendered(card(survey)))
+
+
+def _quantities(page: Any, write: Any, results: Results) -> None:
+    from lm_eval_epidemia.findings import quantities
+
+    page(
+        "quantities.html",
+        **quantities.shown(results, lambda file, name, values: write(file, values)),
+    )
+
+
+def _environment(results: Results) -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("lm_eval_epidemia.report", "web"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+    )
+    environment.filters["drawing"] = _edges
+    environment.policies["json.dumps_function"] = lambda value, **_: as_script(value)
+    runs = results.runs[results.runs["kind"] != "published"]
+    counted = f"{plural(len(runs), 'run')} of {plural(runs['model'].nunique(), 'model')}"
+    environment.globals |= {
+        "version": __version__,
+        "made_from": f"{counted} ({plural(len(results.files), 'result file')})",
+        "menu": PAGES,
+    }
+    return environment
+
+
+def _edges(graph: Any, intervened: str | None, _query: Any) -> str:
+    """Write a graph as its edges, with those that an intervention deletes."""
+    after = {*(graph.edges if intervened is None else graph.after(intervened).edges)}
+    kept = ", ".join(f"{u} → {v}" for u, v in graph.edges if (u, v) in after) or "no edge"
+    gone = ", ".join(f"{u} → {v}" for u, v in graph.edges if (u, v) not in after)
+    return f"{kept} (deleted: {gone})" if gone else kept
+
+
+def _of_benchmark(finding: Finding, benchmark: Any) -> Finding:
+    """Keep the rows of a benchmark's groups."""
+    kept = finding.table["group"].map(groups()) == benchmark
+    return Finding(**{**vars(finding), "table": finding.table[kept]})
+
+
+def table_of(finding: Finding, files: Mapping[str, str] = {}) -> Markup:
+    """Write a finding as a sortable table; models are links to their pages."""
+    shown = for_people(finding, whole=True)
+    texts = [
+        any(re.match(r"[^-+\d<]", row[place]) for row in shown.rows)
+        for place in range(len(shown.titles))
+    ]
+    head = "".join(
+        f'<th scope="col"{"" if text else NUMBER}>{escape(said(title))}</th>'
+        for title, text in zip(shown.titles, texts, strict=True)
+    )
+    rows = "".join(
+        "<tr>"
+        + "".join(
+            f"<td{'' if text else NUMBER}>{_cell(cell, title, files)}</td>"
+            for cell, title, text in zip(row, shown.titles, texts, strict=True)
+        )
+        + "</tr>\n"
+        for row in shown.rows
+    )
+    name = f"table-{finding.name}-{abs(hash(finding.title)) % 10_000}"
+    return Markup(
+        f'<div class="wide"><table id="{name}" data-sortable><thead><tr>{head}</tr></thead>\n'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+NUMBER = ' class="number"'
+
+
+def _cell(text: str, title: str, files: Mapping[str, str]) -> str:
+    if title == "model" and text in files:
+        return f'<a href="{files[text]}">{escape(text)}</a>'
+    return escape(said(text) if title in ("group", "task") else text)
+
+
+def said(text: str) -> str:
+    """Name a group or task in plain words, with its name."""
+    if text in groups():
+        return f"{plain_name(text)} ({text})"
+    return leaves()[text].entry.title if text in leaves() else text
+
+
+def figures(name: str, finding: Finding) -> list[dict[str, Any]]:
+    """Draw the figures of a finding that have rows, with the models that were asked most."""
+    drawn = []
+    for chart in charts.CHARTS.values():
+        if chart.finding == name and len(rows := charts.prepared(chart, finding.table)):
+            models = [*dict.fromkeys(rows["model"])]
+            says = chart.says
+            if len(models) > DRAWN:
+                says += f"; only the first {DRAWN} of {len(models)} models, epidemia plot draws all"
+            few = finding.table[finding.table["model"].isin(models[:DRAWN])]
+            svg = charts.in_page(charts.draw(chart, few), escape(says))
+            drawn.append({"says": says, "svg": Markup(svg)})
+    return drawn
+
+
+def as_script(value: Any) -> str:
+    """Write a value for the scripts of the site; numbers that are not finite become null."""
+    return json.dumps(_finite(value), allow_nan=False, separators=(",", ":"), default=str)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, pd.DataFrame):
+        return _finite(value.to_dict("records"))
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _rendered(markdown: str) -> Markup:
+    """Render a data card, without the note about its generation."""
+    text = re.sub(r"<!--.*?-->", "", markdown)
+    text = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    wide = text.replace("<table>", '<div class="wide"><table>').replace(
+        "</table>", "</table></div>"
+    )
+    return Markup(wide)
+
+
+@lru_cache(maxsize=1)
+def _vega() -> str:
+    """Bundle the chart library, which takes seconds and is the same for every site."""
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+
+
+def _assets(folder: Path, mapped: bool) -> None:
+    """Write the files that all pages share: our sheets and scripts, and two libraries."""
+    folder.mkdir()
+    web = importlib.resources.files("lm_eval_epidemia.report") / "web"
+    names: Sequence[str] = [*OWN, *(OF_MAPS if mapped else ())]
+    for name in names:
+        (folder / name).write_bytes((web / name).read_bytes())
+    if mapped:
+        shapes = f"window.epidemia.world = {as_script(charts.shapes())};"
+        (folder / "world.js").write_text(shapes, encoding="utf-8")
+    (folder / "vega.js").write_text(_vega(), encoding="utf-8")
+    tables = importlib.resources.files(itables) / "html"
+    (folder / "datatables.css").write_bytes((tables / "dt_bundle.css").read_bytes())
+    module = json.dumps((tables / "dt_bundle.js").read_text(encoding="utf-8"))
+    (folder / "datatables.js").write_text(f"window.dataTablesModule = {module};", encoding="utf-8")

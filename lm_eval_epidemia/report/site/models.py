@@ -1,0 +1,106 @@
+"""A page per model: what findings say of it, and its answers in its worst and best tasks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+from markupsafe import Markup
+
+from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves
+from lm_eval_epidemia.findings.cells import answers
+from lm_eval_epidemia.findings.finding import Finding
+from lm_eval_epidemia.findings.mean import REACH
+from lm_eval_epidemia.findings.task import curve
+from lm_eval_epidemia.report import charts
+from lm_eval_epidemia.results.choose import of_runs
+from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.read import Results
+from lm_eval_epidemia.score.joint import own_errors
+
+#: How many tasks are drawn at either end.
+SHOWN = 4
+
+#: The findings that a model's page shows its rows of.
+OF_MODEL = ("leaderboard", "survey", "tilt", "order-bias", "population", "letters")
+
+
+def files_of(results: Results) -> dict[str, str]:
+    """Return the page of every model, by its name; file names are short and plain."""
+    files: dict[str, str] = {}
+    for model in dict.fromkeys(results.runs["model"]):
+        plain = re.sub(r"[^A-Za-z0-9.]+", "-", model).strip("-.")[:60] or "model"
+        taken, number = {name.lower() for name in files.values()}, 1
+        while (name := f"model-{plain}{f'-{number}' if number > 1 else ''}.html").lower() in taken:
+            number += 1
+        files[model] = name
+    return files
+
+
+def shown(
+    results: Results, made: Mapping[str, Finding], model: str, can_open: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the contents of a model's page."""
+    from lm_eval_epidemia.report.site import table_of
+
+    own = of_runs(results, results.runs.index[results.runs["model"] == model])
+    parts = []
+    for name in OF_MODEL:
+        rows = made[name].table
+        rows = rows[rows["model"] == model]
+        if len(rows):
+            finding = replace(made[name], table=rows)
+            parts.append({"title": finding.title, "table": table_of(finding), "note": finding.note})
+    return {
+        "name": model,
+        "settings": [*own.runs["settings"]],
+        "published": bool((own.runs["kind"] == "published").all()),
+        "parts": parts,
+        "ends": _ends(own, can_open),
+    }
+
+
+def _ends(own: Results, can_open: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return a model's worst and best tasks, with their curves.
+
+    The best tasks have the highest lower ends of their intervals, to exclude noise. Tasks asked by
+    letter come first; others appear only without them.
+    """
+    scores = own.scores[own.scores["value"].notna()]
+    scores = scores[[WAYS[way].distribution is not None for way in scores["way"]]]
+    scores = scores[scores["run"] == scores["run"].mode().iloc[0]] if len(scores) else scores
+    letters = scores[scores["way"] == "letters"]
+    scores = letters if len(letters) else scores
+    errors = pd.Series(own_errors([*scores["draws"]]), scores.index).fillna(0)
+    half = min(SHOWN, len(scores) // 2)
+    worst = scores.sort_values(["value", "l1"], ascending=[True, False])[:half]
+    best = scores.assign(low=scores["value"] - REACH * errors).drop(worst.index)
+    best = best.sort_values(["low", "value"], ascending=False)[:half]
+    return [
+        {"title": title, "tasks": [_drawn(own, row, can_open) for row in of.to_dict("records")]}
+        for title, of in (("Worst tasks", worst), ("Best tasks", best))
+        if len(of)
+    ]
+
+
+def _drawn(own: Results, row: Mapping[Any, Any], can_open: Mapping[str, str]) -> dict[str, Any]:
+    """Return a task with the truth and the model's answer over its conditions."""
+    asked = Asked(row["task"], row["way"])
+    name, svg = in_way(*asked), ""
+    made, _ = answers(of_runs(own, [row["run"]]), lambda other: other == asked)
+    if made and len(leaves()[name].entry.declared.given) == 1:
+        of = curve(of_runs(own, [row["run"]]), name)
+        kept = of.table[of.table["kind"] != "respondent"].sort_values("rank", kind="stable")
+        title = leaves()[name].entry.title
+        svg = charts.in_page(charts.draw(charts.CHARTS["curve"], kept), title)
+    error = f" ± {own_errors([row['draws']])[0]:.1f}" if row["draws"] else ""
+    return {
+        "name": name,
+        "title": leaves()[name].entry.title,
+        "score": f"{row['value']:.1f}{error}",
+        "svg": Markup(svg),
+        "opens": name in can_open,
+    }

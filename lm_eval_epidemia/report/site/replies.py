@@ -1,0 +1,104 @@
+"""Models' replies, and the answers read from them: the first thing to check if a model scores 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lm_eval_epidemia.benchmarks import WAYS, in_way
+from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
+from lm_eval_epidemia.results.documents import decoded
+from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.protocol import printable
+from lm_eval_epidemia.results.read import Results
+from lm_eval_epidemia.results.samples import NOT_A_SAMPLE, sample_file
+
+#: How many replies of a run are kept: as many as could not be read, and of those that could be.
+UNREAD, READ = 60, 30
+
+#: Longer texts are cut, in characters.
+LONGEST = 900
+
+
+class _Line(msgspec.Struct):
+    doc: dict[str, Any]
+    filtered_resps: list[Any]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def in_words(answer: Any, doc: dict[str, Any]) -> str:
+    """Return the answer read from a reply, in words; empty if unreadable."""
+    if not answer.is_read:
+        return ""
+    value, choices = answer.value, [str(choice) for choice in doc.get("choices", ())]
+    if "family" in doc:
+        family, a, b = value
+        return f"{FAMILIES[int(family)]} {a:.4g}, {b:.4g}"
+    if isinstance(value, tuple):
+        order = answer.order or range(len(value))
+        return "; ".join(
+            f"{choice} {100 * value[level]:.1f} %"
+            for choice, level in zip(choices, order, strict=False)
+        )
+    if answer.way.startswith("intervention"):
+        return "yes" if value > 0 else "no"
+    if answer.order:
+        place = list(answer.order).index(value)
+        return choices[place] if place < len(choices) else str(value)
+    return f"{100 * value:.1f} %" if 0 <= value <= 1 else f"{value:g}"
+
+
+def _read(path: Path, asked: Asked) -> Iterator[dict[str, str]]:
+    way = WAYS[asked.way]
+    decoder = msgspec.json.Decoder(_Line)
+    with path.open("rb") as file:
+        for text in file:
+            try:
+                line = decoded(decoder, text, _Line)
+                answer: Any = way.read(way.of_row(line.doc), line.filtered_resps)
+                value = in_words(answer, line.doc)
+            except (*NOT_A_SAMPLE, KeyError, AttributeError, OverflowError):
+                continue  # a line that lm-eval did not write
+            reply = line.filtered_resps[0] if line.filtered_resps else ""
+            texts = {"prompt": line.doc.get("prompt", ""), "reply": reply}
+            cut = {name: _cut(str(text)) for name, text in texts.items()}
+            yield {"task": in_way(*asked), **cut, "value": printable(value)}
+
+
+def of_models(results: Results) -> dict[str, dict[str, Any]]:
+    """Return by model the number of its replies, of unread ones, and some: unread ones first."""
+    kept = {}
+    written = results.scores[[WAYS[way].generated for way in results.scores["way"]]]
+    for model, rows in written.groupby(written["run"].map(results.runs["model"]), sort=False):
+        paths = [
+            (asked, path)
+            for task, way, file in zip(rows["task"], rows["way"], rows["file"], strict=True)
+            if (path := sample_file(file, asked := Asked(task, way))) is not None
+        ]
+        if of_model := _some(paths):
+            kept[str(model)] = of_model
+    return kept
+
+
+def _some(paths: Sequence[tuple[Asked, Path]]) -> dict[str, Any]:
+    """Read replies, and keep a few of every task; empty without any."""
+    unread: list[dict[str, str]] = []
+    read: list[dict[str, str]] = []
+    number, lost, few = 0, 0, max(2, READ // max(1, len(paths)))
+    for asked, path in paths:
+        own = 0
+        for reply in _read(path, asked):
+            number += 1
+            if not reply["value"]:
+                lost += 1
+                unread += [reply] if len(unread) < UNREAD else []
+            elif own < few and len(read) < READ:
+                own += 1
+                read.append(reply)
+    return {"number": number, "unread": lost, "shown": [*unread, *read]} if number else {}

@@ -1,0 +1,339 @@
+"""Every task, with each run's answers, condition by condition."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import string
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
+from lm_eval_epidemia.elicit.prompts import prompt
+from lm_eval_epidemia.elicit.wording import Wording, ways_of
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.cells import answers
+from lm_eval_epidemia.findings.countries import countries_of
+from lm_eval_epidemia.findings.finding import Finding
+from lm_eval_epidemia.findings.references import AVERAGES, known_scores, part_asked
+from lm_eval_epidemia.findings.task import LISTED
+from lm_eval_epidemia.report import charts
+from lm_eval_epidemia.results.compare import POPULATION
+from lm_eval_epidemia.results.entry import Asked, leaf
+from lm_eval_epidemia.results.read import NOT_SETTINGS, SCORE, Results
+from lm_eval_epidemia.results.samples import TaskAnswers
+from lm_eval_epidemia.score import score as scoring
+from lm_eval_epidemia.score.confidence import interval
+from lm_eval_epidemia.score.joint import joint_error
+from lm_eval_epidemia.score.score import Anchors
+from lm_eval_epidemia.surveys.catalogue import all_tasks, record, records
+
+#: States of a task in a report.
+ASKED, OPEN, WAITING = "asked", "not asked", "not available"
+
+#: Whole numbers as two digits of base 36.
+PAIRS = ["".join(pair) for pair in product(string.digits + string.ascii_lowercase, repeat=2)]
+
+#: Stands for the name of the model in a specification.
+MODEL = "THE MODEL"
+
+
+def shown(
+    results: Results, made: dict[str, Finding], write: Callable[[str, Any], None]
+) -> dict[str, Any]:
+    """Return the contents of the explorer, and write the data of each task that can be opened.
+
+    Each facet of a task is a filter, including facets added later.
+    """
+    scores = results.scores.assign(
+        known=known_scores(results.scores, results.runs, AVERAGES)["score"],
+        name=results.scores["run"].map(results.runs["name"]),
+        kind=results.scores["run"].map(results.runs["kind"]),
+    )
+    by_task = dict([*scores.groupby(["task", "way"], sort=False)])
+    own, _ = answers(results)
+    truths = store.available()
+    here = {benchmark.name: benchmark.available() for benchmark in BENCHMARKS}
+    mapped = any(task in truths and countries_of(store.load(task)) for task in {*scores["task"]})
+    listed: list[dict[str, Any]] = []
+    files = {}
+    for asked in _listed(by_task):
+        name, about = in_way(*asked), leaf(asked)
+        rows = by_task.get(tuple(asked))
+        there = asked.task in here[about.benchmark.name]
+        anchors = None
+        # What is not about a distribution has no truth to be shown beside answers.
+        if there and asked.task in truths and WAYS[asked.way].distribution is not None:
+            write(name, task_data(asked, rows, own, mapped))
+            anchors, files[name] = Anchors.of(store.load(asked.task)), name
+        listed.append(
+            {
+                "name": name,
+                "title": about.entry.title,
+                "facets": {
+                    **{key: str(value) for key, value in about.entry.facets.items()},
+                    "way": asked.way,
+                    "state": ASKED if rows is not None else OPEN if there else WAITING,
+                },
+                "needs": "" if there else _needs(about.entry.facets.get("survey", "")),
+                "file": name in files,
+                "informative": anchors.said if anchors else "",
+                **_told(rows, about.benchmark.digits, asked if anchors else None),
+            }
+        )
+    kinds = dict.fromkeys(kind for task in listed for kind in task["facets"])
+    names = [*dict.fromkeys(scores.sort_values("kind", kind="stable")["name"])]
+    return {
+        "tasks": listed,
+        "files": files,
+        "filters": {
+            kind: sorted({task["facets"][kind] for task in listed if kind in task["facets"]})
+            for kind in kinds
+        },
+        "mapped": mapped,
+        "names": names,
+        "scores": {
+            "models": names,
+            "tasks": {
+                task["name"]: [task["scores"].get(name) for name in names]
+                for task in listed
+                if task["scores"]
+            },
+        },
+    }
+
+
+def _listed(asked: Any) -> list[Asked]:
+    """Return the tasks asked, and each other declared task once, in its benchmark's plain way.
+
+    Tasks that are not about a distribution and were not asked have no conditions to explore.
+    """
+    known = {task for task, _ in asked}
+    rest = {
+        Asked(name, benchmark.plain.name)
+        for benchmark in BENCHMARKS
+        for name in benchmark.entries()
+        if name not in known and benchmark.plain.distribution is not None
+    }
+    order = {name: place for place, name in enumerate(leaves())}
+    every = {*(Asked(*of) for of in asked), *rest}
+    return sorted(every, key=lambda task: order[in_way(*task)])
+
+
+def _needs(survey: str) -> str:
+    """Return the files from which a survey's tasks are built."""
+    if survey not in records():
+        return ""
+    return record(survey).vintages[record(survey).official].needed
+
+
+def _told(rows: pd.DataFrame | None, digits: int, whole: Asked | None) -> dict[str, Any]:
+    """Return the scores of a task: of all, the best and the median, and for knowing averages."""
+    known: list[float] = []
+    if rows is None or rows.empty:
+        if whole:
+            part = part_asked(whole, 1.0)
+            known = [_averages(part, whole)] if part else []
+        said = "; ".join(f"{x:.1f}" for x in known if not math.isnan(x))
+        return {"scores": {}, "best": "", "highest": "", "median": "", "mean": said}
+    scored = rows[rows["value"].notna()]
+    known = [*dict.fromkeys(f"{x:.1f}" for x in scored["known"].dropna())] if whole else []
+    # Of the models, where there are some: a reference respondent is no rival of theirs.
+    rivals = scored[scored["kind"] != "respondent"]
+    rivals = rivals if len(rivals) else scored
+    told = {
+        "scores": dict(
+            zip(scored["name"], scored["value"].map(f"{{:.{digits}f}}".format), strict=True)
+        ),
+        "mean": "; ".join(known),
+    }
+    if rivals.empty:
+        return told | {"best": "", "highest": "", "median": ""}
+    best = rivals.loc[rivals["value"].idxmax()]
+    return told | {
+        "best": best["name"],
+        "highest": f"{best['value']:.{digits}f}",
+        "median": f"{statistics.median(rivals['value']):.{digits}f}",
+    }
+
+
+def _averages(part: Any, asked: Asked) -> float:
+    believed = scoring.mean(part.truth.weights, part.truth.p)[0]
+    q = np.broadcast_to(WAYS[asked.way].told(believed), part.p.shape)
+    return float(part.score_of(part.distance(q)))
+
+
+def task_data(
+    asked: Asked,
+    rows: pd.DataFrame | None,
+    own: dict[tuple[int, Asked], TaskAnswers],
+    mapped: bool,
+) -> dict[str, Any]:
+    """Return the contents of a task's page: truth, questions, and every run's answers.
+
+    A map needs the condition that is a country, and the codes of its levels; a site has maps only
+    if a task about countries was asked.
+
+    Probabilities are whole numbers: the truth in 100,000ths; answers in 1,000ths, as precise as the
+    page, in two digits of base 36. With two answers the first one suffices.
+    """
+    truth, entry = store.load(asked.task), leaf(asked).entry
+    low, high = interval(truth.p, truth.n_eff)
+    way, wording, cells = WAYS[asked.way], Wording(truth), range(len(truth.given))
+    heading = "The question"
+    assert way.question is not None and way.answers is not None
+    if way.prompts_are == "levels" and len(truth.levels) > 2:
+        heading += ", asked for each answer, here for the first"
+    questions = [way.question(wording, cell, 0) for cell in cells]
+    labels = [list(dict.fromkeys(column)) for column in zip(*truth.given, strict=True)]
+    given = all_tasks()[truth.task].given
+    everywhere = _anchors(asked, 1.0, "")
+    return {
+        "name": in_way(*asked),
+        "title": entry.title,
+        "survey": truth.survey,
+        "vintage": truth.vintage,
+        "variables": entry.declared.given,
+        "levels": truth.levels,
+        "labels": labels,
+        "given": [
+            [labels[v].index(label) for v, label in enumerate(given)] for given in truth.given
+        ],
+        "ranked": len(given) == 1
+        and len(truth.given) > LISTED
+        and not ways_of(truth)[given[0]].ordered,
+        "weight": np.rint(truth.weights * 1e6).astype(int).tolist(),
+        "n": truth.n.tolist(),
+        "p": _packed(truth.p, 100_000),
+        "low": _packed(low, 100_000),
+        "high": _packed(high, 100_000),
+        "mean": [round(float(p), 5) for p in scoring.mean(truth.weights, truth.p)[0]],
+        "anchors": everywhere,
+        "heading": heading,
+        **(_on_map(truth, labels) if mapped else {}),
+        **_shared(questions, truth, labels, given),
+        # What follows the question is the same for every cell; answers are in their natural order.
+        "tail": "\n" + prompt("", way.answers(truth), request=way.request),
+        "models": [
+            _answered(row, asked, own.get((row["run"], asked)), everywhere, len(truth.given))
+            for row in ([] if rows is None else rows.to_dict("records"))
+        ],
+    }
+
+
+def _anchors(asked: Asked, seen: float, truth: str) -> dict[str, float] | None:
+    """Return the anchors of a score, for the conditions that were asked."""
+    if (part := part_asked(asked, seen, truth)) is None:
+        return None
+    believed = scoring.mean(part.truth.weights, part.truth.p)[0]
+    mean = part.distance(np.broadcast_to(WAYS[asked.way].told(believed), part.p.shape))
+    return {"D zero": part.anchors.zero, "D mean": float(mean), "D perfect": part.anchors.perfect}
+
+
+def _on_map(truth: store.GroundTruth, labels: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Return the condition of a task that is a country, and the codes of its labels, if any."""
+    if (countries := countries_of(truth)) is None:
+        return {}
+    here = countries.condition
+    return {"map": {"condition": here, "codes": [countries.codes[one] for one in labels[here]]}}
+
+
+def _packed(values: Any, unit: int) -> list[int]:
+    """Write probabilities as whole numbers, row by row; with two answers only the first."""
+    values = values[:, :1] if values.shape[1] == 2 else values
+    packed: list[int] = np.rint(values * unit).astype(int).ravel().tolist()
+    return packed
+
+
+def _shared(
+    questions: Sequence[str],
+    truth: store.GroundTruth,
+    labels: Sequence[Sequence[str]],
+    given: Sequence[str],
+) -> dict[str, Any]:
+    """Return questions as their shared text and the phrases that differ."""
+    ways = ways_of(truth)
+    phrases = [
+        [next(level.phrase for level in ways[name].levels if level.label == label) for label in own]
+        for name, own in zip(given, labels, strict=True)
+    ]
+    # The longest first: a phrase may be part of another.
+    first = sorted(
+        ((phrases[v][labels[v].index(label)], v) for v, label in enumerate(truth.given[0])),
+        key=lambda pair: -len(pair[0]),
+    )
+    text = questions[0]
+    for phrase, v in first:
+        text = text.replace(phrase, f"\x1a{v}\x1a", 1)
+
+    def filled(cell: Sequence[str]) -> str:
+        whole = text
+        for v, label in enumerate(cell):
+            whole = whole.replace(f"\x1a{v}\x1a", phrases[v][labels[v].index(label)])
+        return whole
+
+    if all(filled(cell) == said for cell, said in zip(truth.given, questions, strict=True)):
+        return {"question": text, "phrases": phrases}
+    return {"questions": questions}
+
+
+def _answered(
+    row: dict[Any, Any], asked: Asked, own: TaskAnswers | None, everywhere: Any, cells: int
+) -> dict[str, Any]:
+    """Return a run's answers in a task, and their scores."""
+    known = {"l1", "seen", POPULATION, *SCORE, *NOT_SETTINGS, "known", "averages"}
+    more = {
+        key: _short(x, 4) for key, x in row.items() if isinstance(x, float) and key not in known
+    }
+    shown: dict[str, Any] = {
+        "name": row["name"],
+        "reference": row["kind"] == "published",
+        "score": _short(row["value"], 4),
+        "error": _short(joint_error([row["draws"]]), 4),
+        "l1": _short(row.get("l1", math.nan), 6),
+        "population": _short(row.get(POPULATION, math.nan), 4),
+        "population_error": _short(joint_error([row["population"]]), 4),
+        "diagnostics": {key: x for key, x in more.items() if x is not None},
+        "q": None if own is None else "".join(PAIRS[x] for x in _packed(own.q, 1_000)),
+    }
+    if own is not None and len(own.cells) < cells:
+        shown["cells"] = own.cells
+    if (anchors := _anchors(asked, row["seen"], row["truth"])) != everywhere:
+        shown["anchors"] = anchors
+    return {key: x for key, x in shown.items() if x is not None and x is not False and x != {}}
+
+
+def _short(value: float, digits: int) -> float | None:
+    return round(value, digits) if math.isfinite(value) else None
+
+
+def specifications(mapped: bool) -> dict[str, Any]:
+    """Return the figures of the task page, which take their rows from its script."""
+    names = ["truth", "knows averages only", "guesses uniformly", MODEL]
+    sample = pd.DataFrame(
+        {
+            "model": names,
+            "kind": ["survey", "respondent", "respondent", "run"],
+            "answer": "A",
+            "condition": "A longer one",
+            "value": 0.5,
+            "truth": 0.5,
+            "low": 0.4,
+            "high": 0.6,
+        }
+    )
+    made = {}
+    for name in ("distribution", "curve", "cells"):
+        made[name] = charts.draw(charts.CHARTS[name], sample).to_dict()
+    if mapped:
+        for name, colour in (("shares", "p"), ("errors", "error")):
+            made[name] = charts.on_map(colour).properties(width=640, height=310).to_dict()
+    for of in made.values():
+        # Colours of text and axes are the page's.
+        of.pop("config", None)
+        of["data"] = {"name": "rows"}
+    return made
