@@ -24,9 +24,14 @@ ROW = ("run", "model", "kind", "group", "asked", "part", "value", "error", "low"
 SHARE = Column("", 3, error="error")
 
 
+def unless_alike(of: Estimate) -> Estimate:
+    """Return an estimate without its error if all samples say the same."""
+    return of if of.error > ALIKE else of._replace(error=math.nan)
+
+
 def part_row(whose: Mapping[str, Any], part: str, of: Estimate) -> dict[str, Any]:
     """Return a row with a number, its error, and its interval of 95 %."""
-    known = of if not of.error <= ALIKE else of._replace(error=math.nan)
+    known = unless_alike(of)
     low, high = known.interval
     numbers = {"value": of.value, "error": known.error, "low": low, "high": high}
     return {**whose, "part": part, **numbers, "samples": of.samples or math.nan}
@@ -70,10 +75,10 @@ def in_parts(
         What else is said if there are published numbers.
     """
     table = pd.DataFrame(list(rows))
-    table = table.reindex(columns=list(dict.fromkeys([*ROW, *table])))
+    texts = [text for text in dict.fromkeys(("group", "part", "asked", details)) if text]
+    table = table.reindex(columns=list(dict.fromkeys([*ROW, *texts, *table])))
     table = table[table["value"].notna()].reset_index(drop=True)
-    for text in {"asked", details} - {""}:
-        table[text] = table[text].fillna("")
+    table[texts] = table[texts].astype(object).fillna("")
     columns = {**WHO, "group": Column("group"), "asked": Column(subject), "value": written}
     table = who(table, results.runs)
     note += printed * bool((table["kind"] == "published").any())
