@@ -56,6 +56,13 @@ FINDINGS = {
     "letters": "calibration:letters",
     "calibration": "calibration:calibration",
     "order-bias": "calibration:order_bias",
+    "places": "countries:places",
+    "regions": "countries:regions",
+    "years": "years:years",
+    "year-lived": "years:year_lived",
+    "people": "people:people",
+    "wordings": "wordings:wordings",
+    "probe": "probe:probe",
     "tasks": "leaderboard:tasks",
     "notes": "notes:notes",
 }
