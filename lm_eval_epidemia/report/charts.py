@@ -459,6 +459,23 @@ def draw_map(table: pd.DataFrame) -> Any:
     return both.properties(datasets={SHAPES: shapes()})
 
 
+def stated() -> Any:
+    """Draw what was stated of a quantity: an interval per prior, the truth, real answers."""
+    base = alt.Chart(alt.NamedData(name="rows"))
+    y = alt.Y("who:N", title=None, sort=None, axis=alt.Axis(labelLimit=200))
+    beside = alt.YOffset("place:Q", scale=alt.Scale(domain=[0, 1]))
+    scale = alt.Scale(
+        domain=["truth", "model", "published", "real answers"], range=[BLUE, ORANGE, PURPLE, GREY]
+    )
+    colour = alt.Color("kind:N", scale=scale, legend=None)
+    x = alt.X("low:Q", title=None, scale=alt.Scale(zero=False))
+    both = base.encode(y=y, yOffset=beside, color=colour)
+    return alt.layer(
+        both.mark_rule(strokeWidth=2).encode(x=x, x2="high:Q"),
+        both.mark_tick(thickness=2).encode(x="middle:Q"),
+    ).properties(width=420, height=alt.Step(26))
+
+
 def truth(frame: pd.DataFrame, conditions: list[str]) -> Any:
     """Draw a task's truth over its condition; of several, the cells in the order of the rows."""
     frame = frame.assign(place=range(len(frame)))
