@@ -200,20 +200,18 @@ def year_lived(results: Results) -> Finding:
     """The year a model lives in: the years that its answers fit, asked without a year."""
     told, left_out = _undated(results)
     asked = sorted({task for answers in told.values() for task in answers})
-    respondents: list[tuple[dict[str, object], dict[str, Array]]] = [
-        (
-            {"run": -1, "model": f"{who} (baseline)", "kind": "respondent"},
-            {task: undated.answers(undated.load(task), kind) for task in asked},
-        )
-        for kind, who in KNOWN_UNDATED.items()
-        if asked
-    ]
+    everybody: list[tuple[dict[str, Any], dict[str, Array]]]
+    everybody = [({"run": run}, answers) for run, answers in told.items()]
+    for kind, name in KNOWN_UNDATED.items() if asked else ():
+        who = {"run": -1, "model": f"{name} (baseline)", "kind": "respondent"}
+        believed = {task: undated.answers(undated.load(task), kind) for task in asked}
+        everybody.append((who, believed))
     rows: list[dict[str, object]] = []
-    for who, answers in [*(({"run": run}, told[run]) for run in told), *respondents]:
+    for who, answers in everybody:
         of = _lived(answers)
         who |= {"group": undated.GROUP, "told": not of.untold}
         lives = f"cannot be told: {of.untold}" if of.untold else of.stretches
-        single = {"nearest": float(of.best), "years": float(of.fits.sum()), "misfit": of.misfit}
+        single = {"nearest": str(of.best), "years": float(of.fits.sum()), "misfit": of.misfit}
         rows.append(who | {"lives_in": lives} | single)
         apart = of.distances - of.distances.min()
         rows += [
@@ -223,7 +221,7 @@ def year_lived(results: Results) -> Finding:
     columns = {
         **WHO,
         "lives_in": Column("lives in"),
-        "nearest": Column("nearest year", 0),
+        "nearest": Column("nearest year"),
         "years": Column("years that fit", 0),
         "misfit": Column("", 2),
         "year": Column(),
