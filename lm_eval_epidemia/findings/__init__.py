@@ -59,6 +59,7 @@ FINDINGS = {
     "places": "countries:places",
     "regions": "countries:regions",
     "years": "years:years",
+    "course": "years:course",
     "year-lived": "years:year_lived",
     "people": "people:people",
     "wordings": "wordings:wordings",

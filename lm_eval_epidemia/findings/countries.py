@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks.observation.measured import Part
+from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
 from lm_eval_epidemia.benchmarks.observation.places import (
     FEWEST,
     Places,
@@ -30,6 +30,7 @@ from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled
 from lm_eval_epidemia.findings.mean import REACH
 from lm_eval_epidemia.findings.references import KNOWS_MARGINAL
 from lm_eval_epidemia.findings.task import asked_as, cells_of
+from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.surveys.catalogue import all_tasks
@@ -73,7 +74,7 @@ NOTE = (
 
 def places(results: Results) -> Finding:
     """How evenly models know countries: with every country alike, and gaps between regions."""
-    groups, left_out = cells(results, fits=places_of)
+    groups, left_out = cells(results, _has_places, places_of)
     rows = []
     for group in with_known(groups, KNOWN):
         tasks = _tasks(group)
@@ -105,7 +106,7 @@ def places(results: Results) -> Finding:
 
 def regions(results: Results) -> Finding:
     """Errors of the answers in every region of the world, and by income."""
-    groups, left_out = cells(results, fits=places_of)
+    groups, left_out = cells(results, _has_places, places_of)
     rows = []
     for group in with_known(groups, KNOWN):
         for kind, of in _regions(_tasks(group)):
@@ -129,6 +130,10 @@ def regions(results: Results) -> Finding:
 def _said(finding: Finding) -> Finding:
     has_rows = len(finding.table)
     return finding if has_rows else nothing(finding, "compare between places", "epidemia_world")
+
+
+def _has_places(asked: Asked) -> bool:
+    return places_of(part_of(store.load(asked.task))) is not None
 
 
 def _tasks(of: Answered) -> list[tuple[Part, Places, Array]]:
