@@ -17,7 +17,6 @@ from lm_eval_epidemia.benchmarks.intervention.contrasts import known_scenes, not
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES, Effect, effects
 from lm_eval_epidemia.benchmarks.intervention.metrics import Graded, graded
 from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, DoPair, Questions, questions
-from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.findings.finding import Column, Finding
 from lm_eval_epidemia.findings.parts import in_parts, number, part_row
@@ -114,7 +113,7 @@ class Asked(NamedTuple):
         return self.known.get((names, way + ("_written" if WAYS[self.way].generated else "")))
 
 
-def _asked(results: Results, ways: Sequence[str] = EFFECTS) -> Iterator[Asked]:
+def _asked(results: Results, ways: Iterable[str] = EFFECTS) -> Iterator[Asked]:
     of_task = {task: key for key, task in {**SMALL, **LARGE}.items()}
     for run, of in results.scores.groupby("run", sort=False):
         known = {}
@@ -217,8 +216,8 @@ def _interventions(results: Results) -> Iterator[dict[str, Any]]:
         mine = scores[(scores["run"] == whose["run"]) & (scores["group"] == whose["group"])]
         yield part_row(whose, "accuracy", number(math.fsum(mine["value"]) / len(mine)))
         for row in rows.itertuples():
-            about = {"asked": f"{row.graph}, do({row.intervened})"}
-            yield part_row(whose | about, row.names, number(row.accuracy, row.error))
+            on = {"asked": f"{row.graph}, do({row.intervened})"}
+            yield part_row({**whose, **on}, row.names, number(row.accuracy, row.error))
 
 
 def _yes_bias(run: Answered) -> float:
@@ -393,8 +392,8 @@ def memorisation(results: Results) -> Finding:
     for whose, of in _printed(results, "8"):
         for (graph, intervened), alike in of.groupby(["graph", "intervened"], sort=False):
             cells = dict(zip(alike["names"], _numbers(alike), strict=True))
-            queries = "AB and BA" if graph == "bivariate" else "AC"
-            about = f"{graph}, do({intervened}), {queries}"
+            asks = "AB and BA" if graph == "bivariate" else "AC"
+            about = f"{graph}, do({intervened}), {asks}"
             rows += _rows({**whose, "asked": about}, cells | _subtracted(cells, SUBTRACTED))
     return in_parts(
         results,
@@ -560,7 +559,7 @@ def _answers(run: Answered, fits: Callable[[DoPair], bool]) -> dict[str, Any] | 
     here = [place for place, pair in enumerate(pairs) if fits(pair)]
     if not here:
         return None
-    yes: dict[str, Array] = {
+    yes: dict[str, Any] = {
         "before": run.said.odds[[pairs[place].base for place in here]] > 0,
         "after": run.said.odds[[pairs[place].post for place in here]] > 0,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 import pandas as pd
@@ -130,11 +131,11 @@ def versions(results: Results) -> Finding:
         f"{NOTE} Tasks on which the plain model scores 0 were selected by that score, which cannot "
         "be lower: chance alone makes the difference there positive."
     )
-    made = _finding(
+    finding = _finding(
         "versions", "Instruct or retrieving version less plain model", rows, results, note
     )
-    columns = {**made.columns, "where": Column()}
-    return Finding(**{**vars(made), "columns": columns})
+    columns = {**finding.columns, "where": Column()}
+    return replace(finding, columns=columns)
 
 
 def version_tasks(results: Results) -> Finding:
@@ -197,7 +198,7 @@ def ways(results: Results) -> Finding:
                         **made._asdict(),
                     }
                 )
-    made = _finding(
+    finding = _finding(
         "ways",
         "One model asked in two ways",
         rows,
@@ -205,16 +206,8 @@ def ways(results: Results) -> Finding:
         "Paired by task, over the tasks asked in both ways, as for two models. The ways need "
         "different skills: to give one answer, or to say how many people give it.",
     )
-    return Finding(
-        **{
-            **vars(made),
-            "columns": {
-                **WHO,
-                "asked": Column("asked"),
-                **{k: c for k, c in COLUMNS.items() if k not in WHO},
-            },
-        }
-    )
+    rest = {name: column for name, column in COLUMNS.items() if name not in WHO}
+    return replace(finding, columns={**WHO, "asked": Column("asked"), **rest})
 
 
 def _plain(group: str, way: str) -> str:

@@ -237,12 +237,8 @@ def _axis(chart: Chart, table: pd.DataFrame, axis: str, name: str = "") -> Any:
     channel = alt.X if axis == "x" else alt.Y
     name, title = name or getattr(chart, axis), chart.titles.get(axis)
     if not _is_number(table, name):
-        angle = (
-            {"labelAngle": -40}
-            if axis == "x" and table[name].astype(str).str.len().max() > 3
-            else {}
-        )
-        how = alt.Axis(labelLimit=200, **angle)
+        long = axis == "x" and table[name].astype(str).str.len().max() > 3
+        how = alt.Axis(labelLimit=200, labelAngle=-40) if long else alt.Axis(labelLimit=200)
         return channel(f"{name}:N", title=title, sort=None, axis=how)
     ends = chart.ends.get(axis)
     if ends == "%":
