@@ -70,7 +70,7 @@ def with_cards(results: Results, given: Sequence[tuple[str, str]] = ()) -> Resul
             card=cards["card"],
             card_folder=cards["card_folder"],
             base=pd.Series(bases, runs.index, dtype=float),
-            bases=[() if run in bases else versions[run] for run in runs.index],
+            bases=[() if run in bases else versions[run] for run in runs.index],  # type: ignore[misc]
         ),
         notes=pd.concat(
             [results.notes, pd.DataFrame(more, columns=["run", "kind", "text"])], ignore_index=True
@@ -85,10 +85,8 @@ def _cards(results: Results, notes: Notes) -> dict[int, tuple[Tuned | None, Path
     own = {run: Path(of.adapter or of.model) for run, of in weights.items()}
     paths = {run: [*of] for run, of in results.files.groupby("run")["path"]}
     above = {run: _above(paths.get(run, ()), results.folders) for run in runs.index}
-    # Unlike Path's, isfile is False of what no folder can be called.
     near = {
-        run: [place for place in (own[run], *above[run]) if os.path.isfile(place / TUNED_CARD)]
-        for run in runs.index
+        run: [place for place in (own[run], *above[run]) if _has_card(place)] for run in runs.index
     }
 
     def card_of(run: int) -> tuple[Tuned | None, Path | None]:
@@ -123,6 +121,11 @@ def _cards(results: Results, notes: Notes) -> dict[int, tuple[Tuned | None, Path
         return None, None
 
     return {run: card_of(run) for run in runs.index}
+
+
+def _has_card(folder: Path) -> bool:
+    # Unlike Path's, False of what no folder can be called.
+    return os.path.isfile(folder / TUNED_CARD)  # noqa: PTH113
 
 
 def _read(folder: Path, notes: Notes) -> Tuned | None:
