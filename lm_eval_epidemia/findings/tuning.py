@@ -13,7 +13,7 @@ because the stored distances cover whole tasks.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import stdev
@@ -25,7 +25,7 @@ from scipy import stats
 
 from lm_eval_epidemia.benchmarks import WAYS, groups, in_way
 from lm_eval_epidemia.benchmarks.observation.measured import Measured
-from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
+from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers, beside_truth
 from lm_eval_epidemia.findings.finding import WHO, Column, Finding, who
@@ -52,8 +52,8 @@ SEEN_CELLS, HELD_OUT_CELLS = "cells trained on", "held-out cells"
 #: The verdict on a model that does not answer: its scores say nothing of what it knows.
 SILENT = "does not answer"
 
-#: The ways in which a kind of dataset asks, of those that have prompts of ours.
-TRAINED_WAYS = {"answers": "letters", "distributions": "letters"}
+#: The kinds of datasets that ask, and the way in which they do. The others are texts.
+ASKING, ASKED_IN = ("answers", "distributions"), "letters"
 
 #: What to do where nothing was tuned.
 NOBODY = (
@@ -62,6 +62,7 @@ NOBODY = (
     "beside the results; or name the models with --pair BASE=TUNED"
 )
 
+TITLE = "Before and after fine-tuning"
 NOTE = (
     "The tuned model minus its base, over the tasks that both were asked in the same way. ± is the "
     "joint standard error of the difference; that of l1 needs the answers of both. Averages only: "
@@ -79,7 +80,6 @@ NOTE = (
 
 COLUMNS = {
     **WHO,
-    "seeds": Column(digits=0),
     "group": Column(),
     "part": Column("tasks or cells"),
     "task": Column(),
@@ -96,57 +96,79 @@ COLUMNS = {
     "l1_over_seeds": Column("l1, ± over seeds", digits=4),
     "averages_l1": Column("l1 of averages only", digits=4),
     "people": Column(digits=2),
-    "wins": Column(digits=0),
-    "ties": Column(digits=0),
-    "losses": Column(digits=0),
+    **{name: Column(digits=0) for name in ("wins", "ties", "losses")},
     "base": Column("tuned from"),
-    "data": Column("trained on"),
-    "rows": Column(digits=0),
-    "how": Column(),
+    "trained_on": Column("trained on"),
     "as_trained": Column("as trained"),
 }
 
 #: What is averaged over tasks and over seeds.
 MEANS = ("before", "after", "averages", "l1_before", "l1_after", "averages_l1", "people")
 
-#: A task, its cells, or a mean over tasks, in making.
-Row = dict[str, Any]
+#: A task, its cells, or a mean over tasks or seeds, before it is a row of the table: also with
+#: ``draws`` of the differences, ``asked``, the ``places`` of its scores, and its ``trainings``.
+Change = dict[str, Any]
 
 
 def tuning(results: Results) -> Finding:
     """Tuned models before and after: means of tasks and of cells trained on or not, each task."""
-    changes, left_out = _changes(results)
-    rows = [
-        row for (run, group), of in changes.items() for row in _of_group(results, run, group, of)
+    by_group, left_out = _changes(results)
+    single = [
+        change for (_, group), of in by_group.items() for change in _of_group(results, group, of)
     ]
-    means, again = _over_seeds(results, rows)
-    silent = _silent(results)
-    order = {group: place for place, group in enumerate(ordered_groups([r["group"] for r in rows]))}
-    made = [_finished(row, results, silent) for row in [*means, *rows]]
-    table = pd.DataFrame(made, columns=None if made else ["run", *COLUMNS])
-    table = table.sort_values("group", key=lambda of: of.map(order), kind="stable")
+    means, again = _over_seeds(results, single)
     if again:
-        left_out.append(
-            f"no mean over seeds of {few(again)}: trainings with the same set-up and seeds are no "
-            "sample of seeds"
-        )
-    left_out = left_out if made else [NOBODY, *left_out]
-    title = "Before and after fine-tuning"
+        text = "trainings with the same set-up and seeds are no sample of seeds"
+        left_out.append(f"no mean over seeds of {few(again)}: {text}")
+    if not single:
+        empty, left_out = pd.DataFrame(columns=[*COLUMNS]), [NOBODY, *left_out]
+        return Finding("tuning", TITLE, empty, COLUMNS, NOTE, left_out=left_out)
+    order = ordered_groups([change["group"] for change in single])
+    changes = sorted([*means, *single], key=lambda change: order.index(change["group"]))
+    table = pd.DataFrame(changes)
+    over = {
+        name: [
+            stdev(x[of] for x in trainings) / math.sqrt(len(trainings)) if trainings else math.nan
+            for trainings in table["trainings"]
+        ]
+        for name, of in (("over_seeds", "after"), ("l1_over_seeds", "l1_after"))
+    }
+    table = table.assign(
+        tasks=table["asked"].map(len),
+        difference=table["after"] - table["before"],
+        error=table["draws"].map(joint_error),
+        l1_difference=table["l1_after"] - table["l1_before"],
+        l1_error=table["l1_draws"].map(joint_error),
+        seeds=table["trainings"].map(len).clip(lower=1),
+        **over,
+    )
+    averages = mean(grouped(results.scores), ["run", "group"])
+    mute = averages[is_silent(averages)]
+    silent = {*zip(mute["run"], mute["group"], strict=True)}
+    cards = table["run"].map(results.runs["card"])
+    table = table.assign(
+        verdict=[_verdict(row, silent) for row in table.itertuples()],
+        base=table["base"].map(results.runs["name"]),
+        trained_on=[_trained_on(card) if card else "" for card in cards],
+        as_trained=[
+            _as_trained(card, asked) for card, asked in zip(cards, table["asked"], strict=True)
+        ],
+    )
     table = who(table, results.runs)
-    return Finding("tuning", title, table, COLUMNS, NOTE, details="task", left_out=left_out)
-
-
-def _card(results: Results, run: Any) -> Tuned | None:
-    card: Tuned | None = results.runs["card"][run]
-    return card
+    # Several runs are none of them.
+    table["model"] += [f", {seeds} seeds" if seeds > 1 else "" for seeds in table["seeds"]]
+    columns = [*dict.fromkeys([*WHO, "kind", "seeds", *COLUMNS, "error", "l1_error"])]
+    return Finding(
+        "tuning", TITLE, table[columns], COLUMNS, NOTE, details="task", left_out=left_out
+    )
 
 
 def _shared(results: Results) -> pd.DataFrame:
-    """Return the scores of tuned runs beside those of their bases, ``_other``, in every group."""
-    bases = results.runs["base"].dropna().astype(int)
+    """Return the scores of tuned runs beside those of their bases, ``_other``."""
+    bases = results.runs.get("base", pd.Series(dtype=float)).dropna().astype(int)
     known = with_columns(results.scores[results.scores["value"].notna()], ("l1",))
-    averages = known_scores(known, results.runs)
-    known = known.assign(averages=averages["score"], averages_l1=averages["l1"], at=known.index)
+    averages = known_scores(known, results.runs).add_prefix("averages_")
+    known = known.join(averages).assign(place=known.index)
     tuned = known[known["run"].isin(bases.index)]
     both = tuned.assign(base=tuned["run"].map(bases).astype(int)).merge(
         known.rename(columns={"run": "base"}), on=["base", *KEY], suffixes=("", "_other")
@@ -154,38 +176,59 @@ def _shared(results: Results) -> pd.DataFrame:
     return both.sort_values(["run", "task", "way"], ignore_index=True)
 
 
-def _changes(results: Results) -> tuple[dict[tuple[int, str], list[Row]], list[str]]:
-    """Return the changes in every task, with those in its cells, by tuned run and group."""
+def _changes(results: Results) -> tuple[dict[tuple[int, str], list[Change]], list[str]]:
+    """Return the changes in every task, by tuned run and group; and what is left out."""
     both = _shared(results)
-    of = of_runs(results, [*both["run"], *both["base"]])
-    asked = {*zip(both["task"], both["way"], strict=True)}
-    made, notes = answers(of, lambda each: each in asked)
-    changes = [_of_task(row, _card(results, row.run), made) for row in both.itertuples(index=False)]
-    by_group: dict[tuple[int, str], list[Row]] = {}
-    for run, group, place in grouped(both.assign(place=both.index))[
-        ["run", "group", "place"]
-    ].itertuples(index=False):
-        by_group.setdefault((run, group), []).append(changes[place])
-    return by_group, [*notes, *_lacking(results, both, made)]
+    asked = {*map(Asked, both["task"], both["way"])}
+    made, left_out = answers(of_runs(results, [*both["run"], *both["base"]]), asked.__contains__)
+    lacking: dict[str, list[str]] = {}
+    changes = list[Change]()
+    row: Any
+    for row in both.itertuples(index=False):
+        task, card = Asked(row.task, row.way), results.runs["card"][row.run]
+        change = _of_task(row, task, card)
+        own = [made[run, task] for run in (row.base, row.run) if (run, task) in made]
+        if len(own) == 2 and own[0].cells == own[1].cells:
+            old, new = (_l1_draws(Measured(*beside_truth(task, of))) for of in own)
+            change["l1_draws"] = [difference(new, old)]
+        if change["part"] == SEEN and task.task in card.dataset.held_out:
+            why = "" if len(own) == 2 else "that needs the answers of both (lm_eval --log_samples)"
+            if store.is_available(task.task):
+                # Cell numbers refer to the truth that the dataset was made from.
+                made_from, installed = card.dataset.fingerprint, WAYS[task.way].load(task.task)
+                if made_from != installed.fingerprint:
+                    why = f"the training data come from another truth ({made_from})"
+            if not why:
+                left = {*card.dataset.held_out[task.task]}
+                change["cells"] = [*_of_cells(change, task, own, left)]
+            elif WAYS[task.way].distribution is not None:
+                name = results.runs["name"][row.run]
+                text = printable(f"{name}: held-out cells are not told apart, as {why}")
+                lacking.setdefault(text, []).append(in_way(*task))
+        changes.append(change)
+    left_out += [f"{why}: {few(tasks)}" for why, tasks in lacking.items()]
+    by_group: dict[tuple[int, str], list[Change]] = {}
+    for row in grouped(both.assign(at=both.index)).itertuples(index=False):
+        by_group.setdefault((row.run, row.group), []).append(changes[row.at])
+    return by_group, left_out
 
 
-def _of_task(row: Any, card: Tuned | None, made: Mapping[tuple[int, Asked], TaskAnswers]) -> Row:
-    """Return the change in a task, and under ``cells`` those in cells trained on and held out."""
-    asked = Asked(row.task, row.way)
+def _of_task(row: Any, asked: Asked, card: Tuned | None) -> Change:
+    """Return the change in a task; the error of its distance, and its cells, are not known yet."""
     part = ""
     if card is not None:
-        held_out = HELD_OUT if row.task in card.dataset.held_out else ELSEWHERE
-        part = SEEN if row.task in card.dataset.tasks else held_out
-    change = {
+        part = HELD_OUT if asked.task in card.dataset.held_out else ELSEWHERE
+        part = SEEN if asked.task in card.dataset.tasks else part
+    return {
         "run": row.run,
         "base": row.base,
         "part": part,
         "asked": (asked,),
-        "scores": [row.at],
+        "places": [row.place],
         "before": row.value_other,
         "after": row.value,
         "draws": [difference(row.draws, row.draws_other)],
-        "averages": row.averages,
+        "averages": row.averages_score,
         "l1_before": row.l1_other,
         "l1_after": row.l1,
         "l1_draws": [None],
@@ -193,32 +236,36 @@ def _of_task(row: Any, card: Tuned | None, made: Mapping[tuple[int, Asked], Task
         "people": 1.0,
         "cells": [],
     }
-    before, after = made.get((row.base, asked)), made.get((row.run, asked))
-    if before is None or after is None:
-        return change
-    if before.cells == after.cells:
-        old, new = (_l1_draws(Measured(*beside_truth(asked, own))) for own in (before, after))
-        change["l1_draws"] = [difference(new, old)]
-    parts = _held_out(card, asked, sorted({*before.cells} & {*after.cells}))
-    for name, cells in parts.items() if all(parts.values()) else ():
-        first, second = (Measured(*beside_truth(asked, own, cells)) for own in (before, after))
-        of = second.part
-        marginal = WAYS[asked.way].told(scoring.mean(of.truth.weights, of.truth.p)[0])
-        averages_l1 = float(of.distance(np.broadcast_to(marginal, of.p.shape)))
-        measured = {
-            "part": name,
-            "before": first.score,
-            "after": second.score,
-            "draws": [difference(second.score_draws, first.score_draws)],
-            "averages": float(of.score_of(averages_l1)),
-            "l1_before": first.l1,
-            "l1_after": second.l1,
-            "l1_draws": [difference(_l1_draws(second), _l1_draws(first))],
+
+
+def _of_cells(
+    change: Change, asked: Asked, own: Sequence[TaskAnswers], left_out: set[int]
+) -> Iterator[Change]:
+    """Yield the change in the cells of a task that were trained on, and in those held out."""
+    both = sorted({*own[0].cells} & {*own[1].cells})
+    parts = {
+        SEEN_CELLS: [cell for cell in both if cell not in left_out],
+        HELD_OUT_CELLS: [cell for cell in both if cell in left_out],
+    }
+    for part, cells in parts.items() if all(parts.values()) else ():
+        old, new = (Measured(*beside_truth(asked, of, cells)) for of in own)
+        truth = new.part.truth
+        marginal = WAYS[asked.way].told(scoring.mean(truth.weights, truth.p)[0])
+        averages_l1 = float(new.part.distance(np.broadcast_to(marginal, new.part.p.shape)))
+        yield {
+            **change,
+            "part": part,
+            "places": [],
+            "before": old.score,
+            "after": new.score,
+            "draws": [difference(new.score_draws, old.score_draws)],
+            "averages": float(new.part.score_of(averages_l1)),
+            "l1_before": old.l1,
+            "l1_after": new.l1,
+            "l1_draws": [difference(_l1_draws(new), _l1_draws(old))],
             "averages_l1": averages_l1,
-            "people": float(of.truth.weights[cells].sum()),
+            "people": float(truth.weights[cells].sum()),
         }
-        change["cells"].append({**change, **measured, "scores": [], "cells": []})
-    return change
 
 
 def _l1_draws(measured: Measured) -> Draws | None:
@@ -234,105 +281,40 @@ def _l1_draws(measured: Measured) -> Draws | None:
     return Draws(part.truth.sample or "", measured.l1_at, math.hypot(orders, drawn))
 
 
-def _held_out(card: Tuned | None, asked: Asked, cells: Sequence[int]) -> dict[str, list[int]]:
-    """Split cells into trained and held-out ones; none if unknown.
-
-    Cell numbers refer to the truth that the dataset was made from.
-    """
-    parts: dict[str, list[int]] = {SEEN_CELLS: [], HELD_OUT_CELLS: []}
-    if card and asked.task in card.dataset.tasks and _is_of_card(card, asked):
-        left_out = {*card.dataset.held_out.get(asked.task, ())}
-        for cell in cells:
-            parts[HELD_OUT_CELLS if cell in left_out else SEEN_CELLS].append(cell)
-    return parts
-
-
-def _is_of_card(card: Tuned, asked: Asked) -> bool:
-    """Whether the data of a training were made from the installed truth of a task."""
-    made_from: str = WAYS[asked.way].load(asked.task).fingerprint
-    return made_from == card.dataset.fingerprint
-
-
-def _lacking(
-    results: Results, both: pd.DataFrame, made: Mapping[tuple[int, Asked], TaskAnswers]
-) -> Iterator[str]:
-    """Say in which tasks held-out cells cannot be separated from the others."""
-    for run, of in both.groupby("run", sort=False):
-        if (card := _card(results, run)) is None:
-            continue
-        base = of["base"].iloc[0]
-        partly = [
-            asked
-            for asked in map(Asked, of["task"], of["way"])
-            if asked.task in card.dataset.tasks
-            and card.dataset.held_out.get(asked.task)
-            and store.is_available(asked.task)
-            and WAYS[asked.way].distribution is not None
-        ]
-        other = [in_way(*asked) for asked in partly if not _is_of_card(card, asked)]
-        unknown = [
-            in_way(*asked)
-            for asked in partly
-            if _is_of_card(card, asked) and not {(run, asked), (base, asked)} <= made.keys()
-        ]
-        name = results.runs["name"][run]
-        if other:
-            yield (
-                f"{name}: held-out cells of {plural(len(other), 'task')} ({few(other)}) are not "
-                "separated from the others: the training data come from another truth "
-                f"({printable(card.dataset.fingerprint)}) than the installed one"
-            )
-        if unknown:
-            yield (
-                f"{name}: held-out cells of {plural(len(unknown), 'task')} ({few(unknown)}) cannot "
-                "be separated from the others without answers: run lm_eval with --log_samples, "
-                "also for the base"
-            )
-
-
-def _mean(several: Sequence[Row]) -> Row:
+def _mean(several: Sequence[Change]) -> Change:
     """Average over tasks, or over seeds."""
-    first = several[0]
     means = {name: math.fsum(of[name] for of in several) / len(several) for name in MEANS}
-    lists = {
-        name: [each for of in several for each in of[name]]
-        for name in ("draws", "l1_draws", "scores")
-    }
-    return {**first, **means, **lists}
+    listed = ("draws", "l1_draws", "places")
+    lists = {name: [each for of in several for each in of[name]] for name in listed}
+    return {**several[0], **means, **lists}
 
 
-def _of_group(results: Results, run: int, group: str, changes: Sequence[Row]) -> Iterator[Row]:
+def _of_group(results: Results, group: str, changes: Sequence[Change]) -> Iterator[Change]:
     """Yield the means of a run over the tasks of a group and parts of them, and each task."""
-    cells = [cell for change in changes for cell in change["cells"]]
-    parts = {ALL: [*changes]}
-    if len({change["part"] for change in changes}) > 1:
-        parts |= {
-            part: [change for change in changes if change["part"] == part]
-            for part in (SEEN, HELD_OUT, ELSEWHERE)
-        }
-    for part in (SEEN_CELLS, HELD_OUT_CELLS):
-        parts[part] = [cell for cell in cells if cell["part"] == part]
-    rows = [
-        {
-            **_mean(of),
-            "part": part,
-            "task": "",
-            "asked": tuple(asked for each in of for asked in each["asked"]),
-        }
-        for part, of in parts.items()
-        if of
+    every = [*changes, *(cell for change in changes for cell in change["cells"])]
+    parts = (SEEN, HELD_OUT, ELSEWHERE) if len({of["part"] for of in changes}) > 1 else ()
+    rows = [(ALL, "", changes)]
+    rows += [
+        (part, "", [change for change in every if change["part"] == part])
+        for part in (*parts, SEEN_CELLS, HELD_OUT_CELLS)
     ]
-    rows += [{**change, "task": in_way(*change["asked"][0])} for change in [*changes, *cells]]
+    rows += [(change["part"], in_way(*change["asked"][0]), [change]) for change in every]
     scores = results.scores
     theirs = scores[scores["run"] == changes[0]["base"]]
-    for row in rows:
-        made = None
-        if row["scores"] and not groups()[group].predicted:
-            made = compare(scores.loc[row["scores"]], theirs)
-        yield {**row, "group": group, "compared": made, "trainings": []}
+    for part, task, of in rows:
+        if of:
+            row = {**_mean(of), "group": group, "part": part, "task": task, "trainings": []}
+            row["asked"] = tuple(asked for change in of for asked in change["asked"])
+            compared = None
+            if row["places"] and not groups()[group].predicted:
+                compared = compare(scores.loc[row["places"]], theirs)
+            counts = {
+                name: getattr(compared, name, math.nan) for name in ("wins", "ties", "losses")
+            }
+            yield {**row, **counts, "compared": compared}
 
 
-def _over_seeds(results: Results, rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
+def _over_seeds(results: Results, changes: Sequence[Change]) -> tuple[list[Change], list[str]]:
     """Average trainings that differ only in their seeds.
 
     Seeds are the training's (order of rows, an adapter's first weights) and the dataset's (which
@@ -345,25 +327,26 @@ def _over_seeds(results: Results, rows: Sequence[Row]) -> tuple[list[Row], list[
     list of str
         Runs of trainings with the same set-up and seeds as another, which have no mean.
     """
-    set_ups: dict[Hashable, list[Row]] = {}
-    trained = {run: _but_for_seeds(results, run) for run in {row["run"] for row in rows}}
-    for row in rows:
-        of = (row["base"], row["group"], row["part"], row["task"], row["asked"])
-        set_ups.setdefault((trained[row["run"]], *of), []).append(row)
-    means, again = [], set[str]()
+    set_ups: dict[Hashable, list[Change]] = {}
+    trained = {run: _but_for_seeds(results, run) for run in {of["run"] for of in changes}}
+    for of in changes:
+        what = (of[name] for name in ("base", "group", "part", "task", "asked"))
+        set_ups.setdefault((trained[of["run"]], *what), []).append(of)
+    means, again = list[Change](), set[str]()
     for several in set_ups.values():
-        cards = [_card(results, row["run"]) for row in several]
+        cards = [results.runs["card"][of["run"]] for of in several]
         seeds = {(card.dataset.seed, card.settings.get("seed")) if card else () for card in cards}
         if len(seeds) < len(several):
-            again |= {results.runs["name"][row["run"]] for row in several}
+            again |= {results.runs["name"][of["run"]] for of in several}
         elif len(several) > 1:
-            means.append({**_mean(several), "compared": None, "trainings": several})
+            unknown = dict.fromkeys(("wins", "ties", "losses"), math.nan)
+            means.append({**_mean(several), **unknown, "trainings": several})
     return means, sorted(again)
 
 
 def _but_for_seeds(results: Results, run: int) -> Hashable:
     """Return the set-up of a training and of asking, without seeds and their consequences."""
-    if (card := _card(results, run)) is None:
+    if (card := results.runs["card"][run]) is None:
         return run
     data = card.dataset
     made = sum(data.rows.values()) + data.counts.get("dropped", 0), data.counts.get("people")
@@ -373,230 +356,146 @@ def _but_for_seeds(results: Results, run: int) -> Hashable:
     return repr((card.base, card.how, settings, data, made, asked.to_dict()))
 
 
-def _silent(results: Results) -> set[tuple[int, str]]:
-    means = mean(grouped(results.scores), ["run", "group"])
-    return {*means[is_silent(means)][["run", "group"]].itertuples(index=False, name=None)}
+def _verdict(row: Any, silent: set[tuple[int, str]]) -> str:
+    """Return the verdict on a tuned model, or on several that differ in their seeds."""
+    if row.compared is None:
+        return ""
+    if any((of["run"], row.group) in silent for of in row.trainings or [{"run": row.run}]):
+        return SILENT
+    is_better = (row.difference > 0) == groups()[row.group].measure.higher_is_better
+    if is_better != (row.l1_after < row.l1_before) and not math.isnan(row.l1_after):
+        return "not shown"
+    if not row.trainings:
+        return str(row.compared.verdict)
+    # Student's t of both errors, with Satterthwaite's degrees of freedom: infinite for the
+    # survey's error.
+    error = math.hypot(row.error, row.over_seeds)
+    freedom = (row.seeds - 1) * (error / row.over_seeds) ** 4 if row.over_seeds else math.inf
+    if not abs(row.difference) > stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * error:
+        return "not shown"
+    return "better here" if is_better else "worse here"
 
 
-def _finished(row: Row, results: Results, silent: set[tuple[int, str]]) -> Row:
-    """Return a row of the table."""
-    runs, trainings = results.runs, row["trainings"]
-    card, compared = _card(results, row["run"]), row["compared"]
-    told: Row = {"run": row["run"], "seeds": math.nan}
-    if trainings:
-        # Several runs are none of them.
-        named = {name: runs[name][row["run"]] for name in ("model", "settings", "kind")}
-        number = len(trainings)
-        told = {"run": -1, **named, "seeds": number}
-        told["model"] = f"{named['model']}, {number} seeds"
-        compared = trainings[0]["compared"]
-    over = {
-        name: stdev(each[name] for each in trainings) / math.sqrt(len(trainings))
-        if trainings
-        else math.nan
-        for name in ("after", "l1_after")
-    }
-    change = row["after"] - row["before"]
-    error = joint_error(row["draws"])
-    as_trained = ""
-    if card and card.dataset.kind in TRAINED_WAYS:
-        is_so = TRAINED_WAYS[card.dataset.kind] == row["asked"][0].way
-        as_trained = "yes" if is_so else "no"
-    verdict = ""
-    if compared:
-        is_better = (change > 0) == groups()[row["group"]].measure.higher_is_better
-        is_nearer = row["l1_after"] < row["l1_before"]
-        verdict = "better here" if is_better else "worse here"
-        if not trainings:
-            verdict = compared.verdict
-        elif not _is_beyond(change, error, over["after"], len(trainings)):
-            verdict = "not shown"
-        if is_better != is_nearer and not math.isnan(row["l1_after"]):
-            verdict = "not shown"
-        if any((each["run"], row["group"]) in silent for each in trainings or [row]):
-            verdict = SILENT
-    is_shown = compared and not trainings
-    return {
-        **told,
-        "group": row["group"],
-        "part": row["part"],
-        "task": row["task"],
-        "tasks": len(row["asked"]),
-        **{name: row[name] for name in MEANS},
-        "difference": change,
-        "error": error,
-        "over_seeds": over["after"],
-        "l1_difference": row["l1_after"] - row["l1_before"],
-        "l1_error": joint_error(row["l1_draws"]),
-        "l1_over_seeds": over["l1_after"],
-        "verdict": verdict,
-        **{
-            name: getattr(compared, name) if is_shown else math.nan
-            for name in ("wins", "ties", "losses")
-        },
-        "base": runs["name"][row["base"]],
-        "data": card.dataset.kind if card else "",
-        "rows": card.dataset.rows.get("train", math.nan) if card else math.nan,
-        "how": printable(card.how) if card else "",
-        "as_trained": as_trained,
-    }
+def _trained_on(card: Tuned) -> str:
+    """Describe a training: "answers, lora"; less informed runs are another line of a figure."""
+    left_out = ", part held out" if card.dataset.held_out else ""
+    return printable(f"{card.dataset.kind}, {card.how}{left_out}")
 
 
-def _is_beyond(change: float, survey: float, over_seeds: float, seeds: int) -> bool:
-    """Whether a mean over seeds differs from the base by more than both errors together.
-
-    Student's t, with Satterthwaite's degrees of freedom, infinite for the survey's error.
-    """
-    error = math.hypot(survey, over_seeds)
-    freedom = (seeds - 1) * (error / over_seeds) ** 4 if over_seeds else math.inf
-    return bool(abs(change) > stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * error)
+def _as_trained(card: Tuned | None, asked: Sequence[Asked]) -> str:
+    """Say whether a training used this way of asking; nothing of texts, which ask nothing."""
+    if card is None or card.dataset.kind not in ASKING:
+        return ""
+    return "yes" if asked[0].way == ASKED_IN else "no"
 
 
 def trained(results: Results) -> Finding:
     """How models were tuned: data, settings, steps and validation losses, from their cards."""
     rows = []
-    for model, run in {model: run for run, model in results.runs["model"].items()}.items():
-        if (card := _card(results, run)) is None:
+    for model, card in dict(zip(results.runs["model"], results.runs["card"], strict=True)).items():
+        if card is None:
             continue
         of, apart = card.dataset, card.dataset.held_out
+        settings = ", ".join(f"{name}={value}" for name, value in card.settings.items())
         rows.append(
             {
                 "model": model,
-                "base": printable(card.base),
+                "tuned from": printable(card.base),
                 "data": of.kind,
                 "survey": printable(f"{of.survey} {of.vintage}"),
-                "writer": printable(of.writer) if of.facts else "",
-                **{name: of.rows.get(name, math.nan) for name in ("train", "validation")},
+                "written by": printable(of.writer) if of.facts else "",
+                "rows": of.rows.get("train", math.nan),
+                "of validation": of.rows.get("validation", math.nan),
                 "people": of.counts.get("people", math.nan),
-                "forms": of.counts.get("sentence forms", math.nan),
+                "sentence forms": of.counts.get("sentence forms", math.nan),
                 "tasks": len(of.tasks),
-                "held_out_tasks": len([task for task in apart if task not in of.tasks]),
-                "held_out_cells": sum(len({*apart[task]}) for task in apart if task in of.tasks),
+                "tasks held out": len([task for task in apart if task not in of.tasks]),
+                "cells held out": sum(len({*apart[task]}) for task in apart if task in of.tasks),
+                "seed of data": of.seed,
                 "how": printable(card.how),
-                "settings_of_training": printable(
-                    ", ".join(f"{name}={value}" for name, value in sorted(card.settings.items()))
-                ),
-                "data_seed": of.seed,
+                "settings of training": printable(settings),
                 "steps": card.steps,
-                "best_step": card.best_step,
-                "best_loss": card.best_loss,
-                "last_loss": card.last_loss,
+                "kept step": card.best_step,
+                "its loss": card.best_loss,
+                "the last loss": card.last_loss,
             }
         )
-    columns = {
-        "model": Column(),
-        "base": Column("tuned from"),
-        "data": Column(),
-        "survey": Column(),
-        "writer": Column(),
-        "train": Column("rows", digits=0),
-        "validation": Column("rows of validation", digits=0),
-        "people": Column(digits=0),
-        "forms": Column("sentence forms", digits=0),
-        "tasks": Column(),
-        "held_out_tasks": Column("tasks held out"),
-        "held_out_cells": Column("cells held out"),
-        "how": Column(),
-        "settings_of_training": Column("settings"),
-        "steps": Column(),
-        "best_step": Column("kept step"),
-        "best_loss": Column("its validation loss", digits=4),
-        "last_loss": Column("the last", digits=4),
-    }
-    return Finding(
-        "trained",
-        "Fine-tuning: what was trained",
-        pd.DataFrame(rows, columns=None if rows else [*columns]),
-        columns,
-        "From the cards of the tuned models (epidemia_finetune.json).",
-        left_out=[] if rows else [NOBODY],
-    )
+    table = pd.DataFrame(rows)
+    columns = {str(name): Column(digits=4 if "loss" in str(name) else 0) for name in table}
+    note = "From the cards of the tuned models (epidemia_finetune.json). Losses: of validation."
+    title, left_out = "Fine-tuning: what was trained", [] if rows else [NOBODY]
+    return Finding("trained", title, table, columns, note, left_out=left_out)
 
 
 def learning(results: Results) -> Finding:
     """Score against the number of answers trained on, over the tasks that all of a curve share."""
-    runs, shared = results.runs, _shared(results)
-    scores = grouped(results.scores)
+    runs, shared, scores = results.runs, _shared(results), grouped(results.scores)
     scores = scores[scores["value"].notna()]
-    cards = {run: card for run, card in runs["card"].items() if card is not None}
     tables = []
     for base, of in shared.groupby("base", sort=False):
-        own = [run for run in dict.fromkeys(of["run"]) if run in cards]
+        cards = {run: card for run in of["run"].unique() if (card := runs["card"][run])}
+        said = {run: _trained_on(card) for run, card in cards.items()}
+        kinds = {run: card.dataset.kind for run, card in cards.items()}
         rows = {
-            run: cards[run].dataset.rows["train"]
-            for run in own
-            if cards[run].dataset.kind == "answers" and cards[run].dataset.rows.get("train")
+            run: number
+            for run, card in cards.items()
+            if kinds[run] == "answers" and (number := card.dataset.rows.get("train"))
         }
         if len({*rows.values()}) < 2:
             continue
-        soft = [run for run in own if cards[run].dataset.kind == "distributions"]
-        curve = sorted(rows, key=lambda run: (_trained_on(cards[run]), rows[run]))
-        ordered = [*curve, base, *soft]
+        soft = [run for run, kind in kinds.items() if kind == "distributions"]
+        ordered = [*sorted(rows, key=lambda run: (said[run], rows[run])), base, *soft]
         here = scores[scores["run"].isin(ordered)]
-        common = here.groupby(["group", *KEY])["run"].transform("size") == len(ordered)
-        means = mean(here[common], ["run", "group"])
-        means["trained_on"] = means["run"].map(
-            lambda run: _trained_on(cards[run]) if run != base else "base"
-        )
-        asked = here[common & (here["run"] == base)]
-        known = known_scores(asked, runs)["score"].groupby(asked["group"], sort=False)
-        beside = pd.DataFrame({"value": known.agg(lambda of: of.sum(skipna=False) / len(of))})
-        beside = beside.assign(tasks=known.size()).reset_index().dropna(subset="value")
-        respondent = {"run": -1, "model": f"{KNOWS_MARGINAL} (baseline)", "kind": "respondent"}
-        beside = beside.assign(**respondent, trained_on=KNOWS_MARGINAL)
-        table = pd.concat([means, beside], ignore_index=True)
-        place = {run: place for place, run in enumerate([*curve, base, -1, *soft])}
-        table = table.sort_values("run", key=lambda of: of.map(place), kind="stable")
-        tables.append(
-            table.assign(base=runs["name"][base], rows=table["run"].map(rows).astype(float))
-        )
-    columns = {
-        **WHO,
-        "base": Column("tuned from"),
-        "group": Column(),
-        "trained_on": Column("trained on"),
-        "rows": Column(digits=0),
-        "tasks": Column(),
-        "value": Column("score", error="error"),
-    }
-    empty = pd.DataFrame(columns=["run", *columns])
-    table = pd.concat(tables, ignore_index=True) if tables else empty
-    return Finding(
-        "learning",
-        "Learning curve",
-        who(table.drop(columns=["choice_mass", "answered"], errors="ignore"), runs),
-        columns,
+        number = here.groupby(["group", *KEY])["run"].transform("size")
+        here = here[number == len(ordered)]
+        known = here[here["run"] == base]
+        known = known.assign(run=-1, value=known_scores(known, runs)["score"], draws=None)
+        means = mean(pd.concat([here, known], ignore_index=True), ["run", "group"])
+        # One who is not known in every task has no mean.
+        means = means[means["tasks"] == means.groupby("group")["tasks"].transform("max")]
+        said |= {base: "base", -1: KNOWS_MARGINAL}
+        told = means["run"].map(said).rename("trained_on")
+        means = means.join(told).assign(base=runs["name"][base], rows=means["run"].map(rows))
+        order = [*ordered, -1].index
+        tables.append(means.sort_values("run", key=lambda of: of.map(order), kind="stable"))
+    names = ("model", "settings", "base", "group", "trained_on", "tasks")
+    columns = {name: COLUMNS[name] for name in names}
+    columns |= {"rows": Column(digits=0), "value": Column("score", error="error")}
+    note = (
         "Over the tasks that all models of a curve share. Added: the base, the respondent that "
-        "knows P(Y) alone, and training on the distributions themselves.",
-        left_out=[]
-        if tables
-        else [
-            "no learning curve: it needs two or more models tuned from one base on different "
-            "numbers of answers ('epidemia finetune notes --kind answers')"
-        ],
+        "knows P(Y) alone, and training on the distributions themselves."
     )
-
-
-def _trained_on(card: Tuned) -> str:
-    """Describe a training: "answers, lora"; less informed runs are another line."""
-    left_out = ", part held out" if card.dataset.held_out else ""
-    return printable(f"{card.dataset.kind}, {card.how}{left_out}")
+    why = (
+        "no learning curve: it needs two or more models tuned from one base on different numbers "
+        "of answers ('epidemia finetune notes --kind answers')"
+    )
+    table = pd.DataFrame(columns=["run", *columns])
+    if tables:
+        table = pd.concat(tables, ignore_index=True).drop(columns=["choice_mass", "answered"])
+        table["model"] = np.where(table["run"] < 0, f"{KNOWS_MARGINAL} (baseline)", "")
+        table["kind"] = np.where(table["run"] < 0, "respondent", "")
+    left_out = [] if tables else [why]
+    table = who(table, runs)
+    return Finding("learning", "Learning curve", table, columns, note, left_out=left_out)
 
 
 def losses(results: Results) -> Finding:
     """Losses of each training, step by step, with the kept checkpoint."""
-    runs = results.runs
-    folders = {folder: run for run, folder in reversed([*runs["card_folder"].items()]) if folder}
-    tables, problems = [], []
-    for folder, run in reversed(folders.items()):
+    folders: dict[Path, str] = {}
+    for model, folder in zip(results.runs["model"], results.runs["card_folder"], strict=True):
+        if folder:
+            folders.setdefault(folder, model)
+    tables, left_out = [], []
+    for folder, model in folders.items():
         try:
-            tables.append(losses_of(folder).assign(model=runs["model"][run]))
+            tables.append(losses_of(folder).assign(model=model))
         except EpidemiaError as error:
-            problems.append(str(error))
-    columns = {"model": Column(), "step": Column(digits=0), "epoch": Column(digits=2)}
+            left_out.append(str(error))
+    columns = {"model": Column(), "step": Column(), "epoch": Column(digits=2)}
     columns |= {"split": Column(), "loss": Column(digits=4)}
+    if not tables:
+        left_out.insert(0, "no losses of a tuned model were found")
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*columns])
-    left_out = problems if tables else ["no losses of a tuned model were found", *problems]
     return Finding("losses", "Losses of fine-tuning", table, columns, left_out=left_out)
 
 
@@ -622,26 +521,18 @@ def losses_of(folder: Path) -> pd.DataFrame:
     path, best = folder / LOSSES, read_tuned(folder).best_step
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            table = pd.read_csv(file)[["step", "epoch", "split", "loss"]]
-        table = table.astype({"step": int, "epoch": float, "split": str, "loss": float})
-    except OSError as error:
-        raise EpidemiaError(
-            f"{path} cannot be read ({error.strerror or error}): copy it from the folder that "
-            "'epidemia finetune train' wrote"
-        ) from None
-    except (KeyError, TypeError, ValueError) as error:
+            table = pd.read_csv(file)
+        of = {"step": int, "epoch": float, "split": str, "loss": float}
+        table = table[[*of]].astype(of)
+        if not {*table["split"]} or not {*table["split"]} <= {"train", "validation"}:
+            raise ValueError(f"{len(table)} losses of {sorted({*table['split']})}")
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise EpidemiaError(
             f"{path} is not as 'epidemia finetune train' writes it ({type(error).__name__}: "
-            f"{error}): expected columns step, epoch, split, loss; copy it again"
+            f"{error}): expected columns step, epoch, split (train or validation), loss; copy it "
+            "again from the folder that this command wrote"
         ) from None
-    splits = {*table["split"]}
-    if not splits or not splits <= {"train", "validation"}:
-        raise EpidemiaError(
-            f"{path}: {len(table)} losses of {sorted(splits)}, expected losses of train or "
-            "validation"
-        )
     table["loss"] = table["loss"].where(np.isfinite(table["loss"]))
-    kept = pd.DataFrame([{"step": best, "split": "kept"}])
-    table = pd.concat([table, kept], ignore_index=True)
+    table = pd.concat([table, pd.DataFrame([{"step": best, "split": "kept"}])], ignore_index=True)
     table.insert(0, "model", folder.resolve().name)
     return table
