@@ -65,7 +65,7 @@ def settings_of_runs(runs: pd.DataFrame) -> pd.DataFrame:
         "" if math.isnan(date) else f"{datetime.fromtimestamp(date, timezone.utc):%F}"
         for date in runs["date"]
     ]
-    return known.assign(date=days).fillna("").replace("", NONE).astype(str)
+    return known.assign(date=days).astype(object).fillna("").replace("", NONE).astype(str)
 
 
 def where(results: Results, conditions: Mapping[str, str]) -> Results:
