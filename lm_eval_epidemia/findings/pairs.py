@@ -247,11 +247,7 @@ def wording(results: Results) -> Finding:
     rows = []
     worded = runs.get("wording", pd.Series("", runs.index))
     usual = [*worded.index[worded == ""]]
-    same = scores.assign(
-        asked_as=scores["asked_as"]
-        .str.replace(r"(?:; )?wording=\w+", "", regex=True)
-        .str.removeprefix("; ")
-    )
+    same = scores.assign(asked_as=asked_but(scores["asked_as"], "wording"))
     for group, of in same[~same["group"].str.contains(" + ", regex=False)].groupby(
         "group", sort=False
     ):
@@ -275,3 +271,9 @@ def wording(results: Results) -> Finding:
         "Paired by task, as for two models: the effect of other words. 'bare' leaves out place, "
         "year and universe.",
     )
+
+
+def asked_but(asked_as: pd.Series[str], setting: str) -> pd.Series[str]:
+    """Return how tasks were asked, but for a setting."""
+    left_out = asked_as.str.replace(rf"(?:^|; ){setting}=[^;]*", "", regex=True)
+    return left_out.str.removeprefix("; ")

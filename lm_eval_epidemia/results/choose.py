@@ -207,6 +207,12 @@ def closest(runs: pd.DataFrame, run: int, among: Iterable[int]) -> list[int]:
     return [other for other, number in alike.items() if number == best[runs["weights"][other]]]
 
 
+def alike_but(runs: pd.DataFrame, apart: Sequence[str]) -> list[list[int]]:
+    """Group the runs of each model that differ in nothing but some settings."""
+    same = [name for name in runs if name not in (*NOT_SETTINGS, "bases", "cutoff", *apart)]
+    return [[*of.index] for _, of in runs.groupby(["model", *same], sort=False, dropna=False)]
+
+
 def shown(results: Results) -> list[int]:
     """Return one run of each model: with most answers, then in the usual wording, the newest."""
     scores = results.scores[results.scores["value"].notna()]
