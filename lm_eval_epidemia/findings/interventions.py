@@ -383,9 +383,9 @@ def memorisation(results: Results) -> Finding:
                 rows += _rows({**asked.whose, "asked": about, "pairs": pairs}, cells)
     for whose, _, of in _printed(results, "8"):
         for about, cells in _abouts(of, "names").items():
-            queries = "AB and BA" if about.startswith("bivariate") else "AC"
-            whose_about = {**whose, "asked": f"{about}, {queries}"}
-            rows += _rows(whose_about, cells | _subtracted(cells, SUBTRACTED))
+            asks = "AB and BA" if about.startswith("bivariate") else "AC"
+            of_about = {**whose, "asked": f"{about}, {asks}"}
+            rows += _rows(of_about, cells | _subtracted(cells, SUBTRACTED))
     return in_parts(
         results,
         "memorisation",

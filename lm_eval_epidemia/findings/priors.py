@@ -200,7 +200,7 @@ def _rows(asked: Asked, measures: Mapping[str, Measure]) -> Iterator[dict[str, A
 
 
 def _finding(results: Results, name: str, title: str, note: str) -> Finding:
-    rows = []
+    rows: list[dict[str, Any]] = []
     for asked in _asked(results):
         is_open = name == "priors" and asked.way == "direct_choice"
         rows += _rows(asked, MEASURES[name] | (CHOSEN if is_open else {}))
