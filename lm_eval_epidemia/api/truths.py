@@ -107,18 +107,12 @@ class Truth(store.GroundTruth):
             If the extra is not installed.
         """
         with needs("report", "plot()"):
-            import altair as alt
-
-            from lm_eval_epidemia.old.report import charts
+            from lm_eval_epidemia.report import charts
         frame = self.to_frame()
         if len(self.conditions) > 1:
             frame = frame[frame.answer == self.levels[0]].sort_values("p", kind="stable")
-            frame["place"] = range(len(frame))
-        else:
-            frame["place"] = np.repeat(range(len(self.given)), len(self.levels))
         # Infinite for a published table, which JSON does not know.
-        rows = frame.drop(columns="n_eff").to_dict("records")
-        return charts.truth(alt.Data(values=rows), list(self.conditions))
+        return charts.truth(frame.drop(columns="n_eff"), list(self.conditions))
 
     def cite(self) -> Source:
         """Return the survey's citation and licence.

@@ -137,7 +137,7 @@ def train(
     from lm_eval_epidemia.finetune import train as training
 
     with needs("finetune", "finetune train"):
-        from lm_eval_epidemia.old.report.figures import save_losses
+        from lm_eval_epidemia.report.figures import save_losses
     if full == (lora is not None):
         raise EpidemiaError(
             "expected either --lora r=16 (train an adapter) or --full (train all weights)"

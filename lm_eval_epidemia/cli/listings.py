@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
-from lm_eval_epidemia.cli.printing import plain, table_of
+from lm_eval_epidemia.cli.printing import table_of
 from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.surveys.catalogue import all_tasks, how_to_build
 from lm_eval_epidemia.surveys.fresh import GROUP
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from lm_eval_epidemia.benchmarks.observation.changes import TruthChange
     from lm_eval_epidemia.benchmarks.observation.drift import Drift
     from lm_eval_epidemia.benchmarks.observation.scales import Scale
-    from lm_eval_epidemia.old.findings.ways import SideBySide
 
 
 def _table(
@@ -187,19 +186,3 @@ def published(declared: DataFrame) -> list[str]:
     return [
         f"available from the published study: {available} of {study.total()} tasks ({of})"
     ] * bool(listed)
-
-
-def ways_compared(rows: Sequence[SideBySide]) -> Table:
-    """A model's mean scores in all the ways it was asked, side by side."""
-    from lm_eval_epidemia.benchmarks import WAYS, groups
-    from lm_eval_epidemia.old.findings.overview import of_group
-    from lm_eval_epidemia.old.report.sections import written
-
-    asked = [way for way in WAYS if any(way in row.means for row in rows)]
-    headings = " / ".join(dict.fromkeys(groups()[row.group].heading for row in rows))
-    title = f"{headings}: means over the tasks asked in every way of the row (± standard error)"
-    table = table_of(title, "model", "group", "tasks", *asked, right=("tasks", *asked))
-    for row in rows:
-        shown = [written(row.means.get(way), of_group(row.group)) for way in asked]
-        table.add_row(plain(row.model), row.group, str(row.tasks), *shown)
-    return table

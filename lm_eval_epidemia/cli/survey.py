@@ -224,7 +224,7 @@ def card(
 ) -> None:
     """Write the data cards of surveys: source, design, adjustments, tasks and anchors."""
     from lm_eval_epidemia.core.paths import atomic_write
-    from lm_eval_epidemia.old.report.cards import card as written
+    from lm_eval_epidemia.report.cards import card as written
     from lm_eval_epidemia.surveys.catalogue import record, records
 
     for name in separated(surveys or []) or records():

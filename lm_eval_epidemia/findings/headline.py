@@ -350,7 +350,8 @@ def _sentence(results: Results, board: Board, run: int) -> str:
         if answered == answered and not of["choice_mass"].min() < 0.1:
             share = f"only {answered:.0%}" if answered else "none"
             return f"{name} does not answer: {share} of its replies can be read."
-        return f"{name} does not answer: its answer letters have a total probability of {of['choice_mass'].min():.2g}."
+        mass = of["choice_mass"].min()
+        return f"{name} does not answer: its answer letters have a total probability of {mass:.2g}."
     if benchmark.predicted:
         predicted = " and ".join(
             f"{_rounded(value)} on {group}" for group, value in _predictions(results, run)
@@ -440,7 +441,8 @@ def _counts(results: Results, boards: Sequence[Board]) -> list[str]:
     if more:
         names = [without_kind(name) for name in dict.fromkeys(results.runs["model"][more])]
         counts.append(
-            f"{plural(len(more), 'more run')} with other settings ({few(names)}): --show leaderboard"
+            f"{plural(len(more), 'more run')} with other settings ({few(names)}): "
+            "--show leaderboard"
         )
     if "base" in results.runs and (tuned := results.runs["base"].notna().sum()):
         counts.append(f"{plural(int(tuned), 'tuned run')} beside the base: --show tuning")

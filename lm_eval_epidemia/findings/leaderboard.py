@@ -454,8 +454,8 @@ def population(results: Results) -> Finding:
         "These scores subtract the distance that sampling error alone would cause. The interval is "
         "the mean ± 1.96 joint standard errors, cut off at 0 and 100. Someone who knows the "
         "population gets 100 up to chance; as no score can exceed 100, the average is lower. The "
-        "last row shows the mean and 95 % range of that respondent over surveys of this size, asked "
-        "for letters.",
+        "last row shows the mean and 95 % range of that respondent over surveys of this size, "
+        "asked for letters.",
         across="group",
         left_out=before,
     )

@@ -392,8 +392,8 @@ def _not_shared(results: Results, one: Side, other: Side) -> list[str]:
     asked = [{*results.scores[results.scores["run"].isin(s.runs)]["group"]} for s in (one, other)]
     if both := predicted & asked[0] & asked[1]:
         notes.append(
-            f"{few(sorted(both))} only predicts scores, so it is not compared: run epidemia_low and "
-            "epidemia_high with both"
+            f"{few(sorted(both))} only predicts scores, so it is not compared: run epidemia_low "
+            "and epidemia_high with both"
         )
     return notes
 

@@ -459,6 +459,44 @@ def draw_map(table: pd.DataFrame) -> Any:
     return both.properties(datasets={SHAPES: shapes()})
 
 
+def stated() -> Any:
+    """Draw what was stated of a quantity: an interval per prior, the truth, real answers."""
+    base = alt.Chart(alt.NamedData(name="rows"))
+    y = alt.Y("who:N", title=None, sort=None, axis=alt.Axis(labelLimit=200))
+    beside = alt.YOffset("place:Q", scale=alt.Scale(domain=[0, 1]))
+    scale = alt.Scale(
+        domain=["truth", "model", "published", "real answers"], range=[BLUE, ORANGE, PURPLE, GREY]
+    )
+    colour = alt.Color("kind:N", scale=scale, legend=None)
+    x = alt.X("low:Q", title=None, scale=alt.Scale(zero=False))
+    both = base.encode(y=y, yOffset=beside, color=colour)
+    return alt.layer(
+        both.mark_rule(strokeWidth=2).encode(x=x, x2="high:Q"),
+        both.mark_tick(thickness=2).encode(x="middle:Q"),
+    ).properties(width=420, height=alt.Step(26))
+
+
+def truth(frame: pd.DataFrame, conditions: list[str]) -> Any:
+    """Draw a task's truth over its condition; of several, the cells in the order of the rows."""
+    frame = frame.assign(place=range(len(frame)))
+    data = alt.Data(values=json.loads(frame.to_json(orient="records", double_precision=12)))
+    if len(conditions) > 1:
+        x = alt.X("place:O", title="Cells, by probability", axis=None)
+        colour = alt.Color(f"{conditions[0]}:N", sort=None, scale=alt.Scale(scheme="turbo"))
+    else:
+        x = alt.X(f"{conditions[0]}:N", title=conditions[0], sort=None)
+        colour = alt.Color("answer:N", sort=None, scale=alt.Scale(range=COLOURS))
+    tooltip = [*(f"{name}:N" for name in conditions), "answer:N", "p:Q", "low:Q", "high:Q"]
+    base = alt.Chart(data).encode(x=x, color=colour, tooltip=tooltip)
+    p = alt.Y("p:Q", title="Probability of the answer", axis=alt.Axis(format="%"))
+    return alt.layer(
+        base.mark_rule(opacity=0.6).encode(y="low:Q", y2="high:Q"),
+        base.mark_point(filled=True, opacity=0.9).encode(
+            y=p, size=alt.Size("weight:Q", legend=None)
+        ),
+    ).properties(width=480, height=280)
+
+
 #: By name: a function of the declaration and the rows, which returns layers.
 MARKS: dict[str, Callable[[Chart, pd.DataFrame], list[Any]]] = {
     "dot": _dots,

@@ -23,7 +23,7 @@ from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.version import __version__
-from lm_eval_epidemia.findings import FINDINGS, find
+from lm_eval_epidemia.findings import FINDINGS, find, quantities
 from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.headline import headline
 from lm_eval_epidemia.findings.interventions import examples
@@ -97,14 +97,15 @@ def _write(folder: Path, results: Results) -> None:
         text = environment.get_template(template or name).render(page=name, **values)
         (folder / name).write_text(text, encoding="utf-8")
 
-    def write(name: str, values: Any) -> None:
+    def write(file: str, name: str, values: Any) -> None:
         text = f"epidemia.receive({json.dumps(name)},{as_script(values)});\n"
-        (folder / "data" / f"{name}.js").write_text(text, encoding="utf-8")
+        (folder / "data" / f"{file}.js").write_text(text, encoding="utf-8")
 
     made = {name: find(name)(results) for name in FINDINGS}
     files = models.files_of(results)
     shown = tasks.shown(results, made, write)
     _assets(folder / "assets", shown["mapped"])
+    first = headline(results)
     boards = [
         {
             "title": board.finding.title,
@@ -112,7 +113,7 @@ def _write(folder: Path, results: Results) -> None:
             "table": table_of(board.finding, files),
             "figures": figures("leaderboard", _of_benchmark(made["leaderboard"], board.benchmark)),
         }
-        for board in (first := headline(results)).boards
+        for board in first.boards
     ]
     whole = table_of(made["leaderboard"], files)
     page("index.html", sentences=first.sentences, boards=boards, whole=whole, notes=lines(results))
@@ -134,12 +135,12 @@ def _write(folder: Path, results: Results) -> None:
                 figures=drawn,
                 left_out=finding.left_out,
             )
-    kept = {name: of for name, of in replies.of_models(results).items()}
+    kept = replies.of_models(results)
     page("findings.html", listed=listed, replies=bool(kept))
     if kept:
         of_models = {name: f"replies-{place}" for place, name in enumerate(kept)}
         for name, own in kept.items():
-            write(of_models[name], own)
+            write(of_models[name], of_models[name], own)
         titles = {name: leaf.entry.title for name, leaf in leaves().items()}
         page("replies.html", files=of_models, titles=titles)
     for model, file in files.items():
@@ -152,20 +153,13 @@ def _write(folder: Path, results: Results) -> None:
     page("method.html", **method.shown(results, made))
     page("hierarchy.html", **layers.shown(first.boards))
     page("interventions.html", **examples(results))
-    _quantities(page, write, results)
+    stated = charts.stated().to_dict()
+    of_quantities = quantities.page(results, write)
+    page("quantities.html", **of_quantities, figure=stated)
     page("surveys.html", surveys=surveys.shown(), kinds=surveys.KINDS)
     for name, survey in records().items():
         of_survey = {"title": survey.title, "surveys": list(records())}
         page(f"survey-{name}.html", "survey.html", **of_survey, card=_rendered(card(survey)))
-
-
-def _quantities(page: Any, write: Any, results: Results) -> None:
-    from lm_eval_epidemia.findings import quantities
-
-    page(
-        "quantities.html",
-        **quantities.shown(results, lambda file, name, values: write(file, values)),
-    )
 
 
 def _environment(results: Results) -> jinja2.Environment:

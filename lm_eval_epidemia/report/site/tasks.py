@@ -43,7 +43,7 @@ MODEL = "THE MODEL"
 
 
 def shown(
-    results: Results, made: dict[str, Finding], write: Callable[[str, Any], None]
+    results: Results, made: dict[str, Finding], write: Callable[[str, str, Any], None]
 ) -> dict[str, Any]:
     """Return the contents of the explorer, and write the data of each task that can be opened.
 
@@ -68,7 +68,7 @@ def shown(
         anchors = None
         # What is not about a distribution has no truth to be shown beside answers.
         if there and asked.task in truths and WAYS[asked.way].distribution is not None:
-            write(name, task_data(asked, rows, own, mapped))
+            write(name, name, task_data(asked, rows, own, mapped))
             anchors, files[name] = Anchors.of(store.load(asked.task)), name
         listed.append(
             {
@@ -238,8 +238,8 @@ def _on_map(truth: store.GroundTruth, labels: Sequence[Sequence[str]]) -> dict[s
     """Return the condition of a task that is a country, and the codes of its labels, if any."""
     if (countries := countries_of(truth)) is None:
         return {}
-    here = countries.condition
-    return {"map": {"condition": here, "codes": [countries.codes[one] for one in labels[here]]}}
+    here, codes = countries
+    return {"map": {"condition": here, "codes": [codes[one] for one in labels[here]]}}
 
 
 def _packed(values: Any, unit: int) -> list[int]:

@@ -1,0 +1,214 @@
+"""How evenly models know countries: with equal weights, by region, by income; and on a map."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
+from lm_eval_epidemia.benchmarks.observation.places import (
+    FEWEST,
+    Places,
+    Regions,
+    averages,
+    by_region,
+    misplaced,
+    places_of,
+    rounding,
+    score_alike,
+)
+from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.elicit.wording import ways_of
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.cells import Answered, cells, nothing, with_known
+from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled
+from lm_eval_epidemia.findings.mean import REACH
+from lm_eval_epidemia.findings.references import KNOWS_MARGINAL
+from lm_eval_epidemia.findings.task import asked_as, cells_of
+from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.read import Results
+from lm_eval_epidemia.score import score as scoring
+from lm_eval_epidemia.surveys.catalogue import all_tasks
+
+#: What a larger place is called, by kind.
+KINDS = {"region": "regions", "income": "thirds of countries by income"}
+
+#: Of a smaller gap the order of places is rounding.
+ALIKE = 1e-9
+
+#: An ISO 3166 code of a country among the names of a level.
+CODE = re.compile("[A-Z]{3}")
+
+
+def _of_region(part: Part) -> Array:
+    """Answer for every place with its region's average."""
+    where = places_of(part)
+    assert where is not None
+    return averages(part, where, "region")
+
+
+#: Respondents that are known, and what they answer.
+KNOWN = {
+    KNOWS_MARGINAL: lambda part: scoring.mean(part.weights, part.p),
+    "knows its region's average": _of_region,
+}
+
+NOTE = (
+    "Score: countries count by population, so India and China are a third of the world. Places "
+    "alike: the same tasks with every country counted equally. Rounding: the most by which a "
+    "score could change if every published share were off by half its last digit; publishers "
+    "state no errors, nor any for their different years. Gap: the share of probability given to "
+    "wrong answers in the worst-known place less that in the best-known one, in percentage points, "
+    "every country counting equally, ± a standard error over countries. Places are regions with at "
+    f"least {FEWEST} countries, or thirds by GDP per head. It is the largest gap of all pairs, so "
+    "chance alone makes one; 'regions' lists every place. 'knows its region's average' gives every "
+    "country its region's average, the country included: scores above it show knowledge of "
+    "countries."
+)
+
+
+def places(results: Results) -> Finding:
+    """How evenly models know countries: with every country alike, and gaps between regions."""
+    groups, left_out = cells(results, _has_places, places_of)
+    rows = []
+    for group in with_known(groups, KNOWN):
+        tasks = _tasks(group)
+        row = group.row | {
+            "places": len({name for _, where, _ in tasks for name in where.names}),
+            "score": np.mean([part.score_of(part.distance(q)) for part, _, q in tasks]),
+            "alike": np.mean([score_alike(part, where.names, q) for part, where, q in tasks]),
+            "rounding": np.mean([rounding(part, float(part.distance(q))) for part, _, q in tasks]),
+        }
+        for kind, of in _regions(tasks):
+            if of.gap > ALIKE:
+                row |= {kind: 100 * of.gap, f"{kind}_error": 100 * of.gap_error}
+                row[f"{kind}_ends"] = f"{of.names[-1]} less {of.names[0]}"
+        rows.append(row)
+    columns = {
+        **WHO,
+        **{name: Column() for name in ("group", "tasks", "places")},
+        "score": Column("", 1),
+        "alike": Column("places alike", 1),
+        "rounding": Column("", 1),
+    }
+    for kind in KINDS:
+        columns[kind] = Column(f"{kind} gap", 1, error=f"{kind}_error")
+        columns[f"{kind}_ends"] = Column("between")
+    title = "How evenly models know places"
+    table = tabled(rows, columns, results.runs)
+    return _said(Finding("places", title, table, columns, NOTE, left_out=left_out))
+
+
+def regions(results: Results) -> Finding:
+    """Errors of the answers in every region of the world, and by income."""
+    groups, left_out = cells(results, _has_places, places_of)
+    rows = []
+    for group in with_known(groups, KNOWN):
+        for kind, of in _regions(_tasks(group)):
+            for name, number, off, error in zip(
+                of.names, of.places, 100 * of.off, 100 * of.errors, strict=True
+            ):
+                ends = {"low": off - REACH * error, "high": off + REACH * error}
+                row = {"of": KINDS[kind], "place": name, "places": number, "off": off}
+                rows.append(group.row | row | {"off_error": error} | ends)
+    columns = {
+        **WHO,
+        **{name: Column() for name in ("group", "of", "place", "places")},
+        "off": Column("off", 1, unit=" %", error="off_error"),
+    }
+    note = "Off: the share of the probability given to wrong answers, every country alike."
+    table = tabled(rows, columns, results.runs, ("low", "high"))
+    title = "Regions and incomes"
+    return _said(Finding("regions", title, table, columns, note, left_out=left_out))
+
+
+def _said(finding: Finding) -> Finding:
+    has_rows = len(finding.table)
+    return finding if has_rows else nothing(finding, "compare between places", "epidemia_world")
+
+
+def _has_places(asked: Asked) -> bool:
+    return places_of(part_of(store.load(asked.task))) is not None
+
+
+def _tasks(of: Answered) -> list[tuple[Part, Places, Array]]:
+    """Return the tasks about places, with the answers."""
+    known = ((part, places_of(part), told.q) for part, told in of.tasks.values())
+    return [(part, where, q) for part, where, q in known if where]
+
+
+def _regions(tasks: list[tuple[Part, Places, Array]]) -> Iterator[tuple[str, Regions]]:
+    """Yield the kinds of larger places, and the errors in each; none with too few places."""
+    off = [misplaced(part, where.names, q) for part, where, q in tasks]
+    for kind in KINDS:
+        within = {place: of[kind] for _, where, _ in tasks for place, of in where.within.items()}
+        if of := by_region(off, within):
+            yield kind, of
+
+
+def countries_of(truth: store.GroundTruth) -> tuple[int, dict[str, str]] | None:
+    """Return which condition of a task is a country, and the ISO 3166 code of each; or None."""
+    ways = ways_of(truth)
+    for place, name in enumerate(all_tasks()[truth.task].given):
+        codes = {
+            level.label: next(filter(CODE.fullmatch, level.names), "")
+            for level in ways[name].levels
+        }
+        if all(codes.values()):
+            return place, codes
+    return None
+
+
+def map_of(results: Results, task: str) -> Finding:
+    """The first answer of a task in every country, averaged over its people.
+
+    Parameters
+    ----------
+    results : Results
+    task : str
+        The task's lm-eval name.
+
+    Returns
+    -------
+    Finding
+        A row per respondent and ``country`` (``code``: ISO 3166): what it says (``value``), the
+        ``truth`` in the cells that it was asked, and the ``error``, which the survey's own rows
+        (``kind`` is ``survey``) lack.
+
+    Raises
+    ------
+    EpidemiaError
+        If the task has no country as a condition.
+    """
+    truth = store.load(asked_as(task).task)
+    if (countries := countries_of(truth)) is None:
+        raise EpidemiaError(f"{task} has no country as a condition, so it has no map")
+    at, codes = countries
+    every = cells_of(results, task)
+    known = {f"{name} (baseline)" for name in RESPONDENTS.values()}
+    table = every.table[(every.table["place"] == 0) & ~every.table["model"].isin(known)]
+    by = [*WHO, "kind", "country", "answer"]
+    sums = (
+        table.assign(
+            country=[truth.given[cell][at] for cell in table["cell"]],
+            value=table["value"] * table["weight"],
+            truth=table["truth"] * table["weight"],
+        )
+        .groupby(by, sort=False)[["value", "truth", "weight"]]
+        .sum()
+    )
+    table = sums[["value", "truth"]].div(sums["weight"], axis="index").reset_index()
+    apart = (table["value"] - table["truth"]).where(table["kind"] != "survey")
+    table = table.assign(code=table["country"].map(codes), error=apart)
+    columns = {
+        **WHO,
+        "country": Column(),
+        "value": Column("probability", 3),
+        "error": Column("too high by", 3, signed=True),
+    }
+    return replace(every, name="map", title=task, table=table, columns=columns)

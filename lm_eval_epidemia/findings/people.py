@@ -1,0 +1,123 @@
+"""Models beside Americans who guessed six shares of the population in 2000.
+
+``guesses_2000.csv`` counts, for each question, the people in the General Social Survey who gave
+each whole percentage (unweighted; NORC, public-use data).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from lm_eval_epidemia.benchmarks.observation.apart import line_of
+from lm_eval_epidemia.benchmarks.observation.measured import Part
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.findings.cells import cells, nothing, with_known
+from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled
+from lm_eval_epidemia.results.read import Results
+from lm_eval_epidemia.surveys.catalogue import task
+
+#: The group of these tasks in its plain way, and by outcome the survey's question.
+GROUP = "epidemia_people"
+QUESTIONS = {
+    "white": "uswht",
+    "black": "usblk",
+    "jewish": "usjews",
+    "hispanic": "ushisp",
+    "asian": "usasn",
+    "american_indian": "usamind",
+}
+
+#: Other figures, in per cent, that answer a question as well as the truth does: white and not
+#: Hispanic; the most that is estimated; alone or in combination.
+ALSO = {"white": 69.1, "jewish": 2.2, "american_indian": 1.5}
+
+#: What the mean guess is called.
+AMERICANS = "the average American of 2000"
+
+NOTE = (
+    "Some 1,300 Americans guessed six shares of the US population in 2000, in per cent. Off: "
+    "percentage points from the truth; if the question leaves open which figure it means, from "
+    "the nearest one (white and not Hispanic 69.1, Jewish up to 2.2, American Indian in "
+    "combination 1.5). Beaten: the people whose guess was further off. Slope and tilt: the line "
+    "of the log-odds of the six answers on those of the truths. A slope below 1 means guesses too "
+    "close to one half, as people's are. Six questions are too few to rank models."
+)
+
+
+def people(results: Results) -> Finding:
+    """Models beside Americans who guessed six shares of the population: in all, and each."""
+    groups, left_out = cells(results, lambda asked: asked.task.startswith(f"{GROUP}_"))
+    rows: list[dict[str, object]] = []
+    for group in with_known(groups, {AMERICANS: _average_american}):
+        single: list[dict[str, Any]] = []
+        for asked, (part, told) in group.tasks.items():
+            outcome = task(asked.task).outcome
+            truth, answer = 100 * float(part.p[0, 0]), 100 * float(told.q[0, 0])
+            single.append(
+                {
+                    "question": outcome.replace("_", " "),
+                    "truth": truth,
+                    "also": ALSO.get(outcome, math.nan),
+                    "answer": answer,
+                    "off": float(off(outcome, truth, answer)),
+                    "beaten": beaten(outcome, truth, answer),
+                }
+            )
+        means = {
+            name: math.fsum(row[name] for row in single) / len(single) for name in ("off", "beaten")
+        }
+        line = line_of([*group.tasks.values()])
+        rows.append(group.row | means | {"slope": line.slope, "tilt": line.tilt})
+        rows += [group.row | {"tasks": 1} | row for row in single]
+    columns = {
+        **WHO,
+        "group": Column(),
+        "question": Column(),
+        "truth": Column("", 1, unit=" %"),
+        "answer": Column("", 1, unit=" %"),
+        "off": Column("percentage points off", 1),
+        "beaten": Column("people whose guess was further off", 0, unit=" %"),
+        "slope": Column("", 2),
+        "tilt": Column("", 2, signed=True),
+    }
+    table = tabled(rows, columns, results.runs, ("also", "tasks"))
+    title = "Compared with the guesses of Americans"
+    finding = Finding("people", title, table, columns, NOTE, left_out=left_out)
+    return finding if rows else nothing(finding, "compare with people's guesses", GROUP)
+
+
+@cache
+def guesses() -> dict[str, tuple[Array, Array]]:
+    """Return by outcome the guessed percentages, and the number of people for each."""
+    rows = pd.read_csv(str(files(__package__) / "guesses_2000.csv"))
+    return {
+        outcome: (own["guess_percent"].to_numpy(float), own["people"].to_numpy(float))
+        for outcome, variable in QUESTIONS.items()
+        for own in [rows[rows["variable"] == variable]]
+    }
+
+
+def off(outcome: str, truth: float, answer: Array | float) -> Array:
+    """Return how far answers are from the truth, or from another equally right figure; in %."""
+    figures = [truth, *([ALSO[outcome]] if outcome in ALSO else [])]
+    return np.min([np.abs(np.asarray(answer) - figure) for figure in figures], axis=0)
+
+
+def beaten(outcome: str, truth: float, answer: float) -> float:
+    """Return the per cent of people whose guess was further off; equal distances count half."""
+    guess, number = guesses()[outcome]
+    theirs, own = off(outcome, truth, guess), float(off(outcome, truth, answer))
+    further = number[theirs > own + 1e-9].sum() + number[np.abs(theirs - own) <= 1e-9].sum() / 2
+    return float(100 * further / number.sum())
+
+
+def _average_american(part: Part) -> Array:
+    guess, number = guesses()[task(part.truth.task).outcome]
+    share = float(np.average(guess, weights=number)) / 100
+    return np.array([[share, 1 - share]])

@@ -1,0 +1,237 @@
+"""Find the runs of tuned models, their training cards, and the runs of their bases."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.results.card import TUNED_CARD, Tuned, read_tuned
+from lm_eval_epidemia.results.choose import closest, settings_of_runs
+from lm_eval_epidemia.results.compare import paired
+from lm_eval_epidemia.results.naming import HASHES, Weights
+from lm_eval_epidemia.results.protocol import printable
+from lm_eval_epidemia.results.read import Results
+
+#: Settings that a model has of its own: a tuned one may well differ from its base.
+OWN = ("model", "date", "template", "revision", *HASHES)
+
+#: Settings that scores agree in if they are compared.
+COMPARED = ("limit", "task_version", "truth", "num_fewshot", "system", *Variant._fields)
+
+#: How `_alike` calls weights that are not the same.
+OTHER = 3
+
+#: Notes, by the name of a run (or empty) and text.
+Notes = dict[tuple[str, str], None]
+
+
+def with_cards(results: Results, given: Sequence[tuple[str, str]] = ()) -> Results:
+    """Say of runs how they were tuned, and which run is that of the base.
+
+    A run is of a tuned model if it has an adapter, or if there is a card in its record, in the
+    folder of its adapter or weights, or beside or above its result files (within the folders read).
+    Its base is the one on its card or, without a card, the same weights without the adapter, asked
+    in the same way.
+
+    Parameters
+    ----------
+    results : Results
+    given : sequence of (str, str), optional
+        Base and tuned model, by name, if nothing else tells. Pairs without a tuned model are
+        ignored.
+
+    Returns
+    -------
+    Results
+        With notes, and columns of runs: ``card`` (Tuned or None), ``card_folder`` (Path, None for
+        a card in a record), ``base`` (number of the base's run, NaN without one). A tuned run is no
+        version of a model: its ``bases`` are empty.
+    """
+    runs, notes = results.runs, Notes()
+    found = _cards(results, notes)
+    weights: dict[int, Weights] = dict(runs["weights"])
+    tuned = [run for run in runs.index if found[run][0] or weights[run].adapter]
+    named = {version: base for base, version in given}
+    bases = {
+        run: _base_of(run, found[run][0], results, named.get(runs["model"][run]), notes)
+        for run in tuned
+    }
+    cards = pd.DataFrame([*found.values()], runs.index, ["card", "card_folder"], dtype=object)
+    more = [(run, "tuned", printable(text)) for run, text in notes]
+    versions = runs.get("bases", pd.Series([()] * len(runs), runs.index))
+    return results._replace(
+        runs=runs.assign(
+            card=cards["card"],
+            card_folder=cards["card_folder"],
+            base=pd.Series(bases, runs.index, dtype=float),
+            bases=[() if run in bases else versions[run] for run in runs.index],
+        ),
+        notes=pd.concat(
+            [results.notes, pd.DataFrame(more, columns=["run", "kind", "text"])], ignore_index=True
+        ),
+    )
+
+
+def _cards(results: Results, notes: Notes) -> dict[int, tuple[Tuned | None, Path | None]]:
+    """Return the card of each run, and its folder; None if it is not tuned or has none."""
+    runs = results.runs
+    weights: dict[int, Weights] = dict(runs["weights"])
+    own = {run: Path(of.adapter or of.model) for run, of in weights.items()}
+    paths = {run: [*of] for run, of in results.files.groupby("run")["path"]}
+    above = {run: _above(paths.get(run, ()), results.folders) for run in runs.index}
+    # Unlike Path's, isfile is False of what no folder can be called.
+    near = {
+        run: [place for place in (own[run], *above[run]) if os.path.isfile(place / TUNED_CARD)]
+        for run in runs.index
+    }
+
+    def card_of(run: int) -> tuple[Tuned | None, Path | None]:
+        if runs["card"][run] is not None:
+            return runs["card"][run], None
+        for place in near[run]:
+            if (card := _read(place, notes)) is None:
+                continue
+            if place == own[run]:
+                return card, place
+            if not _can_be(weights[run], card):
+                return None, None
+            # One card may lie above the results of its base, too, and of other models.
+            others = [
+                runs["model"][other]
+                for other in runs.index
+                if runs["card"][other] is None
+                and place in above[other]
+                and near[other][0] == place
+                and weights[other] != weights[run]
+                and _can_be(weights[other], card)
+            ]
+            if not others:
+                return card, place
+            names = few(sorted({runs["model"][run], *others}))
+            text = (
+                f"{place / TUNED_CARD} could belong to {names}, so it is ignored: copy it (and "
+                "losses.csv) into the folder with that model's results only"
+            )
+            notes["", text] = None
+            return None, None
+        return None, None
+
+    return {run: card_of(run) for run in runs.index}
+
+
+def _read(folder: Path, notes: Notes) -> Tuned | None:
+    """Read the card in a folder; add a note if it is unreadable."""
+    try:
+        return read_tuned(folder)
+    except (EpidemiaError, ValueError, RecursionError) as error:
+        where = "" if isinstance(error, EpidemiaError) else f"{folder / TUNED_CARD}: "
+        text = (
+            f"ignored the card of a tuned model: {where}{error}; copy it again from the folder "
+            "that 'epidemia finetune train' wrote"
+        )
+        notes["", text] = None
+        return None
+
+
+def _above(paths: Iterable[Path], folders: Iterable[Path]) -> list[Path]:
+    """Return the folders of a run's files, the nearest first, up to the folders read."""
+    places: dict[Path, None] = {}
+    for path in paths:
+        roots = [
+            root if root.is_dir() else root.parent for root in folders if path.is_relative_to(root)
+        ]
+        places |= dict.fromkeys(
+            place for place in path.parents if any(place.is_relative_to(root) for root in roots)
+        )
+    return sorted(places, key=lambda place: -len(place.parts))
+
+
+def _can_be(weights: Weights, card: Tuned) -> bool:
+    """Whether a card beside results can be that of these weights: not if they are its base."""
+    if weights.adapter:
+        return card.how == "lora"
+    return _alike(weights.model, card.base) == OTHER
+
+
+def _alike(first: str, other: str) -> int:
+    """Rate how two names of weights agree: 0 as text, 1 as folder, 2 in the last part.
+
+    `OTHER` if they do not.
+    """
+    if first.rstrip("/") == other.rstrip("/"):
+        return 0
+    if os.path.realpath(first) == os.path.realpath(other):
+        return 1
+    return 2 if Path(first).name == Path(other).name else OTHER
+
+
+def _base_of(
+    run: int, card: Tuned | None, results: Results, given: str | None, notes: Notes
+) -> float | None:
+    """Return the run of a tuned run's base, asked in the same way."""
+    runs, name = results.runs, results.runs["name"][run]
+    weights: dict[int, Weights] = dict(runs["weights"])
+    own = weights[run]
+    names = [card.base] if card else []
+    if given is not None:
+        names, named = [given], [*runs.index[runs["model"] == given]]
+    else:
+        if own.adapter:
+            # What lm-eval loaded says it as well as the card, and where they differ it counts.
+            names.append(own.model)
+            if card is not None and _alike(card.base, own.model) == OTHER:
+                names = [own.model]
+                text = (
+                    f"its adapter was tuned from {card.base} but runs on {own.model}. Unless both "
+                    "have the same weights, training does not explain the whole difference"
+                )
+                notes[name, text] = None
+        ranks = {
+            other: min(_alike(of.model, base) for base in names)
+            for other, of in weights.items()
+            if of != own and not of.adapter and (not own.adapter or of.more == own.more)
+        }
+        best = min(ranks.values(), default=OTHER)
+        named = [other for other, rank in ranks.items() if rank == best < OTHER]
+    tuned_from = f"it was tuned from {names[0]}, which"
+    if len({weights[other] for other in named}) > 1:
+        listed = few(sorted({weights[other].name for other in named}))
+        text = f"could be {listed}: name it with --pair BASE={runs['model'][run]}"
+        notes[name, f"{tuned_from} {text}"] = None
+        return None
+    if alike := [other for other in named if _asked_alike(results, run, other)]:
+        base = closest(runs, run, alike)[0]
+        settings: Any = settings_of_runs(runs)
+        apart = [
+            f"{key} {settings[key][run]} and {settings[key][base]}"
+            for key in settings
+            if key not in (*OWN, *COMPARED) and settings[key][run] != settings[key][base]
+        ]
+        if apart:
+            text = (
+                f"it and its base {runs['name'][base]} were run with different settings "
+                f"({', '.join(apart)}), so training does not explain the whole difference"
+            )
+            notes[name, text] = None
+        return base
+    why = (
+        "was not asked in the same way (chat template, prompts, limit): run it like this one"
+        if named
+        else "is not among the results: add its results, or name it with --pair "
+        f"BASE={runs['model'][run]}"
+    )
+    notes[name, f"{tuned_from} {why}"] = None
+    return None
+
+
+def _asked_alike(results: Results, run: int, other: int) -> bool:
+    """Whether two runs share comparable scores, with a chat template or both without one."""
+    chat = results.runs.get("chat_template", {run: "", other: ""})
+    one, two = (results.scores[results.scores["run"] == each] for each in (run, other))
+    return chat[run] == chat[other] and len(paired(one, two)) > 0
