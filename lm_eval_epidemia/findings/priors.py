@@ -24,7 +24,6 @@ from lm_eval_epidemia.benchmarks.prior.metrics import in_quarters, worth
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DIFFICULTIES, SIZES
-from lm_eval_epidemia.core.errors import few
 from lm_eval_epidemia.findings.finding import WHO, Column, Finding, who
 from lm_eval_epidemia.findings.mean import REACH
 from lm_eval_epidemia.findings.parts import in_parts, number, part_row
@@ -242,7 +241,7 @@ def wins(results: Results) -> Finding:
         for quantity, can in zip(known.truth.quantities, beatable(known), strict=True)
         if not can.all()
     ]
-    says = [f"because the error of N answers is about 0: {few(unbeaten)}"] * bool(unbeaten)
+    says = [f"the error of N answers is about 0: {'; '.join(unbeaten)}"] * bool(unbeaten)
     return Finding(**{**vars(finding), "left_out": [*finding.left_out, *says]})
 
 
