@@ -15,6 +15,7 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.findings.finding import Finding
+from lm_eval_epidemia.results.choose import own_scores
 from lm_eval_epidemia.results.entry import Asked, leaf
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers, answers_of
@@ -56,7 +57,7 @@ def answers(
     made: dict[tuple[int, Asked], TaskAnswers] = {}
     notes: list[str] = []
     missing: dict[str, int] = {}
-    scores = results.scores
+    scores = own_scores(results)
     for run, task, way, file, value, l1 in zip(
         *(scores[name] for name in ("run", "task", "way", "file", "value")),
         scores.get("l1", pd.Series(math.nan, scores.index)),

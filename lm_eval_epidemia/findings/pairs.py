@@ -12,7 +12,7 @@ from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way
 from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled, who
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, ordered_groups, pool_of
 from lm_eval_epidemia.findings.mean import grouped, mean
-from lm_eval_epidemia.results.choose import closest
+from lm_eval_epidemia.results.choose import closest, own_scores
 from lm_eval_epidemia.results.compare import FEWEST, KEY, compare, paired
 from lm_eval_epidemia.results.ranks import alike
 from lm_eval_epidemia.results.read import Results
@@ -175,7 +175,8 @@ def _with_base(results: Results, asked: list[int]) -> Iterator[tuple[int, int]]:
 
 def ways(results: Results) -> Finding:
     """One model asked the same tasks in two ways, over the tasks asked in both."""
-    scores = results.scores[results.scores["value"].notna()]
+    scores = own_scores(results)
+    scores = scores[scores["value"].notna()]
     order = [*WAYS]
     rows = []
     plain = scores["group"].str.removesuffix("")
@@ -217,7 +218,8 @@ def _plain(group: str, way: str) -> str:
 
 def side_by_side(results: Results) -> Finding:
     """One model's means in all the ways it was asked, over the tasks asked in all of them."""
-    scores = results.scores[results.scores["value"].notna()]
+    scores = own_scores(results)
+    scores = scores[scores["value"].notna()]
     plain = [_plain(group, way) for group, way in zip(scores["group"], scores["way"], strict=True)]
     scores = scores.assign(group=plain)
     by = ["run", "group"]

@@ -40,6 +40,12 @@ def of_runs(results: Results, runs: Iterable[int]) -> Results:
     return results._replace(runs=results.runs[results.runs.index.isin(kept)], **tables)
 
 
+def own_scores(results: Results) -> pd.DataFrame:
+    """Return the scores of runs, without published ones."""
+    kinds = results.scores["run"].map(results.runs["kind"])
+    return results.scores[kinds != "published"]
+
+
 def conditions_of(given: Iterable[str]) -> dict[str, str]:
     """Read ``--where``: ``limit=none,dtype=bfloat16``, in one text or several."""
     conditions: dict[str, str] = {}

@@ -307,7 +307,7 @@ def named(runs: pd.DataFrame) -> pd.DataFrame:
     ]
     order = {name: place for place, name in enumerate(SETTINGS)}
     settings.sort(key=lambda name: order.get(name, len(order)))
-    rows: list[dict[str, str]] = runs[settings].to_dict("records")  # type: ignore[assignment]
+    rows: list[dict[str, str]] = runs[settings].to_dict("records")
     values: dict[Any, dict[str, set[str]]] = {}
     for weights, row in zip(runs["weights"], rows, strict=True):
         known = values.setdefault(weights, {name: set() for name in settings})
