@@ -204,39 +204,6 @@ def interventions(results: Results) -> Finding:
     )
 
 
-<<<<<<< HEAD
-def _interventions(results: Results) -> Iterator[dict[str, Any]]:
-    for whose, way, by_names, _ in _asked(results, INTERVENTION.ways):
-        several = [*by_names.values()]
-        cells = {}
-        if way in EFFECTS:
-            cells = {
-                "accuracy": [_over(run) for run in several],
-                "kappa = 0": [_over(run, run.found.kappa == 0) for run in several],
-                "kappa = 1": [_over(run, run.found.kappa == 1) for run in several],
-                "before": [_over(run, of=run.found.base) for run in several],
-                "after": [_over(run, of=run.found.post) for run in several],
-            }
-            kinds = [(run, labels(run, lambda pair: pair.kind)) for run in several]
-            for kind in KINDS:
-                cells[kind] = [_over(run, of == kind) for run, of in kinds if kind in of]
-        cells["yes-bias"] = [number(_yes_bias(run)) for run in several]
-        if WAYS[way].generated:
-            cells["not read"] = [
-                number(float(np.isnan(run.said.odds[run.said.asked]).mean())) for run in several
-            ]
-        yield from _rows(whose, {part: average(means) for part, means in cells.items()})
-        if way in EFFECTS:
-            for about, cells_of in _details(by_names).items():
-                yield from _rows({**whose, "asked": about}, cells_of)
-    for whose, rows in _printed(results, "7", "10"):
-        scores = results.scores
-        mine = scores[(scores["run"] == whose["run"]) & (scores["group"] == whose["group"])]
-        yield part_row(whose, "accuracy", number(math.fsum(mine["value"]) / len(mine)))
-        for row in rows.itertuples():
-            on = {"asked": f"{row.graph}, do({row.intervened})"}
-            yield part_row({**whose, **on}, row.names, number(row.accuracy, row.error))
-=======
 def _accuracy(asked: Asked) -> Iterator[dict[str, Any]]:
     """Yield the accuracy in a group, then its parts."""
     way, several = asked.way, [*asked.parts.values()]
@@ -265,7 +232,6 @@ def _accuracy(asked: Asked) -> Iterator[dict[str, Any]]:
     yield from _rows(asked.whose, {part: average(means) for part, means in cells.items()})
     for about, of_part in details.items():
         yield from _rows({**asked.whose, "asked": about}, of_part)
->>>>>>> d1
 
 
 def _yes_bias(run: Answered) -> float:
@@ -415,20 +381,11 @@ def memorisation(results: Results) -> Finding:
                 about = f"{graph}, do({intervened}), {' and '.join(queries)}"
                 about += f"; {pairs}" if pairs else ""
                 rows += _rows({**asked.whose, "asked": about, "pairs": pairs}, cells)
-<<<<<<< HEAD
-    for whose, of in _printed(results, "8"):
-        for (graph, intervened), alike in of.groupby(["graph", "intervened"], sort=False):
-            cells = dict(zip(alike["names"], _numbers(alike), strict=True))
-            asks = "AB and BA" if graph == "bivariate" else "AC"
-            about = f"{graph}, do({intervened}), {asks}"
-            rows += _rows({**whose, "asked": about}, cells | _subtracted(cells, SUBTRACTED))
-=======
     for whose, _, of in _printed(results, "8"):
         for about, cells in _abouts(of, "names").items():
             asks = "AB and BA" if about.startswith("bivariate") else "AC"
             of_about = {**whose, "asked": f"{about}, {asks}"}
             rows += _rows(of_about, cells | _subtracted(cells, SUBTRACTED))
->>>>>>> d1
     return in_parts(
         results,
         "memorisation",
@@ -567,11 +524,7 @@ def _answers(run: Answered, fits: Callable[[DoPair], bool]) -> dict[str, Any] | 
     here = [place for place, pair in enumerate(pairs) if fits(pair)]
     if not here:
         return None
-<<<<<<< HEAD
-    yes: dict[str, Any] = {
-=======
     yes = {
->>>>>>> d1
         "before": run.said.odds[[pairs[place].base for place in here]] > 0,
         "after": run.said.odds[[pairs[place].post for place in here]] > 0,
     }
