@@ -15,11 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks import WAYS, Way, in_way
+from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.benchmarks.observation.metrics import against_truth
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.elicit.within import is_withheld
 from lm_eval_epidemia.results.entry import Asked
+
+#: By how much a probability may be off that was kept to six significant digits: the last of up to
+#: 26 is 1 less the others.
+KEPT = 26 * 5e-7
 
 
 class TaskAnswers(NamedTuple):
@@ -156,7 +162,54 @@ def elicited(path: Path, asked: Asked) -> TaskAnswers | None:
     return TaskAnswers(cells, q, shares, measured.l1, by_order, counts)
 
 
-def answers_of(results: Path, asked: Asked) -> TaskAnswers | None:
-    """Return what was answered in a task of a result file; None if that is not kept."""
+def answers_of(results: Path, asked: Asked, kept: Any = None) -> TaskAnswers | None:
+    """Return what was answered in a task of a result file; None if that is not known.
+
+    Parameters
+    ----------
+    results : Path
+    asked : Asked
+    kept : str, optional
+        The line that the file keeps; without it, samples beside the file are read.
+    """
+    if isinstance(kept, str):
+        return _kept_in(kept, asked)
     path = sample_file(results, asked)
     return elicited(path, asked) if path else None
+
+
+def _kept_in(line: str, asked: Asked) -> TaskAnswers:
+    """Read the line that `benchmarks.observation.metrics.kept` writes.
+
+    Raises
+    ------
+    ValueError
+        If it is not one for this task, with the reason.
+    """
+    truth = WAYS[asked.way].load(asked.task)
+    levels, whole = len(truth.levels), len(truth.given)
+    try:
+        cells, q, shares, chance = (np.array(part.split(), float) for part in line.split(";"))
+        here = cells.astype(int) if len(cells) else np.arange(whole)
+        if len(here) and not (here.min() >= 0 and here.max() < whole):
+            raise ValueError(f"a cell is not one of {whole}")
+        q = q.reshape(len(here), levels - 1)
+        q = np.concatenate([q, 1 - q.sum(axis=1, keepdims=True)], axis=1)
+        if not (q > -KEPT).all() or not (q < 1 + KEPT).all():
+            raise ValueError("a probability is not between 0 and 1")
+        counts = by_order = None
+        if WAYS[asked.way].drawn:
+            counts = chance.astype(np.int64).reshape(len(here), levels + 1)
+        elif len(chance):
+            by_order = chance.reshape(len(here), -1, levels - 1)
+            rest = 1 - by_order.sum(axis=2, keepdims=True)
+            by_order = np.concatenate([by_order, rest], axis=2)
+    except (ValueError, TypeError) as error:
+        name = in_way(*asked)
+        raise ValueError(
+            f"{name}: the recorded answers are not as a run keeps them ({error})"
+        ) from None
+    part = part_of(truth, np.isin(np.arange(whole), here))
+    told = Measured(part, Elicited(q.clip(0, 1), by_order, counts))
+    positions = shares if len(shares) else None
+    return TaskAnswers(here.tolist(), q.clip(0, 1), positions, told.l1, by_order, counts)

@@ -126,6 +126,30 @@ def seen(answers: Sequence[Answer]) -> float:
     return 1.0 if complete.all() else float(truth.weights[complete].sum())
 
 
+def kept(answers: Sequence[Answer]) -> str:
+    """Write what was elicited, for results: four lists of numbers, separated by semicolons.
+
+    The numbers of the completely answered cells (nothing if these are all); the distribution in
+    each, without its last number, to six significant digits; the share of each displayed position;
+    and what lies behind a distribution that is known by chance: counts of answers, or the
+    distributions under each ordering, if not all were asked. Nothing without a score.
+    """
+    if (measured := against_truth(answers)) is None:
+        return ""
+    way, elicited, complete = WAYS[answers[0].way], measured.elicited, measured.part.complete
+    cells = [] if complete.all() else np.flatnonzero(complete)
+    shares = way.by_position(answers) if way.by_position else None
+    chance = elicited.by_order
+    if chance is not None:
+        every = math.factorial(chance.shape[2])
+        chance = None if chance.shape[1] >= every else chance[..., :-1]
+    chance = chance if elicited.counts is None else elicited.counts
+    numbers = (cells, elicited.q[:, :-1], shares, chance)
+    return ";".join(
+        "" if of is None else " ".join(f"{x:.6g}" for x in np.ravel(of)) for of in numbers
+    )
+
+
 def metrics_of(way: Way) -> dict[str, Metric]:
     """Return the metrics of a way of asking, by name.
 
@@ -134,7 +158,7 @@ def metrics_of(way: Way) -> dict[str, Metric]:
     # Monte Carlo error of drawn answers can make a distance negative.
     least = -2 if way.drawn else 0
     metrics = {
-        "score": Metric(score, True, 0, 100, draws=_score_draws),
+        "score": Metric(score, True, 0, 100, draws=_score_draws, kept=kept),
         "score_stderr": Metric(score_stderr, False, 0),
         "score_expected": Metric(score_expected, True, 0, 100),
         "l1": Metric(l1, False, least, 2),
