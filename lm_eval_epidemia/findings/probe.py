@@ -187,28 +187,24 @@ def _around_cutoffs(
     Tasks match on survey, outcome, conditions and way of asking. Among several vintages on one
     side, the one nearest to the cutoff counts. Also return which models have no such tasks.
     """
-    rows: list[dict[str, Any]] = []
-    left_out = []
     runs = results.runs
     cutoffs = runs.get("cutoff", pd.Series(dtype=object)).dropna()
     # Runs are alike if they differ only in the truth.
     scores = scores.assign(asked_as=asked_but(scores["asked_as"], "truth"))
-    groups = alike_but(runs.loc[cutoffs.index], ("truth", "task_version"))
-    for model, cutoff in dict(zip(runs["model"][cutoffs.index], cutoffs, strict=True)).items():
-        made = [
-            row
-            for alike in groups
-            if runs["model"][alike[0]] == model
-            for row in _around(scores[scores["run"].isin(alike)], cutoff)
-        ]
-        rows += made
-        if not made:
-            left_out.append(
-                f"{model}: no task was asked about vintages on both sides of {cutoff}. Ask sets of "
-                "fresh tasks from an earlier and a later vintage: they share some tasks ('epidemia "
-                "tasks fresh SURVEY --vintage V')"
-            )
-    return rows, left_out
+    rows = [
+        row
+        for alike in alike_but(runs.loc[cutoffs.index], ("truth", "task_version"))
+        for row in _around(scores[scores["run"].isin(alike)], cutoffs[alike[0]])
+    ]
+    asked = dict(zip(runs["model"][cutoffs.index], cutoffs, strict=True))
+    shown = {runs["model"][row["run"]] for row in rows}
+    return rows, [
+        f"{model}: no task was asked about vintages on both sides of {cutoff}. Ask sets of fresh "
+        "tasks from an earlier and a later vintage: they share some tasks ('epidemia tasks fresh "
+        "SURVEY --vintage V')"
+        for model, cutoff in asked.items()
+        if model not in shown
+    ]
 
 
 def _around(scores: pd.DataFrame, cutoff: str) -> Iterator[dict[str, Any]]:
@@ -230,10 +226,10 @@ def _around(scores: pd.DataFrame, cutoff: str) -> Iterator[dict[str, Any]]:
     pairs: dict[str, dict[str, list[Any]]] = {}
     for (way, survey, *_), several in sorted(by_task.items(), key=lambda item: item[0]):
         # Data of a year can have been read if it had ended by then.
-        before = [dated for dated in several if f"{dated[0]}-12" <= cutoff]
-        after = [dated for dated in several if f"{dated[0]}-12" > cutoff]
-        if before and after:
-            both = max(before, key=lambda d: d[:3]), min(after, key=lambda d: d[:3])
+        several.sort(key=lambda dated: dated[:3])
+        after = sum(f"{dated[0]}-12" > cutoff for dated in several)
+        if 0 < after < len(several):
+            both = several[-after - 1], several[-after]
             pairs.setdefault(way, {}).setdefault(survey, []).append(both)
     for parts in pairs.values():
         if len(parts) > 1:
@@ -249,11 +245,8 @@ def _around(scores: pd.DataFrame, cutoff: str) -> Iterator[dict[str, Any]]:
 
 def _silent(results: Results, rows: Sequence[dict[str, Any]]) -> list[str]:
     """Name the runs without errors of the probe."""
-    runs = {
-        results.runs["name"][row["run"]]
-        for row in rows
-        if math.isnan(row["sampling"]) and not math.isnan(row["difference"])
-    }
+    silent = (row for row in rows if math.isnan(row["sampling"]) and row["first"] == row["first"])
+    runs = {results.runs["name"][row["run"]] for row in silent}
     said = "errors of the probe are not known, because a file has no draws of some tasks, for"
     return [f"{said} {few(sorted(runs))}: run these again"] if runs else []
 
