@@ -51,9 +51,9 @@ class Results(NamedTuple):
         One row per run, task and way: ``run``, ``task``, ``way``, ``group``, ``asked_as`` (what may
         differ between two scores that are then not comparable), ``value`` (the leading metric of
         the benchmark; NaN without a score), ``draws`` and ``population`` (`Draws` or None),
-        ``said`` (what was
-        answered, as the file keeps it), ``file``, ``date``, ``task_version`` and ``truth`` (empty if they are the
-        installed ones), ``seen``, and one column per other metric, NaN where there is none.
+        ``said`` (what was answered, as the file keeps it), ``file``, ``date``, ``task_version`` and
+        ``truth`` (empty if they are the installed ones), ``seen``, and one column per other metric,
+        NaN where there is none.
     older : DataFrame
         Rows like those of `scores` for which the same run has a newer one.
     others : DataFrame
