@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks import WAYS, Way, in_way
-from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.benchmarks.observation.metrics import against_truth
-from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.elicit.within import is_withheld
 from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.score import monte_carlo
 
 #: By how much a probability may be off that was kept to six significant digits: the last of up to
 #: 26 is 1 less the others.
@@ -188,28 +187,41 @@ def _kept_in(line: str, asked: Asked) -> TaskAnswers:
     """
     truth = WAYS[asked.way].load(asked.task)
     levels, whole = len(truth.levels), len(truth.given)
+    counts = by_order = None
     try:
         cells, q, shares, chance = (np.array(part.split(), float) for part in line.split(";"))
-        here = cells.astype(int) if len(cells) else np.arange(whole)
-        if len(here) and not (here.min() >= 0 and here.max() < whole):
-            raise ValueError(f"a cell is not one of {whole}")
-        q = q.reshape(len(here), levels - 1)
-        q = np.concatenate([q, 1 - q.sum(axis=1, keepdims=True)], axis=1)
-        if not (q > -KEPT).all() or not (q < 1 + KEPT).all():
-            raise ValueError("a probability is not between 0 and 1")
-        counts = by_order = None
+        here = np.arange(whole) if not len(cells) else cells.astype(int)
+        if (
+            not (np.diff(here, prepend=-1) > 0).all()
+            or here[-1] >= whole
+            or (len(cells) and (here != cells).any())
+        ):
+            raise ValueError(f"its cells are not some of {whole}, in order")
+        q = _whole(q.reshape(len(here), levels - 1))
+        if len(shares):
+            _whole(shares[None, :-1])
         if WAYS[asked.way].drawn:
             counts = chance.astype(np.int64).reshape(len(here), levels + 1)
+            if (counts < 0).any() or not counts.sum(axis=1).all():
+                raise ValueError("a count is below 0, or all are 0")
         elif len(chance):
-            by_order = chance.reshape(len(here), -1, levels - 1)
-            rest = 1 - by_order.sum(axis=2, keepdims=True)
-            by_order = np.concatenate([by_order, rest], axis=2)
-    except (ValueError, TypeError) as error:
-        name = in_way(*asked)
+            by_order = _whole(chance.reshape(len(here), -1, levels - 1))
+    except (ValueError, TypeError, IndexError) as error:
         raise ValueError(
-            f"{name}: the recorded answers are not as a run keeps them ({error})"
+            f"{in_way(*asked)}: the recorded answers are not as a run keeps them ({error})"
         ) from None
-    part = part_of(truth, np.isin(np.arange(whole), here))
-    told = Measured(part, Elicited(q.clip(0, 1), by_order, counts))
+    weights, p = truth.weights[here], truth.p[here]
+    if counts is None:
+        l1 = distance(weights / weights.sum(), q, p)
+    else:
+        l1 = monte_carlo.distances(p, counts) @ (weights / weights.sum())
     positions = shares if len(shares) else None
-    return TaskAnswers(here.tolist(), q.clip(0, 1), positions, told.l1, by_order, counts)
+    return TaskAnswers(here.tolist(), q, positions, float(l1), by_order, counts)
+
+
+def _whole(parts: Array) -> Array:
+    """Add the last probability, which is 1 less the others; ValueError if one is impossible."""
+    both = np.concatenate([parts, 1 - parts.sum(axis=-1, keepdims=True)], axis=-1)
+    if not ((both > -KEPT) & (both < 1 + KEPT)).all():
+        raise ValueError("a probability is not between 0 and 1")
+    return np.asarray(both.clip(0, 1))
