@@ -102,3 +102,8 @@ def tabled(
     ]
     names = dict.fromkeys(["run", *WHO, "kind", *beside, *more])
     return who(pd.DataFrame(rows, columns=[*names]), runs)
+
+
+def if_empty(table: pd.DataFrame, says: str) -> list[str]:
+    """Say what to run where there is nothing to show."""
+    return [] if len(table) else [says]

@@ -12,7 +12,7 @@ from scipy import stats
 from lm_eval_epidemia.benchmarks import OBSERVATION, groups, in_way, leaves, unions, within
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, who
+from lm_eval_epidemia.findings.finding import WHO, Column, Finding, if_empty, who
 from lm_eval_epidemia.findings.mean import (
     grouped,
     is_silent,
@@ -296,7 +296,7 @@ def _barely(scores: pd.DataFrame) -> list[str]:
     ]
 
 
-def sliced(facet: str, title: str) -> Callable[[Results], Finding]:
+def sliced(facet: str, title: str, tasks: str = "epidemia_low") -> Callable[[Results], Finding]:
     """Return the finding of groups cut by a facet of their tasks, such as the survey."""
 
     def finding(results: Results) -> Finding:
@@ -315,7 +315,9 @@ def sliced(facet: str, title: str) -> Callable[[Results], Finding]:
         table = table.sort_values(facet, kind="stable")
         table = in_order(table, results.runs) if len(table) else table
         note = "In brackets: the number of tasks."
-        return Finding(facet, title, who(table, results.runs), columns, note, across=facet)
+        left_out = if_empty(table, f"no score by {facet}: run lm_eval on {tasks}")
+        table = who(table, results.runs)
+        return Finding(facet, title, table, columns, note, across=facet, left_out=left_out)
 
     finding.__doc__ = f"{title}."
     return finding
@@ -324,9 +326,9 @@ def sliced(facet: str, title: str) -> Callable[[Results], Finding]:
 survey = sliced("survey", "Score by survey")
 domain = sliced("domain", "Score by domain")
 dimension = sliced("dimension", "Score by number of conditions")
-subset = sliced("subset", "Score in tasks of few cells")
-nodes = sliced("nodes", "Accuracy by number of variables")
-names = sliced("names", "Accuracy by names")
+subset = sliced("subset", "Score in tasks of few cells", "epidemia_high_likelihood")
+nodes = sliced("nodes", "Accuracy by number of variables", "epidemia_intervention_larger")
+names = sliced("names", "Accuracy by names", "epidemia_intervention")
 
 #: The two ways in which the closed subset stands in one table: models that only write beside those
 #: whose log-probabilities are known.
@@ -356,7 +358,11 @@ def closed(results: Results) -> Finding:
         "likeliest interval is its answer. Do not compare means over different numbers of tasks."
     )
     title = "Few cells: written answers and likelihoods"
-    return Finding("closed", title, who(table, results.runs), columns, note)
+    left_out = if_empty(
+        table, "no task of the closed subset was asked: run lm_eval on epidemia_high_closed"
+    )
+    table = who(table, results.runs)
+    return Finding("closed", title, table, columns, note, left_out=left_out)
 
 
 #: Other scales for the same distance: the anchors that are 0 and 100, by name.
@@ -425,6 +431,7 @@ def scales(results: Results) -> Finding:
         "'another survey': 100 is the score that 95 % of other surveys of the same population "
         "reach; empty if a task's truth was built without it. ± if the joint error is known.",
         across="scale",
+        left_out=if_empty(table, "no whole tasks about surveys: run lm_eval on epidemia_low"),
     )
 
 
@@ -457,7 +464,7 @@ def population(results: Results) -> Finding:
         "last row shows the mean and 95 % range of that respondent over surveys of this size, "
         "asked for letters.",
         across="group",
-        left_out=before,
+        left_out=before or if_empty(table, "no scores about surveys: run lm_eval on epidemia_low"),
     )
 
 
@@ -479,6 +486,7 @@ def other(results: Results) -> Finding:
     """Other people's tasks, beside ours, as lm-eval prints them."""
     ours = mean(grouped(results.scores), ["run", "group"]).rename(columns={"value": "score"})
     table = beside(results).merge(ours[["run", "group", "score"]], on="run", how="left")
+    says = "no other tasks: run lm_eval on one, such as mmlu, with the same model"
     return Finding(
         "other",
         "Beside other tasks",
@@ -486,6 +494,7 @@ def other(results: Results) -> Finding:
         {**WHO, "group": Column(), "value": Column("", digits=4)},
         "As lm-eval prints them, so that an accuracy of 65 % is 0.6500.",
         across="other",
+        left_out=if_empty(table, says),
     )
 
 
@@ -534,20 +543,22 @@ def correlation(results: Results) -> Finding:
                     "models": both["run"].nunique(),
                 }
             )
+    table = pd.DataFrame(rows, columns=["group", "other", "value", "models"])
     return Finding(
         "correlation",
         "Rank correlation with other tasks (Spearman, number of models)",
-        pd.DataFrame(rows, columns=["group", "other", "value", "models"]),
+        table,
         {"group": Column(), "value": Column(digits=2, count="models")},
         "Over the models asked in the default way and the tasks that they share; empty below three "
         "models. If lower is better, agreement is negative.",
         across="other",
+        left_out=if_empty(table, "no other tasks: run lm_eval on one, such as mmlu"),
     )
 
 
 def tasks(results: Results) -> Finding:
     """Every metric of every task, for programs."""
-    scores, known = results.scores, leaves()
+    scores, known = with_columns(results.scores, ("l1",)), leaves()
     names = [in_way(task, way) for task, way in zip(scores["task"], scores["way"], strict=True)]
     table = scores.drop(columns=["draws", "population", "said", "task", "way"]).assign(
         error=own_errors([*scores["draws"]]),

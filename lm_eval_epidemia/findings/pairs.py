@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from itertools import combinations, pairwise
 
 import pandas as pd
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled, who
+from lm_eval_epidemia.findings.finding import WHO, Column, Finding, if_empty, tabled, who
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, ordered_groups, pool_of
 from lm_eval_epidemia.findings.mean import grouped, mean
 from lm_eval_epidemia.results.choose import closest, own_scores
-from lm_eval_epidemia.results.compare import FEWEST, KEY, compare, paired
+from lm_eval_epidemia.results.compare import FEWEST, KEY, Comparison, compare, paired
 from lm_eval_epidemia.results.ranks import alike
 from lm_eval_epidemia.results.read import Results
 
@@ -50,10 +49,17 @@ NOTE = (
 
 
 def _finding(
-    name: str, title: str, rows: list[dict[str, object]], results: Results, note: str = NOTE
+    name: str,
+    title: str,
+    rows: list[dict[str, object]],
+    results: Results,
+    says: str,
+    note: str = NOTE,
+    more: Mapping[str, Column] = {},
 ) -> Finding:
-    table = pd.DataFrame(rows, columns=None if rows else ["run", "other", "group", "difference"])
-    return Finding(name, title, who(table, results.runs), COLUMNS, note)
+    columns = {**WHO, **more, **COLUMNS}
+    table = tabled(rows, columns, results.runs, Comparison._fields)
+    return Finding(name, title, table, columns, note, left_out=if_empty(table, says))
 
 
 def compared(results: Results) -> pd.DataFrame:
@@ -98,7 +104,8 @@ def pairs(results: Results, most: int = MOST_PAIRS_OF) -> Finding:
                     )
     order = {group: place for place, group in enumerate(ordered([row["group"] for row in rows]))}
     rows.sort(key=lambda row: order[row["group"]])
-    return _finding("pairs", "Models compared over the same tasks", rows, results)
+    says = "no two models were asked in the same way: run lm_eval on another, such as before"
+    return _finding("pairs", "Models compared over the same tasks", rows, results, says)
 
 
 def ordered(listed: list[str]) -> list[str]:
@@ -131,11 +138,15 @@ def versions(results: Results) -> Finding:
         f"{NOTE} Tasks on which the plain model scores 0 were selected by that score, which cannot "
         "be lower: chance alone makes the difference there positive."
     )
-    finding = _finding(
-        "versions", "Instruct or retrieving version less plain model", rows, results, note
-    )
-    columns = {**finding.columns, "where": Column()}
-    return replace(finding, columns=columns)
+    title = "Instruct or retrieving version less plain model"
+    return _finding("versions", title, rows, results, NO_VERSION, note, {"where": Column()})
+
+
+#: What there has to be for versions to be compared.
+NO_VERSION = (
+    "no model and its instruct version were asked the same: run both, and name a pair with --pair "
+    "BASE=OTHER where names do not show it"
+)
 
 
 def version_tasks(results: Results) -> Finding:
@@ -159,7 +170,8 @@ def version_tasks(results: Results) -> Finding:
     }
     rows = pd.concat(parts, ignore_index=True) if parts else []
     table = tabled(rows, columns, results.runs, ("group",))
-    return Finding("version-tasks", "Base models and their versions, by task", table, columns)
+    title, left_out = "Base models and their versions, by task", if_empty(table, NO_VERSION)
+    return Finding("version-tasks", title, table, columns, left_out=left_out)
 
 
 def _with_base(results: Results, asked: list[int]) -> Iterator[tuple[int, int]]:
@@ -199,16 +211,16 @@ def ways(results: Results) -> Finding:
                         **made._asdict(),
                     }
                 )
-    finding = _finding(
+    return _finding(
         "ways",
         "One model asked in two ways",
         rows,
         results,
-        "Paired by task, over the tasks asked in both ways, as for two models. The ways need "
+        "no task was asked in two ways: run lm_eval on epidemia_low and epidemia_low_likelihood",
+        "Paired by task, as for two models, over the tasks asked in both ways. The ways need "
         "different skills: to give one answer, or to say how many people give it.",
+        {"asked": Column()},
     )
-    rest = {name: column for name, column in COLUMNS.items() if name not in WHO}
-    return replace(finding, columns={**WHO, "asked": Column("asked"), **rest})
 
 
 def _plain(group: str, way: str) -> str:
@@ -239,7 +251,8 @@ def side_by_side(results: Results) -> Finding:
         {**WHO, "group": Column(), "value": Column(error="error"), "tasks": Column()},
         "Means over the tasks that have a score in every way.",
         across="way",
-        left_out=left_out,
+        left_out=left_out
+        or if_empty(table, "no task was asked in two ways: run lm_eval on epidemia_low_stated too"),
     )
 
 
@@ -270,6 +283,7 @@ def wording(results: Results) -> Finding:
         "One model in two wordings",
         rows,
         results,
+        'no task was asked in two wordings: run it again with --metadata {"wording": "bare"}',
         "Paired by task, as for two models: the effect of other words. 'bare' leaves out place, "
         "year and universe.",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import Any
 
@@ -39,3 +40,10 @@ def plainly(value: Any) -> str:
         return f"{float(value):g}"
     except (TypeError, ValueError):
         return str(value)
+
+
+def sha_of(known: str | None, text: Any) -> str:
+    """Return the hash of a text that older files lack; empty without a text."""
+    return known or (
+        hashlib.sha256(str(text).encode("utf-8", "replace")).hexdigest() if text else ""
+    )

@@ -32,7 +32,7 @@ from lm_eval_epidemia.results.naming import (
     weights_of,
 )
 from lm_eval_epidemia.results.others import labels_of
-from lm_eval_epidemia.results.protocol import as_given, number_in, plainly, printable
+from lm_eval_epidemia.results.protocol import as_given, number_in, plainly, printable, sha_of
 from lm_eval_epidemia.results.records import is_record
 
 
@@ -94,7 +94,7 @@ class Setting(NamedTuple):
 SETTINGS = {
     "limit": Setting("limit {value}"),
     "chat_template": Setting("chat template"),
-    "template": Setting("template {value}", ("*",)),
+    "template": Setting("template {value:.8}", ("*",)),
     "revision": Setting("revision {value}", ("*",)),
     "orderings": Setting("{value} orderings"),
     "fewshot": Setting("{value} solved examples"),
@@ -357,9 +357,9 @@ def settings_in(file: ReadFile, installed: Mapping[str, Any]) -> dict[str, str]:
             if part.startswith("revision=")
         ),
         "chat_template": "yes" if read.chat_template or is_chat(read.config) else "",
-        "template": str(read.chat_template_sha or "")[:8],
+        "template": sha_of(read.chat_template_sha, read.chat_template),
         "num_fewshot": _joined(read.shots.get(in_way(*a)) or "" for a in asked),
-        "system": str(read.system_instruction_sha or "")[:8],
+        "system": sha_of(read.system_instruction_sha, read.system_instruction),
         "limit": _limit(file),
         "task_version": _joined(_version(file, a, installed) for a in asked),
         "truth": _joined(_truth(file, a, installed) for a in asked),
@@ -431,14 +431,14 @@ def vars_of(file: ReadFile, asked: Asked, installed: Mapping[str, Any]) -> dict[
     read, metadata, way = file.file, file.metadata[asked], WAYS[asked.way]
     of = leaves()[in_way(*asked)]
     told = {
-        key: metadata[key]
+        key: as_given(metadata[key])
         for key, usual in Variant()._asdict().items()
         if metadata.get(key) not in (None, usual) and key != "n_samples" and of.heeds(key)
     }
     told["limit"] = read.config.limit if file.scores[asked].seen < 1 else None
     told |= {
         "num_fewshot": read.shots.get(in_way(*asked)),
-        "system": (read.system_instruction_sha or "")[:8],
+        "system": sha_of(read.system_instruction_sha, read.system_instruction),
         "task_version": _version(file, asked, installed),
         "truth": _truth(file, asked, installed),
     }
