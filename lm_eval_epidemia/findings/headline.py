@@ -24,6 +24,7 @@ from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.findings.finding import Column, Finding
 from lm_eval_epidemia.findings.leaderboard import (
     TOGETHER,
+    beside,
     in_order,
     leaderboard_table,
     ordered_groups,
@@ -260,6 +261,12 @@ def _finding(results: Results, board: Board) -> Finding:
         if len(board.runs) > MOST_SENTENCES
         else "",
     )
+    if benchmark is OBSERVATION:
+        others = beside(results)
+        others = others[others["run"].isin(board.runs)]
+        first = table.drop_duplicates("run").set_index("run")[["model", "settings"]]
+        more = others.join(first, on="run").rename(columns={"other": "group"})
+        table = pd.concat([table, more], ignore_index=True)
     # Of a run the group with the least stands for all.
     letters = table["group"].isin(TOGETHER) | ~table["run"].isin(
         rows["run"][rows["group"].isin(TOGETHER)]

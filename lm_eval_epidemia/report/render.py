@@ -120,8 +120,9 @@ def _written(table: pd.DataFrame, name: str, column: Column) -> list[str]:
         return [f"{x:,}" if whole else "" if pd.isna(x) else str(x) for x in values]
     digits = [column.digits] * len(table)
     if column.digits is None:
-        # Of several groups together the first says how numbers are written.
-        digits = [groups()[group.split(" + ")[0]].digits for group in table["group"]]
+        # Of several groups together the first says how; others are written as lm-eval does.
+        known = {group: of.digits for group, of in groups().items()}
+        digits = [known.get(group.split(" + ")[0], 4) for group in table["group"]]
     beside = [column.error, *(column.interval or ("", "")), column.count]
     numbers = [[*table[of]] if of in table else [None] * len(table) for of in beside]
     return [_number(column, *of) for of in zip(values, digits, *numbers, strict=True)]
