@@ -57,6 +57,8 @@ class Finding:
         How to read it.
     across : str
         The column whose values are columns for people: ``group``, ``survey``.
+    over : sequence of str
+        Those of its values that come first; the others follow in the order of the rows.
     details : str
         The column that is filled only in rows that people see on demand, such as those of tasks.
     left_out : sequence of str
@@ -69,6 +71,7 @@ class Finding:
     columns: Mapping[str, Column] = field(default_factory=dict)
     note: str = ""
     across: str = ""
+    over: Sequence[str] = ()
     details: str = ""
     left_out: Sequence[str] = ()
 

@@ -87,19 +87,23 @@ def for_people(finding: Finding, whole: bool = False) -> Shown:
     columns = {name: column for name, column in finding.columns.items() if name in table}
     written = {name: _written(table, name, column) for name, column in columns.items()}
     if finding.across:
-        return _spread(written, [*table[finding.across]], columns).without_empty()
+        values = [*table[finding.across]]
+        over = [value for value in dict.fromkeys([*finding.over, *values]) if value in values]
+        return _spread(written, values, over, columns).without_empty()
     titles = [column.title or name for name, column in columns.items()]
     rows = [list(row) for row in zip(*written.values(), strict=True)]
     return Shown(titles, rows).without_empty()
 
 
 def _spread(
-    written: dict[str, list[str]], across: Sequence[str], columns: dict[str, Column]
+    written: dict[str, list[str]],
+    across: Sequence[str],
+    over: Sequence[str],
+    columns: dict[str, Column],
 ) -> Shown:
     """Make a column of each value of a column; a row is what texts name."""
     named = [name for name in columns if name in NAMING]
     values = [name for name in columns if name not in NAMING]
-    over = list(dict.fromkeys(across))
     rows: dict[tuple[str, ...], dict[tuple[str, str], str]] = {}
     for place, title in enumerate(across):
         cells = rows.setdefault(tuple(written[name][place] for name in named), {})
