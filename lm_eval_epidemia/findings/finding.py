@@ -57,12 +57,12 @@ class Finding:
         How to read it.
     across : str
         The column whose values are columns for people: ``group``, ``survey``.
-    over : sequence of str
-        Those of its values that come first; the others follow in the order of the rows.
     details : str
         The column that is filled only in rows that people see on demand, such as those of tasks.
     left_out : sequence of str
         What is not in the table, and why.
+    over : sequence of str
+        Values of `across` that come first; the others follow in the order of the rows.
     """
 
     name: str
@@ -71,9 +71,9 @@ class Finding:
     columns: Mapping[str, Column] = field(default_factory=dict)
     note: str = ""
     across: str = ""
-    over: Sequence[str] = ()
     details: str = ""
     left_out: Sequence[str] = ()
+    over: Sequence[str] = ()
 
 
 #: The columns that say whose a row is.
