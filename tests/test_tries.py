@@ -123,8 +123,8 @@ def test_a_report_tells_tries_and_does_not_rank_them_with_single_ones(mumbling, 
         asked(mumbling, [NAME], run=recorded, folder=folder, metadata={"tries": number})
     results = read_results([tmp_path])
     assert {*results.runs["tries"]} == {"", str(TRIES)}
-    assert {*results.scores["asked_as"]} == {"", f"tries={TRIES}"}
-    several = results.scores[results.scores["asked_as"] != ""].iloc[0]
+    assert {*results.scores["asked_as"]} == {"limit=5", f"limit=5; tries={TRIES}"}
+    several = results.scores[results.scores["asked_as"] != "limit=5"].iloc[0]
     assert (several["tries"], several["answered"]) == (2, 0.8)
     for run, tries_ in results.runs["tries"].items():
         (kept,) = replies.of_models(of_runs(results, [run])).values()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from lm_eval_epidemia.core.errors import EpidemiaError, OptionError
+from lm_eval_epidemia.core.held import held
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -43,6 +44,7 @@ class Compared:
         return "\n".join(self.words)
 
 
+@held()
 def compare(
     one: str,
     other: str,

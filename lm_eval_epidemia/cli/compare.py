@@ -14,8 +14,10 @@ from lm_eval_epidemia.cli.options import Format, Informative, Where, check_forma
 from lm_eval_epidemia.cli.printing import report_width
 from lm_eval_epidemia.cli.report import read, say_notes
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.held import held
 
 
+@held()
 def compare(
     given: Annotated[
         list[str],

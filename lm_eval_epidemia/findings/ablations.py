@@ -62,7 +62,7 @@ class AskedRun(NamedTuple):
 
 def ablations(results: Results) -> Finding:
     """What changes in a model's priors if it is asked in another way or with another setting."""
-    runs, own = _runs(results), results.runs
+    runs = _runs(results)
     rows: list[dict[str, Any]] = []
     same, paired = [], set()
     for first, other, key in _pairs(runs):
@@ -80,7 +80,7 @@ def ablations(results: Results) -> Finding:
             same.append(f"{first.model}, {says}")
         rows.append({**whose, "differs in": says, **numbers})
     columns = {**WHO, "task": Column(), "differs in": Column(), **_NUMBERS}
-    table = who(pd.DataFrame(rows), own) if rows else tabled([], columns, own)
+    table = who(pd.DataFrame(rows), results.runs) if rows else tabled([], columns, results.runs)
     note = (
         "Pairs of runs of one model that differ in one setting; the second of each pair is the "
         "most usual one. Both differences, of the error ratio and of the share of quantities on "
@@ -92,7 +92,7 @@ def ablations(results: Results) -> Finding:
         note += (
             f" All answers are the same, so the model probably ignored the setting: {few(same)}."
         )
-    alone = [] if rows == [] and len(runs) < 2 else _alone(runs, paired)
+    alone = _alone(runs, paired)
     left_out = [f"no other run differs in exactly one setting: {few(alone)}"] if alone else []
     if not rows and not left_out:
         left_out = [f"{RUN} twice, with another setting, such as --gen_kwargs temperature=1"]
@@ -106,7 +106,7 @@ def ablations(results: Results) -> Finding:
     )
 
 
-#: The numbers of a pair; those without an own column of errors are shares.
+#: The numbers of a pair.
 _NUMBERS = {
     "error_ratio": Column("error ratio", 3, error="error_ratio_error"),
     "then": Column("then", 3, error="then_error"),
@@ -121,7 +121,7 @@ _NUMBERS = {
 def _runs(results: Results) -> list[AskedRun]:
     """Return what runs were asked, and how; published ones too, where others are shown."""
     runs, made = results.runs, []
-    columns = [name for name in runs if name not in (*NOT_SETTINGS, "bases", "cutoff")]
+    columns = [str(name) for name in runs if name not in (*NOT_SETTINGS, "bases", "cutoff")]
     shown = False
     for run, task, way, known in stated(results)[["run", "task", "way", "said"]].itertuples(
         index=False
@@ -130,7 +130,8 @@ def _runs(results: Results) -> list[AskedRun]:
             shown = True
             continue
         given = {_COLUMNS.get(name, name): str(runs[name][run]) for name in columns}
-        given |= {"system prompt": _system(runs, run), "protocol": way}
+        system = [str(runs[name][run]) for name in ("system_prompt", "system") if name in runs]
+        given |= {"system prompt": " ".join(system).strip(), "protocol": way}
         usual = {key: given.get(key) or values[0] for key, values in USUAL.items()}
         settings = usual | {key: value for key, value in given.items() if key not in USUAL}
         made.append(AskedRun(run, runs["model"][run], task, settings, known))
@@ -141,12 +142,6 @@ def _runs(results: Results) -> list[AskedRun]:
             if of.experiment != COMPARED
         ]
     return made
-
-
-def _system(runs: pd.DataFrame, run: int) -> str:
-    return " ".join(
-        str(runs[name][run]) for name in ("system_prompt", "system") if name in runs
-    ).strip()
 
 
 def _usual_first(run: AskedRun) -> tuple[tuple[bool, str], ...]:

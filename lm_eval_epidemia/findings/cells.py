@@ -15,6 +15,7 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.findings.finding import Finding
+from lm_eval_epidemia.results.choose import own_scores
 from lm_eval_epidemia.results.entry import Asked, leaf
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers, answers_of
@@ -56,9 +57,9 @@ def answers(
     made: dict[tuple[int, Asked], TaskAnswers] = {}
     notes: list[str] = []
     missing: dict[str, int] = {}
-    scores = results.scores
-    for run, task, way, file, value, l1 in zip(
-        *(scores[name] for name in ("run", "task", "way", "file", "value")),
+    scores = own_scores(results)
+    for run, task, way, file, value, said, truth, l1 in zip(
+        *(scores[name] for name in ("run", "task", "way", "file", "value", "said", "truth")),
         scores.get("l1", pd.Series(math.nan, scores.index)),
         strict=True,
     ):
@@ -67,23 +68,25 @@ def answers(
         if not is_known or math.isnan(value) or not wanted(asked):
             continue
         try:
-            own = answers_of(file, asked)
+            own = None if truth and isinstance(said, str) else answers_of(file, asked, said)
         except ValueError as error:
             notes.append(f"{name}: {error}")
             continue
         if own is None:
             missing[name] = missing.get(name, 0) + 1
             continue
-        made[run, asked] = own
-        if not math.isclose(own.l1, l1, abs_tol=1e-6):
+        # Kept to six significant digits, of which each of the answers may be off by a half.
+        if not math.isclose(own.l1, l1, abs_tol=1e-6 * own.q.shape[1]):
             notes.append(
-                f"{name}: the answers to {in_way(*asked)} give a distance of {own.l1:.6f}, but the "
-                f"result file says {l1:.6f}: one of them was changed"
+                f"{name}: the answers to {in_way(*asked)} are left out: they give a distance of "
+                f"{own.l1:.6f}, but the result file says {l1:.6f}; one of them was changed"
             )
+            continue
+        made[run, asked] = own
     if missing:
         notes.append(
             f"{few(list(missing))}: no answers in {plural(sum(missing.values()), 'task')}: the "
-            "files are older than version 0.3; run again, or with --log_samples"
+            "files are older than version 0.3, or of another truth; run again"
         )
     return made, notes
 

@@ -92,9 +92,9 @@ def matched(one: Answered, other: Answered, names: Sequence[str], cluster: str |
     no_means = []
     for metric in (metric for metric in one.metrics if metric in other.metrics):
         tables = (mine, theirs)
-        values = [of[of["filter"] == metric.filter][metric.name] for of in tables]
-        told = one.metrics[metric], other.metrics[metric]
-        if not all(map(_is_mean, told, values)):
+        columns = [of[of["filter"] == metric.filter][metric.name] for of in tables]
+        means = one.metrics[metric], other.metrics[metric]
+        if not all(map(_is_mean, means, columns)):
             no_means.append(metric)
             continue
         # Of a document that only one has under this filter, nothing can be paired.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -17,11 +19,10 @@ from lm_eval_epidemia.benchmarks.intervention.contrasts import known_scenes, not
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES, Effect, effects
 from lm_eval_epidemia.benchmarks.intervention.metrics import Graded, graded
 from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, DoPair, Questions, questions
-from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.findings.finding import Column, Finding
 from lm_eval_epidemia.findings.parts import in_parts, number, part_row
-from lm_eval_epidemia.results.published import printed, way_in_study, weighted
+from lm_eval_epidemia.results.published import printed, way_in_study
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.replicates import Said
 from lm_eval_epidemia.score.estimates import Estimate, apart, average, paired, pooled
@@ -29,6 +30,8 @@ from lm_eval_epidemia.score.estimates import Estimate, apart, average, paired, p
 #: The tasks about the graphs of the paper by where names come from, the others by their size.
 SMALL = {task.names: name for name, task in TASKS.items() if task.nodes is None}
 LARGE = {str(task.nodes): name for name, task in TASKS.items() if task.nodes is not None}
+
+NAMES = {task: names for names, task in SMALL.items()}
 
 #: Ways that ask before and after an intervention.
 EFFECTS = tuple(way for way in INTERVENTION.ways if WAYS[way].load is questions)
@@ -114,7 +117,7 @@ class Asked(NamedTuple):
         return self.known.get((names, way + ("_written" if WAYS[self.way].generated else "")))
 
 
-def _asked(results: Results, ways: Sequence[str] = EFFECTS) -> Iterator[Asked]:
+def _asked(results: Results, ways: Iterable[str] = EFFECTS) -> Iterator[Asked]:
     of_task = {task: key for key, task in {**SMALL, **LARGE}.items()}
     for run, of in results.scores.groupby("run", sort=False):
         known = {}
@@ -129,21 +132,24 @@ def _asked(results: Results, ways: Sequence[str] = EFFECTS) -> Iterator[Asked]:
                     yield Asked({"run": run, "group": in_way(group, way)}, way, parts, known)
 
 
-def _printed(results: Results, *tables: str) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Yield what tables of the study print of a published model in a way: whose, and its rows."""
+def _printed(
+    results: Results, *tables: str
+) -> Iterator[tuple[dict[str, Any], float, pd.DataFrame]]:
+    """Yield of a published model in a way whose a row is, its score, and what tables print."""
     table = printed()[printed()["table"].isin(tables)]
-    models = results.runs["model"][results.runs["kind"] == "published"]
-    scores = results.scores[results.scores["task"].isin(SMALL.values())]
-    for (run, way, group), of in scores.groupby(["run", "way", "group"], sort=False):
-        if run in models:
-            names = {TASKS[task].names for task in of["task"]}
-            rows = table[
-                (table["model"] == models[run])
-                & (table["way"] == way_in_study(way))
-                & table["names"].isin(names)
-            ]
-            if len(rows):
-                yield {"run": run, "group": group}, rows
+    scores = results.scores.assign(names=results.scores["task"].map(NAMES))
+    scores = scores[scores["run"].map(results.runs["kind"]) == "published"]
+    keys: Any = ["run", "way", "group"]
+    for (run, way, group), of in scores.groupby(keys, sort=False):
+        is_here = table["model"] == results.runs["model"][run]
+        is_here &= table["way"] == way_in_study(way)
+        if (rows := table[is_here & table["names"].isin(of["names"])]).size:
+            yield {"run": run, "group": group}, math.fsum(of["value"]) / len(of), rows
+
+
+def _cells_of(rows: pd.DataFrame, *texts: str) -> Iterator[tuple[Any, ...]]:
+    """Yield columns of printed numbers, then the number and its error."""
+    return rows[[*texts, "accuracy", "error"]].itertuples(index=False)
 
 
 def labels(run: Answered, of: Callable[[DoPair], str]) -> NDArray[np.str_]:
@@ -167,58 +173,65 @@ def _rows(whose: Mapping[str, Any], cells: Mapping[str, Estimate]) -> Iterator[d
 
 
 def interventions(results: Results) -> Finding:
-    """Accuracy on the effects of interventions: overall, and by graph, variable, names and size."""
+    """Accuracy on causal graphs: overall, and by graph, variable, names, size and path length."""
+    rows = [row for asked in _asked(results, INTERVENTION.ways) for row in _accuracy(asked)]
+    for whose, score, of in _printed(results, "7", "9", "10"):
+        rows.append(part_row(whose, "accuracy", number(score)))
+        for graph, x, names, value, error in _cells_of(of, "graph", "intervened", "names"):
+            about, part = (f"{graph}, do({x})", names) if x else (graph, "accuracy")
+            rows.append(part_row(whose | {"asked": about}, part, number(value, error)))
     return in_parts(
         results,
         "interventions",
-        "Interventions: accuracy (± standard error over samples)",
-        _interventions(results),
-        "An effect counts as right if the answers before and after the intervention are both "
+        "Causal graphs: accuracy (± standard error over samples)",
+        rows,
+        "An effect of an intervention counts as right if the answers before and after it are both "
         "right. kappa = 0: the intervention changes nothing; kappa = 1: it turns a yes into a no. "
         "before, after: each answer by itself. A model that ignores interventions gets everything "
-        "right except kappa = 1. Larger graphs, by the place of X in do(X): X is V, or lies inside "
-        "every path from U to V: yes becomes no; X is elsewhere, or on a path that another path "
-        "bypasses: yes stays yes; or there was no path before. yes-bias: the share of prompts "
-        "answered yes minus the share whose right answer is yes. not read: written replies with "
-        "neither yes nor no; they count as wrong.",
-        printed=PRINTED,
+        "right except kappa = 1. minus plain: the intervention under a made-up name minus the "
+        "plain question, paired over the same effects and samples. Larger graphs, by the place of "
+        "X in do(X): X is V, or lies inside every path from U to V: yes becomes no; X is "
+        "elsewhere, or on a path that another path bypasses: yes stays yes; or there was no path "
+        "before. Paths: by the edges of the shortest one from U to V, where the answer before is "
+        "yes; graphs of all sizes are the clusters of the error. Retrieval: does U cause V in the "
+        "stated graph, for every ordered pair? yes-bias: the share of prompts answered yes minus "
+        "the share whose right answer is yes. not read: written replies with neither yes nor no; "
+        "they count as wrong.",
         subject="effects",
         details="asked",
         otherwise=RUN,
+        printed=PRINTED,
     )
 
 
-def _interventions(results: Results) -> Iterator[dict[str, Any]]:
-    for whose, way, by_names, _ in _asked(results, INTERVENTION.ways):
-        several = [*by_names.values()]
-        cells = {}
-        if way in EFFECTS:
-            cells = {
-                "accuracy": [_over(run) for run in several],
-                "kappa = 0": [_over(run, run.found.kappa == 0) for run in several],
-                "kappa = 1": [_over(run, run.found.kappa == 1) for run in several],
-                "before": [_over(run, of=run.found.base) for run in several],
-                "after": [_over(run, of=run.found.post) for run in several],
-            }
-            kinds = [(run, labels(run, lambda pair: pair.kind)) for run in several]
-            for kind in KINDS:
-                cells[kind] = [_over(run, of == kind) for run, of in kinds if kind in of]
-        cells["yes-bias"] = [number(_yes_bias(run)) for run in several]
-        if WAYS[way].generated:
-            cells["not read"] = [
-                number(float(np.isnan(run.said.odds[run.said.asked]).mean())) for run in several
-            ]
-        yield from _rows(whose, {part: average(means) for part, means in cells.items()})
-        if way in EFFECTS:
-            for about, cells_of in _details(by_names).items():
-                yield from _rows({**whose, "asked": about}, cells_of)
-    for whose, rows in _printed(results, "7", "10"):
-        scores = results.scores
-        mine = scores[(scores["run"] == whose["run"]) & (scores["group"] == whose["group"])]
-        yield part_row(whose, "accuracy", number(math.fsum(mine["value"]) / len(mine)))
-        for row in rows.itertuples():
-            about = {"asked": f"{row.graph}, do({row.intervened})"}
-            yield part_row(whose | about, row.names, number(row.accuracy, row.error))
+def _accuracy(asked: Asked) -> Iterator[dict[str, Any]]:
+    """Yield the accuracy in a group, then its parts."""
+    way, several = asked.way, [*asked.parts.values()]
+    cells = {"accuracy": [_over(run) for run in several]}
+    details: dict[str, dict[str, Estimate]] = {}
+    if way in EFFECTS:
+        cells |= {
+            "kappa = 0": [_over(run, run.found.kappa == 0) for run in several],
+            "kappa = 1": [_over(run, run.found.kappa == 1) for run in several],
+            "before": [_over(run, of=run.found.base) for run in several],
+            "after": [_over(run, of=run.found.post) for run in several],
+        }
+        kinds = [(run, labels(run, lambda pair: pair.kind)) for run in several]
+        for kind in KINDS:
+            cells[kind] = [_over(run, of == kind) for run, of in kinds if kind in of]
+        details = _details(asked.parts)
+    if way.startswith("substitution") and (differences := _robustness(asked)):
+        cells["minus plain"] = [*differences.values()]
+        details["minus plain"] = differences
+    if way.startswith("retrieval"):
+        details = _retrieved(asked.parts)
+    cells["yes-bias"] = [number(_yes_bias(run)) for run in several]
+    if WAYS[way].generated:
+        unread = [np.isnan(run.said.odds[run.said.asked]) for run in several]
+        cells["not read"] = [number(float(of.mean())) for of in unread]
+    yield from _rows(asked.whose, {part: average(means) for part, means in cells.items()})
+    for about, of_part in details.items():
+        yield from _rows({**asked.whose, "asked": about}, of_part)
 
 
 def _yes_bias(run: Answered) -> float:
@@ -227,83 +240,61 @@ def _yes_bias(run: Answered) -> float:
     return float(np.mean(yes[run.said.asked]) / 2)
 
 
-def _details(by_names: Mapping[str, Answered]) -> dict[str, dict[str, Estimate]]:
-    """Cut graphs of the paper by graph and intervened variable, larger ones by size."""
+def _details(parts: Mapping[str, Answered]) -> dict[str, dict[str, Estimate]]:
+    """Cut graphs of the paper by graph and intervened variable, larger ones by size and path."""
     cells: dict[str, dict[str, Estimate]] = {}
-    for names, run in by_names.items():
-        if names in SMALL:
+    paths: dict[tuple[int, int], list[tuple[bool, int]]] = {}
+    graphs = itertools.count()
+    for key, run in parts.items():
+        if key in SMALL:
             where = labels(run, _on)
             for about in dict.fromkeys(where.tolist()):
-                cells.setdefault(about, {})[names] = _over(run, where == about)
-        else:
-            kinds = labels(run, lambda pair: pair.kind)
-            of_kind = {kind: _over(run, kinds == kind) for kind in KINDS if kind in kinds}
-            cells[f"{names} variables"] = {"accuracy": _over(run), **of_kind}
+                cells.setdefault(about, {})[key] = _over(run, where == about)
+            continue
+        kinds = labels(run, lambda pair: pair.kind)
+        of_kind = {kind: _over(run, kinds == kind) for kind in KINDS if kind in kinds}
+        cells[f"{key} variables"] = {"accuracy": _over(run), **of_kind}
+        scenes: dict[int, int] = defaultdict(lambda: next(graphs))
+        for place, scene, right in zip(
+            run.found.numbers, run.found.scene, run.found.right, strict=True
+        ):
+            effect, graph = run.truth.pairs[place].effect, run.truth.pairs[place].scene.graph
+            if effect.before:
+                length = min(graph.distance(effect.cause, effect.result), LONGEST)
+                paths.setdefault((length, effect.kappa), []).append((right, scenes[scene]))
+    for length, kappa in sorted(paths):
+        about = f"path of {length}{'+' if length == LONGEST else ''}"
+        mean = pooled(*zip(*paths[length, kappa], strict=True))
+        cells.setdefault(about, {})[BECOMES[kappa]] = mean
     return cells
 
 
-def paths(results: Results) -> Finding:
-    """Accuracy on larger graphs of all sizes, by the length of the path from U to V."""
-    rows = []
-    for whose, _, by_size, _ in _asked(results):
-        parts: dict[tuple[int, int], list[tuple[bool, tuple[str, int]]]] = {}
-        for size, run in by_size.items():
-            found = zip(run.found.numbers, run.found.scene, run.found.right, strict=True)
-            for place, scene, right in found if size in LARGE else ():
-                pair = run.truth.pairs[place]
-                if pair.effect.before:
-                    length = pair.scene.graph.distance(pair.effect.cause, pair.effect.result)
-                    key = min(length, LONGEST), pair.effect.kappa
-                    parts.setdefault(key, []).append((bool(right), (size, int(scene))))
-        for (length, kappa), of in sorted(parts.items()):
-            rights, clusters = zip(*of, strict=True)
-            places = {cluster: place for place, cluster in enumerate(dict.fromkeys(clusters))}
-            mean = pooled(rights, [places[cluster] for cluster in clusters])
-            about = f"{length}{'+' if length == LONGEST else ''}"
-            rows.append(part_row({**whose, "asked": about}, BECOMES[kappa], mean))
-    return in_parts(
-        results,
-        "paths",
-        "Larger graphs by path length: accuracy (± standard error over graphs)",
-        rows,
-        "Effects by the number of edges of the shortest path from U to V before the intervention, "
-        "where the answer then is yes. Graphs are the clusters of the error; in brackets: their "
-        "number.",
-        subject="edges",
-        written=Column("", 3, error="error", count="samples"),
-        otherwise="no answers on larger graphs: run lm_eval on epidemia_intervention_large",
-    )
+def _retrieved(parts: Mapping[str, Answered]) -> dict[str, dict[str, Estimate]]:
+    """Cut stated relations by right answer and by graph; and over random names alone."""
+    where = []
+    for run in parts.values():
+        prompts = [run.truth.prompts[place] for place in run.found.numbers]
+        said = ["answer yes" if prompt.right else "answer no" for prompt in prompts]
+        where.append((run, np.array([said, [prompt.scene.shape for prompt in prompts]], str)))
+    listed = dict.fromkeys(part for _, of in where for part in of.ravel().tolist())
+    means = {
+        part: average([_over(run, (of == part).any(axis=0)) for run, of in where])
+        for part in listed
+    }
+    # The shortcut test needs it.
+    means |= {"random names": _over(parts["random"])} if "random" in parts else {}
+    return {part: {"accuracy": mean} for part, mean in means.items()}
 
 
-def retrieval(results: Results) -> Finding:
-    """Accuracy on the relations that a graph states."""
-    rows: list[dict[str, Any]] = []
-    for whose, _, by_names, _ in _asked(results, ("retrieval", "retrieval_written")):
-        cells = {"random names": _over(by_names["random"])} if "random" in by_names else {}
-        where = []
-        for run in by_names.values():
-            prompts = [run.truth.prompts[place] for place in run.found.numbers]
-            said = ["answer yes" if prompt.right else "answer no" for prompt in prompts]
-            shapes = [prompt.scene.shape for prompt in prompts]
-            where.append((run, np.array([said, shapes], dtype=str)))
-        listed = dict.fromkeys(shape for _, (_, shapes) in where for shape in shapes.tolist())
-        for part in ("answer yes", "answer no", *listed):
-            cells[part] = average([_over(run, (of == part).any(axis=0)) for run, of in where])
-        rows += _rows(whose, cells)
-    for whose, of in _printed(results, "9"):
-        rows.append(part_row(whose, "random names", number(weighted(of))))
-        rows += [part_row(whose, x.graph, number(x.accuracy, x.error)) for x in of.itertuples()]
-    return in_parts(
-        results,
-        "retrieval",
-        "Relation retrieval: accuracy on stated graphs (± standard error)",
-        rows,
-        "Does U cause V in the stated graph, for every ordered pair? The first column is for "
-        "random names alone (the shortcut test needs it); the others average over all names, by "
-        "right answer and by graph.",
-        printed=" Published models: random names only, errors as printed.",
-        otherwise="no relations were asked: run lm_eval on epidemia_intervention_retrieval",
-    )
+def _robustness(asked: Asked) -> dict[str, Estimate]:
+    """Subtract the plain question's accuracy, by names."""
+    differences = {}
+    for names, run in asked.parts.items():
+        if plain := asked.beside(names, "intervention"):
+            pair = zip((run, plain), shared(run.found, plain.found), strict=True)
+            mine, theirs = (contrasts.mean(of.truth, both, both.right) for of, both in pair)
+            differences[names] = paired(mine, theirs)
+    return differences
 
 
 def shortcut(results: Results) -> Finding:
@@ -331,13 +322,10 @@ def shortcut(results: Results) -> Finding:
             same, changed = (_over(run, chosen & (kappa == k)) for k in (0, 1))
             cells = {"kappa = 0": same, "kappa = 1": changed, "difference": paired(changed, same)}
             rows += _rows({**whose, "asked": about}, cells)
-    for whose, of in _printed(results, "3"):
-        for about, alike in of.groupby(["graph", "intervened"], sort=False):
-            cells = dict(
-                zip(alike["effects"].str.replace("=", " = "), _numbers(alike), strict=True)
-            )
+    for whose, _, of in _printed(results, "3"):
+        for about, cells in _abouts(of, "effects").items():
             cells |= _subtracted(cells, {"difference": ("kappa = 1", "kappa = 0")})
-            rows += _rows({**whose, "asked": "{}, do({})".format(*about)}, cells)
+            rows += _rows({**whose, "asked": about}, cells)
     finding = in_parts(
         results,
         "shortcut",
@@ -355,10 +343,13 @@ def shortcut(results: Results) -> Finding:
     return Finding(**{**vars(finding), "left_out": [*finding.left_out, *left_out]})
 
 
-def _numbers(rows: pd.DataFrame) -> list[Estimate]:
-    return [
-        number(value, error) for value, error in zip(rows["accuracy"], rows["error"], strict=True)
-    ]
+def _abouts(rows: pd.DataFrame, part: str) -> dict[str, dict[str, Estimate]]:
+    """Return printed numbers by graph and intervened variable, then by part."""
+    cells: dict[str, dict[str, Estimate]] = {}
+    for graph, x, name, value, error in _cells_of(rows, "graph", "intervened", part):
+        about = cells.setdefault(f"{graph}, do({x})", {})
+        about[name.replace("=", " = ")] = number(value, error)
+    return cells
 
 
 def _subtracted(
@@ -390,12 +381,11 @@ def memorisation(results: Results) -> Finding:
                 about = f"{graph}, do({intervened}), {' and '.join(queries)}"
                 about += f"; {pairs}" if pairs else ""
                 rows += _rows({**asked.whose, "asked": about, "pairs": pairs}, cells)
-    for whose, of in _printed(results, "8"):
-        for (graph, intervened), alike in of.groupby(["graph", "intervened"], sort=False):
-            cells = dict(zip(alike["names"], _numbers(alike), strict=True))
-            queries = "AB and BA" if graph == "bivariate" else "AC"
-            about = f"{graph}, do({intervened}), {queries}"
-            rows += _rows({**whose, "asked": about}, cells | _subtracted(cells, SUBTRACTED))
+    for whose, _, of in _printed(results, "8"):
+        for about, cells in _abouts(of, "names").items():
+            asks = "AB and BA" if about.startswith("bivariate") else "AC"
+            of_about = {**whose, "asked": f"{about}, {asks}"}
+            rows += _rows(of_about, cells | _subtracted(cells, SUBTRACTED))
     return in_parts(
         results,
         "memorisation",
@@ -442,32 +432,6 @@ def _sides(
         )
         for names, run in asked.parts.items()
     }
-
-
-def robustness(results: Results) -> Finding:
-    """How accuracy changes if the intervention is described under a made-up name."""
-    rows: list[dict[str, Any]] = []
-    for asked in _asked(results, ("substitution", "substitution_written")):
-        differences = {}
-        for names, run in asked.parts.items():
-            if plain := asked.beside(names, "intervention"):
-                first, second = shared(run.found, plain.found)
-                differences[names] = paired(
-                    contrasts.mean(run.truth, first, first.right),
-                    contrasts.mean(run.truth, second, second.right),
-                )
-        rows += _rows(asked.whose, {**differences, "all": average([*differences.values()])})
-    return in_parts(
-        results,
-        "robustness",
-        "Robustness: substitution minus plain, accuracy (± standard error)",
-        rows,
-        "The intervention under a made-up name minus the plain question, paired over the same "
-        "effects and samples.",
-        written=Column("", 3, signed=True, error="error"),
-        otherwise="no made-up names were asked: run lm_eval on epidemia_intervention and "
-        "epidemia_intervention_substitution",
-    )
 
 
 def notices(results: Results) -> Finding:
@@ -560,7 +524,7 @@ def _answers(run: Answered, fits: Callable[[DoPair], bool]) -> dict[str, Any] | 
     here = [place for place, pair in enumerate(pairs) if fits(pair)]
     if not here:
         return None
-    yes: dict[str, Array] = {
+    yes = {
         "before": run.said.odds[[pairs[place].base for place in here]] > 0,
         "after": run.said.odds[[pairs[place].post for place in here]] > 0,
     }

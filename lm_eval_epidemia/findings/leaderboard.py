@@ -32,7 +32,7 @@ from lm_eval_epidemia.findings.references import (
 from lm_eval_epidemia.results.compare import CONFIDENCE, POPULATION
 from lm_eval_epidemia.results.naming import respondent
 from lm_eval_epidemia.results.pool import Pool, noise_of
-from lm_eval_epidemia.results.ranks import alike, standings
+from lm_eval_epidemia.results.ranks import Standing, alike, standings
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.joint import own_errors
 from lm_eval_epidemia.score.score import Anchors, scale
@@ -177,12 +177,12 @@ def _rank(silent: bool, best: float, worst: float, among: float) -> str:
 
 def ranks(
     results: Results, scores: pd.DataFrame, means: pd.DataFrame
-) -> dict[tuple[int, str], object]:
+) -> dict[tuple[int, str], Standing]:
     """Rank runs in every group; who does not answer, and respondents beside models, have none."""
     pool = pool_of(results)
     silent = means.set_index(["group", "run"])["silent"]
     is_model = results.runs["kind"] == "run"
-    placed = {}
+    placed: dict[tuple[int, str], Standing] = {}
     for group, of in scores.groupby("group", sort=False):
         how = alike(of)
         can: dict[int, bool] = {}
@@ -196,7 +196,7 @@ def ranks(
             ranked = [run for run in asked if is_model[run]] or asked
             can |= {run: run in ranked for run in runs.index}
         for run, standing in standings(of, str(group), can, pool).items():
-            placed[run, group] = standing
+            placed[run, str(group)] = standing
     return placed
 
 

@@ -11,7 +11,7 @@ from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way
 from lm_eval_epidemia.findings.finding import WHO, Column, Finding, if_empty, tabled, who
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, ordered_groups, pool_of
 from lm_eval_epidemia.findings.mean import grouped, mean
-from lm_eval_epidemia.results.choose import closest
+from lm_eval_epidemia.results.choose import closest, own_scores
 from lm_eval_epidemia.results.compare import FEWEST, KEY, Comparison, compare, paired
 from lm_eval_epidemia.results.ranks import alike
 from lm_eval_epidemia.results.read import Results
@@ -187,7 +187,8 @@ def _with_base(results: Results, asked: list[int]) -> Iterator[tuple[int, int]]:
 
 def ways(results: Results) -> Finding:
     """One model asked the same tasks in two ways, over the tasks asked in both."""
-    scores = results.scores[results.scores["value"].notna()]
+    scores = own_scores(results)
+    scores = scores[scores["value"].notna()]
     order = [*WAYS]
     rows = []
     plain = scores["group"].str.removesuffix("")
@@ -229,7 +230,8 @@ def _plain(group: str, way: str) -> str:
 
 def side_by_side(results: Results) -> Finding:
     """One model's means in all the ways it was asked, over the tasks asked in all of them."""
-    scores = results.scores[results.scores["value"].notna()]
+    scores = own_scores(results)
+    scores = scores[scores["value"].notna()]
     plain = [_plain(group, way) for group, way in zip(scores["group"], scores["way"], strict=True)]
     scores = scores.assign(group=plain)
     by = ["run", "group"]
@@ -260,11 +262,7 @@ def wording(results: Results) -> Finding:
     rows = []
     worded = runs.get("wording", pd.Series("", runs.index))
     usual = [*worded.index[worded == ""]]
-    same = scores.assign(
-        asked_as=scores["asked_as"]
-        .str.replace(r"(?:; )?wording=\w+", "", regex=True)
-        .str.removeprefix("; ")
-    )
+    same = scores.assign(asked_as=asked_but(scores["asked_as"], "wording"))
     for group, of in same[~same["group"].str.contains(" + ", regex=False)].groupby(
         "group", sort=False
     ):
@@ -289,3 +287,9 @@ def wording(results: Results) -> Finding:
         "Paired by task, as for two models: the effect of other words. 'bare' leaves out place, "
         "year and universe.",
     )
+
+
+def asked_but(asked_as: pd.Series[str], setting: str) -> pd.Series[str]:
+    """Return how tasks were asked, but for a setting."""
+    left_out = asked_as.str.replace(rf"(?:^|; ){setting}=[^;]*", "", regex=True)
+    return left_out.str.removeprefix("; ")

@@ -105,7 +105,7 @@ def guesses() -> dict[str, tuple[Array, Array]]:
 
 def off(outcome: str, truth: float, answer: Array | float) -> Array:
     """Return how far answers are from the truth, or from another equally right figure; in %."""
-    figures = [truth, *([ALSO[outcome]] if outcome in ALSO else [])]
+    figures = truth, ALSO.get(outcome, truth)
     return np.min([np.abs(np.asarray(answer) - figure) for figure in figures], axis=0)
 
 

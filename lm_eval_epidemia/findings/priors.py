@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks import PRIOR, in_way
+from lm_eval_epidemia.benchmarks import PRIOR, in_way, leaves
 from lm_eval_epidemia.benchmarks.prior import judgements
 from lm_eval_epidemia.benchmarks.prior.judged import Judged, Stated, mean_of
 from lm_eval_epidemia.benchmarks.prior.judgements import (
@@ -25,7 +24,6 @@ from lm_eval_epidemia.benchmarks.prior.metrics import in_quarters, worth
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DIFFICULTIES, SIZES
-from lm_eval_epidemia.core.errors import few
 from lm_eval_epidemia.findings.finding import WHO, Column, Finding, who
 from lm_eval_epidemia.findings.mean import REACH
 from lm_eval_epidemia.findings.parts import in_parts, number, part_row
@@ -85,19 +83,15 @@ def knowers(results: Results) -> pd.DataFrame:
         {
             "task": scores["task"],
             "said": [_knower(task, store.load(task).fingerprint) for task in scores["task"]],
-            "group": [*map(_plain, scores["group"], scores["way"])],
+            "group": [leaves()[task].group for task in scores["task"]],
         }
     )
 
 
-def _plain(group: str, way: str) -> str:
-    """Return a group in the plain way."""
-    return next(name for name in PRIOR.groups if in_way(name, way) == group)
-
-
 def _asked(results: Results) -> Iterator[Asked]:
     """Yield runs, then who knows the population."""
-    for (run, group, way), of in stated(results).groupby(["run", "group", "way"], sort=False):
+    keys: Any = ["run", "group", "way"]
+    for (run, group, way), of in stated(results).groupby(keys, sort=False):
         yield Asked({"run": run, "group": group}, way, [*of["said"]])
     for group, of in knowers(results).groupby("group", sort=False):
         whose = {"run": -1, "model": f"{KNOWS_POPULATION} (baseline)", "kind": "respondent"}
@@ -171,8 +165,10 @@ MEASURES: dict[str, dict[str, Measure]] = {
         "stated sd": _of("uncertainty"),
         "mean of error ratios": _of("ratio"),
     },
-    "families": {name: _chose(place) for place, name in enumerate(FAMILIES)},
 }
+
+#: Where the choice was open: which families were chosen, among readable replies.
+CHOSEN = {f"chose {name}": _chose(place) for place, name in enumerate(FAMILIES)}
 
 
 def _parts(tasks: Sequence[JudgedTask]) -> Iterator[tuple[str, str, Part]]:
@@ -198,12 +194,15 @@ def _rows(asked: Asked, measures: Mapping[str, Measure]) -> Iterator[dict[str, A
     names = [name for name in measures if name != "Spearman" or asked.whose["run"] >= 0]
     for facet, label, part in [("", "", _all(asked.tasks)), *_parts(asked.tasks)]:
         about = f"{facet}: {label} ({sum(int(of.sum()) for _, of in part)})" if facet else ""
-        whose = {**asked.whose, "asked": about, "facet": facet, "label": label}
+        whose = {**asked.whose, "asked": about, "facet": facet}
         yield from (part_row(whose, name, over(part, measures[name])) for name in names)
 
 
 def _finding(results: Results, name: str, title: str, note: str) -> Finding:
-    rows = [row for asked in _asked(results) for row in _rows(asked, MEASURES[name])]
+    rows: list[dict[str, Any]] = []
+    for asked in _asked(results):
+        is_open = name == "priors" and asked.way == "direct_choice"
+        rows += _rows(asked, MEASURES[name] | (CHOSEN if is_open else {}))
     return in_parts(results, name, title, rows, note, "quantities", details="facet", otherwise=RUN)
 
 
@@ -242,7 +241,7 @@ def wins(results: Results) -> Finding:
         for quantity, can in zip(known.truth.quantities, beatable(known), strict=True)
         if not can.all()
     ]
-    says = [f"because the error of N answers is about 0: {few(unbeaten)}"] * bool(unbeaten)
+    says = [f"the error of N answers is about 0: {'; '.join(unbeaten)}"] * bool(unbeaten)
     return Finding(**{**vars(finding), "left_out": [*finding.left_out, *says]})
 
 
@@ -259,28 +258,9 @@ def priors(results: Results) -> Finding:
         "answers, then the mean, which a single quantity can dominate. CRPS ratio: the same for "
         "the whole distribution. A reply without a prior counts as the flat one (the base "
         "variable among everybody); 'dropped' leaves it out, as published numbers do. Standard "
-        "errors are over quantities. Parts: by number of conditions (base: the variable among "
-        "everybody; easy, medium, hard: one, two, three conditions), by topic, and by survey.",
-    )
-
-
-def by_part(results: Results) -> Finding:
-    """How often stated priors beat five real answers, by difficulty, topic and survey."""
-    rows = [
-        row | {"asked": "", "part": row["label"]}
-        for asked in _asked(results)
-        for row in _rows(asked, {"": _won(0)})
-        if row["facet"]
-    ]
-    return in_parts(
-        results,
-        "prior-parts",
-        "Priors: how often better than 5 real answers, by part (± standard error, quantities)",
-        rows,
-        "By number of conditions (base: the variable among everybody; easy, medium, hard: one, "
-        "two, three conditions), by topic, and by survey.",
-        written=Column("", 3, error="error", count="samples"),
-        otherwise=RUN,
+        "errors are over quantities. chose: shares of the readable priors, where the family was "
+        "the model's choice. Parts: by number of conditions (base: the variable among everybody; "
+        "easy, medium, hard: one, two, three conditions), by topic, and by survey.",
     )
 
 
@@ -310,26 +290,6 @@ def uncertainty(results: Results) -> Finding:
     )
 
 
-def families(results: Results) -> Finding:
-    """The families of distributions that models chose, where the choice was open."""
-    rows = [
-        {**row, "asked": row["label"] or "all"}
-        for asked in _asked(results)
-        if asked.way == "direct_choice"
-        for row in _rows(asked, MEASURES["families"])
-        if row["facet"] in ("", "family")
-    ]
-    return in_parts(
-        results,
-        "families",
-        "Priors: chosen families",
-        rows,
-        "Shares of the readable priors.",
-        "quantities",
-        otherwise=f"no model chose a family: run lm_eval on {PRIOR.groups[0]}_direct_choice",
-    )
-
-
 def _first_quarter(judged: Judged) -> float:
     """Return the share of truths in the lowest quarter of the prior; 0.25 if calibrated."""
     return float(mean_of(mean_of(in_quarters(judged.position), axis=1)[:, 0]))
@@ -355,45 +315,52 @@ _PUBLISHED: dict[str, Callable[[JudgedTask], float]] = {
 def published_priors(results: Results) -> Finding:
     """Published numbers on priors beside those of the released answers, and of your runs."""
     kinds = results.scores["run"].map(results.runs["kind"])
-    is_shown = (kinds == "published") & results.scores["task"].isin(SETS.values())
-    released = {of.model: of.known for of in stating() if of.experiment == COMPARED}
+    is_shown = ((kinds == "published") & results.scores["task"].isin(SETS.values())).any()
+    table = claims().assign(run=-1, kind="published", asked="", here=math.nan)
+    table = table if is_shown else table[:0]
+    answers = {of.model: of.known for of in stating() if of.experiment == COMPARED}
+    table["released"] = [
+        _PUBLISHED[measure](answers[model])
+        if name == "nhanes" and measure in _PUBLISHED
+        else float(given or math.nan)
+        for measure, name, model, given in zip(
+            *(table[of] for of in ("measure", "set", "model", "released")), strict=True
+        )
+    ]
     own = stated(results)
-    own = own[(own["run"].map(results.runs["kind"]) != "published")]
-    own = own[own["way"].isin(("direct", "direct_choice"))]
-    rows: list[dict[str, Any]] = []
-    listed = [*claims().itertuples(index=False)] if is_shown.any() else []
-    for (measure, name), same in groupby(listed, lambda claim: (claim.measure, claim.set)):
-        compute = _PUBLISHED.get(measure, lambda known: math.nan)
-        about = {"measure": measure, "set": name}
-        for claim in same:
-            given = float(claim.released or math.nan)
-            if name == "nhanes":
-                given = compute(released[claim.model])
-            whose = {"run": -1, "model": claim.model, "kind": "published"}
-            rows.append({**whose, **about, "printed": claim.printed, "released": given})
-        for run, way, known in own[own["task"] == SETS.get(name)][
-            ["run", "way", "said"]
-        ].itertuples(index=False):
-            asked = way if way != PRIOR.plain.name else ""
-            rows.append({"run": run, **about, "asked": asked, "here": compute(known)})
-    names = ["run", "model", "kind", "measure", "set", "asked", "printed", "released", "here"]
-    table = pd.DataFrame(rows, columns=names)
-    table = table.fillna({"asked": "", "printed": ""})
+    own = own[
+        own["way"].isin(("direct", "direct_choice"))
+        & (own["run"].map(results.runs["kind"]) != "published")
+    ]
+    rows = [
+        {
+            "run": run,
+            "measure": measure,
+            "set": name,
+            "asked": way,
+            "printed": "",
+            "here": _PUBLISHED[measure](known),
+        }
+        for measure, name in table[["measure", "set"]].drop_duplicates().itertuples(index=False)
+        if measure in _PUBLISHED
+        for run, task, way, known in own[["run", "task", "way", "said"]].itertuples(index=False)
+        if task == SETS[name]
+    ]
+    if rows:
+        table = pd.concat([table, pd.DataFrame(rows)], ignore_index=True)
     columns = {
-        **dict.fromkeys(("measure", "set"), Column()),
-        **WHO,
-        **dict.fromkeys(("asked", "printed"), Column()),
-        **dict.fromkeys(("released", "here"), Column(digits=3)),
+        **{"measure": Column(), "set": Column(), **WHO, "asked": Column(), "printed": Column()},
+        **{"released": Column(digits=3), "here": Column(digits=3)},
     }
     return Finding(
         "published-priors",
         "Priors: published numbers against those of the released answers",
-        who(table, results.runs),
+        who(table.sort_values(["measure", "set"], kind="stable"), results.runs),
         columns,
         "Unreadable replies are dropped, as in the paper. Printed: the paper and the tables of "
         "its repository (commit 375ca15), from runs in which models chose the family themselves, "
         "as in direct_choice here. Released: answers in a given family (commit 4c4c975). NHANES "
         "is scored here; the other sets are as their results state, and blank if that needs draws "
         "that may not be redistributed. Here: your runs of these sets.",
-        left_out=[] if listed else [f"run lm_eval on {SETS['nhanes']}, and report --published"],
+        left_out=[] if is_shown else [f"run lm_eval on {SETS['nhanes']}, and report --published"],
     )

@@ -144,11 +144,12 @@ def compare_models(
             for side in (first, second)
         )
     rows, notes = _over_ours(results, first, second)
-    samples = [
+    mine, theirs = (
         {task: of for task, of in side.answered.items() if of.has_samples}
         for side in (first, second)
-    ]
-    others, of_others = documents.compare_documents(*samples, [first.name, second.name], cluster)
+    )
+    names = [first.name, second.name]
+    others, of_others = documents.compare_documents(mine, theirs, names, cluster)
     notes = [*lines(results), *notes, *of_others, *_not_shared(results, first, second)]
     if not is_one_model:
         notes += filter(None, (first.note, second.note))

@@ -163,11 +163,11 @@ def course(results: Results, task: str = "") -> Finding:
         for place in range(part.p.shape[1]) if task else [moved]:
             of["series"] = f"{leaf(asked).entry.title}: {part.truth.levels[place]}"
             for who, values in told:
-                for year, value in values.items():
-                    row = {"year": year, "value": value[place]}
-                    if who is survey and year in ends:
-                        row |= {"low": ends[year][0][place], "high": ends[year][1][place]}
-                    rows.append(who | of | row)
+                known = ends if who is survey else {}
+                rows += [
+                    who | of | {"year": year, "value": value[place]} | known.get((year, place), {})
+                    for year, value in values.items()
+                ]
     columns = {
         **WHO,
         "series": Column(),
@@ -188,12 +188,16 @@ def _by_year(part: Part, values: Array) -> dict[int, Array]:
     return {year: part.weights[i] @ values[i] / part.weights[i].sum() for year, i in at.items()}
 
 
-def _intervals(part: Part) -> dict[int, tuple[Array, Array]]:
-    """Return the ends of the truth's interval by year, if that is the only condition."""
+def _intervals(part: Part) -> dict[tuple[int, int], dict[str, float]]:
+    """Return the ends of the truth's interval by year and answer, if nothing else is given."""
     if len(all_tasks()[part.truth.task].given) > 1:
         return {}
-    ends = zip(*interval(part.truth.p, part.truth.n_eff), strict=True)
-    return dict(zip((int(given[0]) for given in part.truth.given), ends, strict=True))
+    low, high = interval(part.truth.p, part.truth.n_eff)
+    return {
+        (int(year), place): {"low": low[cell, place], "high": high[cell, place]}
+        for cell, (year,) in enumerate(part.truth.given)
+        for place in range(low.shape[1])
+    }
 
 
 def year_lived(results: Results) -> Finding:

@@ -101,8 +101,8 @@ def noting(task: Any, task_name: str, noted: Noted) -> AbstractContextManager[No
         def aggregate(answers: Sequence[Any]) -> Any:
             if name not in draws:  # a later lm-eval resamples the answers for errors of its own
                 draws[name] = metric.draws(answers) if metric.draws else None
-                if metric.kept:
-                    noted.kept[task_name] = metric.kept(answers)
+                if metric.kept and (line := metric.kept(answers)):
+                    noted.kept[task_name] = line
                 if task_name not in noted.unseen and (effect := unseen(answers)):
                     noted.unseen[task_name] = effect
             return of(answers)

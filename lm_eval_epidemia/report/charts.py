@@ -194,6 +194,75 @@ CHARTS = {
         titles={"x": "Distance from the truth"},
         task=True,
     ),
+    "wins": Chart(
+        *("wins", "how often stated priors beat N real answers", "part", "value", "line"),
+        where="facet == '' and asked == '' and part.str.startswith('N =')",
+        **{**UP, "lines": {"y": 0.5}, "titles": {"x": "Real answers", "y": "Share of quantities"}},
+    ),
+    "quartiles": Chart(
+        *("quartiles", "quarter of the stated prior in which the truth lies", "part", "value"),
+        mark="line",
+        where="facet == '' and part.str.startswith('quarter')",
+        **{**UP, "lines": {"y": 0.25}, "titles": {"y": "Share of quantities"}},
+    ),
+    "uncertainty": Chart(
+        *("quantities", "stated against realised uncertainty of priors", "stated", "ratio"),
+        facet="group",
+        where="stated > 0 and ratio > 0",
+        lines={"diagonal": 1},
+        ends={"x": "log", "y": "log"},
+        titles={"x": "Stated sd / error of 5 answers", "y": "Error / error of 5 answers"},
+    ),
+    "paths": Chart(
+        *("interventions", "accuracy on larger graphs against path length", "asked", "value"),
+        mark="line",
+        where="asked.str.startswith('path of')",
+        **{**UP, "facet": "part"},
+    ),
+    "tuning": Chart(
+        *("tuning", "every task before and after fine-tuning", "", "task", "arrow"),
+        facet="who",
+        colour="trained_on",
+        interval=("before", "after"),
+        where="task != '' and seeds == 1 and not part.str.contains('cells')",
+        titles={"x": "Score: hollow before, filled after"},
+    ),
+    "learning": Chart(
+        *("learning", "score against number of answers trained on", "rows", "value", "line"),
+        colour="trained_on",
+        where="rows > 0",
+        **{**UP, "titles": {"x": "Answers trained on", "y": SCORE}},
+    ),
+    "losses": Chart(
+        *("losses", "losses of fine-tuning, with the kept checkpoint", "epoch", "loss", "line"),
+        colour="split",
+        facet="model",
+    ),
+    "regions": Chart(
+        *("regions", "error of models in each region of the world, and by income"),
+        *("off", "place"),
+        facet="of",
+        interval=("low", "high"),
+        titles={"x": "Probability at wrong answers, %"},
+    ),
+    "years": Chart(
+        *("course", "truth and answers over the years, by outcome", "year", "value", "line"),
+        facet="series",
+        interval=("low", "high"),
+        along="y",
+        titles={"y": "Probability of the answer"},
+    ),
+    "people": Chart(
+        *("people", "answers of models against guesses of Americans", "answer", "question"),
+        where="question != ''",
+        titles={"x": "Share of the population, %"},
+        tick="truth",
+    ),
+    "map": Chart(
+        *("countries:map_of", "truth and answers of a task on a map of the world", "value", "code"),
+        mark="map",
+        task=True,
+    ),
 }
 
 
@@ -203,14 +272,15 @@ def draw(chart: Chart, table: pd.DataFrame) -> Any:
     data = alt.Data(values=json.loads(table.to_json(orient="records", double_precision=12)))
     layers = [*_lines(chart, table), *MARKS[chart.mark](chart, table)]
     wide = NARROW if chart.facet else 420
-    steps = table[chart.y].nunique() if chart.y in table and not _is_number(table, chart.y) else 0
+    is_named = chart.y in table and not _is_number(table, chart.y)
+    steps = table[chart.y].nunique() if is_named else 0
     tall: Any = alt.Step(20) if steps else wide if "diagonal" in chart.lines else 200
     drawn = alt.layer(*layers, data=data).properties(width=wide, height=tall)
     if not chart.facet or table[chart.facet].nunique() < 2:
         return drawn
     by = alt.Facet(f"{chart.facet}:N", title=None, sort=[*dict.fromkeys(table[chart.facet])])
     # Groups of several benchmarks have several scales.
-    apart = chart.facet == "group" or not _is_number(table, chart.x)
+    apart = chart.facet == "group" or (bool(chart.x) and not _is_number(table, chart.x))
     return drawn.facet(facet=by, columns=2).resolve_scale(
         x="independent" if apart else "shared",
         y="independent" if steps or chart.facet == "group" else "shared",
@@ -237,12 +307,8 @@ def _axis(chart: Chart, table: pd.DataFrame, axis: str, name: str = "") -> Any:
     channel = alt.X if axis == "x" else alt.Y
     name, title = name or getattr(chart, axis), chart.titles.get(axis)
     if not _is_number(table, name):
-        angle = (
-            {"labelAngle": -40}
-            if axis == "x" and table[name].astype(str).str.len().max() > 3
-            else {}
-        )
-        how = alt.Axis(labelLimit=200, **angle)
+        long = axis == "x" and table[name].astype(str).str.len().max() > 3
+        how = alt.Axis(labelLimit=200, labelAngle=-40) if long else alt.Axis(labelLimit=200)
         return channel(f"{name}:N", title=title, sort=None, axis=how)
     ends = chart.ends.get(axis)
     if ends == "%":
@@ -446,7 +512,7 @@ def on_map(colour: str, name: str = SHAPES) -> Any:
 
 def draw_map(table: pd.DataFrame) -> Any:
     """Draw maps of the truth and of the answers on one scale, and below them maps of the errors."""
-    parts = []
+    table, parts = table.rename(columns={"value": "p"}), []
     for colour, rows, title in (
         ("p", table, "Share of the answer"),
         ("error", table[table["error"].notna()], "Answer minus truth"),

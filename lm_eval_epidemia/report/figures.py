@@ -13,10 +13,11 @@ from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.paths import atomic_write
 from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.findings.finding import Finding
+from lm_eval_epidemia.findings.tuning import losses_of
 from lm_eval_epidemia.report.charts import CHARTS, WRITTEN, Chart, draw, draw_map, prepared
 from lm_eval_epidemia.results.read import Results
 
-__all__ = ["CHARTS", "save", "write"]
+__all__ = ["CHARTS", "save", "save_losses"]
 
 
 @held()
@@ -62,7 +63,18 @@ def save(name: str, results: Callable[[], Results], out: Path, task: str | None 
     if prepared(chart, finding.table).empty:
         why = finding.left_out or [f"there is nothing to draw for {name} in these results"]
         raise EpidemiaError("\n".join(why))
-    return write(chart, finding.table, out)
+    return _write(chart, finding.table, out)
+
+
+def save_losses(folder: Path) -> Path:
+    """Draw the losses of a training into its folder; return the path of ``losses.svg``.
+
+    Parameters
+    ----------
+    folder : Path
+        With a card (``epidemia_finetune.json``) and ``losses.csv``.
+    """
+    return _write(CHARTS["losses"], losses_of(folder), folder / "losses.svg")
 
 
 def _finding(chart: Chart, results: Callable[[], Results], task: str | None) -> Finding:
@@ -75,7 +87,7 @@ def _finding(chart: Chart, results: Callable[[], Results], task: str | None) -> 
     return made
 
 
-def write(chart: Chart, table: pd.DataFrame, out: Path) -> Path:
+def _write(chart: Chart, table: pd.DataFrame, out: Path) -> Path:
     """Draw a table into a file."""
     drawn = draw_map(prepared(chart, table)) if chart.mark == "map" else draw(chart, table)
     with atomic_write(out) as temporary:

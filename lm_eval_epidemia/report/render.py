@@ -206,19 +206,30 @@ def fitting(shown: Shown, width: int | None) -> tuple[Shown, list[str]]:
     return Shown(shown.titles[:kept], rows), shown.titles[kept:]
 
 
-def drawn(shown: Shown, width: int | None) -> str:
-    """Draw a table with rich, which folds and aligns."""
+def drawn(shown: Shown, width: int | None, folds: bool = True) -> str:
+    """Draw a table with rich, which aligns and folds; or cut texts, each row being a line."""
     widths = _widths(shown)
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     spare = (width or MANY) - sum(least + 2 for least, _ in widths) + 2
+    wides = []
     for place, (title, (least, most)) in enumerate(zip(shown.titles, widths, strict=True)):
         is_text = _is_text(shown, place)
         wide = min(most, least + spare) if is_text else least
         spare -= wide - least
+        wides.append(wide if is_text and not folds else 0)
         justify: Any = "left" if is_text else "right"
         table.add_column(Text(title), justify=justify, overflow="fold", width=wide)
     for row in shown.rows:
-        table.add_row(*map(Text, row))
+        cut = [_cut(text, wide) if wide else text for text, wide in zip(row, wides, strict=True)]
+        table.add_row(*map(Text, cut))
     console = Console(width=width or MANY, file=StringIO(), color_system=None)
     lines = console.render_lines(table, pad=False)
     return "\n".join("".join(part.text for part in line).rstrip() for line in lines)
+
+
+def _cut(text: str, wide: int) -> str:
+    """Cut a long text in the middle: what tells names apart is often at their ends."""
+    if cell_len(text) <= wide:
+        return text
+    head = (wide - 1) // 3
+    return f"{text[:head].rstrip()}…{text[len(text) - (wide - 1 - head) :].lstrip()}"

@@ -15,20 +15,22 @@ HEIGHT = 25
 def screen(headline: Headline, width: int | None = WIDTH) -> str:
     """Write the first layout that fits on a screen: texts take four lines, two, or one.
 
-    Tables without room are named.
+    Tables without room are named; where rows have no room to fold, names and settings are cut.
     """
     several = range(len(headline.boards), 0, -1) or (0,)
-    for most, number in product((4, 2, 1), several):
-        shown = _laid_out(headline, width, number, most)
+    for most, number, folds in product((4, 2, 1), several, (True, False)):
+        shown = _laid_out(headline, width, number, most, folds)
         if width is None or len(shown) <= HEIGHT:
             break
     return "\n".join(shown) + "\n"
 
 
-def _laid_out(headline: Headline, width: int | None, number: int, most: int) -> list[str]:
+def _laid_out(
+    headline: Headline, width: int | None, number: int, most: int, folds: bool
+) -> list[str]:
     shown = [line for text in headline.sentences for line in _wrapped(text, width, most)]
     for board in headline.boards[:number]:
-        shown += [*[""] * bool(shown), *_board(board, width, most)]
+        shown += [*([""] if shown else []), *_board(board, width, most, folds)]
     names = [board.benchmark.name for board in headline.boards[number:]]
     more = [f"More tables ({', '.join(names)}): --show leaderboard"] if names else []
     return shown + [x for text in (*more, *headline.lines) for x in _wrapped(text, width, most)]
@@ -40,12 +42,12 @@ def _wrapped(text: str, width: int | None, most: int) -> list[str]:
     return textwrap.wrap(text, width, max_lines=most, placeholder=" …", break_on_hyphens=False)
 
 
-def _board(board: Board, width: int | None, most: int) -> list[str]:
+def _board(board: Board, width: int | None, most: int, folds: bool) -> list[str]:
     shown, missing = fitting(for_people(board.finding), width and width - 2)
     listed = ", ".join(name for name in dict.fromkeys(missing) if name.strip())
     left_out = f"No room for {listed}: --wide." if listed else ""
     note = " ".join(filter(None, (left_out, board.finding.note)))
-    table = textwrap.indent(drawn(shown, width and width - 2), "  ")
+    table = textwrap.indent(drawn(shown, width and width - 2, folds), "  ")
     return [
         *_wrapped(board.finding.title, width, most),
         *table.splitlines(),

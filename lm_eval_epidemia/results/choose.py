@@ -40,6 +40,12 @@ def of_runs(results: Results, runs: Iterable[int]) -> Results:
     return results._replace(runs=results.runs[results.runs.index.isin(kept)], **tables)
 
 
+def own_scores(results: Results) -> pd.DataFrame:
+    """Return the scores of runs, without published ones."""
+    kinds = results.scores["run"].map(results.runs["kind"])
+    return results.scores[kinds != "published"]
+
+
 def conditions_of(given: Iterable[str]) -> dict[str, str]:
     """Read ``--where``: ``limit=none,dtype=bfloat16``, in one text or several."""
     conditions: dict[str, str] = {}
@@ -65,7 +71,7 @@ def settings_of_runs(runs: pd.DataFrame) -> pd.DataFrame:
         "" if math.isnan(date) else f"{datetime.fromtimestamp(date, timezone.utc):%F}"
         for date in runs["date"]
     ]
-    return known.assign(date=days).fillna("").replace("", NONE).astype(str)
+    return known.assign(date=days).astype(object).fillna("").replace("", NONE).astype(str)
 
 
 def where(results: Results, conditions: Mapping[str, str]) -> Results:
@@ -205,6 +211,12 @@ def closest(runs: pd.DataFrame, run: int, among: Iterable[int]) -> list[int]:
         of = runs["weights"][other]
         best[of] = max(best.get(of, 0), number)
     return [other for other, number in alike.items() if number == best[runs["weights"][other]]]
+
+
+def alike_but(runs: pd.DataFrame, apart: Sequence[str]) -> list[list[int]]:
+    """Group the runs of each model that differ in nothing but some settings."""
+    same = [name for name in runs if name not in (*NOT_SETTINGS, "bases", "cutoff", *apart)]
+    return [[*of.index] for _, of in runs.groupby(["model", *same], sort=False, dropna=False)]
 
 
 def shown(results: Results) -> list[int]:

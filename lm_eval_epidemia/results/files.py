@@ -188,7 +188,10 @@ def _score(run: ReadFile, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
             raise ValueError(f"{name}: {error}") from None
     leading = ours.benchmark.leading if ours.benchmark.scored else ""
     answers, fingerprint = None, run.metadata[asked].get("truth")
-    if name in joint.said:
+    if ours.benchmark is OBSERVATION:
+        # Read when a finding asks for them.
+        answers = joint.said.get(name)
+    elif name in joint.said:
         try:
             answers = replicates.said_in(name, joint.said[name], numbers, fingerprint)
         except replicates.Unusable as error:

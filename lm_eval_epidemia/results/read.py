@@ -51,8 +51,9 @@ class Results(NamedTuple):
         One row per run, task and way: ``run``, ``task``, ``way``, ``group``, ``asked_as`` (what may
         differ between two scores that are then not comparable), ``value`` (the leading metric of
         the benchmark; NaN without a score), ``draws`` and ``population`` (`Draws` or None),
-        ``said``, ``file``, ``date``, ``task_version`` and ``truth`` (empty if they are the
-        installed ones), ``seen``, and one column per other metric, NaN where there is none.
+        ``said`` (what was answered, as the file keeps it), ``file``, ``date``, ``task_version`` and
+        ``truth`` (empty if they are the installed ones), ``seen``, and one column per other metric,
+        NaN where there is none.
     older : DataFrame
         Rows like those of `scores` for which the same run has a newer one.
     others : DataFrame
@@ -287,7 +288,7 @@ def _without_error(row: Any, unfit: set[str], older: set[Path]) -> str:
         return ""  # Its draws are of what was said.
     if row.file in older:
         return "written by an older version, or without our hook; run it again"
-    if row.seen < 1 and row.said is not None:
+    if row.seen < 1 and row.said is not None and not isinstance(row.said, str):
         return "--limit left too few of them; raise it"
     return (
         "the file has no draws for them. If the truth had no replicates, rebuild it ('epidemia "
@@ -307,7 +308,7 @@ def named(runs: pd.DataFrame) -> pd.DataFrame:
     ]
     order = {name: place for place, name in enumerate(SETTINGS)}
     settings.sort(key=lambda name: order.get(name, len(order)))
-    rows: list[dict[str, str]] = runs[settings].to_dict("records")  # type: ignore[assignment]
+    rows: list[dict[str, str]] = runs[settings].to_dict("records")
     values: dict[Any, dict[str, set[str]]] = {}
     for weights, row in zip(runs["weights"], rows, strict=True):
         known = values.setdefault(weights, {name: set() for name in settings})

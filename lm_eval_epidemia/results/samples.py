@@ -16,10 +16,15 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks import WAYS, Way, in_way
 from lm_eval_epidemia.benchmarks.observation.metrics import against_truth
-from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.within import is_withheld
 from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.score import monte_carlo
+
+#: By how much a probability may be off that was kept to six significant digits: the last of up to
+#: 26 is 1 less the others.
+KEPT = 26 * 5e-7
 
 
 class TaskAnswers(NamedTuple):
@@ -156,7 +161,67 @@ def elicited(path: Path, asked: Asked) -> TaskAnswers | None:
     return TaskAnswers(cells, q, shares, measured.l1, by_order, counts)
 
 
-def answers_of(results: Path, asked: Asked) -> TaskAnswers | None:
-    """Return what was answered in a task of a result file; None if that is not kept."""
+def answers_of(results: Path, asked: Asked, kept: Any = None) -> TaskAnswers | None:
+    """Return what was answered in a task of a result file; None if that is not known.
+
+    Parameters
+    ----------
+    results : Path
+    asked : Asked
+    kept : str, optional
+        The line that the file keeps; without it, samples beside the file are read.
+    """
+    if isinstance(kept, str):
+        return _kept_in(kept, asked)
     path = sample_file(results, asked)
     return elicited(path, asked) if path else None
+
+
+def _kept_in(line: str, asked: Asked) -> TaskAnswers:
+    """Read the line that `benchmarks.observation.metrics.kept` writes.
+
+    Raises
+    ------
+    ValueError
+        If it is not one for this task, with the reason.
+    """
+    truth = WAYS[asked.way].load(asked.task)
+    levels, whole = len(truth.levels), len(truth.given)
+    counts = by_order = None
+    try:
+        cells, q, shares, chance = (np.array(part.split(), float) for part in line.split(";"))
+        here = np.arange(whole) if not len(cells) else cells.astype(int)
+        if (
+            not (np.diff(here, prepend=-1) > 0).all()
+            or here[-1] >= whole
+            or (len(cells) and (here != cells).any())
+        ):
+            raise ValueError(f"its cells are not some of {whole}, in order")
+        q = _whole(q.reshape(len(here), levels - 1))
+        if len(shares):
+            _whole(shares[None, :-1])
+        if WAYS[asked.way].drawn:
+            counts = chance.astype(np.int64).reshape(len(here), levels + 1)
+            if (counts < 0).any() or not counts.sum(axis=1).all():
+                raise ValueError("a count is below 0, or all are 0")
+        elif len(chance):
+            by_order = _whole(chance.reshape(len(here), -1, levels - 1))
+    except (ValueError, TypeError, IndexError) as error:
+        raise ValueError(
+            f"{in_way(*asked)}: the recorded answers are not as a run keeps them ({error})"
+        ) from None
+    weights, p = truth.weights[here], truth.p[here]
+    if counts is None:
+        l1 = distance(weights / weights.sum(), q, p)
+    else:
+        l1 = monte_carlo.distances(p, counts) @ (weights / weights.sum())
+    positions = shares if len(shares) else None
+    return TaskAnswers(here.tolist(), q, positions, float(l1), by_order, counts)
+
+
+def _whole(parts: Array) -> Array:
+    """Add the last probability, which is 1 less the others; ValueError if one is impossible."""
+    both = np.concatenate([parts, 1 - parts.sum(axis=-1, keepdims=True)], axis=-1)
+    if not ((both > -KEPT) & (both < 1 + KEPT)).all():
+        raise ValueError("a probability is not between 0 and 1")
+    return np.asarray(both.clip(0, 1))

@@ -27,8 +27,11 @@ COMPARED = ("limit", "task_version", "truth", "num_fewshot", "system", *Variant.
 #: How `_alike` calls weights that are not the same.
 OTHER = 3
 
-#: Notes, by the name of a run (or empty) and text.
-Notes = dict[tuple[str, str], None]
+#: The name of a run, or nothing, and what is to be said of it.
+Notes = list[tuple[str, str]]
+
+#: A card and its folder; None of either that is not known.
+Found = tuple[Tuned | None, Path | None]
 
 
 def with_cards(results: Results, given: Sequence[tuple[str, str]] = ()) -> Results:
@@ -55,101 +58,81 @@ def with_cards(results: Results, given: Sequence[tuple[str, str]] = ()) -> Resul
     """
     runs, notes = results.runs, Notes()
     found = _cards(results, notes)
-    weights: dict[int, Weights] = dict(runs["weights"])
-    tuned = [run for run in runs.index if found[run][0] or weights[run].adapter]
-    named = {version: base for base, version in given}
+    by_hand = {version: base for base, version in given}
     bases = {
-        run: _base_of(run, found[run][0], results, named.get(runs["model"][run]), notes)
-        for run in tuned
+        run: _base_of(run, card, results, by_hand.get(runs["model"][run]), notes)
+        for run, (card, _) in found.items()
+        if card or runs["weights"][run].adapter
     }
-    cards = pd.DataFrame([*found.values()], runs.index, ["card", "card_folder"], dtype=object)
-    more = [(run, "tuned", printable(text)) for run, text in notes]
-    versions = runs.get("bases", pd.Series([()] * len(runs), runs.index))
-    return results._replace(
-        runs=runs.assign(
-            card=cards["card"],
-            card_folder=cards["card_folder"],
-            base=pd.Series(bases, runs.index, dtype=float),
-            bases=[() if run in bases else versions[run] for run in runs.index],
-        ),
-        notes=pd.concat(
-            [results.notes, pd.DataFrame(more, columns=["run", "kind", "text"])], ignore_index=True
-        ),
-    )
+    more = [(run, "tuned", printable(text)) for run, text in dict.fromkeys(notes)]
+    versions: Any = runs.get("bases", dict.fromkeys(runs.index, ()))
+    columns: dict[str, Any] = {
+        "card": [card for card, _ in found.values()],
+        "card_folder": [folder for _, folder in found.values()],
+        "base": pd.Series(bases, runs.index, dtype=float),
+        "bases": [() if run in bases else versions[run] for run in runs.index],
+    }
+    told = pd.concat([results.notes, pd.DataFrame(more, columns=["run", "kind", "text"])])
+    return results._replace(runs=runs.assign(**columns), notes=told.reset_index(drop=True))
 
 
-def _cards(results: Results, notes: Notes) -> dict[int, tuple[Tuned | None, Path | None]]:
-    """Return the card of each run, and its folder; None if it is not tuned or has none."""
+def _cards(results: Results, notes: Notes) -> dict[int, Found]:
+    """Return the card of each run, with its folder; add notes on those that do not count."""
     runs = results.runs
     weights: dict[int, Weights] = dict(runs["weights"])
     own = {run: Path(of.adapter or of.model) for run, of in weights.items()}
-    paths = {run: [*of] for run, of in results.files.groupby("run")["path"]}
-    above = {run: _above(paths.get(run, ()), results.folders) for run in runs.index}
+    paths = results.files.groupby("run")["path"].agg(list)
+    above = {run: _above(paths.get(run, ()), results.folders) for run in weights}
     # Unlike Path's, isfile is False of what no folder can be called.
     near = {
-        run: [place for place in (own[run], *above[run]) if os.path.isfile(place / TUNED_CARD)]
-        for run in runs.index
+        run: [place for place in (own[run], *above[run]) if os.path.isfile(place / TUNED_CARD)]  # noqa: PTH113
+        for run in weights
     }
 
-    def card_of(run: int) -> tuple[Tuned | None, Path | None]:
-        if runs["card"][run] is not None:
-            return runs["card"][run], None
+    def card_of(run: int) -> Found:
         for place in near[run]:
-            if (card := _read(place, notes)) is None:
+            try:
+                card = read_tuned(place)
+            except (EpidemiaError, ValueError, RecursionError) as error:
+                text = f"ignored the card of a tuned model in {place}: {error}; copy it again from"
+                notes.append(("", f"{text} the folder that 'epidemia finetune train' wrote"))
                 continue
             if place == own[run]:
                 return card, place
             if not _can_be(weights[run], card):
-                return None, None
+                break
             # One card may lie above the results of its base, too, and of other models.
-            others = [
+            others = {
                 runs["model"][other]
-                for other in runs.index
+                for other in weights
                 if runs["card"][other] is None
                 and place in above[other]
                 and near[other][0] == place
                 and weights[other] != weights[run]
                 and _can_be(weights[other], card)
-            ]
+            }
             if not others:
                 return card, place
             names = few(sorted({runs["model"][run], *others}))
-            text = (
-                f"{place / TUNED_CARD} could belong to {names}, so it is ignored: copy it (and "
-                "losses.csv) into the folder with that model's results only"
-            )
-            notes["", text] = None
-            return None, None
+            text = f"{place / TUNED_CARD} could belong to {names}, so it is ignored: copy it (and"
+            notes.append(("", f"{text} losses.csv) into the folder with that model's results only"))
+            break
         return None, None
 
-    return {run: card_of(run) for run in runs.index}
-
-
-def _read(folder: Path, notes: Notes) -> Tuned | None:
-    """Read the card in a folder; add a note if it is unreadable."""
-    try:
-        return read_tuned(folder)
-    except (EpidemiaError, ValueError, RecursionError) as error:
-        where = "" if isinstance(error, EpidemiaError) else f"{folder / TUNED_CARD}: "
-        text = (
-            f"ignored the card of a tuned model: {where}{error}; copy it again from the folder "
-            "that 'epidemia finetune train' wrote"
-        )
-        notes["", text] = None
-        return None
+    cards = runs["card"]
+    return {run: (cards[run], None) if cards[run] is not None else card_of(run) for run in weights}
 
 
 def _above(paths: Iterable[Path], folders: Iterable[Path]) -> list[Path]:
     """Return the folders of a run's files, the nearest first, up to the folders read."""
-    places: dict[Path, None] = {}
-    for path in paths:
-        roots = [
-            root if root.is_dir() else root.parent for root in folders if path.is_relative_to(root)
-        ]
-        places |= dict.fromkeys(
-            place for place in path.parents if any(place.is_relative_to(root) for root in roots)
-        )
-    return sorted(places, key=lambda place: -len(place.parts))
+    roots = [root if root.is_dir() else root.parent for root in folders]
+    places = {
+        place
+        for path in paths
+        for place in path.parents
+        if any(place.is_relative_to(root) for root in roots)
+    }
+    return sorted(places, key=lambda place: (-len(place.parts), place))
 
 
 def _can_be(weights: Weights, card: Tuned) -> bool:
@@ -175,23 +158,20 @@ def _base_of(
     run: int, card: Tuned | None, results: Results, given: str | None, notes: Notes
 ) -> float | None:
     """Return the run of a tuned run's base, asked in the same way."""
-    runs, name = results.runs, results.runs["name"][run]
+    runs, name, model = results.runs, results.runs["name"][run], results.runs["model"][run]
     weights: dict[int, Weights] = dict(runs["weights"])
-    own = weights[run]
-    names = [card.base] if card else []
-    if given is not None:
+    own, names = weights[run], [card.base] if card else []
+    without = "training does not explain the whole difference"
+    if own.adapter and not given:
+        # What lm-eval loaded says it as well as the card, and where they differ it counts.
+        names.append(own.model)
+        if card and _alike(card.base, own.model) == OTHER:
+            names = [own.model]
+            text = f"its adapter was tuned from {card.base} but runs on {own.model}. Unless both"
+            notes.append((name, f"{text} have the same weights, {without}"))
+    if given:
         names, named = [given], [*runs.index[runs["model"] == given]]
     else:
-        if own.adapter:
-            # What lm-eval loaded says it as well as the card, and where they differ it counts.
-            names.append(own.model)
-            if card is not None and _alike(card.base, own.model) == OTHER:
-                names = [own.model]
-                text = (
-                    f"its adapter was tuned from {card.base} but runs on {own.model}. Unless both "
-                    "have the same weights, training does not explain the whole difference"
-                )
-                notes[name, text] = None
         ranks = {
             other: min(_alike(of.model, base) for base in names)
             for other, of in weights.items()
@@ -199,39 +179,30 @@ def _base_of(
         }
         best = min(ranks.values(), default=OTHER)
         named = [other for other, rank in ranks.items() if rank == best < OTHER]
-    tuned_from = f"it was tuned from {names[0]}, which"
-    if len({weights[other] for other in named}) > 1:
-        listed = few(sorted({weights[other].name for other in named}))
-        text = f"could be {listed}: name it with --pair BASE={runs['model'][run]}"
-        notes[name, f"{tuned_from} {text}"] = None
-        return None
-    if alike := [other for other in named if _asked_alike(results, run, other)]:
+    by_hand = f"name it with --pair BASE={model}"
+    why = f"is not among the results: add its results, or {by_hand}"
+    if len(several := {weights[other].name for other in named}) > 1:
+        why = f"could be {few(sorted(several))}: {by_hand}"
+    elif alike := [other for other in named if _asked_alike(results, run, other)]:
         base = closest(runs, run, alike)[0]
-        settings: Any = settings_of_runs(runs)
+        settings: Any = settings_of_runs(runs).drop(columns=[*OWN, *COMPARED], errors="ignore")
         apart = [
             f"{key} {settings[key][run]} and {settings[key][base]}"
             for key in settings
-            if key not in (*OWN, *COMPARED) and settings[key][run] != settings[key][base]
+            if settings[key][run] != settings[key][base]
         ]
         if apart:
-            text = (
-                f"it and its base {runs['name'][base]} were run with different settings "
-                f"({', '.join(apart)}), so training does not explain the whole difference"
-            )
-            notes[name, text] = None
+            text = f"it and its base {runs['name'][base]} were run with different settings"
+            notes.append((name, f"{text} ({', '.join(apart)}), so {without}"))
         return base
-    why = (
-        "was not asked in the same way (chat template, prompts, limit): run it like this one"
-        if named
-        else "is not among the results: add its results, or name it with --pair "
-        f"BASE={runs['model'][run]}"
-    )
-    notes[name, f"{tuned_from} {why}"] = None
+    elif named:
+        why = "was not asked in the same way (chat template, prompts, limit): run it like this one"
+    notes.append((name, f"it was tuned from {names[0]}, which {why}"))
     return None
 
 
 def _asked_alike(results: Results, run: int, other: int) -> bool:
     """Whether two runs share comparable scores, with a chat template or both without one."""
-    chat = results.runs.get("chat_template", {run: "", other: ""})
+    chat: Any = results.runs.get("chat_template", {run: "", other: ""})
     one, two = (results.scores[results.scores["run"] == each] for each in (run, other))
     return chat[run] == chat[other] and len(paired(one, two)) > 0

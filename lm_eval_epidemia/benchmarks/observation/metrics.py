@@ -22,6 +22,10 @@ from lm_eval_epidemia.elicit.way import Answer, Metric, Way
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score.joint import Draws, SharedError, joint_error
 
+#: Answers under each ordering are kept up to so many numbers: of 120 orderings a task may have
+#: 100,000. Without them an error does not cover the orderings that were not asked.
+MOST_ORDERED = 2_000
+
 
 @collect.once
 def against_truth(answers: Sequence[Answer]) -> Measured | None:
@@ -126,6 +130,34 @@ def seen(answers: Sequence[Answer]) -> float:
     return 1.0 if complete.all() else float(truth.weights[complete].sum())
 
 
+def kept(answers: Sequence[Answer]) -> str:
+    """Write what was elicited, for results: four lists of numbers, separated by semicolons.
+
+    The numbers of the completely answered cells (nothing if these are all); the distribution in
+    each, without its last number, to six significant digits; the share of each displayed position;
+    and what lies behind a distribution that is known by chance: counts of answers, or the
+    distributions under each ordering, if not all were asked and they are not too many. Nothing
+    without a score.
+    """
+    if (measured := against_truth(answers)) is None:
+        return ""
+    way, elicited, complete = WAYS[answers[0].way], measured.elicited, measured.part.complete
+    cells: Any = [] if complete.all() else np.flatnonzero(complete)
+    shares = way.by_position(answers) if way.by_position else None
+    chance: Any = elicited.counts
+    if chance is None and (by_order := elicited.by_order) is not None:
+        few = by_order.size <= MOST_ORDERED
+        chance = (
+            by_order[..., :-1]
+            if few and not by_order.shape[1] >= math.factorial(by_order.shape[2])
+            else None
+        )
+    numbers = (cells, elicited.q[:, :-1], shares, chance)
+    return ";".join(
+        "" if of is None else " ".join(f"{x:.6g}" for x in np.ravel(of)) for of in numbers
+    )
+
+
 def metrics_of(way: Way) -> dict[str, Metric]:
     """Return the metrics of a way of asking, by name.
 
@@ -134,7 +166,7 @@ def metrics_of(way: Way) -> dict[str, Metric]:
     # Monte Carlo error of drawn answers can make a distance negative.
     least = -2 if way.drawn else 0
     metrics = {
-        "score": Metric(score, True, 0, 100, draws=_score_draws),
+        "score": Metric(score, True, 0, 100, draws=_score_draws, kept=kept),
         "score_stderr": Metric(score_stderr, False, 0),
         "score_expected": Metric(score_expected, True, 0, 100),
         "l1": Metric(l1, False, least, 2),

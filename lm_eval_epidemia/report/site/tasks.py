@@ -133,12 +133,9 @@ def _needs(survey: str) -> str:
 
 def _told(rows: pd.DataFrame | None, digits: int, whole: Asked | None) -> dict[str, Any]:
     """Return the scores of a task: of all, the best and the median, and for knowing averages."""
-    known: list[float] = []
     if rows is None or rows.empty:
-        if whole:
-            part = part_asked(whole, 1.0)
-            known = [_averages(part, whole)] if part else []
-        said = "; ".join(f"{x:.1f}" for x in known if not math.isnan(x))
+        part = part_asked(whole, 1.0) if whole else None
+        said = f"{_averages(part, whole):.1f}" if part and whole else ""
         return {"scores": {}, "best": "", "highest": "", "median": "", "mean": said}
     scored = rows[rows["value"].notna()]
     known = [*dict.fromkeys(f"{x:.1f}" for x in scored["known"].dropna())] if whole else []

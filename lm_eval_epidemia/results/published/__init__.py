@@ -195,9 +195,9 @@ def _stating(_fingerprint: str) -> tuple[Stating, ...]:
 
 
 def _stated() -> Iterator[Row]:
-    for claim in claims().itertuples():
-        if claim.measure == f"prior beats {SIZES[0]}" and claim.released:
-            yield SETS[claim.set], PRIOR.plain.name, claim.model, float(claim.released), {}
+    for measure, name, model, _, given in claims().itertuples(index=False):
+        if measure == f"prior beats {SIZES[0]}" and given:
+            yield SETS[name], PRIOR.plain.name, model, float(given), {}
     for run in stating():
         way = run.settings["protocol"]
         # The plain protocol was asked of all models in one experiment, the others in another.
