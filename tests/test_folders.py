@@ -11,12 +11,11 @@ from conftest import recorded
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.cli import app
+from lm_eval_epidemia.cli.report import read
 from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.old.findings.leaderboard import make_report
 from lm_eval_epidemia.harness import yamls
-from lm_eval_epidemia.old.report.site import MARKER, build_site
-from lm_eval_epidemia.results.results import read_results
+from lm_eval_epidemia.report.site import MARKER, build_site
 
 COCAINE = "epidemia_low_nsduh_cocaine_ever_by_age"
 #: Has a page of its own only where it was asked so; as letters every task has one.
@@ -223,7 +222,7 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for name, tasks in (("both", [COCAINE, ASKED]), ("one", [COCAINE])):
         recorded(folder / name, tasks)
-    return {name: make_report(read_results([folder / name])) for name in ("both", "one")}
+    return {name: read([folder / name]) for name in ("both", "one")}
 
 
 @pytest.fixture(scope="module")

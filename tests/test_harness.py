@@ -17,12 +17,12 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.build import build
 from lm_eval_epidemia.estimate.check import check
-from lm_eval_epidemia.old.findings.means import group_mean
+from lm_eval_epidemia.findings.mean import mean
 from lm_eval_epidemia.harness import hooks
 from lm_eval_epidemia.harness.discovery import forget_cached_requests
 from lm_eval_epidemia.harness.yamls import task_path
 from lm_eval_epidemia.models.baseline import Baseline
-from lm_eval_epidemia.results.results import read_results
+from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.surveys.catalogue import record
@@ -152,9 +152,9 @@ def test_a_group_is_the_mean_of_the_tasks_that_have_a_score(caplog, tmp_path):
     assert "epidemia_low_nsduh: 5 of 6 tasks could be scored" in caplog.text
     path = tmp_path / "results_1.json"
     path.write_text(json.dumps(run, default=str))
-    (entry,) = read_results([path]).entries
-    low = group_mean(entry, "epidemia_low")
-    assert low[2] == 5 and low.value == pytest.approx(results["epidemia_low_nsduh"]["score,none"])
+    low = mean(read_results([path]).scores, ["group"]).set_index("group").loc["epidemia_low"]
+    assert low["tasks"] == 5
+    assert low["value"] == pytest.approx(results["epidemia_low_nsduh"]["score,none"])
 
 
 def test_log_probabilities_that_are_not_finite_give_no_number(monkeypatch, caplog):

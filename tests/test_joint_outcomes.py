@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import evaluate, raw_file, recorded
+from report_parts import table
 from toy_survey import HEAD
 from typer.testing import CliRunner
 
@@ -22,10 +23,7 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.adjust import adjust
 from lm_eval_epidemia.estimate.check import check_all
 from lm_eval_epidemia.estimate.prepare import prepare
-from lm_eval_epidemia.old.findings import recalibrated
-from lm_eval_epidemia.old.findings.leaderboard import make_report
-from lm_eval_epidemia.old.report.cards import card
-from lm_eval_epidemia.results.results import read_results
+from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.surveys import catalogue
 from lm_eval_epidemia.surveys.check import check_files
 from lm_eval_epidemia.surveys.fresh import FreshTask
@@ -256,12 +254,12 @@ def test_lm_eval_asks_it_and_samples_are_recalibrated(tmp_path):
     prompt = asked["samples"][task][0]["doc"]["prompt"]
     assert "is 12 or 13 years old. " in prompt and "\nA. Both marijuana and cocaine\n" in prompt
     recorded(tmp_path / "runs", [task], model_args="kind=mean")
-    (read,), notes = recalibrated.read(make_report(read_results([tmp_path / "runs"])))
+    (found,) = table("recalibrated", tmp_path / "runs").to_dict("records")
     truth = store.load(task)
     mean = np.tile(truth.weights @ truth.p, (len(truth.p), 1))
-    assert notes == [] and read.gain.value == pytest.approx(0, abs=1e-6)
-    assert read.recalibrated.value == pytest.approx(score(load_truth(task), mean).score, abs=1e-6)
-    assert read.marginal == pytest.approx(0, abs=1e-6) and read.conditional > 0.1
+    assert found["gain"] == pytest.approx(0, abs=1e-6)
+    assert found["recalibrated"] == pytest.approx(score(load_truth(task), mean).score, abs=1e-6)
+    assert found["l1_marginal"] == pytest.approx(0, abs=1e-6) and found["l1_conditional"] > 0.1
 
 
 REPLACING = (

@@ -55,7 +55,7 @@ def test_without_docstrings_the_error_says_what_takes_them(monkeypatch, epidemia
     def broken(*_):
         raise AttributeError("Found no doc for _MarkDef")
 
-    monkeypatch.setattr("lm_eval_epidemia.old.report.figures.save", broken)
+    monkeypatch.setattr("lm_eval_epidemia.report.figures.save", broken)
     monkeypatch.setattr(cli, "_without_docstrings", lambda: True)
     told = refusal(epidemia("plot", "bootstrap", "--task", TASK))
     assert "Found no doc for _MarkDef" in told

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import yaml
 from recorded_runs import copied_run
-from report_parts import command
+from report_parts import command, table
 
 from lm_eval_epidemia.benchmarks import QUICK, WAYS, leaves, members
 from lm_eval_epidemia.benchmarks.observation import letters, predicted, quick
@@ -17,9 +17,7 @@ from lm_eval_epidemia.core.sealed import seal_of
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.within import Within
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.old.findings import leaderboard, overview
 from lm_eval_epidemia.harness.cost import cost
-from lm_eval_epidemia.results.results import read_results
 
 LEAVES = ("epidemia_quick_low", "epidemia_quick_high")
 
@@ -197,21 +195,21 @@ def test_a_run_has_the_mean_of_both_and_its_error(runs):
 
 
 def test_the_report_never_ranks_it_beside_full_runs(runs):
-    page = command("report", runs, "--full", "--wide")
+    found = table("leaderboard", runs)
+    found = found[found["kind"] == "respondent"].groupby("group")["rank"].agg(set)
+    assert {*found["epidemia_quick"]} <= {"", math.nan} and len({*found["epidemia_low"]}) > 1
+    page = command("report", runs, "--wide")
     full, quick_look = (
         next(part for part in page.split("\n\n") if part.lstrip().startswith(title))
         for title in ("Score, 0 to 100", "Quick look: predicted score, 0 to 100")
     )
-    assert "epidemia_low" in full and "epidemia_quick" not in full
-    assert "epidemia_quick" in quick_look and "predicted epidemia_low" in quick_look
-    assert "epidemia_low" not in quick_look.replace("predicted epidemia_low", "")
-    assert " rank " in full and " rank " not in quick_look
-    assert "without ranks and comparisons" in quick_look and "without ranks" not in full
+    assert (
+        "epidemia_low" in full and "epidemia_quick" not in full and "epidemia_quick" in quick_look
+    )
+    assert "predicted to get" in page and "than next" not in quick_look
 
 
 def test_nothing_is_claimed_of_a_pair_of_quick_looks(runs):
     """A prediction is not these tasks: "better here" asks for their sampling errors."""
-    report = leaderboard.make_report(read_results([runs]))
-    assert {pair.column for pair in leaderboard.comparisons(report)} == {"epidemia_low"}
-    columns = [column.name for column in overview.population(report).columns]
-    assert columns == ["model", "epidemia_low"]
+    for name in ("pairs", "population"):
+        assert {*table(name, runs)["group"]} == {"epidemia_low"}

@@ -11,9 +11,10 @@ from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.old.findings.replies import replies_of
 from lm_eval_epidemia.harness import tries, yamls
-from lm_eval_epidemia.results.results import read_results
+from lm_eval_epidemia.report.site import replies
+from lm_eval_epidemia.results.choose import of_runs
+from lm_eval_epidemia.results.read import read_results
 
 TASK = "epidemia_intervention_random"
 NAME = f"{TASK}_written"
@@ -120,17 +121,15 @@ def test_a_report_tells_tries_and_does_not_rank_them_with_single_ones(mumbling, 
         mumbling.asked.clear()
         folder = tmp_path / str(number)
         asked(mumbling, [NAME], run=recorded, folder=folder, metadata={"tries": number})
-    entries = {
-        dict(entry.variant).get("tries"): entry for entry in read_results([tmp_path]).entries
-    }
-    assert {*entries} == {None, str(TRIES)}
-    assert entries[None].protocol != entries[str(TRIES)].protocol
-    (score,) = entries[str(TRIES)].scores.values()
-    assert score.metrics["tries"] == 2 and score.metrics["answered"] == 0.8
-    replies = replies_of([entries[str(TRIES)]])
-    assert (replies.number, replies.unread) == (len(NEEDED), 1)
-    assert replies.shown[0].reply == f"{MUMBLED} 1"
-    assert replies_of([entries[None]]).unread == 3
+    results = read_results([tmp_path])
+    assert {*results.runs["tries"]} == {"", str(TRIES)}
+    assert {*results.scores["asked_as"]} == {"limit=5", f"limit=5; tries={TRIES}"}
+    several = results.scores[results.scores["asked_as"] != "limit=5"].iloc[0]
+    assert (several["tries"], several["answered"]) == (2, 0.8)
+    for run, tries_ in results.runs["tries"].items():
+        (kept,) = replies.of_models(of_runs(results, [run])).values()
+        assert (kept["number"], kept["unread"]) == (len(NEEDED), 1 if tries_ else 3)
+        assert kept["shown"][0]["reply"] == f"{MUMBLED} 1"
 
 
 @pytest.mark.parametrize(

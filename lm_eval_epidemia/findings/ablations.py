@@ -13,7 +13,7 @@ from lm_eval_epidemia.benchmarks.prior.judged import Stated
 from lm_eval_epidemia.benchmarks.prior.judgements import JudgedTask
 from lm_eval_epidemia.benchmarks.prior.quantities import answers
 from lm_eval_epidemia.core.errors import few
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, who
+from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled, who
 from lm_eval_epidemia.findings.parts import ALIKE_NOTE, unless_alike
 from lm_eval_epidemia.findings.priors import RUN, stated
 from lm_eval_epidemia.results.published import COMPARED, stating
@@ -79,7 +79,8 @@ def ablations(results: Results) -> Finding:
         if key != "protocol" and _same(first.known.stated, other.known.stated):
             same.append(f"{first.model}, {says}")
         rows.append({**whose, "differs in": says, **numbers})
-    table = pd.DataFrame(rows, columns=None if rows else ["run", "task", "differs in", *_NUMBERS])
+    columns = {**WHO, "task": Column(), "differs in": Column(), **_NUMBERS}
+    table = who(pd.DataFrame(rows), results.runs) if rows else tabled([], columns, results.runs)
     note = (
         "Pairs of runs of one model that differ in one setting; the second of each pair is the "
         "most usual one. Both differences, of the error ratio and of the share of quantities on "
@@ -98,8 +99,8 @@ def ablations(results: Results) -> Finding:
     return Finding(
         "ablations",
         "Priors: what the asking changes (± standard error)",
-        who(table, results.runs),
-        {**WHO, "task": Column(), "differs in": Column(), **_NUMBERS},
+        table,
+        columns,
         note,
         left_out=left_out,
     )

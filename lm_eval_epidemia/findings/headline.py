@@ -70,6 +70,8 @@ class Board(NamedTuple):
     benchmark : Benchmark
     rows : DataFrame
         Of the leaderboard: one run per model, the best models, then respondents.
+    runs : list of int
+        Those of the models, the best first; of respondents where there are no models.
     verdicts : dict of int to str
         By run: the verdict on it against the next one.
     over : str
@@ -84,16 +86,12 @@ class Board(NamedTuple):
 
     benchmark: Benchmark
     rows: pd.DataFrame
+    runs: list[int]
     verdicts: dict[int, str]
     over: str
     left_out: int
     finding: Finding
     sentence: str = ""
-
-    @property
-    def runs(self) -> list[int]:
-        """The models' runs, the best first."""
-        return [*dict.fromkeys(self.rows["run"][self.rows["kind"] != "respondent"])]
 
     @property
     def groups(self) -> list[str]:
@@ -146,7 +144,11 @@ def _board(results: Results, benchmark: Benchmark, rows: pd.DataFrame, most: int
         best.setdefault(results.runs["weights"][run], run)
     runs = [*best.values()]
     kinds = results.runs["kind"]
-    tested = [run for run in runs if kinds[run] != "respondent"] or runs
+    # Respondents are held against models; alone, they are what is shown.
+    who = [run for run in runs if kinds[run] == "run"] or [
+        run for run in runs if kinds[run] == "respondent"
+    ]
+    tested = who + [run for run in runs if kinds[run] == "published"]
     here = in_order(rows[rows["run"].isin(tested)], results.runs)
     # Whoever was asked most stands first.
     share = asked["seen"][tested]
@@ -176,7 +178,7 @@ def _board(results: Results, benchmark: Benchmark, rows: pd.DataFrame, most: int
     chosen = pd.concat([*parts, beside_them[beside_them["group"].isin(listed)]], ignore_index=True)
     over, verdicts = _verdicts(results, benchmark, chosen, shown)
     left_out = len(ordered[most:]) + len(known[room:])
-    board = Board(benchmark, chosen, verdicts, over, left_out, Finding("", "", chosen))
+    board = Board(benchmark, chosen, shown, verdicts, over, left_out, Finding("", "", chosen))
     sentence = next(_sentences(results, board, True), "")
     return board._replace(finding=_finding(results, board), sentence=sentence)
 

@@ -327,7 +327,7 @@ survey = sliced("survey", "Score by survey")
 domain = sliced("domain", "Score by domain")
 dimension = sliced("dimension", "Score by number of conditions")
 subset = sliced("subset", "Score in tasks of few cells", "epidemia_high_likelihood")
-nodes = sliced("nodes", "Accuracy by number of variables", "epidemia_intervention_larger")
+nodes = sliced("nodes", "Accuracy by number of variables", "epidemia_intervention_large")
 names = sliced("names", "Accuracy by names", "epidemia_intervention")
 
 #: The two ways in which the closed subset stands in one table: models that only write beside those

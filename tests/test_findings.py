@@ -1,0 +1,140 @@
+"""What holds for every finding, as scikit-learn's `check_estimator` has it for estimators."""
+
+import json
+import math
+from io import StringIO
+
+import pandas as pd
+import pytest
+from conftest import REPOSITORY
+from recorded_runs import copied_run
+from rich.cells import cell_len
+
+from lm_eval_epidemia.benchmarks import groups
+from lm_eval_epidemia.cli.report import read
+from lm_eval_epidemia.findings import FINDINGS, find
+from lm_eval_epidemia.findings.finding import Finding
+from lm_eval_epidemia.findings.leaderboard import CLOSED_WAYS
+from lm_eval_epidemia.report.render import FORMULA, WIDTH, render
+
+DOCS = REPOSITORY / "docs" / "results"
+
+#: Runs of respondents whose answers are known, by folder: tasks, and how they are asked.
+RECORDED = {
+    "letters": (["epidemia_low_nsduh", "epidemia_high_nsduh", "epidemia_people"], {}),
+    "likelihood": (["epidemia_low_nsduh_likelihood"], {}),
+    "bare": (["epidemia_low_nsduh"], {"metadata": {"wording": "bare"}}),
+    "world": (["epidemia_world", "epidemia_years_gsstrend", "epidemia_years_undated"], {}),
+    "closed": ([f"epidemia_high_nsduh_cocaine_ever_by_age_sex_{way}" for way in CLOSED_WAYS], {}),
+    "graphs": (["epidemia_intervention_large", "epidemia_intervention_retrieval"], {}),
+}
+
+
+@pytest.fixture(scope="session")
+def results(tmp_path_factory):
+    """Every benchmark, by models and by respondents, in several ways and wordings."""
+    folder = tmp_path_factory.mktemp("runs")
+    for name, (tasks, how) in RECORDED.items():
+        how = {"model_args": "kind=noisy,noise=0.5", **how}
+        copied_run(tmp_path_factory, folder / name, tasks, **how)
+    kept = ("interventions", "priors", "quick", "one-question")
+    return read([folder, *(DOCS / name for name in kept)])
+
+
+@pytest.fixture(scope="session")
+def others():
+    """Results in which a finding has nothing to show: of surveys, and of another benchmark."""
+    return read([DOCS / "quick"]), read([DOCS / "priors" / "grid"])
+
+
+def check_finding(name, results):
+    """Check that a finding can be printed, read back and understood; return it."""
+    make = find(name)
+    first = (make.__doc__ or "").splitlines()[0]
+    assert first.endswith(".") and first[0].isupper() and len(first) < 100
+    finding, again = make(results), make(results)
+    table = finding.table
+    assert isinstance(finding, Finding) and finding.name == name and finding.title
+    assert {to: render(finding, to) for to in ("csv", "json")} == {
+        to: render(again, to) for to in ("csv", "json")
+    }
+    check_columns(finding)
+    for text in finding.left_out:
+        assert len(text) > 20 and "\n" not in text and "nan" not in text.split(), text
+    assert len(table) or finding.left_out or name == "notes"
+    check_forms(finding)
+    if FINDINGS[name].startswith("leaderboard:"):
+        check_values(table)
+    return finding
+
+
+def check_columns(finding):
+    """Every declared column is there, also in an empty table, and none holds what is no value."""
+    table, columns = finding.table, finding.columns
+    assert columns and table.columns.is_unique
+    for column, of in columns.items():
+        beside = filter(None, (column, of.error, *of.interval, of.count))
+        assert {*beside} <= {*table}, column
+        if of.error:
+            assert not (table[of.error] < 0).any()
+    assert not finding.across or finding.across in table
+    assert not finding.details or finding.details in table
+    if "model" in table:
+        assert [*table][:3] == ["model", "settings", "kind"]
+        # A row of a survey alone is nobody's.
+        assert {*table["kind"]} <= {"run", "respondent", "published", "survey", "truth", ""}
+        assert ((table["model"] != "") | (table["kind"] == "")).all()
+    for column in table:
+        kinds = {type(cell) for cell in table[column] if not isinstance(cell, (str, float))}
+        assert not kinds & {dict, list, tuple, set}, column
+
+
+def check_forms(finding):
+    """Every form renders; csv is the table, and no formula; text fits a screen."""
+    table, text = finding.table, render(finding, "text")
+    for whole in (False, True):
+        shown = render(finding, "text", whole)
+        assert max(map(cell_len, shown.splitlines())) <= WIDTH, shown
+    assert text.startswith(finding.title.split()[0]) and "nan" not in text.split()
+    assert render(finding, "html").startswith("<table") and r"\end{table}" in render(
+        finding, "latex"
+    )
+    assert len(json.loads(render(finding, "json"))) == len(table)
+    csv = render(finding, "csv")
+    back = pd.read_csv(StringIO(csv), keep_default_na=False, dtype=str)
+    assert [*back] == [str(name) for name in table] and len(back) == len(table)
+    for column in table.select_dtypes("number"):
+        numbers = pd.to_numeric(back[column]).to_numpy(float)
+        assert numbers == pytest.approx(table[column].to_numpy(float), rel=1e-12, nan_ok=True)
+    for column in table.select_dtypes(exclude=["number", "bool"]):
+        cells = [cell for cell in back[column] if cell.startswith(FORMULA)]
+        assert not [cell for cell in cells if math.isnan(pd.to_numeric(cell, "coerce"))], column
+
+
+def check_values(table):
+    """Means, and their intervals, are within the scale of their benchmark."""
+    if not {"group", "value", "error", "low", "high"} <= {*table} or "scale" in table:
+        return
+    measures = groups()
+    for group, *numbers in table[["group", "value", "low", "high"]].itertuples(index=False):
+        of = measures[group].measure
+        assert all(math.isnan(x) or of.low - 1e-9 <= x <= of.high + 1e-9 for x in numbers), group
+    assert not (table["low"] > table["value"] + 1e-9).any()
+    assert not (table["high"] < table["value"] - 1e-9).any()
+
+
+@pytest.mark.parametrize("name", FINDINGS)
+def test_finding(name, results):
+    check_finding(name, results)
+
+
+@pytest.mark.parametrize("name", FINDINGS)
+def test_where_nothing_was_asked_a_finding_is_empty_and_says_what_to_run(name, others):
+    empty = 0
+    for results in others:
+        finding = check_finding(name, results)
+        if not len(finding.table) and name != "notes":
+            empty += 1
+            assert any("run" in text or "--" in text for text in finding.left_out)
+    # Of every run there are a leaderboard, its tasks and notes; implied needs none.
+    assert empty or name in ("leaderboard", "tasks", "notes", "implied", "population", "scale")
