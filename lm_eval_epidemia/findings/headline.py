@@ -134,12 +134,18 @@ def headline(
 
 def _board(results: Results, benchmark: Benchmark, rows: pd.DataFrame, most: int) -> Board:
     """Choose one run of each model, and compare neighbours."""
-    asked = rows.groupby("run").agg(silent=("silent", "all"), seen=("seen", "sum"))
+    asked = rows.groupby("run").agg(seen=("seen", "sum")).assign(silent=_silent(rows))
     own = rows[rows["run"] >= 0]
+    first = rows[rows["group"].isin(TOGETHER)].groupby("run")["seen"].sum()
     best: dict[Any, int] = {}
     for run in sorted(
         dict.fromkeys(own["run"]),
-        key=lambda run: (bool(asked["silent"][run]), -asked["seen"][run], *_usual(results, run)),
+        key=lambda run: (
+            bool(asked["silent"][run]),
+            -first.get(run, 0),
+            -asked["seen"][run],
+            *_usual(results, run),
+        ),
     ):
         best.setdefault(results.runs["weights"][run], run)
     runs = [*best.values()]
@@ -183,6 +189,17 @@ def _board(results: Results, benchmark: Benchmark, rows: pd.DataFrame, most: int
     return board._replace(finding=_finding(results, board), sentence=sentence)
 
 
+def _leading(rows: pd.DataFrame) -> pd.Series:
+    """Return which rows tell of their runs: those of low and high, where these were asked."""
+    together = rows["group"].isin(TOGETHER)
+    return together | ~rows["run"].isin(rows["run"][together])
+
+
+def _silent(rows: pd.DataFrame) -> pd.Series:
+    """Return by run whether it does not answer."""
+    return rows[_leading(rows)].groupby("run")["silent"].all()
+
+
 def _usual(results: Results, run: int) -> tuple[bool, float]:
     """Order runs of a model: the usual wording, then the newest."""
     date = results.runs["date"][run]
@@ -202,7 +219,7 @@ def _verdicts(
     results: Results, benchmark: Benchmark, rows: pd.DataFrame, shown: Sequence[int]
 ) -> tuple[str, dict[int, str]]:
     """Compare each run with the next, over the groups that most of them share."""
-    silent = rows.groupby("run")["silent"].all()
+    silent = _silent(rows)
     doubted = rows.groupby("run")["changed"].any()
     runs = [
         run
@@ -270,12 +287,8 @@ def _finding(results: Results, board: Board) -> Finding:
         more = others.join(whose, on="run").rename(columns={"other": "group"})
         table = pd.concat([table, more], ignore_index=True) if len(more) else table
     # Of a run the group with the least stands for all.
-    letters = table["group"].isin(TOGETHER) | ~table["run"].isin(
-        rows["run"][rows["group"].isin(TOGETHER)]
-    )
-    mass = (
-        table["choice_mass"].where(letters).groupby([table["run"], table["model"]]).transform("min")
-    )
+    shares = table["choice_mass"].where(_leading(table))
+    mass = shares.groupby([table["run"], table["model"]]).transform("min")
     first = ~table.duplicated(["run", "model"])
     table["choice_mass"] = mass.where(first)
     if benchmark.predicted:
@@ -357,7 +370,8 @@ def _verdict(results: Results, board: Board, run: int) -> str:
 def _sentence(results: Results, board: Board, run: int) -> str:
     """State the scores of a run, beside those of the respondents that are known."""
     name, of, benchmark = results.runs["model"][run], board.of(run), board.benchmark
-    if of["silent"].all():
+    if _silent(board.rows)[run]:
+        of = of[of["silent"].astype(bool)]
         answered = of["answered"].min()
         if answered == answered and not of["choice_mass"].min() < 0.1:
             share = f"only {answered:.0%}" if answered else "none"

@@ -26,6 +26,9 @@ WIDTH, NAMES, TEXTS = 100, 20, 14
 #: Texts that name the rows of a spread table: of these there is one row.
 NAMING = ("model", "settings", "group", "asked")
 
+#: Columns of a spread table that hold for a whole row: these come last.
+LAST = ("choice_mass", "than_next")
+
 #: What a spreadsheet takes for a formula, at the beginning of a cell.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -103,13 +106,17 @@ def _spread(
 ) -> Shown:
     """Make a column of each value of a column; a row is what texts name."""
     named = [name for name in columns if name in NAMING]
-    values = [name for name in columns if name not in NAMING]
+    values = [name for name in columns if name not in (*NAMING, *LAST)]
+    last = [name for name in columns if name in LAST]
     rows: dict[tuple[str, ...], dict[tuple[str, str], str]] = {}
     for place, title in enumerate(across):
         cells = rows.setdefault(tuple(written[name][place] for name in named), {})
         cells |= {(title, name): written[name][place] for name in values}
+        cells |= {("", name): written[name][place] for name in last if written[name][place]}
     order = [(title, name) for title in over for name in values]
     titles = [title if name == values[0] else columns[name].title or name for title, name in order]
+    order += [("", name) for name in last]
+    titles += [columns[name].title or name for name in last]
     return Shown(
         [columns[name].title or name for name in named] + titles,
         [[*names, *(cells.get(key, "") for key in order)] for names, cells in rows.items()],
@@ -223,13 +230,24 @@ def drawn(shown: Shown, width: int | None, folds: bool = True) -> str:
         spare -= wide - least
         wides.append(wide if is_text and not folds else 0)
         justify: Any = "left" if is_text else "right"
-        table.add_column(Text(title), justify=justify, overflow="fold", width=wide)
+        folded = _folded(title, wide)
+        table.add_column(Text(folded), justify=justify, overflow="fold", width=wide)
     for row in shown.rows:
         cut = [_cut(text, wide) if wide else text for text, wide in zip(row, wides, strict=True)]
         table.add_row(*map(Text, cut))
     console = Console(width=width or MANY, file=StringIO(), color_system=None)
     lines = console.render_lines(table, pad=False)
     return "\n".join("".join(part.text for part in line).rstrip() for line in lines)
+
+
+def _folded(title: str, wide: int) -> str:
+    """Fold a title at spaces, and behind underscores, where names of groups have no spaces."""
+    lines = [""]
+    for part in re.split(r"(?<=[_ ])", title):
+        if cell_len(lines[-1] + part.rstrip()) > wide:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(line.rstrip() for line in lines if line)
 
 
 def _cut(text: str, wide: int) -> str:
