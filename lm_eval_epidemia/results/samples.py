@@ -19,6 +19,7 @@ from lm_eval_epidemia.benchmarks import WAYS, Way, in_way
 from lm_eval_epidemia.benchmarks.observation.metrics import against_truth
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.elicit.variants import MOST_SAMPLES
 from lm_eval_epidemia.elicit.within import is_withheld
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.score import monte_carlo
@@ -198,23 +199,29 @@ def _kept_in(line: str, asked: Asked) -> TaskAnswers:
     counts = by_order = None
     try:
         cells, q, shares, chance = (np.array(part.split(), float) for part in line.split(";"))
-        here = np.arange(whole) if not len(cells) else cells.astype(int)
-        if (
-            not (np.diff(here, prepend=-1) > 0).all()
-            or here[-1] >= whole
-            or (len(cells) and (here != cells).any())
-        ):
-            raise ValueError(f"its cells are not some of {whole}, in order")
-        q = _whole(q.reshape(len(here), levels - 1))
-        if len(shares):
-            _whole(shares[None, :-1])
+        here = np.arange(whole)
+        if len(cells):
+            here = here[np.isin(here, cells)]
+            if not np.array_equal(here, cells):
+                raise ValueError(f"its cells are not some of {whole}, in order")
+        q = known = _whole(q.reshape(len(here), levels - 1))
+        if len(shares) and (len(shares) != levels or _apart(_whole(shares[:-1]), shares)):
+            raise ValueError("the shares of positions do not sum to 1")
         if WAYS[asked.way].drawn:
-            counts = chance.astype(np.int64).reshape(len(here), levels + 1)
-            if (counts < 0).any() or not counts.sum(axis=1).all():
-                raise ValueError("a count is below 0, or all are 0")
+            chance = chance.reshape(len(here), levels + 1)
+            total = chance.sum(axis=1, keepdims=True)
+            # Tables of the square of this size are made.
+            alike = 1 <= total.min() == total.max() <= MOST_SAMPLES
+            if not alike or not np.isin(chance, np.arange(MOST_SAMPLES + 1)).all():
+                raise ValueError("its counts are not those of equally many answers in each cell")
+            counts = chance.astype(np.int64)
+            known = (chance[:, :-1] + chance[:, -1:] / levels) / total
         elif len(chance):
             by_order = _whole(chance.reshape(len(here), -1, levels - 1))
-    except (ValueError, TypeError, IndexError) as error:
+            known = by_order.mean(axis=1)
+        if _apart(known, q):
+            raise ValueError("a distribution is not the mean of what it was made of")
+    except ValueError as error:
         raise ValueError(
             f"{in_way(*asked)}: the recorded answers are not as a run keeps them ({error})"
         ) from None
@@ -225,6 +232,11 @@ def _kept_in(line: str, asked: Asked) -> TaskAnswers:
         l1 = monte_carlo.distances(p, counts) @ (weights / weights.sum())
     positions = shares if len(shares) else None
     return TaskAnswers(here.tolist(), q, positions, float(l1), by_order, counts)
+
+
+def _apart(one: Array, other: Array) -> bool:
+    """Tell whether two distributions differ by more than the rounding of both."""
+    return not (np.abs(one - other) <= 2 * KEPT).all()
 
 
 def _whole(parts: Array) -> Array:
