@@ -21,7 +21,7 @@ from lm_eval_epidemia.old.findings import leaderboard, means, overview, ranks
 from lm_eval_epidemia.old.findings.comparison import compare_entries
 from lm_eval_epidemia.old.findings.reference import population_known_over
 from lm_eval_epidemia.old.report import output
-from lm_eval_epidemia.old.report.cards import card
+from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
 from lm_eval_epidemia.results.results import read_results

@@ -241,8 +241,7 @@ def plot(
     where: Where = None,
 ) -> None:
     """Save a figure of a finding for a paper."""
-    with needs("report", "figures"):
-        from lm_eval_epidemia.report.figures import CHARTS, save
+    from lm_eval_epidemia.report.figures import CHARTS, save
 
     if name == "list":
         for known, chart in CHARTS.items():

@@ -28,7 +28,7 @@ from lm_eval_epidemia.benchmarks.observation.measured import Measured
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers, beside_truth
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, who
+from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled, who
 from lm_eval_epidemia.findings.leaderboard import ordered_groups
 from lm_eval_epidemia.findings.mean import grouped, is_silent, mean, with_columns
 from lm_eval_epidemia.findings.references import KNOWS_MARGINAL, known_scores
@@ -121,8 +121,8 @@ def tuning(results: Results) -> Finding:
         text = "trainings with the same set-up and seeds are no sample of seeds"
         left_out.append(f"no mean over seeds of {few(again)}: {text}")
     if not single:
-        empty, left_out = pd.DataFrame(columns=[*COLUMNS]), [NOBODY, *left_out]
-        return Finding("tuning", TITLE, empty, COLUMNS, NOTE, left_out=left_out)
+        empty = tabled([], COLUMNS, results.runs, ("seeds",))
+        return Finding("tuning", TITLE, empty, COLUMNS, NOTE, left_out=[NOBODY, *left_out])
     order = ordered_groups([change["group"] for change in single])
     changes = sorted([*means, *single], key=lambda change: order.index(change["group"]))
     table = pd.DataFrame(changes)
@@ -420,7 +420,7 @@ def trained(results: Results) -> Finding:
                 "the last loss": card.last_loss,
             }
         )
-    table = pd.DataFrame(rows)
+    table = pd.DataFrame(rows, columns=None if rows else ["model"])
     columns = {str(name): Column(digits=4 if "loss" in str(name) else 0) for name in table}
     note = "From the cards of the tuned models (epidemia_finetune.json). Losses: of validation."
     title, left_out = "Fine-tuning: what was trained", [] if rows else [NOBODY]
@@ -469,7 +469,7 @@ def learning(results: Results) -> Finding:
         "no learning curve: it needs two or more models tuned from one base on different numbers "
         "of answers ('epidemia finetune notes --kind answers')"
     )
-    table = pd.DataFrame(columns=["run", *columns])
+    table = pd.DataFrame(columns=["run", *columns, "error"])
     if tables:
         table = pd.concat(tables, ignore_index=True).drop(columns=["choice_mass", "answered"])
         table["model"] = np.where(table["run"] < 0, f"{KNOWS_MARGINAL} (baseline)", "")
@@ -494,7 +494,7 @@ def losses(results: Results) -> Finding:
     columns = {"model": Column(), "step": Column(), "epoch": Column(digits=2)}
     columns |= {"split": Column(), "loss": Column(digits=4)}
     if not tables:
-        left_out.insert(0, "no losses of a tuned model were found")
+        left_out.insert(0, f"no losses of a tuned model were found: {NOBODY}")
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*columns])
     return Finding("losses", "Losses of fine-tuning", table, columns, left_out=left_out)
 
