@@ -24,7 +24,6 @@ ASKED = [
     *(Asked(TASK, way) for way in ("letters", "likelihood", "sampled", "stated")),
     *(Asked(SEVERAL, way) for way in ("letters", "likelihood", "sampled", "stated")),
     *(Asked(HIGH, way) for way in ("closed", "rag")),
-    Asked(MANY, "letters"),
 ]
 LETTERS, SAMPLED, STATED = Asked(TASK, "letters"), Asked(TASK, "sampled"), Asked(SEVERAL, "stated")
 
@@ -66,11 +65,7 @@ def test_they_are_those_of_the_samples(ran, asked):
     assert kept.counts is None or (kept.counts == logged.counts).all()
     # Half a unit of the sixth digit for each free number, and their sum for the last.
     assert kept.l1 == pytest.approx(row.l1, abs=1e-6 * (kept.q.shape[1] - 1))
-    if asked.task == MANY:
-        # Too many to be kept; a report then knows no error from the orderings.
-        assert logged.by_order.shape == (5, len(orderings(6)), 6) and kept.by_order is None
-    else:
-        assert same(kept.by_order, logged.by_order)
+    assert same(kept.by_order, logged.by_order)
 
 
 def test_random_orderings_are_kept_where_they_are_few(tmp_path):
@@ -78,6 +73,20 @@ def test_random_orderings_are_kept_where_they_are_few(tmp_path):
     row = rows(run(tmp_path, [asked], metadata={"orderings": "random:5"}))[asked]
     kept, logged = answers_of(row.file, asked, row.said), answers_of(row.file, asked)
     assert kept.by_order.shape == (2, 5, 4) and same(kept.by_order, logged.by_order)
+
+
+def test_where_orderings_are_too_many_samples_are_read_or_missed(tmp_path):
+    """Else an error that comes from the choice of orderings would count as 0."""
+    asked = Asked(MANY, "letters")
+    row = rows(run(tmp_path, [asked]))[asked]
+    logged = answers_of(row.file, asked)
+    assert logged.by_order.shape == (5, len(orderings(6)), 6)
+    made, notes = answers(read_results([tmp_path]))
+    assert not notes and (made[0, asked].by_order == logged.by_order).all()
+    next(tmp_path.rglob("samples_*")).unlink()
+    made, (note,) = answers(read_results([tmp_path]))
+    assert made[0, asked].by_order is None and same(made[0, asked].q, logged.q)
+    assert "errors from the orderings" in note and "1 task: run again with --log_samples" in note
 
 
 def test_a_run_without_samples_has_the_cells_of_all_its_tasks(ran, folder):

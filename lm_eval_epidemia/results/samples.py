@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks import WAYS, Way, in_way
-from lm_eval_epidemia.benchmarks.observation.metrics import against_truth
+from lm_eval_epidemia.benchmarks.observation.metrics import DROPPED, against_truth
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import MOST_SAMPLES
@@ -178,11 +178,12 @@ def answers_of(results: Path, asked: Asked, kept: Any = None) -> TaskAnswers | N
     results : Path
     asked : Asked
     kept : str, optional
-        The line that the file keeps; without it, samples beside the file are read.
+        The line that the file keeps. Samples beside the file are read where there is none, or it
+        lacks the answers under each ordering.
     """
-    if isinstance(kept, str):
-        return _kept_in(kept, asked)
     path = sample_file(results, asked)
+    if isinstance(kept, str) and not (path and kept.endswith(DROPPED)):
+        return _kept_in(kept.removesuffix(DROPPED), asked)
     return elicited(path, asked) if path else None
 
 
