@@ -4,17 +4,20 @@ import json
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import made_once, recorded
 
 from lm_eval_epidemia.benchmarks import in_way
+from lm_eval_epidemia.benchmarks.observation import undated
 from lm_eval_epidemia.elicit.orderings import orderings
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.findings.cells import answers, cells
 from lm_eval_epidemia.report.share import share
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.read import read_results
-from lm_eval_epidemia.results.samples import KEPT, answers_of
+from lm_eval_epidemia.results.samples import KEPT, answers_of, undated_of
 
 TASK = "epidemia_low_nsduh_heroin_ever_by_race"  # 4 cells, 2 levels
 SEVERAL = "epidemia_low_acs_employer_by_sex"  # 2 cells, 4 levels
@@ -207,3 +210,25 @@ def test_samples_are_read_where_a_file_keeps_none(ran, folder, tmp_path):
     assert {own for _, own in answers(edit(beside, old))[0]} == {*ASKED}
     made, (note,) = answers(edit(folder, old))
     assert not made and f"no answers in {len(ASKED)} tasks" in note
+
+
+def test_answers_without_a_year_are_kept_too(tmp_path):
+    recorded(tmp_path, [undated.GROUP], model_args="kind=truth")
+    scores, found = read_results([tmp_path]).scores, find("year-lived")
+    for row in scores.itertuples():
+        asked = Asked(row.task, row.way)
+        assert same(undated_of(row.file, asked, row.said), undated_of(row.file, asked))
+    before = found(read_results([tmp_path])).table
+    for path in tmp_path.rglob("samples_*"):
+        path.unlink()
+    after = found(read_results([tmp_path]))
+    pd.testing.assert_frame_equal(after.table, before)
+    assert not after.left_out
+
+    first = scores["task"][0]
+    for line in ("0.5", "2", "half"):
+        results = edit(
+            tmp_path, lambda whole, line=line: whole["epidemia"]["said"].update({first: line})
+        )
+        (note,) = found(results).left_out
+        assert f"{first}: the recorded answers are not as a run keeps them" in note

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks import WAYS, Way, in_way
+from lm_eval_epidemia.benchmarks.observation import undated
 from lm_eval_epidemia.benchmarks.observation.metrics import DROPPED, against_truth
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -223,9 +224,7 @@ def _kept_in(line: str, asked: Asked) -> TaskAnswers:
         if _apart(known, q):
             raise ValueError("a distribution is not the mean of what it was made of")
     except ValueError as error:
-        raise ValueError(
-            f"{in_way(*asked)}: the recorded answers are not as a run keeps them ({error})"
-        ) from None
+        raise _unlike(asked, error) from None
     weights, p = truth.weights[here], truth.p[here]
     if counts is None:
         l1 = distance(weights / weights.sum(), q, p)
@@ -233,6 +232,26 @@ def _kept_in(line: str, asked: Asked) -> TaskAnswers:
         l1 = monte_carlo.distances(p, counts) @ (weights / weights.sum())
     positions = shares if len(shares) else None
     return TaskAnswers(here.tolist(), q, positions, float(l1), by_order, counts)
+
+
+def undated_of(results: Path, asked: Asked, kept: Any = None) -> Array | None:
+    """Return what was answered without a year, shape (C, K); see `answers_of`."""
+    if isinstance(kept, str):
+        task = undated.load(asked.task)
+        try:
+            parts = np.array(kept.split(), float)
+            return _whole(parts.reshape(len(task.given), len(task.levels) - 1))
+        except ValueError as error:
+            raise _unlike(asked, error) from None
+    path = sample_file(results, asked)
+    with said_before():
+        return undated.elicited(answers) if path and (answers := answers_in(path, asked)) else None
+
+
+def _unlike(asked: Asked, error: ValueError) -> ValueError:
+    return ValueError(
+        f"{in_way(*asked)}: the recorded answers are not as a run keeps them ({error})"
+    )
 
 
 def _apart(one: Array, other: Array) -> bool:
