@@ -13,19 +13,16 @@ import pandas as pd
 import pytest
 from conftest import full_disk
 from recorded_runs import copied_run
-from typer.testing import CliRunner
+from report_parts import COCAINE, HEROIN, by
+from report_parts import said as run
 
-from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.old.findings import leaderboard
-from lm_eval_epidemia.old.findings.answered import read_samples
+from lm_eval_epidemia.findings import cells
 from lm_eval_epidemia.models import demo
-from lm_eval_epidemia.old.report import output
+from lm_eval_epidemia.report.render import FORMULA
 from lm_eval_epidemia.results.protocol import printable
-from lm_eval_epidemia.results.results import read_results
+from lm_eval_epidemia.results.read import read_results
 
-COCAINE = "epidemia_low_nsduh_cocaine_ever_by_age"
-HEROIN = "epidemia_low_nsduh_heroin_ever_by_age"
 WAYS = [
     COCAINE,
     HEROIN,
@@ -69,13 +66,6 @@ def call_model(path, name, **results):
         run["results"] |= results
 
     edit(path, change)
-
-
-def run(*arguments):
-    done = CliRunner().invoke(app, list(map(str, arguments)))
-    if done.exception and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return done
 
 
 def with_score(text):
@@ -138,7 +128,14 @@ UNREAL_SCORES = 'Infinity -Infinity 1e400 "50" true null [1] {} 1e9 -3 100.1'
         (made(lambda path: path.symlink_to(path.name)), "not a file"),
         # Nobody may read this file's beginning, root included.
         (made(lambda path: path.symlink_to("/proc/self/mem")), "Input/output error"),
-        (made(lambda path: path.write_bytes(b"")), "Expecting value"),
+        *(
+            (made(lambda path, text=text: path.write_text(text)), why)
+            for text, why in {
+                "": "Expecting value",
+                "[]": "Expected `object`",
+                "null": "null",
+            }.items()
+        ),
         (made(lambda path: path.write_bytes(bytes(range(256)))), "codec can't decode"),
     ],
 )
@@ -146,8 +143,8 @@ def test_a_result_file_that_is_damaged_is_named_and_left_out(runs, damage, said)
     path = result_file(runs / "noisy")
     damage(path)
     results = read_results([runs])
-    assert {entry.model for entry in results.entries} == {"knows the truth (kind=truth)"}
-    (note,) = results.notes
+    assert [*results.runs["model"]] == ["knows the truth (kind=truth)"]
+    (note,) = results.notes["text"]
     assert str(path) in note and said in note and "run that evaluation again" in note
     assert "\n" not in note and len(note) < 700
     with pytest.raises(EpidemiaError, match="no epidemia task") as raised:
@@ -159,8 +156,8 @@ def test_an_infinite_error_is_not_known(runs):
     path = result_file(runs / "noisy")
     with_metric("score_stderr", float("inf"))(path)
     results = read_results([runs])
-    assert len(results.entries) == 2
-    note, without_draws = results.notes
+    assert len(results.runs) == 2
+    note, without_draws = results.notes["text"]
     assert str(path) in note and "score_stderr is infinite" in note
     assert "no errors (N/A) for 1 task" in without_draws
 
@@ -182,10 +179,11 @@ def test_what_is_odd_but_whole_is_read(runs):
     edit(path, change)
     path.write_text(path.read_text(), encoding="utf-8-sig")  # as an editor of Windows saves it
     results = read_results([runs])
-    (noisy,) = [entry for entry in results.entries if "noisy" in entry.name]
-    assert noisy.others == {"arc (acc)": 0.5} and noisy.parameters is None
-    assert len(noisy.scores) == 5
-    bare, endless, unknown = results.notes
+    (noisy,) = results.runs.index[results.runs["model"].str.contains("noisy")]
+    assert by(results.others, "run", "other") == {(noisy, "arc (acc)"): 0.5}
+    assert math.isnan(results.runs["parameters"][noisy])
+    assert (results.scores["run"] == noisy).sum() == 5
+    bare, endless, unknown = results.notes["text"]
     assert "the file lacks the version or settings of 5 tasks" in bare
     assert "left out mmlu (acc)" in endless and "no score (NaN) in 1 task" in unknown
 
@@ -196,10 +194,8 @@ def test_a_file_counts_once_whatever_links_lead_to_it(runs):
     (path.parent / "results_a.json").symlink_to(path.name)
     (runs / "again").symlink_to("noisy")
     results = read_results([runs / "again", runs, path])
-    assert results.notes == []
-    for entry in results.entries:
-        for score in entry.scores.values():
-            assert not score.source.is_symlink()
+    assert results.notes.empty and results.older.empty
+    assert not any(file.is_symlink() for file in results.scores["file"])
 
 
 HOSTILE = "a\x00b\x1b[31m\x07c\ud800\u202ed\nmodel"
@@ -213,13 +209,16 @@ def test_names_with_control_characters_are_shown_harmlessly(runs, tmp_path):
     (runs / "bad\x1b[31m" / "results_x.json").write_text("{")
     site = tmp_path / "site"
     said = {form: run("report", runs, "--format", form) for form in ("json", "csv", "latex")}
-    said["table"] = run("report", runs, "--html", site, "--full", "--wide")
+    said["table"] = run(
+        "report", runs, "--html", site, "--show", "leaderboard,other,notes", "--wide"
+    )
     shown = printable(HOSTILE)
     assert shown == "a�b�[31m�c��d model" and "[31m" in said["table"].stderr
     for done in said.values():
         assert done.exit_code == 0
         assert not re.search(r"[\x00-\x08\x0b-\x1f\ud800-\udfff\u202e]", done.stdout + done.stderr)
-    assert shown in said["table"].stdout and f"{shown} [2]" in said["table"].stdout
+    names = {*read_results([runs]).runs["name"]}
+    assert shown in said["table"].stdout and len([name for name in names if shown in name]) == 2
     assert "[31m?c??d" in said["latex"].stdout
     pages = [path.read_text() for path in (site / "index.html", site / "explorer.html")]
     assert all(shown in page and "\x1b" not in page for page in pages)
@@ -227,7 +226,29 @@ def test_names_with_control_characters_are_shown_harmlessly(runs, tmp_path):
         run("plot", "leaderboard", runs, "--out", tmp_path / f"figure.{ending}")
 
 
-# Samples.
+def test_settings_with_halves_of_characters_are_settings(runs):
+    half = "a\ud800\x1b[31m"
+    settings = {"gen_prefix": half, "truth": half, "vintage": half}
+    edit(
+        result_file(runs / "noisy"),
+        lambda found: (
+            found["configs"][COCAINE]["metadata"].update(settings),
+            found["versions"].update({HEROIN: half}),
+            found["config"].update(model_args={"pretrained": "x", "other": half}),
+        ),
+    )
+    done = run("report", runs, "--show", "tasks,leaderboard,pairs", "--format", "csv")
+    assert done.exit_code == 0 and "gen_prefix=a" in done.stdout and "\x1b" not in done.stdout
+
+
+# Samples, where the result file keeps no answers.
+
+
+@pytest.fixture
+def sampled(runs):
+    for folder in runs.iterdir():
+        edit(result_file(folder), lambda found: found["epidemia"].pop("said"))
+    return runs
 
 
 def first_line(change):
@@ -264,7 +285,7 @@ def in_doc(**values):
         (
             COCAINE,
             first_line(lambda line: line.update(filtered_resps=[["nan", 1]] * 2)),
-            "log-probabilities that are not finite",
+            "no answers in 1 task",
         ),
         (f"{COCAINE}_likelihood", in_doc(level=7), "level 7 is not asked"),
         (
@@ -278,21 +299,32 @@ def in_doc(**values):
         (WAYS[-1], in_doc(level=5), "level 5 is not asked"),
     ],
 )
-def test_samples_that_are_damaged_are_named(runs, task, damage, said):
-    (path,) = (runs / "noisy").rglob(f"samples_{task}_2*.jsonl")
+def test_samples_that_are_damaged_are_named(sampled, task, damage, said):
+    (path,) = (sampled / "noisy").rglob(f"samples_{task}_2*.jsonl")
     damage(path)
-    report = leaderboard.make_report(read_results([runs]))
-    samples, notes = read_samples(report)
+    answers, notes = cells.answers(read_results([sampled]))
     (note,) = notes
-    assert said in note and ("symlink" in said or task in note)
+    assert said in note and (task in note or said.startswith("no answers"))
     # All others are there: of two runs and five tasks, all but one.
-    assert len(samples) == 9
+    assert len(answers) == 9
 
 
-def test_the_site_names_damaged_samples_on_stderr(runs, tmp_path):
-    (path,) = (runs / "noisy").rglob(f"samples_{COCAINE}_2*.jsonl")
+def test_samples_that_are_missing_or_changed_are_named(sampled):
+    heroin, cocaine = (
+        next((sampled / "noisy").rglob(f"samples_{t}_2*")) for t in (HEROIN, COCAINE)
+    )
+    heroin.unlink()
+    cocaine.write_text(cocaine.read_text().replace('"-0.', '"-1.'))
+    answers, notes = cells.answers(read_results([sampled]))
+    said = "\n".join(notes)
+    assert "no answers in 1 task" in said and f"the answers to {COCAINE} give a distance" in said
+    assert len(answers) == 9
+
+
+def test_the_site_names_damaged_samples_on_stderr(sampled, tmp_path):
+    (path,) = (sampled / "noisy").rglob(f"samples_{COCAINE}_2*.jsonl")
     path.write_bytes(path.read_bytes()[:-200])
-    done = run("report", runs, "--html", tmp_path / "site", "--full")
+    done = run("report", sampled, "--html", tmp_path / "site", "--show", "tilt")
     assert done.exit_code == 0
     assert f"{path}, line 22 is not a sample" in " ".join(done.stderr.split())
     assert "line 22 is not a sample" in (tmp_path / "site" / "index.html").read_text()
@@ -303,7 +335,6 @@ def test_the_site_names_damaged_samples_on_stderr(runs, tmp_path):
 
 COMMANDS = {
     "report": ["report", "RUNS", "--html", "OUT"],
-    "site": ["site", "build", "RUNS", "--out", "OUT"],
     "plot": ["plot", "leaderboard", "RUNS", "--out", "OUT/figure.svg"],
     "export": ["export", "--out", "OUT"],
     "tasks": ["tasks", "write", "OUT"],
@@ -355,7 +386,6 @@ def test_a_disk_that_takes_no_more(runs, tmp_path):
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
     assert "File too large; free some space" in done.stderr.splitlines()[-1]
     assert not out.exists() or list(out.iterdir()) == []
-    assert "knows the truth with noise (kind=noisy" in done.stdout
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("demo", "report")])
@@ -378,14 +408,14 @@ def test_a_figure_makes_no_folders(runs, tmp_path):
 def test_a_cell_of_the_csv_is_no_formula(runs):
     for name in ('=HYPERLINK("http://x")', "+1", "-1", "@SUM(A1)"):
         call_model(result_file(runs / "noisy"), name, **{"=1+1": {"acc,none": -0.5}})
-        report = leaderboard.make_report(read_results([runs]))
-        rows = pd.read_csv(StringIO(output.as_csv(report)))
+        csv = run("report", runs, "--show", "leaderboard,other", "--format", "csv").stdout
+        rows = pd.read_csv(StringIO(csv))
         text = rows.select_dtypes(exclude=["number", "bool"])
-        cells = {str(cell) for column in text for cell in text[column].dropna()}
-        assert f"'{name}" in cells and "'=1+1 (acc)" in cells
-        assert not [cell for cell in cells if cell.startswith(output.FORMULA)]
+        shown = {str(cell) for column in text for cell in text[column].dropna()}
+        assert f"'{name}" in shown and "'=1+1 (acc)" in shown
+        assert not [cell for cell in shown if cell.startswith(FORMULA)]
         # Numbers are numbers.
-        assert (rows.value == -0.5).any()
+        assert (rows["value"] == -0.5).any()
 
 
 def test_latex_of_odd_names(runs):

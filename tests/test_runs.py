@@ -1,85 +1,96 @@
-"""A run is known by its settings: files of one make one row, files of several never do."""
+"""A run is known by all its settings: files that agree in them are one, others never are."""
 
+import hashlib
 import json
-import math
 import shutil
 
 import numpy as np
 import pytest
 from conftest import recorded
 from recorded_runs import copied_run
-from test_report import AGE_SEX, COCAINE, EMPLOYER, HEROIN, SALARY, write
+from report_parts import (
+    AGE_SEX,
+    COCAINE,
+    EMPLOYER,
+    HEROIN,
+    MMLU,
+    SALARY,
+    SMALL,
+    by,
+    command,
+    run_as,
+    table,
+    write,
+)
 
 from lm_eval_epidemia.benchmarks.observation import respondents
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
+from lm_eval_epidemia.cli.report import read
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.old.findings import data, explorer, head_to_head, model_rows
-from lm_eval_epidemia.old.findings.leaderboard import make_report
-from lm_eval_epidemia.old.findings.reference import known_over, not_known
-from lm_eval_epidemia.old.findings.wordings import asked_in_wordings
-from lm_eval_epidemia.old.report import figures, output, site
-from lm_eval_epidemia.results.entry import LONGEST_NAME, Asked, Entry, TaskScore
-from lm_eval_epidemia.results.models import models_of
-from lm_eval_epidemia.results.results import read_results
+from lm_eval_epidemia.findings.references import known_scores
+from lm_eval_epidemia.results.choose import conditions_of, shown, where
+from lm_eval_epidemia.results.read import read_results
+from lm_eval_epidemia.score.joint import own_errors
 
-SMALL = {"model": "hf", "model_args": {"pretrained": "x/small"}}
-MMLU = {"mmlu": {"acc,none": 0.65}}
+WHOLE, CUT = (
+    {"score,none": 50.0, "score_stderr,none": 1.0, "l1,none": 0.1, "seen,none": seen}
+    for seen in (1.0, 0.4)
+)
 
 
-def run_as(config=None, **arguments):
-    """What lm-eval writes of a run of the model "small"."""
-    return {**SMALL, "model_args": {**SMALL["model_args"], **arguments}, **(config or {})}
-
-
-def rows(folder):
-    return read_results([folder]).entries
+def sizes(folder):
+    """The number of scores of each run, by its settings."""
+    results = read_results([folder])
+    return by(
+        results.runs.assign(number=results.scores.groupby("run").size()).fillna(0),
+        "settings",
+        of="number",
+    )
 
 
 @pytest.mark.parametrize(
-    ("other", "shown"),
+    ("other", "said"),
     [
-        ({"config": run_as({"model_dtype": "torch.bfloat16"})}, "dtype=bfloat16"),
-        ({"config": run_as({"model": "choice-hf"})}, "backend=choice-hf"),
+        ({"config": run_as({"model_dtype": "torch.bfloat16"})}, "bfloat16"),
+        ({"config": run_as({"model": "choice-hf"})}, "choice-hf"),
         ({"config": run_as(attn_implementation="eager")}, "attn_implementation=eager"),
-        ({"config": run_as({"model_sha": "12345678ab"})}, "model_sha=12345678"),
-        ({"config": SMALL, "chat_template": "{{ other }}"}, "chat_template=68318503"),
+        ({"config": run_as({"model_sha": "12345678ab"})}, "model_sha 12345678"),
+        ({"config": SMALL, "chat_template": "{{ other }}"}, "template 68318503"),
     ],
 )
-def test_runs_that_differ_in_a_setting_are_rows_of_their_own(tmp_path, other, shown):
+def test_runs_that_differ_in_a_setting_are_rows_of_their_own(tmp_path, other, said):
     plain = {"config": run_as({"model_dtype": "torch.float32", "model_sha": "ffff"})}
     if "chat_template" in other:
         plain = {"config": SMALL, "chat_template": "{{ one }}"}
-    elif "dtype" not in shown:
+    elif "bfloat16" not in said:
         other["config"] = {"model_dtype": "torch.float32", "model_sha": "ffff", **other["config"]}
     write(tmp_path / "a", {COCAINE: (40.0, 3.0), AGE_SEX: (1.0, 1.0)}, date=1.0, **plain)
     write(tmp_path / "b", {COCAINE: (60.0, 3.0)}, date=2.0, **other)
     results = read_results([tmp_path])
-    one, two = sorted(results.entries, key=lambda entry: len(entry.scores), reverse=True)
-    assert [one.scores[Asked(COCAINE, "letters")].value, len(one.scores)] == [40.0, 2]
-    assert [two.scores[Asked(COCAINE, "letters")].value, len(two.scores)] == [60.0, 1]
-    assert one.model == two.model == "small" and shown in two.name and shown not in one.name
-    assert results.notes == []
+    assert [*results.runs["model"]] == ["small"] * 2 and results.notes.empty
+    one, two = results.runs["settings"]
+    assert said in two and said not in one
+    assert results.scores.groupby("run")["value"].agg(list).tolist() == [[40.0, 1.0], [60.0]]
     # Both are ranked, and compared with each other.
-    report = make_report(results)
-    assert report.standings["epidemia_low"][one.name].shared == 1
-    assert any(two.name in row[0] for part in output.details(report) for row in part.rows)
-    groups = [row for row in output.as_rows(report) if row["kind"] == "group"]
-    assert {row["model"] for row in groups} == {one.name, two.name}
+    (pair,) = table("pairs", tmp_path).to_dict("records")
+    assert abs(pair["difference"]) == 20.0
+    ranked = table("leaderboard", tmp_path)
+    assert {*ranked[ranked["kind"] == "run"]["rank"]} == {"1-2 of 2", ""}
 
 
 def test_runs_that_differ_in_nothing_that_is_answered_are_one_row(tmp_path):
-    machine = {"batch_size": 1, "device": "cuda:0", "torch_seed": 1, "model_sha": "abc"}
-    config = run_as({"model_dtype": "torch.float32", **machine}, dtype="auto", batch_size=8)
-    write(tmp_path / "low", {COCAINE: (40.0, 3.0)}, git_hash="a", config=config)
-    # The hub could not be reached: the hash is not known.
-    machine = {"batch_size": 4, "device": "cpu", "torch_seed": 2, "model_sha": ""}
-    more = {"dtype": "float32", "device_map": "auto"}
-    config = run_as({"model_dtype": "torch.float32", **machine}, **more)
-    write(tmp_path / "high", {AGE_SEX: (20.0, 3.0)}, git_hash="b", config=config)
+    for name, task, machine, more in (
+        ("low", COCAINE, {"batch_size": 1, "device": "cuda:0"}, {"batch_size": 8}),
+        ("high", AGE_SEX, {"batch_size": 4, "device": "cpu"}, {"device_map": "auto"}),
+    ):
+        drawn = {"torch_seed": len(name), "model_dtype": "torch.float32", "model_sha": "abc"}
+        config = run_as({**drawn, **machine}, dtype="auto", **more)
+        write(tmp_path / name, {task: (40.0, 3.0)}, git_hash=name, config=config)
     results = read_results([tmp_path])
-    (entry,) = results.entries
-    assert (entry.name, len(entry.scores), results.notes) == ("small", 2, [])
+    assert [*results.runs["name"]] == ["small"] and len(results.scores) == 2
+    assert results.notes.empty
 
 
 def test_folders_that_are_links_are_read_once(tmp_path):
@@ -90,94 +101,55 @@ def test_folders_that_are_links_are_read_once(tmp_path):
     (collected / "again").symlink_to(tmp_path / "runs")
     (tmp_path / "runs" / "loop").symlink_to(collected)
     results = read_results([collected])
-    assert [len(entry.scores) for entry in results.entries] == [1] and results.notes == []
+    assert len(results.scores) == 1 and results.older.empty and results.notes.empty
 
 
-def test_how_written_answers_were_drawn_tells_runs_apart_and_letters_join(tmp_path):
+def test_how_written_answers_were_drawn_tells_runs_apart(tmp_path):
     sampled = f"{EMPLOYER}_sampled"
     write(tmp_path / "letters", {COCAINE: (40.0, 3.0)}, config=SMALL)
-    for number in (20, 50):
-        drawn = {"config": SMALL, "metadata": {"n_samples": number}}
-        write(tmp_path / str(number), {sampled: (number, 3.0)}, **drawn)
-    names = ["small", "small (n_samples=20)", "small (n_samples=50)"]
-    assert [entry.name for entry in rows(tmp_path)] == names
-    shutil.rmtree(tmp_path / "50")
-    drawn["metadata"] = {"n_samples": 20}
-    write(tmp_path / "20", {HEROIN: (1.0, 1.0), sampled: (20, 3.0), **MMLU}, **drawn)
-    results = read_results([tmp_path])
-    (entry,) = results.entries
-    assert (entry.name, len(entry.scores), results.notes) == ("small", 3, [])
-    for more in ({"gen_kwargs": {"max_gen_toks": 5}}, {"torch_seed": 7}):
-        drawn["config"] = {**SMALL, **more}
-        write(tmp_path / "50", {sampled: (9.0, 3.0)}, **drawn)
-        assert len(rows(tmp_path)) == 3
-
-
-def test_of_repeated_runs_one_line_counts_what_is_left_out(tmp_path):
-    for date in (1.0, 2.0, 3.0):
-        tasks = {COCAINE: (date, 3.0), HEROIN: (date, 1.0), **MMLU}
-        write(tmp_path / str(date), tasks, config=SMALL, date=date)
-    results = read_results([tmp_path])
-    (entry,) = results.entries
-    assert {score.value for score in entry.scores.values()} == {3.0}
-    ours, theirs = results.notes
-    assert "small: 2 tasks asked more than once with the same settings" in ours
-    assert "2 older files (" in ours and f"{tmp_path}/1.0" in ours
-    assert "mmlu (acc) is in 3 result files" in theirs and "2 older files (" in theirs
+    for number, more in enumerate(
+        [
+            {"metadata": {"n_samples": 20}},
+            {"metadata": {"n_samples": 50}},
+            {"gen_kwargs": {"max_gen_toks": 5}},
+            {"torch_seed": 7},
+        ]
+    ):
+        metadata = more.pop("metadata", {})
+        config = {**SMALL, **more}
+        write(tmp_path / str(number), {sampled: (1.0, 3.0)}, config=config, metadata=metadata)
+    # What most runs lack is not said, and tells apart.
+    assert sizes(tmp_path) == dict.fromkeys(["", "n_samples=20", "n_samples=50", "[2]", "[3]"], 1)
 
 
 @pytest.mark.parametrize(
-    ("ours", "seen"),
-    [({"config": {**SMALL, "limit": 10}}, 0.4), ({"metadata": {"orderings": "balanced"}}, 1.0)],
+    "ours", [{"config": {**SMALL, "limit": 10}}, {"metadata": {"orderings": "balanced"}}]
 )
-def test_another_task_alone_joins_its_model_however_that_was_asked_ours(tmp_path, ours, seen):
-    row = {"score,none": 50.0, "score_stderr,none": 1.0, "l1,none": 0.1, "seen,none": seen}
-    write(tmp_path / "ours", {COCAINE: row}, **{"config": SMALL, **ours})
+def test_another_task_alone_is_of_its_model_however_that_was_asked_ours(tmp_path, ours):
+    """It belongs to every run of the model with the same chat template and dtype."""
+    seen = 0.4 if "config" in ours else 1.0
+    write(tmp_path / "ours", {COCAINE: {**CUT, "seen,none": seen}}, **{"config": SMALL, **ours})
     # With another backend, and another limit or none.
     write(tmp_path / "mmlu", MMLU, config=run_as({"model": "choice-hf"}))
-    results = read_results([tmp_path])
-    (entry,) = results.entries
-    assert entry.others == {"mmlu (acc)": 0.65} and entry.protocol.incomplete == (seen < 1)
-    assert not [note for note in results.notes if "mmlu" in note]
-
-
-def test_another_task_that_may_be_of_several_rows_is_a_row_of_its_own(tmp_path):
-    for dtype in ("float32", "bfloat16"):
-        write(tmp_path / dtype, {COCAINE: (40.0, 3.0)}, config=run_as(dtype=dtype))
-    write(tmp_path / "mmlu", MMLU, config=SMALL)
-    results = read_results([tmp_path])
-    auto, half, single = (f"small (dtype={dtype})" for dtype in ("auto", "bfloat16", "float32"))
-    mmlu = {"mmlu (acc)": 0.65}
-    others = {entry.name: entry.others for entry in results.entries}
-    assert others == {auto: mmlu, half: {}, single: {}}
-    (note,) = results.notes
-    assert "small (dtype=auto): mmlu (acc) cannot be assigned to another row of" in note
-    sections = output.details(make_report(results))
-    (section,) = [one for one in sections if one.title == "Beside other tasks"]
-    assert section.rows == [[auto, "", "0.6500"]]
-    # Run as one of them was, it belongs to that.
-    write(tmp_path / "mmlu", MMLU, config=run_as(dtype="float32"))
-    results = read_results([tmp_path])
-    assert {entry.name: entry.others for entry in results.entries} == {half: {}, single: mmlu}
-    assert results.notes == []
-    # Of another model altogether it is a row as well.
-    write(tmp_path / "theirs", MMLU, model="x/other")
-    assert {entry.name for entry in rows(tmp_path) if entry.others} == {"other", single}
+    (found,) = table("other", tmp_path).to_dict("records")
+    assert (found["other"], found["value"], found["score"]) == ("mmlu (acc)", 0.65, 50.0)
+    # Of another dtype, or revision, it is a row of its own.
+    for more in ({"dtype": "float16"}, {"revision": "v2"}):
+        write(tmp_path / "mmlu", MMLU, config=run_as(**more))
+        (found,) = table("other", tmp_path).to_dict("records")
+        assert found["value"] == 0.65 and np.isnan(found["score"])
 
 
 def test_wordings_and_versions_are_compared_within_one_dtype(tmp_path):
     for dtype, score in (("float32", 10.0), ("bfloat16", 30.0)):
         for model, more in (("x/Small", 0.0), ("x/Small-Instruct", 5.0)):
             config = {"model": "hf", "model_args": {"pretrained": model, "dtype": dtype}}
-            where = tmp_path / f"{model[2:]}-{dtype}"
-            write(where, {COCAINE: (score + more, 1.0)}, config=config)
+            folder = tmp_path / f"{model[2:]}-{dtype}"
+            write(folder, {COCAINE: (score + more, 1.0)}, config=config)
             bare = {"config": config, "metadata": {"wording": "bare"}}
-            write(where / "bare", {COCAINE: (score + more - 1, 1.0)}, **bare)
-    report = make_report(read_results([tmp_path]))
-    assert [one.across.difference for one in asked_in_wordings(report.runs)] == [-1.0] * 4
-    assert [one.across.difference for _, one, _ in head_to_head.versions_compared(report)] == [
-        5.0
-    ] * 4
+            write(folder / "bare", {COCAINE: (score + more - 1, 1.0)}, **bare)
+    assert [*table("wording", tmp_path)["difference"]] == [-1.0] * 4
+    assert [*table("versions", tmp_path)["difference"]] == [5.0] * 4
 
 
 def test_a_tuned_model_is_compared_with_the_base_of_its_dtype(tmp_path):
@@ -185,69 +157,102 @@ def test_a_tuned_model_is_compared_with_the_base_of_its_dtype(tmp_path):
         write(tmp_path / dtype, {COCAINE: (40.0, 3.0)}, config=run_as(dtype=dtype))
     tuned = run_as(dtype="bfloat16", peft="x/adapter")
     path = write(tmp_path / "tuned", {COCAINE: (50.0, 3.0)}, config=tuned)
-    report = make_report(read_results([tmp_path]))
-    assert [one.base.name for one in report.tuned] == ["small (dtype=bfloat16)"]
+    runs = read([tmp_path]).runs
+    assert [*runs["dtype"][runs["base"].dropna()]] == ["bfloat16"]
     # Where there is none, a note says what else differs.
     found = json.loads(path.read_text())
     found["config"]["model_args"]["dtype"] = "float16"
     path.write_text(json.dumps(found))
     shutil.rmtree(tmp_path / "bfloat16")
-    (note,) = [one for one in make_report(read_results([tmp_path])).notes if "base" in one]
-    assert "(dtype=float16, dtype=float32), so training does not explain the whole" in note
+    (note,) = [text for text in read([tmp_path]).notes["text"] if "base" in text]
+    assert "(dtype float16 and float32), so training does not explain the whole" in note
 
 
-@pytest.fixture(scope="module")
-def knows_marginal(tmp_path_factory):
-    """Who knows averages only, asked whole tasks and the first ten prompts of each."""
-    folder = tmp_path_factory.mktemp("mean")
+def test_the_run_that_answered_most_stands_for_its_model_then_the_newest(tmp_path):
+    half = run_as(dtype="bfloat16")
+    write(tmp_path / "a", {COCAINE: (40.0, 3.0)}, date=1.0, config=half)
+    write(tmp_path / "b", {COCAINE: (60.0, 3.0)}, date=2.0, config=run_as(dtype="float32"))
+
+    def stands():
+        results = read_results([tmp_path])
+        (run,) = shown(results)
+        return results.runs["settings"][run]
+
+    assert stands() == "float32"
+    write(tmp_path / "a", {COCAINE: (40.0, 3.0), AGE_SEX: (1.0, 1.0)}, config=half)
+    assert stands() == "bfloat16"
+    # A tenth of two tasks is less than one.
+    write(tmp_path / "a", {COCAINE: CUT, AGE_SEX: CUT}, config={**half, "limit": 10.0})
+    assert stands() == "float32"
+
+
+def test_what_a_file_holds_is_one_run_though_a_limit_reached_some_tasks_alone(tmp_path):
+    limited = {"config": {**SMALL, "limit": 10.0}}
+    write(tmp_path / "ten", {COCAINE: CUT, HEROIN: WHOLE, AGE_SEX: CUT}, date=2.0, **limited)
+    assert sizes(tmp_path) == {"limit 10": 3}
+    # Never with a run that had no limit.
+    write(tmp_path / "all", {COCAINE: WHOLE, AGE_SEX: WHOLE}, date=1.0, config=SMALL)
+    assert sizes(tmp_path) == {"": 2, "limit 10": 3}
+
+
+def test_settings_read_in_words(tmp_path):
+    half = {"pretrained": "x/small", "dtype": "bfloat16"}
+    write(
+        tmp_path,
+        {COCAINE: CUT},
+        config={"model": "choice-hf", "model_args": half, "limit": 10.0},
+        metadata={"orderings": "balanced"},
+        chat_template="{{ x }}",
+        system_instruction="Be brief.",
+        **{"n-shot": {COCAINE: 5}},
+    )
+    system = hashlib.sha256(b"Be brief.").hexdigest()[:4]
+    (settings,) = read_results([tmp_path]).runs["settings"]
+    assert settings == (
+        f"limit 10, chat template, balanced orderings, few-shot 5, system prompt {system}, bfloat16"
+    )
+
+
+def test_runs_are_chosen_by_their_settings(tmp_path):
+    for dtype in ("float32", "bfloat16"):
+        for limit, row in ((None, WHOLE), (10.0, CUT)):
+            config = {**run_as(dtype=dtype), "limit": limit}
+            write(tmp_path / f"{dtype}-{limit}", {COCAINE: row}, config=config)
+    results = read_results([tmp_path])
+    assert len(where(results, conditions_of(["limit=none"])).runs) == 2
+    for given in (["limit=none,dtype=bfloat16"], ["limit=none", " dtype = bfloat16 "]):
+        found = where(results, conditions_of(given))
+        assert [*found.runs["settings"]] == ["bfloat16"] and len(found.scores) == 1
+        assert "--where leaves out 3 runs of 4" in found.notes["text"].iloc[-1]
+    for given, message in (
+        (["precision=x"], r"no run has this setting; expected model,"),
+        (["dtype=int8"], r"leaves no run: in these results dtype is bfloat16, "),
+        (["limit"], r"expected SETTING=VALUE"),
+        (["limit=none,limit=10"], r"limit=none,limit=10: a run has one value"),
+    ):
+        with pytest.raises(EpidemiaError, match=message):
+            where(results, conditions_of(given))
+
+
+# What respondents that are known come to, asked the same.
+
+
+def test_references_are_cut_as_the_run_they_stand_beside(tmp_path):
+    """Who knows averages only is the reference itself: wherever both stand, they are the same."""
     tasks = [COCAINE, f"{COCAINE}_likelihood", f"{EMPLOYER}_likelihood", f"{AGE_SEX}_closed"]
     for name, limit in (("whole", None), ("cut", 10)):
-        recorded(folder / name, tasks, model_args="kind=mean", limit=limit)
-    return folder
-
-
-def references(report):
-    """What who knows averages only gets in every group, by the cut of the runs."""
-    rows = model_rows.model_rows(report, report.columns)
-    return {
-        row.chips: {column: cell.mean.value for column, cell in row.cells.items()}
-        for row in model_rows.reference_rows(rows, "mean")
-    }
-
-
-def test_reference_rows_are_cut_as_the_run_they_stand_beside(knows_marginal, tmp_path, monkeypatch):
-    """Who knows averages only is the reference itself: wherever both stand, they are the same."""
-    report = make_report(read_results([knows_marginal]))
-    cut = [entry for entry in report.runs if entry.protocol.limit == "10"]
-    assert [len(entry.scores) for entry in cut] == [4] and len(report.runs) == 2
-    for made in (data.leaderboard_rows, data.survey_rows, data.closed_rows):
-        rows = made(report)
-        assert {row["model"] for row in rows} == {entry.name for entry in report.runs}
-        for row in rows:
-            assert row["mean"] == pytest.approx(row["score"], abs=1e-9), row
-    rows = model_rows.model_rows(report, report.columns)
-    own = {row.chips: {c: cell.mean.value for c, cell in row.cells.items()} for row in rows}
-    shown = references(report)
-    assert shown == {cut: pytest.approx(values, abs=1e-9) for cut, values in own.items()}
-    assert list(shown) == [(), ("limit 10",)] and shown[()] != shown["limit 10",]
+        recorded(tmp_path / name, tasks, model_args="kind=mean", limit=limit)
+    results = read_results([tmp_path])
+    assert {*results.runs["settings"]} == {"", "limit 10"} and len(results.scores) == 8
+    known = known_scores(results.scores, results.runs)
+    assert [*known["l1"]] == pytest.approx([*results.scores["l1"]], abs=1e-9)
+    for name in ("leaderboard", "survey", "closed"):
+        found = table(name, tmp_path)
+        found = found[found["settings"].isin(["", "limit 10"]) & found["averages"].notna()]
+        assert [*found["averages"]] == pytest.approx([*found["value"]], abs=1e-9), name
     # It has its rows already.
-    assert len(rows) == 2
-    everyone = explorer.answerers(models_of(report.entries))
-    for entry in report.runs:
-        for asked, score in entry.scores.items():
-            shown_of = explorer.task_data(asked, everyone, {})
-            model = next(
-                m
-                for m in shown_of["models"]
-                if ("limit 10)" in m["name"]) == bool(entry.protocol.limit)
-            )
-            anchors = model.get("anchors", shown_of["anchors"])
-            assert anchors["D mean"] == pytest.approx(score.l1, abs=1e-9)
-    monkeypatch.setattr(explorer, "_listed", lambda report: [Asked(COCAINE, "letters")])
-    tasks = explorer.shown(report, everyone, {}, lambda *_: None)["tasks"]
-    listed = {task["name"]: task for task in tasks}
-    values = [entry.scores[Asked(COCAINE, "letters")].value for entry in report.runs]
-    assert listed[COCAINE]["mean"] == f"{values[0]:.1f}; {values[1]:.1f} (limit 10)"
+    found = table("leaderboard", tmp_path)
+    assert not found[found["model"].str.contains("averages")]["rank"].isna().any()
 
 
 def test_the_reference_draws_as_many_answers_as_the_run_it_stands_beside(tmp_path):
@@ -258,45 +263,23 @@ def test_the_reference_draws_as_many_answers_as_the_run_it_stands_beside(tmp_pat
         write(tmp_path / str(number), {COCAINE: (40.0, 3.0), sampled: (30.0, 3.0)}, **drawn)
         counts = [np.pad(rng.multinomial(number, q), ((0, 0), (0, 1))) for _ in range(100)]
         scores = [Measured(part_of(truth), Elicited(q, counts=one)).score for one in counts]
-        expected[number] = pytest.approx(np.mean(scores), abs=2.0)
-    report = make_report(read_results([tmp_path]))
-    shown = references(report)
-    found = {
-        row["model"]: row["mean"]
-        for row in data.leaderboard_rows(report)
-        if row["group"] == "epidemia_low_sampled"
-    }
-    for number in (20, 100):
-        here = found[f"small (n_samples={number})"]
-        assert here == expected[number]
-        (cut,) = [cells for chips, cells in shown.items() if chips[0].endswith(f"{number}")]
-        assert cut["epidemia_low_sampled"] == pytest.approx(here)
+        expected["n_samples=20" if number == 20 else ""] = pytest.approx(np.mean(scores), abs=2.0)
+    found = table("leaderboard", tmp_path)
+    found = found[(found["group"] == "epidemia_low_sampled") & (found["kind"] == "run")]
+    averages = by(found, "settings", of="averages")
+    assert averages == expected
     # With exact shares it comes to 79.
-    assert found["small (n_samples=20)"] + 20 < found["small (n_samples=100)"] < 75
+    assert averages["n_samples=20"] + 20 < averages[""] < 75
 
 
-def test_the_reference_is_not_known_where_the_number_of_answers_is_not(tmp_path):
-    write(tmp_path, {f"{SALARY}_sampled": (30.0, 3.0)}, metadata={"n_samples": "many"})
-    report = make_report(read_results([tmp_path]))
-    assert [row["mean"] for row in data.leaderboard_rows(report)] == [None]
-    (note,) = not_known(report.runs)
-    assert f"{SALARY}_sampled" in note and "how many answers were drawn" in note
-
-
-def test_the_reference_of_unknown_conditions_is_left_out_and_said(tmp_path, monkeypatch, capsys):
-    row = {"score,none": 50.0, "score_stderr,none": 1.0, "l1,none": 0.1}
-    write(tmp_path, {COCAINE: {**row, "seen,none": 0.123}, HEROIN: {**row, "seen,none": 1.0}})
-    report = make_report(read_results([tmp_path]))
-    unknown = {row["model"]: row["mean"] is None for row in data.leaderboard_rows(report)}
-    assert unknown == {"some-model (incomplete)": True}
-    # Nothing stands beside the mean of both.
-    assert references(report) == {}
-    pages = []
-    monkeypatch.setattr(site, "_write", lambda *given: pages.append(given[3]))
-    site.build_site(report, tmp_path / "site")
-    figures.save("leaderboard", lambda: report, tmp_path / "leaderboard.json")
-    for said in ("\n".join(pages[0]), capsys.readouterr().err):
-        assert f"in 1 task ({COCAINE})" in said
+def test_the_reference_of_unknown_conditions_is_left_out(tmp_path):
+    """Nobody knows how many answers were drawn, or which cells were asked."""
+    write(tmp_path / "a", {f"{SALARY}_sampled": (30.0, 3.0)}, metadata={"n_samples": "many"})
+    write(tmp_path / "b", {COCAINE: {**WHOLE, "seen,none": 0.123}, HEROIN: WHOLE})
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        found = table("leaderboard", folder)
+        assert len(found) == 1 and found["averages"].isna().all()
+    assert "incomplete" in command("report", tmp_path / "b", "--show", "leaderboard", "--wide")
 
 
 def test_the_reference_of_another_task_version_is_what_was_run_of_it(tmp_path):
@@ -306,27 +289,14 @@ def test_the_reference_of_another_task_version_is_what_was_run_of_it(tmp_path):
         old = {"versions": {COCAINE: version}}
         write(tmp_path / f"{version}", {COCAINE: (10.0, 3.0)}, **old)
         write(tmp_path / f"mean{version}", {COCAINE: (score, 3.0)}, config=mean, **old)
-    cells = {
-        (row.model.name, row.chips): row.cells["epidemia_low"]
-        for row in model_rows.model_rows(make_report(read_results([tmp_path])), ["epidemia_low"])
-    }
-    assert cells["some-model", ("task version 2",)].known == 41.0
-    assert math.isnan(cells["some-model", ("task version 2",)].guessed)
+    found = table("leaderboard", tmp_path)
+    found = found[found["model"] == "some-model"].set_index("settings")
+    assert found["averages"]["task version 2"] == 41.0
+    assert np.isnan(found["guesses"]["task version 2"])
     # That of today is computed.
-    letters = Asked(COCAINE, "letters")
-    today = Entry("", scores={letters: TaskScore(0.0)})
-    assert cells["some-model", ()].known == known_over(today, [letters])[0]
+    assert found["averages"][""] != 43.0 and found["guesses"][""] == 0
     shutil.rmtree(tmp_path / "mean2")
-    report = make_report(read_results([tmp_path / "2"]))
-    (row,) = model_rows.model_rows(report, ["epidemia_low"])
-    assert math.isnan(row.cells["epidemia_low"].known)
-    (note,) = not_known(report.runs)
-    assert "their version or truth is not the installed one" in note
-
-
-def test_a_long_name_is_cut_off_and_the_longest_is_not():
-    assert Entry("m" * LONGEST_NAME).name == "m" * LONGEST_NAME
-    assert Entry("m" * (LONGEST_NAME + 1)).name == "m" * (LONGEST_NAME - 1) + "…"
+    assert table("leaderboard", tmp_path / "2")["averages"].isna().all()
 
 
 def test_parts_of_a_task_in_several_files_of_a_run_are_one_result(tmp_path, tmp_path_factory):
@@ -339,23 +309,23 @@ def test_parts_of_a_task_in_several_files_of_a_run_are_one_result(tmp_path, tmp_
         copied_run(tmp_path_factory, parts / f"{number}", [COCAINE], **noisy, **part)
     other = {"model_args": "kind=truth", "samples": {COCAINE: [0, 1]}}
     copied_run(tmp_path_factory, parts / "other", [COCAINE], **other)
-    (expected,) = read_results([whole]).entries
+    (once,) = read_results([whole]).scores.to_dict("records")
     results = read_results([parts])
-    _, found = sorted(
-        results.entries, key=lambda entry: entry.scores[Asked(COCAINE, "letters")].seen
-    )
-    assert found.protocol == expected.protocol
-    joined, once = (entry.scores[Asked(COCAINE, "letters")] for entry in (found, expected))
-    assert joined.metrics.items() >= {"seen": 1.0, "l1": once.l1}.items()
+    joined = results.scores.sort_values("seen").iloc[-1]
+    assert (joined["asked_as"], joined["seen"]) == (once["asked_as"], 1.0)
+    assert (joined["l1"], joined["value"]) == (once["l1"], once["value"])
     # A result file has draws with six decimals.
-    assert joined.value == once.value and joined.error == pytest.approx(once.error, abs=1e-5)
-    assert "1 task put together from 2 files of one run" in " ".join(results.notes)
+    errors = own_errors([joined["draws"], once["draws"]])
+    assert errors[0] == pytest.approx(errors[1], abs=1e-5)
+    assert "1 task put together from 2 files of one run" in " ".join(results.notes["text"])
+
+    def noted():
+        return " ".join(read_results([parts]).notes["text"])
 
     first, later = (next((parts / place).rglob("samples_*")) for place in "01")
     doubled = json.loads(first.read_text().splitlines()[0])
     doubled["filtered_resps"] = [["-0.1", "True"], ["-3.0", "False"]]
     later.write_text(later.read_text() + json.dumps(doubled) + "\n")
-    assert "answers prompts of the others in another way" in " ".join(read_results([parts]).notes)
+    assert "answers prompts of the others in another way" in noted()
     first.unlink()
-    said = " ".join(read_results([parts]).notes)
-    assert "has no samples: run its part again with --log_samples" in said
+    assert "has no samples: run its part again with --log_samples" in noted()

@@ -136,8 +136,9 @@ def known_scores(scores: pd.DataFrame, runs: pd.DataFrame, kind: str = AVERAGES)
         columns=[*Known._fields],
         dtype=float,
     )
-    whose = runs["weights"].map(lambda weights: weights.model)
-    ran = scores[scores["run"].map(whose) == f"epidemia-baseline kind={kind}"]
+    name = f"epidemia-baseline kind={kind}"
+    its = [run for run, weights in runs["weights"].items() if weights.model == name]
+    ran = scores[scores["run"].isin(its)]
     own = scores[[*KEY]].merge(ran.drop_duplicates(KEY)[[*KEY, "value"]], on=KEY, how="left")
     made["score"] = made["score"].fillna(own["value"].set_axis(scores.index))
     return made

@@ -72,7 +72,8 @@ def prepared(chart: Chart, table: pd.DataFrame) -> pd.DataFrame:
     who = model.where(settings == "", model + " (" + settings + ")")
     table = table.assign(who=who.str.replace(" (baseline)", "", regex=False))
     if chart.where == "run_kind":
-        return table[table["kind"] != "respondent"]
+        own = table[table["kind"] != "respondent"]
+        return own if len(own) else table
     return table.query(chart.where) if chart.where else table
 
 

@@ -15,6 +15,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
 
 
+def encodable(text: str) -> str:
+    """Return a text from a file without halves of characters, which tables cannot hold."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def number_in(value: Any) -> float:
     """Read a number that may be missing or "N/A"."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):

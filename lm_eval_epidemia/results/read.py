@@ -32,7 +32,14 @@ from lm_eval_epidemia.results.naming import (
     weights_of,
 )
 from lm_eval_epidemia.results.others import labels_of
-from lm_eval_epidemia.results.protocol import as_given, number_in, plainly, printable, sha_of
+from lm_eval_epidemia.results.protocol import (
+    as_given,
+    encodable,
+    number_in,
+    plainly,
+    printable,
+    sha_of,
+)
 from lm_eval_epidemia.results.records import is_record
 
 
@@ -372,7 +379,7 @@ def settings_in(file: ReadFile, installed: Mapping[str, Any]) -> dict[str, str]:
     for key, usual in Variant()._asdict().items():
         values = (file.metadata[a].get(key) for a in asked)
         told[key] = _joined(value for value in values if value not in (None, usual))
-    return {key: value for key, value in told.items() if value}
+    return {key: encodable(value) for key, value in told.items() if value}
 
 
 def _joined(values: Iterable[Any]) -> str:
@@ -419,8 +426,8 @@ def _score_rows(file: ReadFile, installed: Mapping[str, Any]) -> Iterator[dict[s
             "said": score.said,
             "file": file.path,
             "date": score.date,
-            "task_version": _version(file, asked, installed),
-            "truth": _truth(file, asked, installed),
+            "task_version": encodable(_version(file, asked, installed)),
+            "truth": encodable(_truth(file, asked, installed)),
             "seen": score.seen,
             **{name: x for name, x in score.metrics.items() if name != "seen"},
         }
@@ -452,4 +459,5 @@ def vars_of(file: ReadFile, asked: Asked, installed: Mapping[str, Any]) -> dict[
 
 
 def _asked_as(told: Mapping[str, Any]) -> str:
-    return "; ".join(f"{key}={as_given(value)}" for key, value in sorted(told.items()) if value)
+    parts = [f"{key}={as_given(value)}" for key, value in sorted(told.items()) if value]
+    return encodable("; ".join(parts))
