@@ -11,6 +11,7 @@ import pandas as pd
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
+from lm_eval_epidemia.benchmarks.observation.metrics import DROPPED
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.elicit.way import Elicited
@@ -57,6 +58,7 @@ def answers(
     made: dict[tuple[int, Asked], TaskAnswers] = {}
     notes: list[str] = []
     missing: dict[str, int] = {}
+    unordered: dict[str, int] = {}
     scores = own_scores(results)
     for run, task, way, file, value, said, truth, l1 in zip(
         *(scores[name] for name in ("run", "task", "way", "file", "value", "said", "truth")),
@@ -83,6 +85,13 @@ def answers(
             )
             continue
         made[run, asked] = own
+        if own.by_order is None and isinstance(said, str) and said.endswith(DROPPED):
+            unordered[name] = unordered.get(name, 0) + 1
+    if unordered:
+        notes.append(
+            f"{few(list(unordered))}: errors from the orderings of answers are not in those of "
+            f"{plural(sum(unordered.values()), 'task')}: run again with --log_samples for these"
+        )
     if missing:
         notes.append(
             f"{few(list(missing))}: no answers in {plural(sum(missing.values()), 'task')}: the "

@@ -23,13 +23,13 @@ from lm_eval_epidemia.benchmarks.observation.years import (
     years_of,
 )
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.core.errors import few
 from lm_eval_epidemia.findings.cells import cells, nothing, with_known
 from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled
 from lm_eval_epidemia.findings.task import asked_as
 from lm_eval_epidemia.results.entry import Asked, leaf
 from lm_eval_epidemia.results.read import Results
-from lm_eval_epidemia.results.samples import answers_in, said_before, sample_file
+from lm_eval_epidemia.results.samples import undated_of
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
@@ -251,17 +251,15 @@ def _undated(results: Results) -> tuple[dict[int, dict[str, Array]], list[str]]:
     notes: list[str] = []
     missing: dict[int, list[str]] = {}
     scores = results.scores.sort_values(["run", "task"])
-    for run, task, way, file in zip(
-        *(scores[name] for name in ("run", "task", "way", "file")), strict=True
+    for run, task, way, file, said, truth in zip(
+        *(scores[name] for name in ("run", "task", "way", "file", "said", "truth")), strict=True
     ):
-        asked, path = Asked(task, way), None
+        asked = Asked(task, way)
         if leaf(asked).benchmark is not UNDATED:
             continue
         try:
-            answers = answers_in(path, asked) if (path := sample_file(file, asked)) else []
-            with said_before():
-                q = undated.elicited(answers) if answers else None
-        except EpidemiaError as error:
+            q = None if truth and isinstance(said, str) else undated_of(file, asked, said)
+        except ValueError as error:
             notes.append(f"{results.runs['name'][run]}: {error}")
             continue
         if q is None:
@@ -269,7 +267,7 @@ def _undated(results: Results) -> tuple[dict[int, dict[str, Array]], list[str]]:
         else:
             told.setdefault(run, {})[task] = q
     notes += [
-        f"{results.runs['name'][run]}: no samples of {few(tasks)}, or not for every prompt"
+        f"{results.runs['name'][run]}: no answers to {few(tasks)}, or not to every prompt"
         for run, tasks in missing.items()
     ]
     return told, notes

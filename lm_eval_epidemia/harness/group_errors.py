@@ -103,7 +103,8 @@ def noting(task: Any, task_name: str, noted: Noted) -> AbstractContextManager[No
                 draws[name] = metric.draws(answers) if metric.draws else None
                 if metric.kept and (line := metric.kept(answers)):
                     noted.kept[task_name] = line
-                if task_name not in noted.unseen and (effect := unseen(answers)):
+                scored = metric.draws and task_name not in noted.unseen
+                if scored and (effect := unseen(answers)):
                     noted.unseen[task_name] = effect
             return of(answers)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, in_way, leaves, unions
+from lm_eval_epidemia.benchmarks import OBSERVATION, UNDATED, in_way, leaves, unions
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, built
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.names import GROUPS
@@ -188,7 +188,7 @@ def _score(run: ReadFile, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
             raise ValueError(f"{name}: {error}") from None
     leading = ours.benchmark.leading if ours.benchmark.scored else ""
     answers, fingerprint = None, run.metadata[asked].get("truth")
-    if ours.benchmark is OBSERVATION:
+    if ours.benchmark in (OBSERVATION, UNDATED):
         # Read when a finding asks for them.
         answers = joint.said.get(name)
     elif name in joint.said:

@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks import WAYS, Way, in_way
-from lm_eval_epidemia.benchmarks.observation.metrics import against_truth
+from lm_eval_epidemia.benchmarks.observation import undated
+from lm_eval_epidemia.benchmarks.observation.metrics import DROPPED, against_truth
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.elicit.variants import MOST_SAMPLES
 from lm_eval_epidemia.elicit.within import is_withheld
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.score import monte_carlo
@@ -177,11 +179,12 @@ def answers_of(results: Path, asked: Asked, kept: Any = None) -> TaskAnswers | N
     results : Path
     asked : Asked
     kept : str, optional
-        The line that the file keeps; without it, samples beside the file are read.
+        The line that the file keeps. Samples beside the file are read where there is none, or it
+        lacks the answers under each ordering.
     """
-    if isinstance(kept, str):
-        return _kept_in(kept, asked)
     path = sample_file(results, asked)
+    if isinstance(kept, str) and not (path and kept.endswith(DROPPED)):
+        return _kept_in(kept.removesuffix(DROPPED), asked)
     return elicited(path, asked) if path else None
 
 
@@ -198,26 +201,30 @@ def _kept_in(line: str, asked: Asked) -> TaskAnswers:
     counts = by_order = None
     try:
         cells, q, shares, chance = (np.array(part.split(), float) for part in line.split(";"))
-        here = np.arange(whole) if not len(cells) else cells.astype(int)
-        if (
-            not (np.diff(here, prepend=-1) > 0).all()
-            or here[-1] >= whole
-            or (len(cells) and (here != cells).any())
-        ):
-            raise ValueError(f"its cells are not some of {whole}, in order")
-        q = _whole(q.reshape(len(here), levels - 1))
-        if len(shares):
-            _whole(shares[None, :-1])
+        here = np.arange(whole)
+        if len(cells):
+            here = here[np.isin(here, cells)]
+            if not np.array_equal(here, cells):
+                raise ValueError(f"its cells are not some of {whole}, in order")
+        q = known = _whole(q.reshape(len(here), levels - 1))
+        if len(shares) and (len(shares) != levels or _apart(_whole(shares[:-1]), shares)):
+            raise ValueError("the shares of positions do not sum to 1")
         if WAYS[asked.way].drawn:
-            counts = chance.astype(np.int64).reshape(len(here), levels + 1)
-            if (counts < 0).any() or not counts.sum(axis=1).all():
-                raise ValueError("a count is below 0, or all are 0")
+            chance = chance.reshape(len(here), levels + 1)
+            total = chance.sum(axis=1, keepdims=True)
+            # Tables of the square of this size are made.
+            alike = 1 <= total.min() == total.max() <= MOST_SAMPLES
+            if not alike or not np.isin(chance, np.arange(MOST_SAMPLES + 1)).all():
+                raise ValueError("its counts are not those of equally many answers in each cell")
+            counts = chance.astype(np.int64)
+            known = (chance[:, :-1] + chance[:, -1:] / levels) / total
         elif len(chance):
             by_order = _whole(chance.reshape(len(here), -1, levels - 1))
-    except (ValueError, TypeError, IndexError) as error:
-        raise ValueError(
-            f"{in_way(*asked)}: the recorded answers are not as a run keeps them ({error})"
-        ) from None
+            known = by_order.mean(axis=1)
+        if _apart(known, q):
+            raise ValueError("a distribution is not the mean of what it was made of")
+    except ValueError as error:
+        raise _unlike(asked, error) from None
     weights, p = truth.weights[here], truth.p[here]
     if counts is None:
         l1 = distance(weights / weights.sum(), q, p)
@@ -225,6 +232,31 @@ def _kept_in(line: str, asked: Asked) -> TaskAnswers:
         l1 = monte_carlo.distances(p, counts) @ (weights / weights.sum())
     positions = shares if len(shares) else None
     return TaskAnswers(here.tolist(), q, positions, float(l1), by_order, counts)
+
+
+def undated_of(results: Path, asked: Asked, kept: Any = None) -> Array | None:
+    """Return what was answered without a year, shape (C, K); see `answers_of`."""
+    if isinstance(kept, str):
+        task = undated.load(asked.task)
+        try:
+            parts = np.array(kept.split(), float)
+            return _whole(parts.reshape(len(task.given), len(task.levels) - 1))
+        except ValueError as error:
+            raise _unlike(asked, error) from None
+    path = sample_file(results, asked)
+    with said_before():
+        return undated.elicited(answers) if path and (answers := answers_in(path, asked)) else None
+
+
+def _unlike(asked: Asked, error: ValueError) -> ValueError:
+    return ValueError(
+        f"{in_way(*asked)}: the recorded answers are not as a run keeps them ({error})"
+    )
+
+
+def _apart(one: Array, other: Array) -> bool:
+    """Tell whether two distributions differ by more than the rounding of both."""
+    return not (np.abs(one - other) <= 2 * KEPT).all()
 
 
 def _whole(parts: Array) -> Array:

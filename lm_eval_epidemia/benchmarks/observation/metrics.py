@@ -26,6 +26,9 @@ from lm_eval_epidemia.score.joint import Draws, SharedError, joint_error
 #: 100,000. Without them an error does not cover the orderings that were not asked.
 MOST_ORDERED = 2_000
 
+#: Ends the line of answers without them.
+DROPPED = "-"
+
 
 @collect.once
 def against_truth(answers: Sequence[Answer]) -> Measured | None:
@@ -136,8 +139,8 @@ def kept(answers: Sequence[Answer]) -> str:
     The numbers of the completely answered cells (nothing if these are all); the distribution in
     each, without its last number, to six significant digits; the share of each displayed position;
     and what lies behind a distribution that is known by chance: counts of answers, or the
-    distributions under each ordering, if not all were asked and they are not too many. Nothing
-    without a score.
+    distributions under each ordering, if not all were asked; `DROPPED` if these are too many.
+    Nothing without a score.
     """
     if (measured := against_truth(answers)) is None:
         return ""
@@ -145,17 +148,16 @@ def kept(answers: Sequence[Answer]) -> str:
     cells: Any = [] if complete.all() else np.flatnonzero(complete)
     shares = way.by_position(answers) if way.by_position else None
     chance: Any = elicited.counts
-    if chance is None and (by_order := elicited.by_order) is not None:
-        few = by_order.size <= MOST_ORDERED
-        chance = (
-            by_order[..., :-1]
-            if few and not by_order.shape[1] >= math.factorial(by_order.shape[2])
-            else None
-        )
+    by_order = elicited.by_order
+    is_dropped = False
+    if by_order is not None and by_order.shape[1] < math.factorial(by_order.shape[2]):
+        is_dropped = by_order.size > MOST_ORDERED
+        chance = None if is_dropped else by_order[..., :-1]
     numbers = (cells, elicited.q[:, :-1], shares, chance)
-    return ";".join(
+    line = ";".join(
         "" if of is None else " ".join(f"{x:.6g}" for x in np.ravel(of)) for of in numbers
     )
+    return line + DROPPED if is_dropped else line
 
 
 def metrics_of(way: Way) -> dict[str, Metric]:

@@ -132,6 +132,12 @@ def seen(answers: Sequence[Response]) -> float:
     return float(collect.collected(WAYS, answers).answered.mean())
 
 
+def kept(answers: Sequence[Response]) -> str:
+    """Write what was answered in each cell, for results: as `metrics.kept` its distributions."""
+    q = elicited(answers)
+    return "" if q is None else " ".join(f"{x:.6g}" for x in q[:, :-1].flat)
+
+
 def metrics_of(way: Way) -> dict[str, Metric]:
     """Return the metrics of how a model answered; none says how well."""
-    return {**way.diagnostics, "seen": Metric(seen, True, 0, 1)}
+    return {**way.diagnostics, "seen": Metric(seen, True, 0, 1, kept=kept)}
