@@ -405,13 +405,13 @@ def test_a_wrong_name_is_said_before_an_extra_that_is_missing(tmp_path):
 def test_tables_and_the_list_of_figures_do_without_the_extra(tmp_path):
     from conftest import recorded
 
-    from lm_eval_epidemia.old.report.figures import FIGURES
+    from lm_eval_epidemia.report.figures import CHARTS
 
     recorded(tmp_path / "out", [BY_AGE])
-    lines = ["plot list", "report out", "report out --format latex"]
+    lines = ["plot list", "report out", "report out --show leaderboard --format latex"]
     said = in_a_process(BLOCKED + COMMANDS.replace("LINES", repr(lines)), tmp_path)
     figures, table, latex, rest = said.split("exit 0\n")
-    assert figures.count("\n") >= len(FIGURES) and "100.0" in table and "100.0" in latex
+    assert figures.count("\n") >= len(CHARTS) and "100.0" in table and "100.0" in latex
     assert not rest
 
 
@@ -424,9 +424,9 @@ def test_reports_the_site_and_the_export_need_no_lm_eval(tmp_path):
     runs = ["run --model hf --tasks epidemia_low", "demo"]
     short = f"""
 from dataclasses import replace
-from lm_eval_epidemia.old.findings import effects
+from lm_eval_epidemia.findings import interventions
 from lm_eval_epidemia.results import export
-effects.LARGE = {{}}  # the site draws no large graphs, which takes longest
+interventions.LARGE = {{}}  # the site draws no large graphs, which takes longest
 export.BENCHMARKS = [replace(export.BENCHMARKS[0], available=lambda: ["{BY_AGE}"])]
 """
     gone = BLOCKED.replace('"torch", "transformers", "altair", "itables", "vl_convert"', "")
@@ -459,13 +459,6 @@ def test_what_is_made_without_lm_eval_ends_well(tmp_path):
     assert f"pip install '{pinned()}'" in ran
     assert "task epidemia_prior_mine: lm_eval run" in made
     assert "epidemia_prior_mine" in listed and not rest
-
-
-def test_every_figure_of_the_catalogue_has_its_chart():
-    pytest.importorskip("altair")
-    from lm_eval_epidemia.old.report import charts, figures
-
-    assert list(charts.CHARTS) == list(figures.FIGURES)
 
 
 def test_what_are_no_draws_is_said():

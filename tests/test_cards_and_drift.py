@@ -25,7 +25,7 @@ from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import registry, store
 from lm_eval_epidemia.estimate.joint import hadamard
-from lm_eval_epidemia.old.report.cards import card
+from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record, records, task
 
 

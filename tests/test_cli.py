@@ -27,7 +27,7 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import run as harness_run
 from lm_eval_epidemia.models import demo
 from lm_eval_epidemia.results.entry import Asked
-from lm_eval_epidemia.results.results import read_results
+from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.results.samples import elicited, sample_file
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 
@@ -385,11 +385,11 @@ def test_demo_without_torch_is_told_apart(tmp_path, monkeypatch, epidemia):
     assert "Llama" not in done.stdout
     assert f"results are in {tmp_path / 'epidemia-demo'}" in done.stdout
     folder = tmp_path / "epidemia-demo" / "knows_the_truth"
-    (entry,) = read_results([folder]).entries
+    scores = read_results([folder]).scores.set_index(["task", "way"])
     for task in demo.KEPT:
         asked = Asked(task, "letters")
         path = sample_file(folder / "results_demo.json", asked)
-        assert elicited(path, asked).l1 == pytest.approx(entry.scores[asked].l1)
+        assert elicited(path, asked).l1 == pytest.approx(scores["l1"][asked])
 
 
 def test_the_demonstration_does_not_show_what_git_says(tmp_path, monkeypatch, capfd):

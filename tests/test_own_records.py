@@ -20,7 +20,7 @@ from lm_eval_epidemia.benchmarks import leaves, members
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.old.findings.words import plain_name
+from lm_eval_epidemia.findings.words import plain_name
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.results import results
 from lm_eval_epidemia.surveys import catalogue

@@ -30,7 +30,7 @@ from lm_eval_epidemia.models.endpoint import Endpoint
 from lm_eval_epidemia.models.faults import BadReply, Busy
 from lm_eval_epidemia.models.first_token import shown_in
 from lm_eval_epidemia.models.server_tokens import counted
-from lm_eval_epidemia.results.results import read_results
+from lm_eval_epidemia.results.read import read_results
 
 
 def always(*reply):
@@ -384,8 +384,8 @@ def test_a_chat_endpoint_is_told_from_plain_text_in_reports(tmp_path):
     ):
         config = {"model": kind, "model_args": {"model": "m", "base_url": url}}
         result_file(tmp_path / name, {TASK: (40.0, 3.0)}, config=config)
-        (entry,) = read_results([tmp_path / name]).entries
-        assert entry.chat == (name != "a")
+        (chat,) = read_results([tmp_path / name]).runs["chat_template"]
+        assert chat == ("yes" if name != "a" else "")
 
 
 def test_files_that_cannot_be_written(tmp_path):

@@ -16,7 +16,7 @@ from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.old.findings.leaderboard import columns, make_report
 from lm_eval_epidemia.old.findings.means import group_mean
-from lm_eval_epidemia.old.report.share import share
+from lm_eval_epidemia.report.share import share
 from lm_eval_epidemia.results import every_eval_ever as eee
 from lm_eval_epidemia.results.card import DatasetCard, Tuned
 from lm_eval_epidemia.results.models import is_respondent

@@ -100,7 +100,9 @@ def say_notes(results: Any) -> Any:
 
 @held()
 def report(
-    results: _RESULTS,
+    results: Annotated[
+        list[Path] | None, Argument(help="Folders or files that lm_eval wrote (--output_path).")
+    ] = None,
     show: Annotated[
         str | None,
         Option(help="Findings to print, such as survey,pairs; 'all' or 'help' (lists them)."),
@@ -126,6 +128,8 @@ def report(
         for name in FINDINGS:
             print(f"{name}: {(find(name).__doc__ or '').splitlines()[0]}")
         return
+    if not results:
+        raise EpidemiaError("which results? Give the folder that lm_eval wrote (--output_path)")
     names = list(FINDINGS) if show == "all" else [n.strip() for n in (show or "").split(",") if n]
     makers = {name: find(name) for name in names}
     write = None if html is None else _site_writer(html)
@@ -144,10 +148,9 @@ def report(
     findings = {
         name: make(made) for name, make in (makers or {"leaderboard": find("leaderboard")}).items()
     }
-    if show != "all":
-        for finding in findings.values():
-            if finding.table.empty and finding.left_out:
-                raise EpidemiaError("\n".join(finding.left_out))
+    if show != "all" and all(finding.table.empty for finding in findings.values()):
+        why = dict.fromkeys(text for finding in findings.values() for text in finding.left_out)
+        raise EpidemiaError("\n".join(why) or "these results have nothing to show of this")
     _print(findings, format, wide, whole=wide or format != "table")
 
 
@@ -238,8 +241,7 @@ def plot(
     where: Where = None,
 ) -> None:
     """Save a figure of a finding for a paper."""
-    with needs("report", "figures"):
-        from lm_eval_epidemia.report.figures import CHARTS, save
+    from lm_eval_epidemia.report.figures import CHARTS, save
 
     if name == "list":
         for known, chart in CHARTS.items():

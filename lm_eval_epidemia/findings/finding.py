@@ -61,6 +61,8 @@ class Finding:
         The column that is filled only in rows that people see on demand, such as those of tasks.
     left_out : sequence of str
         What is not in the table, and why.
+    over : sequence of str
+        Values of `across` that come first; the others follow in the order of the rows.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Finding:
     across: str = ""
     details: str = ""
     left_out: Sequence[str] = ()
+    over: Sequence[str] = ()
 
 
 #: The columns that say whose a row is.

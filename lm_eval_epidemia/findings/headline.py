@@ -24,6 +24,7 @@ from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.findings.finding import Column, Finding
 from lm_eval_epidemia.findings.leaderboard import (
     TOGETHER,
+    beside,
     in_order,
     leaderboard_table,
     ordered_groups,
@@ -263,6 +264,12 @@ def _finding(results: Results, board: Board) -> Finding:
         if len(board.runs) > MOST_SENTENCES
         else "",
     )
+    if benchmark is OBSERVATION:
+        others = beside(results)
+        others = others[others["run"].isin(board.runs)]
+        whose = table.drop_duplicates("run").set_index("run")[["model", "settings"]]
+        more = others.join(whose, on="run").rename(columns={"other": "group"})
+        table = pd.concat([table, more], ignore_index=True) if len(more) else table
     # Of a run the group with the least stands for all.
     letters = table["group"].isin(TOGETHER) | ~table["run"].isin(
         rows["run"][rows["group"].isin(TOGETHER)]
@@ -306,7 +313,10 @@ def _finding(results: Results, board: Board) -> Finding:
     if table["choice_mass"].notna().any():
         notes.append(f"choice mass: {CHOICE_MASS}")
     title = scale(benchmark) + (f". {asked}" if asked else "")
-    return Finding("board", title, table, columns, " ".join(notes), across="group")
+    first = [group for group in board.groups if group in TOGETHER] or board.groups[:1]
+    others = [group for group in dict.fromkeys(table["group"]) if group not in board.groups]
+    over = [*first, *others, *board.groups]
+    return Finding("board", title, table, columns, " ".join(notes), across="group", over=over)
 
 
 def _common(settings: Sequence[str]) -> list[str]:

@@ -87,19 +87,23 @@ def for_people(finding: Finding, whole: bool = False) -> Shown:
     columns = {name: column for name, column in finding.columns.items() if name in table}
     written = {name: _written(table, name, column) for name, column in columns.items()}
     if finding.across:
-        return _spread(written, [*table[finding.across]], columns).without_empty()
+        values = [*table[finding.across]]
+        over = [value for value in dict.fromkeys([*finding.over, *values]) if value in values]
+        return _spread(written, values, over, columns).without_empty()
     titles = [column.title or name for name, column in columns.items()]
     rows = [list(row) for row in zip(*written.values(), strict=True)]
     return Shown(titles, rows).without_empty()
 
 
 def _spread(
-    written: dict[str, list[str]], across: Sequence[str], columns: dict[str, Column]
+    written: dict[str, list[str]],
+    across: Sequence[str],
+    over: Sequence[str],
+    columns: dict[str, Column],
 ) -> Shown:
     """Make a column of each value of a column; a row is what texts name."""
     named = [name for name in columns if name in NAMING]
     values = [name for name in columns if name not in NAMING]
-    over = list(dict.fromkeys(across))
     rows: dict[tuple[str, ...], dict[tuple[str, str], str]] = {}
     for place, title in enumerate(across):
         cells = rows.setdefault(tuple(written[name][place] for name in named), {})
@@ -120,8 +124,9 @@ def _written(table: pd.DataFrame, name: str, column: Column) -> list[str]:
         return [f"{x:,}" if whole else "" if pd.isna(x) else str(x) for x in values]
     digits = [column.digits] * len(table)
     if column.digits is None:
-        # Of several groups together the first says how numbers are written.
-        digits = [groups()[group.split(" + ")[0]].digits for group in table["group"]]
+        # Of several groups together the first says how; others are written as lm-eval does.
+        known = {group: of.digits for group, of in groups().items()}
+        digits = [known.get(group.split(" + ")[0], 4) for group in table["group"]]
     beside = [column.error, *(column.interval or ("", "")), column.count]
     numbers = [[*table[of]] if of in table else [None] * len(table) for of in beside]
     return [_number(column, *of) for of in zip(values, digits, *numbers, strict=True)]

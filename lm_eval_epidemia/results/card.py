@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -141,12 +139,6 @@ def read_tuned(folder: Path) -> Tuned:
         If the folder has none, or another program wrote it.
     """
     return _read(folder, Tuned)
-
-
-def tuned_in(places: Iterable[str | os.PathLike[str]]) -> Tuned | None:
-    """Return the card of the first of some folders that has one."""
-    folders = (Path(place) for place in places)
-    return next((read_tuned(folder) for folder in folders if (folder / TUNED_CARD).is_file()), None)
 
 
 def _read(folder: Path, kind: type[Card]) -> Card:

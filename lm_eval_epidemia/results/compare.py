@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from lm_eval_epidemia.benchmarks import PRIOR, Benchmark, groups, in_way, leaves
+from lm_eval_epidemia.benchmarks import PRIOR, Benchmark, in_way, leaves
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.results.pool import Pool
 from lm_eval_epidemia.score.joint import Draws, difference, joint_bias, joint_error, own_errors
@@ -248,8 +248,3 @@ def _sides(d: Array, draws: Sequence[Draws | None], bounds: Array) -> Array:
     ]
     side = np.where(d > 0, 1, -1)
     return np.where(np.minimum(side * d, side * np.array(corrected)) > bounds, side, 0)
-
-
-def digits_of(group: str) -> int:
-    """Return how many digits numbers of a group have, or of several joined by ``+``."""
-    return groups()[group.split(" + ")[0]].digits

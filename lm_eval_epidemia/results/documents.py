@@ -20,6 +20,7 @@ from lm_eval_epidemia.results.others import metrics_in
 from lm_eval_epidemia.results.protocol import as_given, number_in, printable
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.records import is_record
+from lm_eval_epidemia.results.samples import stamp_of
 
 #: Of a task's configuration, what makes its prompts, whatever the chat template.
 ASKED_BY = (
@@ -131,7 +132,7 @@ def answered_in(results: Results) -> list[Answered]:
         if is_record(path):
             continue
         file = read_file(path, configs=True)
-        stamp = path.stem.removeprefix("results")
+        stamp = stamp_of(path)
         for task in file.results:
             samples = path.parent / f"samples_{task}{stamp}.jsonl"
             is_group = bool(file.group_subtasks.get(task))

@@ -240,7 +240,17 @@ def _below(folder: Path) -> Iterator[Path]:
         # A folder of that name is no result file, which is said when it is read.
         names = (*files, *below)
         paths = (Path(base) / name for name in names)
-        yield from (p for p in paths if fnmatchcase(p.name, "results*.json") or is_record(p))
+        yield from (path for path in paths if _may_be_results(path))
+
+
+def _may_be_results(path: Path) -> bool:
+    """Tell result files by name or, of ``--output_path x.json``, by how they begin."""
+    if fnmatchcase(path.name, "results*.json") or is_record(path):
+        return True
+    if path.suffix != ".json" or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return b'"results"' in file.read(64)
 
 
 def result_files(folders: Iterable[Path]) -> list[Path]:

@@ -55,9 +55,6 @@ NO_SETTINGS = (
 #: What the hub calls the very weights.
 HASHES = ("model_sha", "peft_sha", "delta_sha")
 
-#: Settings that a run may lack, or whose value no file may tell.
-MAYBE = ("chat_template", *HASHES, "max_gen_toks", "n_samples", "torch_seed")
-
 
 class Config(msgspec.Struct):
     """The model of a run, and how it was run. Older files hold arguments as text."""

@@ -437,7 +437,7 @@ def vars_of(file: ReadFile, asked: Asked, installed: Mapping[str, Any]) -> dict[
     """Return the settings that a score heeds, where they are not the usual ones."""
     read, metadata, way = file.file, file.metadata[asked], WAYS[asked.way]
     of = leaves()[in_way(*asked)]
-    told = {
+    told: dict[str, Any] = {
         key: as_given(metadata[key])
         for key, usual in Variant()._asdict().items()
         if metadata.get(key) not in (None, usual) and key != "n_samples" and of.heeds(key)

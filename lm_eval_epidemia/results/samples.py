@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -54,11 +55,18 @@ class TaskAnswers(NamedTuple):
     counts: NDArray[np.int64] | None = None
 
 
+def stamp_of(results: Path) -> str:
+    """Return the time that ends a result file's name, and those of its samples.
+
+    Of ``results_2026-11-21T15-43-16.265965.json``, as of any other name, ``_2026-11-...``.
+    """
+    found = re.search(r"_\d{4}-\d\d-\d\dT[\d.:-]+$", results.stem)
+    return found[0] if found else results.stem.removeprefix("results")
+
+
 def sample_file(results: Path, asked: Asked) -> Path | None:
     """Return the sample file of a task beside a result file; None if missing."""
-    # results_2026-11-21T15-43-16.265965.json: samples carry the same stamp.
-    stamp = results.stem.removeprefix("results")
-    path = results.parent / f"samples_{in_way(*asked)}{stamp}.jsonl"
+    path = results.parent / f"samples_{in_way(*asked)}{stamp_of(results)}.jsonl"
     return path if path.is_file() else None
 
 

@@ -18,6 +18,7 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import task
 from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.report import charts
+from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.results.choose import of_runs
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.confidence import interval
@@ -159,7 +160,7 @@ def shown(results: Results, made: Mapping[str, Finding]) -> dict[str, Any]:
         },
         "confounding": _confounding_said(),
         "drawn": {
-            name: Markup(charts.in_page(charts.draw(charts.CHARTS[name], table), name))
+            name: Markup(charts.in_page(charts.draw(CHARTS[name], table), name))
             for name, table in tables.items()
         },
     }

@@ -16,6 +16,7 @@ from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.mean import REACH
 from lm_eval_epidemia.findings.task import curve
 from lm_eval_epidemia.report import charts
+from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.results.choose import of_runs
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.read import Results
@@ -95,7 +96,7 @@ def _drawn(own: Results, row: Mapping[Any, Any], can_open: Mapping[str, str]) ->
         of = curve(of_runs(own, [row["run"]]), name)
         kept = of.table[of.table["kind"] != "respondent"].sort_values("rank", kind="stable")
         title = leaves()[name].entry.title
-        svg = charts.in_page(charts.draw(charts.CHARTS["curve"], kept), title)
+        svg = charts.in_page(charts.draw(CHARTS["curve"], kept), title)
     error = f" ± {own_errors([row['draws']])[0]:.1f}" if row["draws"] else ""
     return {
         "name": name,

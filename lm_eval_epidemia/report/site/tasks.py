@@ -22,6 +22,7 @@ from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.references import AVERAGES, known_scores, part_asked
 from lm_eval_epidemia.findings.task import LISTED
 from lm_eval_epidemia.report import charts
+from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.results.compare import POPULATION
 from lm_eval_epidemia.results.entry import Asked, leaf
 from lm_eval_epidemia.results.read import NOT_SETTINGS, SCORE, Results
@@ -325,7 +326,7 @@ def specifications(mapped: bool) -> dict[str, Any]:
     )
     made = {}
     for name in ("distribution", "curve", "cells"):
-        made[name] = charts.draw(charts.CHARTS[name], sample).to_dict()
+        made[name] = charts.draw(CHARTS[name], sample).to_dict()
     if mapped:
         for name, colour in (("shares", "p"), ("errors", "error")):
             made[name] = charts.on_map(colour).properties(width=640, height=310).to_dict()
