@@ -164,6 +164,7 @@ def _board(results: Results, benchmark: Benchmark, rows: pd.DataFrame, most: int
             bool(asked["silent"][run]),
             kinds[run] == "published",
             _asked_as(results, run, share),
+            -round(share[run], 6),
         )
     )
     shown = ordered[:most]

@@ -16,8 +16,8 @@ def printable(text: str) -> str:
 
 
 def encodable(text: str) -> str:
-    """Return a text from a file without halves of characters, which tables cannot hold."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    """Return a text from a file with what cannot be printed, or held by a table, spelt out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def number_in(value: Any) -> float:
