@@ -32,8 +32,7 @@ import lm_eval_epidemia
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION, quick
 from lm_eval_epidemia.core.sealed import seal_of
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.old.findings.published import published
-from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.published import observed
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
 #: Of the pairs of orderings, of those that choose, of those that give errors, of those that test.
@@ -353,12 +352,15 @@ def tables(groups, choices) -> None:
     tested["another class in every survey"] = of_mixes(4 * TESTING)
     names = [t.task for o in outcomes for t in o.truths]
     for way in ("letters", "likelihood"):
-        for entry in published(Asked(name, way) for name in names):
-            scores = {asked.task: score.value for asked, score in entry.scores.items()}
+        here: dict[str, dict[str, float]] = defaultdict(dict)
+        for task, asked, model, value, _ in observed():
+            if task in names and asked == way:
+                here[model][task] = value
+        for name, scores in here.items():
             if len(scores) >= len(names) - 1:
                 mean = float(np.mean(list(scores.values())))
-                scores = {name: scores.get(name, mean) for name in names}
-                model = f"{entry.model}, {way}"
+                model = f"{name}, {way}"
+                scores = {task: scores.get(task, mean) for task in names}
                 tested[f"published: {model}"] = of_published(model, scores, PER_MODEL)
     results = {
         name: predictions(groups, choices, simulated(outcomes, of)) for name, of in tested.items()

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.old.findings.normalise import normalise
 from lm_eval_epidemia.score.score import Anchors
 
 #: How far off the respondents are, in log-odds.
@@ -84,7 +83,7 @@ class _Moveable(NamedTuple):
     def moved(self, factor: float) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return row and draws at another distance: all numbers move as the score does."""
         l1 = min(self.row["l1,none"] * factor, 2.0)
-        score = normalise(l1, self.anchors, "score")
+        score = float(self.anchors.score(l1))
         by = score - self.row["score,none"]
         at = {name: self.draws[name] + by for name in self.draws}
         text = {

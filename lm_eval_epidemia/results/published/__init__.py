@@ -66,7 +66,7 @@ def with_published(results: Results) -> Results:
             **{"file": Path(), "date": math.nan, "task_version": "", "truth": "", "seen": 1.0},
             **more,
         }
-        for task, way, model, value, more in (*_observed(), *_intervened(), *_stated())
+        for task, way, model, value, more in (*observed(), *_intervened(), *_stated())
         if (task, way) in asked
     ]
     if not rows:
@@ -109,7 +109,8 @@ def _table(name: str, **how: Any) -> pd.DataFrame:
         return pd.read_csv(file, **how)
 
 
-def _observed() -> Iterator[Row]:
+def observed() -> Iterator[Row]:
+    """Yield the published scores in tasks on surveys."""
     tasks = {(task.group, task.number): task.name for task in all_tasks().values() if task.number}
     table = _table("scores.csv").melt(["group", "number"]).dropna()
     for group, number, column, value in table.itertuples(index=False):
