@@ -1,12 +1,11 @@
 """The site of many models: how long it takes to build, how large it is, how fast its pages open.
 
     python benchmarks/site.py [--models 20] [--tasks epidemia_low,epidemia_high,epidemia_extra]
-    python benchmarks/site.py --models 100 --tasks epidemia_low,epidemia_high --alike --gigabytes 0
 
 One run of a noisy respondent is made with lm-eval (or given with ``--run``); every model is that
 run under another name, its sample files linked: each is read and computed for every model all the
-same, or, with ``--alike``, copied in memory, unread. Pages are opened from the file system in
-Chromium, each three times in a context of its own; the median counts. Also, a sample file of 2 GB.
+same. Pages are opened from the file system in Chromium, each three times in a context of its own;
+the median counts. Also, a sample file of 2 GB.
 """
 
 from __future__ import annotations
@@ -21,17 +20,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 
-from lm_eval_epidemia.old.findings.answered import Samples, read_samples
-from lm_eval_epidemia.old.findings.leaderboard import Report, make_report
-from lm_eval_epidemia.old.report import site as site_module
-from lm_eval_epidemia.old.report.output import sections
-from lm_eval_epidemia.old.report.site import build_site
+from lm_eval_epidemia.findings import FINDINGS, find
+from lm_eval_epidemia.report.site import build_site
 from lm_eval_epidemia.results.entry import Asked
-from lm_eval_epidemia.results.naming import Weights
-from lm_eval_epidemia.results.results import read_results
+from lm_eval_epidemia.results.published import with_published
+from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.results.samples import elicited
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -72,25 +67,6 @@ def made(tasks: str, folder: Path) -> Path:
     return folder
 
 
-def of_one(run: Path, number: int) -> tuple[Report, Samples]:
-    """Return a report of `number` models that answered as one run did, and its samples."""
-    report = make_report(read_results([run]))
-    first = report.runs[0]
-    samples, _ = read_samples(report)
-    entries = [
-        replace(first, model=name, weights=Weights(name))
-        for name in (f"Some-Model-{place + 1}B" for place in range(number))
-    ]
-    standings = {
-        column: {entry.name: of_column[first.name] for entry in entries}
-        for column, of_column in report.standings.items()
-        if first.name in of_column
-    }
-    answers = {(entry.name, asked): own for entry in entries for (_, asked), own in samples.items()}
-    columns = [column for column in report.columns if column in standings]
-    return report._replace(entries=entries, columns=columns, standings=standings), answers
-
-
 def opened(site: Path, pages: dict[str, str]) -> None:
     """Print when pages are there, and when their first table or chart is, in milliseconds.
 
@@ -128,26 +104,20 @@ def main() -> None:
     parser.add_argument("--tasks", default="epidemia_low,epidemia_high,epidemia_extra")
     parser.add_argument("--gigabytes", type=float, default=2.0)
     parser.add_argument("--run", type=Path, help="a run with samples, instead of a new one")
-    parser.add_argument("--alike", action="store_true", help="copy models in memory")
     options = parser.parse_args()
     work = Path(tempfile.mkdtemp(prefix="epidemia-site-"))
     try:
         run = options.run or made(options.tasks, work / "run")
+        (work / "results").mkdir()
+        copies(run, work / "results", options.models)
+        read = sum(path.stat().st_size for path in (work / "results").rglob("*")) / 1e9
         started = time.perf_counter()
-        if options.alike:
-            report, samples = of_one(run, options.models)
-            site_module.read_samples = lambda report: (samples, [])
-            print(f"{options.models} models, {len(report.runs[0].scores)} tasks, copied in memory")
-        else:
-            (work / "results").mkdir()
-            copies(run, work / "results", options.models)
-            read = sum(path.stat().st_size for path in (work / "results").rglob("*")) / 1e9
-            started = time.perf_counter()
-            report = make_report(read_results([work / "results"]), with_published=True)
-            tables, tasks = sections(report), len(report.runs[0].scores)
-            print(f"{options.models} models, {tasks} tasks, {read:.1f} GB of results and samples")
-            print(f"report: {len(tables)} tables in {time.perf_counter() - started:.1f} s")
-        build_site(report, work / "site")
+        results = with_published(read_results([work / "results"]))
+        tables = [find(name)(results) for name in FINDINGS]
+        tasks = results.scores["task"].nunique()
+        print(f"{options.models} models, {tasks} tasks, {read:.1f} GB of results and samples")
+        print(f"report: {len(tables)} findings in {time.perf_counter() - started:.1f} s")
+        build_site(results, work / "site")
         whole = time.perf_counter() - started
         print(f"site: {whole:.1f} s in all, peak {peak():,.0f} MB over its processes")
         sizes = {
@@ -157,16 +127,13 @@ def main() -> None:
         }
         page = [
             Path("index.html"),
-            *(
-                Path("assets") / name
-                for name in ("site.css", "site.js", "board.js", "datatables.css", "datatables.js")
-            ),
+            *(Path("assets") / name for name in ("site.css", "site.js")),
         ]
         print(f"first page with all it loads: {sum(sizes[one] for one in page) / 1e6:.2f} MB")
         for one in sorted(sizes, key=lambda path: -sizes[path])[:4]:
             print(f"  {one}: {sizes[one] / 1e6:.2f} MB")
         print(f"whole site: {sum(sizes.values()) / 1e6:.1f} MB")
-        task = next(asked for asked in report.runs[0].scores if asked.way == "letters").task
+        task = next(iter(results.scores["task"][results.scores["way"] == "letters"]))
         model = next(str(path) for path in sizes if path.name.startswith("model-"))
         tables = "html[data-ready=yes]"
         pages = {"index.html": tables, "explorer.html": tables, model: tables}

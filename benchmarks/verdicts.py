@@ -29,6 +29,14 @@ from typing import NamedTuple
 
 import joblib
 import numpy as np
+from lm_eval_epidemia.old.findings.comparison import (
+    CONFIDENCE,
+    HERE,
+    Here,
+    across_outcomes,
+    compare_entries,
+)
+from lm_eval_epidemia.old.findings.pool import Pool, noise_of
 from redraw import (
     GROUPS,
     RESPONDENTS,
@@ -52,14 +60,6 @@ from lm_eval_epidemia.benchmarks.observation.respondents import answers
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.old.findings.comparison import (
-    CONFIDENCE,
-    HERE,
-    Here,
-    across_outcomes,
-    compare_entries,
-)
-from lm_eval_epidemia.old.findings.pool import Pool, noise_of
 from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore
 from lm_eval_epidemia.score.score import anchors, scale, zero
 

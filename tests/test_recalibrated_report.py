@@ -1,24 +1,17 @@
 """What models know apart from P(Y), from runs of lm-eval, and by a route of its own."""
 
 import json
-import shutil
 
 import numpy as np
 import pytest
-from conftest import recorded
 from recorded_runs import copied_run
-from test_huggingface import samples_in
-from typer.testing import CliRunner
 
 from lm_eval_epidemia.api import load_truth
 from lm_eval_epidemia.api import score as scored
 from lm_eval_epidemia.benchmarks.observation.recalibrated import marginal, recalibrate
-from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.old.findings import recalibrated as report
-from lm_eval_epidemia.old.findings.leaderboard import make_report
-from lm_eval_epidemia.results.results import read_results
+from lm_eval_epidemia.findings.recalibrated import recalibrated
+from lm_eval_epidemia.results.read import read_results
 
 TASKS = ["epidemia_low_nsduh_marijuana_ever_by_age", "epidemia_low_gss_political_view_by_age"]
 
@@ -31,26 +24,25 @@ def runs(tmp_path_factory):
     return folder
 
 
-def known(*folders):
-    found, notes = report.read(make_report(read_results(list(folders))))
-    assert notes == []
-    (one,) = found
+def known(folder):
+    found = recalibrated(read_results([folder]))
+    assert found.left_out == []
+    (one,) = found.table.itertuples()
     return one
 
 
 def test_respondents_whose_knowledge_is_known(runs):
     truth, mean, uniform = (known(runs / kind) for kind in ("truth", "mean", "uniform"))
-    assert truth.recalibrated.value == truth.score.value == 100
-    assert truth.gain.value == pytest.approx(100 - truth.alone.value)
-    assert truth.gain.error > 0
+    assert truth.recalibrated == truth.score == 100 and truth.tasks == 2
+    assert truth.gain == pytest.approx(100 - truth.averages)
+    assert truth.gain_error > 0 and truth.l1_conditional == pytest.approx(0, abs=1e-5)
     for one in (mean, uniform):
-        assert one.recalibrated.value == pytest.approx(one.alone.value, abs=1e-6)
-        assert one.gain.value == pytest.approx(0, abs=1e-6)
-        assert one.gain.error == pytest.approx(0, abs=1e-6)
-        assert one.conditional == pytest.approx(mean.total, abs=1e-6)
-    assert mean.marginal == pytest.approx(0, abs=1e-6)
-    assert uniform.marginal > 0.05
-    assert uniform.score.value < 1 and uniform.tasks == 2
+        assert one.recalibrated == pytest.approx(one.averages, abs=1e-3)
+        assert one.gain == pytest.approx(0, abs=1e-3)
+        assert one.gain_error == pytest.approx(0, abs=1e-3)
+        assert one.l1_conditional == pytest.approx(mean.l1, abs=1e-5)
+    assert mean.l1_marginal == pytest.approx(0, abs=1e-5)
+    assert uniform.l1_marginal > 0.05 and uniform.score < 1
 
 
 def test_a_noisy_respondent_by_another_route(runs):
@@ -59,7 +51,8 @@ def test_a_noisy_respondent_by_another_route(runs):
     for name in TASKS:
         truth = store.load(name)
         q = np.zeros_like(truth.p)
-        for sample in samples_in(runs / "noisy,noise=0.5", name):
+        (path,) = (runs / "noisy,noise=0.5").rglob(f"samples_{name}_*.jsonl")
+        for sample in map(json.loads, path.read_text().splitlines()):
             p = np.exp([float(response[0]) for response in sample["filtered_resps"]])
             order = sample["doc"]["order"]
             q[sample["doc"]["cell"], order] += p / p.sum()
@@ -74,32 +67,6 @@ def test_a_noisy_respondent_by_another_route(runs):
         labels = load_truth(name)
         values.append(scored(labels, raked).score)
         alone.append(scored(labels, np.tile(true, (len(raked), 1))).score)
-    assert one.recalibrated.value == pytest.approx(np.mean(values), abs=1e-3)
-    assert one.alone.value == pytest.approx(np.mean(alone), abs=1e-6)
-    assert one.gain.value == pytest.approx(np.mean(values) - np.mean(alone), abs=1e-3)
-
-
-def test_the_table_and_the_rows(runs):
-    command = ["report", str(runs / "truth"), "--recalibrated"]
-    said = CliRunner().invoke(app, command)
-    assert said.exit_code == 0, said.output
-    assert "Who answers what, apart from how common answers are" in said.output
-    rows = json.loads(CliRunner().invoke(app, [*command, "--format", "json"]).stdout)["rows"]
-    found = {row["metric"]: row for row in rows if row["kind"] == "recalibrated"}
-    assert found["recalibrated"]["value"] == 100 and found["recalibrated"]["tasks"] == 2
-    assert found["l1 conditional"]["value"] == pytest.approx(0, abs=1e-6)
-
-
-def test_without_samples_it_says_what_is_needed(runs, tmp_path):
-    shutil.copytree(runs / "truth", tmp_path, dirs_exist_ok=True)
-    for file in tmp_path.rglob("samples_*"):
-        file.unlink()
-    with pytest.raises(EpidemiaError, match="run lm_eval with --log_samples"):
-        report.read(make_report(read_results([tmp_path])))
-
-
-def test_drawn_answers_are_left_out(runs, tmp_path):
-    recorded(tmp_path, [f"{TASKS[0]}_sampled"], metadata={"n_samples": 10})
-    found, notes = report.read(make_report(read_results([tmp_path, runs / "truth"])))
-    assert [one.group for one in found] == ["epidemia_low"]
-    assert any("drawn answers vary by chance" in note for note in notes), notes
+    assert one.recalibrated == pytest.approx(np.mean(values), abs=1e-3)
+    assert one.averages == pytest.approx(np.mean(alone), abs=1e-6)
+    assert one.gain == pytest.approx(np.mean(values) - np.mean(alone), abs=1e-3)

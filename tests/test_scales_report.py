@@ -1,24 +1,18 @@
-"""Other scales and calibration lines from runs of lm-eval: tables, tidy rows, the figure."""
-
-import json
-import math
-import os
+"""Other distances and calibration lines from runs of lm-eval: tables and the figure."""
 
 import numpy as np
 import pytest
 from conftest import recorded
 from recorded_runs import copied_run
-from typer.testing import CliRunner
 
 from lm_eval_epidemia.api import calibration_line, joint_error, load_truth, other_scales
 from lm_eval_epidemia.benchmarks.observation.respondents import answers
-from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.old.findings import scales, tilt
-from lm_eval_epidemia.old.findings.leaderboard import make_report
-from lm_eval_epidemia.old.report import figures
-from lm_eval_epidemia.old.report.sections import printed
-from lm_eval_epidemia.results.results import read_results
+from lm_eval_epidemia.findings import find
+from lm_eval_epidemia.findings.calibration import calibration, order_bias
+from lm_eval_epidemia.report import figures
+from lm_eval_epidemia.report.charts import CHARTS, prepared
+from lm_eval_epidemia.results.read import read_results
 
 BINARY, ORDERED, EXACT = TASKS = [
     "epidemia_low_nsduh_marijuana_ever_by_age",
@@ -36,36 +30,45 @@ def runs(tmp_path_factory):
     return folder
 
 
-def report_of(*folders):
-    return make_report(read_results(list(folders)))
+def rows_of(finding, folder):
+    """Return the row over all tasks, and those of tasks, of the only run."""
+    results = read_results([folder])
+    made = find(finding)(results)
+    table = made.table[made.table["model"].isin(results.runs["model"])]
+    assert not made.left_out and {*table["group"]} == {"epidemia_low"}
+    (over,) = table[table["task"].isna()].to_dict("records")
+    return over, table.dropna(subset="task").set_index("task")
 
 
 def beliefs():
     return {task: answers(load_truth(task), **NOISY) for task in TASKS}
 
 
-def test_the_table_has_what_python_says(runs):
-    groups, notes = scales.read(report_of(runs / "noisy,noise=0.5"))
-    over, *rows = scales.finding(groups).rows
-    assert notes == [] and [row.group for row in (over, *rows)] == ["epidemia_low"] * 4
+def column(scale):
+    return scale.lower().replace(" ", "_").replace("-", "_")
+
+
+def test_distances_are_what_python_says(runs):
+    over, rows = rows_of("distances", runs / "noisy,noise=0.5")
     by_task = {task: other_scales(task, q) for task, q in beliefs().items()}
-    for row in rows:
-        known = by_task[row.name]
-        assert {*known.index} <= row.cells.keys()
+    for task, known in by_task.items():
         for scale in known.index:
-            cell = row.cells[scale]
+            found = rows.loc[task, [column(scale), f"{column(scale)}_error"]].astype(float)
+            # Kept to six digits.
             expected = known.loc[scale, ["value", "error"]].astype(float)
-            # lm-eval writes log-probabilities, whose exponentials sum to 1 but for rounding.
-            np.testing.assert_allclose([cell.value, cell.error], expected, atol=1e-5)
-        chance = known.by_chance["rank agreement"]
-        assert row.cells["by chance"] == pytest.approx(chance, abs=1e-9)
-    assert [row.name for row in rows if "Wasserstein-1" in row.cells] == [ORDERED]
+            np.testing.assert_allclose(found, expected, atol=1e-5)
+        by_chance = known.by_chance["rank agreement"]
+        assert rows.p_by_chance[task] == pytest.approx(by_chance, abs=1e-9)
+    assert [*rows.wasserstein_1.dropna().index] == [ORDERED]
     for scale in ("total variation", "Jensen-Shannon", "log score", "rank agreement"):
         values = [known.value[scale] for known in by_task.values()]
         error = joint_error([known.draws[scale] for known in by_task.values()])
-        assert over.cells[scale].value == pytest.approx(np.mean(values), abs=1e-5)
-        assert over.cells[scale].error == pytest.approx(error, abs=1e-5)
-    assert over.cells["Wasserstein-1"].tasks == 1 and over.cells["tasks"] == 3
+        assert over[column(scale)] == pytest.approx(np.mean(values), abs=1e-5)
+        assert over[f"{column(scale)}_error"] == pytest.approx(error, abs=1e-5)
+    assert over["wasserstein_1_tasks"] == 1 and over["tasks"] == 3
+    over, rows = rows_of("distances", runs / "truth")
+    assert over["total_variation"] == pytest.approx(0, abs=1e-6)
+    assert rows.p_by_chance[BINARY] == pytest.approx(0.001)
 
 
 def test_cells_make_up_their_mean():
@@ -79,93 +82,50 @@ def test_cells_make_up_their_mean():
 
 
 def test_lines_of_a_group_and_of_its_tasks(runs):
-    groups, _ = scales.read(report_of(runs / "noisy,noise=0.5", runs / "mean"))
-    noisy, mean = (list(tilt.finding([group]).rows) for group in groups)
-    if "noisy" not in noisy[0].entry.name:
-        noisy, mean = mean, noisy
+    over, rows = rows_of("tilt", runs / "noisy,noise=0.5")
     whole = calibration_line(beliefs())
-    assert noisy[0].cells["slope"].value == pytest.approx(whole.slope, abs=1e-4)
-    assert noisy[0].cells["slope"].error == pytest.approx(whole.slope_error, abs=1e-4)
-    assert noisy[0].cells["tilt"].value == pytest.approx(whole.tilt, abs=1e-4)
-    low, high = noisy[0].cells["slope"].interval
+    assert over["slope"] == pytest.approx(whole.slope, abs=1e-4)
+    assert over["slope_error"] == pytest.approx(whole.slope_error, abs=1e-4)
+    assert over["tilt"] == pytest.approx(whole.tilt, abs=1e-4)
+    low, high = over["slope_low"], over["slope_high"]
     assert (low + high) / 2 == pytest.approx(whole.slope, abs=1e-4)
     assert high - low == pytest.approx(2 * 1.96 * whole.slope_error, abs=1e-4)
-    alone = {row.name: row.cells for row in noisy[1:]}
     for task, q in beliefs().items():
-        line = calibration_line({task: q})
-        assert alone[task]["slope"].value == pytest.approx(line.slope, abs=1e-4)
+        assert rows.slope[task] == pytest.approx(calibration_line({task: q}).slope, abs=1e-4)
     # Knows averages only: of a single task with two answers, no difference at all.
-    of_one = {row.name: row.cells for row in mean[1:]}
-    assert of_one[BINARY]["slope"].value == pytest.approx(0, abs=1e-4)
-
-
-def test_commands_print_and_write_it(runs):
-    command = ["report", str(runs / "truth"), "--scales"]
-    said = CliRunner().invoke(app, command)
-    assert said.exit_code == 0, said.output
-    assert "Other scales, from the same samples" in said.output
-    assert "Tilt and slope of the answers" in said.output and BINARY not in said.output
-    rows = json.loads(CliRunner().invoke(app, [*command, "--format", "json"]).stdout)["rows"]
-    of = {(r["kind"], r["name"], r["metric"]): r for r in rows}
-    assert of["other scales", "epidemia_low", "total variation"]["value"] == pytest.approx(0)
-    assert of["other scales", BINARY, "p by chance"]["value"] == pytest.approx(0.001)
-    slope = of["calibration line", "epidemia_low", "slope"]
-    assert slope["low"] < slope["value"] < slope["high"] and slope["tasks"] == 3
-    assert of["calibration line", ORDERED, "slope"]["tasks"] == 1
-    without = json.loads(CliRunner().invoke(app, [*command[:2], "--format", "json"]).stdout)["rows"]
-    assert not {"other scales", "calibration line"} & {row["kind"] for row in without}
-
-
-def test_the_same_bytes_on_one_processor(runs, monkeypatch):
-    report = report_of(*(runs / kind for kind in ("truth", "mean", "noisy,noise=0.5")))
-    many = [finding(scales.read(report)[0]).rows for finding in (scales.finding, tilt.finding)]
-    monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    one = [finding(scales.read(report)[0]).rows for finding in (scales.finding, tilt.finding)]
-    assert repr(one) == repr(many)
+    assert rows_of("tilt", runs / "mean")[1].slope[BINARY] == pytest.approx(0, abs=1e-4)
 
 
 def test_the_figure_has_models_and_known_respondents(runs, tmp_path):
-    report = report_of(runs / "truth", runs / "noisy,noise=0.5")
-    points = {row["model"]: row for row in figures.FIGURES["tilt"].rows(report, None)}
-    kinds = {name: row["kind"] for name, row in points.items()}
-    assert list(kinds.values()).count("run") == 2
-    known = {name for name, kind in kinds.items() if kind == "respondent"}
-    assert known == {"guesses uniformly", "knows averages only", "knows the population"}
-    assert points["guesses uniformly"]["slope"] == pytest.approx(0, abs=0.02)
-    assert points["knows the population"]["slope"] == 1
-    for row in points.values():
-        assert row["slope_low"] <= row["slope"] <= row["slope_high"]
-    path = figures.save("tilt", lambda: report, tmp_path / "tilt.svg")
-    text = path.read_text()
+    results = read_results([runs / "truth", runs / "noisy,noise=0.5"])
+    points = prepared(CHARTS["tilt"], find("tilt")(results).table).set_index("who")
+    known = {"guesses uniformly", "knows averages only", "knows the population"}
+    assert {*points.index} - {*results.runs["name"]} == known and len(points) == 5
+    assert points.slope["guesses uniformly"] == pytest.approx(0, abs=0.02)
+    assert points.slope["knows the population"] == 1
+    assert (points.slope_low <= points.slope).all() and (points.slope <= points.slope_high).all()
+    text = figures.save("tilt", lambda: results, tmp_path / "tilt.svg").read_text()
     assert "Tilt, in log-odds" in text and "knows the population" in text
+    with pytest.raises(EpidemiaError, match="tilt does not show one task"):
+        figures.save("tilt", lambda: results, tmp_path / "x.svg", BINARY)
 
 
-def test_figures_of_one_task(runs, tmp_path):
-    report = report_of(runs / "truth", runs / "noisy,noise=0.5")
-    points = figures.FIGURES["tilt"].rows(report, ORDERED)
-    assert {row["group"] for row in points} == {ORDERED}
-    lines = tilt.finding(scales.read(report)[0]).rows
-    expected = {r.entry.name: r.cells["slope"].value for r in lines if r.name == ORDERED}
-    assert expected == {r["model"]: r["slope"] for r in points if r["kind"] == "run"}
-    # One task of two answers: its only number of positions.
-    bias = figures.FIGURES["order_bias"].rows
-    assert {row["answers"] for row in bias(report, BINARY)} == {" 2 answers"}
-    assert len({row["answers"] for row in bias(report, None)}) > 1
-    of_one = figures.FIGURES["calibration"].rows(report, BINARY)
-    assert 0 < len(of_one) < len(figures.FIGURES["calibration"].rows(report, None))
-    with pytest.raises(EpidemiaError, match="leaderboard does not show one task; these can:"):
-        figures.save("leaderboard", lambda: report, tmp_path / "x.svg", BINARY)
+def test_findings_of_one_task(runs):
+    results = read_results([runs / "noisy,noise=0.5"])
+    assert {*order_bias(results, BINARY).table["answers"]} == {2}
+    assert order_bias(results).table["answers"].nunique() > 1
+    assert 0 < len(calibration(results, BINARY).table) < len(calibration(results).table)
     with pytest.raises(EpidemiaError, match="no task 'epidemia_low_x'"):
-        figures.save("tilt", lambda: report, tmp_path / "x.svg", "epidemia_low_x")
+        calibration(results, "epidemia_low_x")
 
 
-def test_drawn_answers_are_left_out_and_samples_are_needed(runs, tmp_path):
+def test_drawn_answers_are_left_out(runs, tmp_path):
+    """They vary by chance: neither their distances nor what follows are compared."""
     recorded(tmp_path, [f"{BINARY}_sampled"], metadata={"n_samples": 10})
-    with pytest.raises(EpidemiaError, match="run lm_eval with --log_samples"):
-        scales.read(report_of(tmp_path))
-    groups, notes = scales.read(report_of(tmp_path, runs / "mean"))
-    (note,) = notes
-    assert "drawn answers vary by chance, so they are not compared" in note
-    assert [group.group for group in groups] == ["epidemia_low"]
-    shown = printed(scales.finding(groups))
-    assert all(math.isfinite(float(row[3].split()[0])) for row in shown.rows)
+    for name in ("distances", "tilt", "recalibrated"):
+        alone = find(name)(read_results([tmp_path]))
+        assert alone.table.empty and "run lm_eval on" in alone.left_out[0]
+        both = find(name)(read_results([tmp_path, runs / "mean"]))
+        assert {*both.table["group"]} == {"epidemia_low"}
+        for made in (alone, both):
+            assert "drawn answers vary by chance and are left out" in made.left_out[-1]

@@ -133,7 +133,7 @@ CHARTS = {
     "tilt": Chart(
         *("tilt", "tilt against slope of every model's calibration line", "tilt", "slope"),
         facet="group",
-        where="task == ''",
+        where="task != task",
         lines={"x": 0, "y": 1},
         titles={"x": "Tilt, in log-odds", "y": "Slope (below 1: differences understated)"},
     ),
