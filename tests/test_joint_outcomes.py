@@ -257,9 +257,9 @@ def test_lm_eval_asks_it_and_samples_are_recalibrated(tmp_path):
     (found,) = table("recalibrated", tmp_path / "runs").to_dict("records")
     truth = store.load(task)
     mean = np.tile(truth.weights @ truth.p, (len(truth.p), 1))
-    assert found["gain"] == pytest.approx(0, abs=1e-6)
-    assert found["recalibrated"] == pytest.approx(score(load_truth(task), mean).score, abs=1e-6)
-    assert found["l1_marginal"] == pytest.approx(0, abs=1e-6) and found["l1_conditional"] > 0.1
+    assert found["gain"] == pytest.approx(0, abs=1e-5)  # as a file keeps answers
+    assert found["recalibrated"] == pytest.approx(score(load_truth(task), mean).score, abs=1e-5)
+    assert found["l1_marginal"] == pytest.approx(0, abs=1e-5) and found["l1_conditional"] > 0.1
 
 
 REPLACING = (
