@@ -15,8 +15,8 @@ Pairs are fixed in `PAIRS`. Surveys of `epidemia_low` are drawn anew from their 
 `redraw.py`. Those of `epidemia_high` would each have to be boosted anew; they are the truth plus a
 random mixture of its replicates' deviations, ``P + sum_b z_b (P^(b) - mean P) / sqrt(B - 1)``, z
 standard normal. Every survey is drawn `--draws` times, and a redraw takes one draw of each survey,
-all independent. What is claimed is the package's own doing: `Measured`, `comparison.Here`,
-`compare_entries`.
+all independent. What is claimed is the package's own doing: `Measured`, `results.compare`, whose
+rule for these very tasks `_sides` repeats for many redraws at once.
 """
 
 from __future__ import annotations
@@ -29,14 +29,7 @@ from typing import NamedTuple
 
 import joblib
 import numpy as np
-from lm_eval_epidemia.old.findings.comparison import (
-    CONFIDENCE,
-    HERE,
-    Here,
-    across_outcomes,
-    compare_entries,
-)
-from lm_eval_epidemia.old.findings.pool import Pool, noise_of
+import pandas as pd
 from redraw import (
     GROUPS,
     RESPONDENTS,
@@ -60,7 +53,9 @@ from lm_eval_epidemia.benchmarks.observation.respondents import answers
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.results.entry import POPULATION, Asked, Entry, TaskScore
+from lm_eval_epidemia.results.compare import CONFIDENCE, HERE, compare
+from lm_eval_epidemia.results.entry import POPULATION
+from lm_eval_epidemia.results.pool import Pool, noise_of
 from lm_eval_epidemia.score.score import anchors, scale, zero
 
 # -- respondents ------------------------------------------------------------------------------
@@ -200,11 +195,10 @@ def _sides(pair, surveys: Sequence[Sums], tasks: int, chosen):
         of += np.array([score, mean, population, *variances])[:, draws]
     score, mean, population = of[:3] / tasks
     here, there = np.sqrt(of[3:]) / tasks
-    rules = [
-        (Here(d, 2 * d - m, e, p, q), Here(d, 2 * d - m, e, None, None))
-        for d, m, e, p, q in zip(score, mean, here, population, there, strict=True)
-    ]
-    return np.array([[rule.side(HERE) for rule in both] for both in rules])
+    side = np.where(score > 0, 1, -1)
+    alone = np.minimum(side * score, side * (2 * score - mean)) > HERE * here
+    both = alone & (side * population > HERE * there)
+    return np.stack([side * both, side * alone], axis=-1)
 
 
 def _error(claimed, chosen, draws) -> float:
@@ -309,26 +303,24 @@ def _own(rng, strength, spread, outcomes):
     return [strength * factor[outcome] for outcome in outcomes], int(rng.integers(2**31))
 
 
-def _asked(name, parts, own, with_draws):
-    """Return a model as results have it; draws take longest, and are not always looked at."""
-    scored, (noise, seed) = {}, own
+def _asked(run, parts, own, with_draws):
+    """Return a model's scores as results have them; draws take longest, and few are looked at."""
+    rows, (noise, seed) = [], own
     for part, strength in zip(parts, noise, strict=True):
         measured = Measured(part, Elicited(answers(part.truth, "noisy", strength, seed)))
-        score = TaskScore(measured.score, None, {"l1": measured.l1})
+        row = {"run": run, "model": run, "task": part.truth.task, "way": "letters", "seen": 1.0}
+        row |= {"asked_as": "", "value": measured.score, "l1": measured.l1}
+        row |= {"draws": None, "population": None, POPULATION: np.nan}
         if with_draws:
-            score = score._replace(
-                draws=measured.score_draws,
-                metrics={**score.metrics, POPULATION: measured.score_population},
-                population=measured.score_population_draws,
-            )
-        scored[Asked(part.truth.task, "letters")] = score
-    return Entry(name, scores=scored)
+            row |= {"draws": measured.score_draws, POPULATION: measured.score_population}
+            row |= {"population": measured.score_population_draws}
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def _plain_t(one, other, outcomes) -> int:
     """Return the side that a cluster-robust t over outcomes says, with G - 1 degrees of freedom."""
-    pairs = zip(one.scores.values(), other.scores.values(), strict=True)
-    d = np.array([a.value - b.value for a, b in pairs])
+    d = (one["value"] - other["value"]).to_numpy()
     names, index = np.unique(outcomes, return_inverse=True)
     sums = np.bincount(index, weights=d - d.mean())
     error = np.sqrt(len(names) / (len(names) - 1) * (sums**2).sum()) / len(d)
@@ -354,17 +346,18 @@ def _said(group, strengths, spread, keys):
         rng = np.random.default_rng([SEED, 14, *key])
         others = np.exp(rng.uniform(*np.log(OTHERS), NUMBER))
         owned = [_own(rng, x, spread, outcomes) for x in (*strengths, *others)]
-        one, other, *rest = (_asked(f"m{m}", parts, x, False) for m, x in enumerate(owned))
+        one, other, *rest = (_asked(m, parts, x, False) for m, x in enumerate(owned))
         plain, side = _plain_t(one, other, outcomes), 0
-        pool = Pool([one, other, *rest], noise)
-        across = across_outcomes(one, other, group, pool=pool)
-        if plain or across.elsewhere:
-            one, other = (_asked(f"m{m}", parts, owned[m], True) for m in range(2))
-            verdict = compare_entries(one, other, group, pool=pool).verdict
+        pool = Pool(pd.concat([one, other, *rest], ignore_index=True), noise)
+        made = compare(one, other, pool)
+        across = made.low > 0 or made.high < 0 or made.l1_ratio_low > 1 or made.l1_ratio_high < 1
+        if plain or across:
+            one, other = (_asked(m, parts, owned[m], True) for m in range(2))
+            verdict = compare(one, other, pool).verdict
             side = {"better": 1, "worse": -1}.get(verdict, 0)
             plain *= verdict != "not shown"
-        robust = np.sign(across.difference) * (abs(across.difference) > across.half_width)
-        said.append((across.difference, side, plain, robust))
+        robust = np.sign(made.difference) * (abs(made.difference) > made.half_width)
+        said.append((made.difference, side, plain, robust))
     return said
 
 
