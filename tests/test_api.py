@@ -369,7 +369,6 @@ def test_what_takes_the_extra_says_so_before_any_work(tmp_path):
     """There are no results in 'nothing', which would be said if it were read first."""
     needs = {
         "report nothing --html site": "the site needs itables",
-        "site build nothing --out site": "the site needs itables",
         "plot leaderboard nothing": "the figure leaderboard needs altair",
         f"plot bootstrap --task {BY_AGE}": "the figure bootstrap needs altair",
     }

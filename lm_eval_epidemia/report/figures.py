@@ -16,6 +16,7 @@ from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.paths import atomic_write
 from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.findings.finding import Finding
+from lm_eval_epidemia.findings.task import asked_as
 from lm_eval_epidemia.results.read import Results
 
 
@@ -275,6 +276,8 @@ def save(name: str, results: Callable[[], Results], out: Path, task: str | None 
     if chart.task != bool(task):
         what = "shows one task: name it with --task" if chart.task else "does not show one task"
         raise EpidemiaError(f"{name} {what}")
+    if task:
+        asked_as(task)
     with needs("report", f"the figure {name}"):
         from lm_eval_epidemia.report.charts import WRITTEN, prepared
     if out.suffix not in WRITTEN:
