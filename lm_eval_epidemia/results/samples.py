@@ -188,22 +188,38 @@ def _kept_in(line: str, asked: Asked) -> TaskAnswers:
     """
     truth = WAYS[asked.way].load(asked.task)
     levels, whole = len(truth.levels), len(truth.given)
-    try:
-        cells, q, shares, chance = (np.array(part.split(), float) for part in line.split(";"))
-        here = cells.astype(int) if len(cells) else np.arange(whole)
-        if len(here) and not (here.min() >= 0 and here.max() < whole):
-            raise ValueError(f"a cell is not one of {whole}")
-        q = q.reshape(len(here), levels - 1)
-        q = np.concatenate([q, 1 - q.sum(axis=1, keepdims=True)], axis=1)
-        if not (q > -KEPT).all() or not (q < 1 + KEPT).all():
+
+    def with_last(probabilities: Array) -> Array:
+        last = 1 - probabilities.sum(axis=-1, keepdims=True)
+        every = np.concatenate([probabilities, last], axis=-1)
+        if not (every > -KEPT).all() or not (every < 1 + KEPT).all():
             raise ValueError("a probability is not between 0 and 1")
+        return every
+
+    try:
+        parts = [np.array(part.split(), float) for part in line.split(";")]
+        if not all(np.isfinite(part).all() for part in parts):
+            raise ValueError("a number is not finite")
+        cells, q, shares, chance = parts
+        here = cells.astype(int) if len(cells) else np.arange(whole)
+        if len(cells) and not (
+            (here == cells).all() and (np.diff(here, prepend=-1) > 0).all() and here[-1] < whole
+        ):
+            raise ValueError(f"its cells are not some of {whole}, in order")
+        if len(shares) not in (0, levels) or not ((shares >= 0) & (shares <= 1 + KEPT)).all():
+            raise ValueError(f"the shares of positions are not {levels} from 0 to 1")
+        q = with_last(q.reshape(len(here), levels - 1))
         counts = by_order = None
         if WAYS[asked.way].drawn:
             counts = chance.astype(np.int64).reshape(len(here), levels + 1)
+            if (
+                (counts.ravel() != chance).any()
+                or (counts < 0).any()
+                or not counts.any(axis=1).all()
+            ):
+                raise ValueError("a cell has no counts of answers")
         elif len(chance):
-            by_order = chance.reshape(len(here), -1, levels - 1)
-            rest = 1 - by_order.sum(axis=2, keepdims=True)
-            by_order = np.concatenate([by_order, rest], axis=2)
+            by_order = with_last(chance.reshape(len(here), -1, levels - 1))
     except (ValueError, TypeError) as error:
         name = in_way(*asked)
         raise ValueError(
