@@ -96,6 +96,7 @@ def only_names(line):
     command, rest = command_of(line.split()[1:])
     more = any(parameter.required for parameter in command.params)
     more |= "ignore_unknown_options" in command.context_settings  # `epidemia run` takes lm-eval's
+    more |= line == "epidemia report"  # which needs results, unless it lists the findings
     return not rest and (more or hasattr(command, "commands"))
 
 
