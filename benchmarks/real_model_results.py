@@ -83,7 +83,7 @@ RUNS = {
     "priors/grid-mean": f"{KNOWS_AVERAGES} --tasks epidemia_prior_grid",
 }
 
-#: Runs whose samples make a table of the docs, and the option of `epidemia report` that makes it.
+#: Runs whose samples make a table of the docs, and the finding that it is.
 TABLES = {"world": "places", "years": "years", "people": "people"}
 
 #: Runs whose samples are few enough to be kept.
@@ -130,7 +130,7 @@ def ask(name: str, work: Path, out: Path, vllm: Path | None) -> str:
     results = max(there.rglob("results_*.json"), key=lambda path: path.name)
     (out / name).mkdir(parents=True, exist_ok=True)
     if name in TABLES:
-        report = [here / "epidemia", "report", there, f"--{TABLES[name]}", "--format", "csv"]
+        report = [here / "epidemia", "report", there, "--show", TABLES[name], "--format", "csv"]
         table = subprocess.run(report, check=True, stdout=subprocess.PIPE, text=True).stdout
         (out / name / f"{TABLES[name]}.csv").write_text(table)
     if name in WITH_SAMPLES:

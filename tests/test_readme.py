@@ -5,14 +5,15 @@ import shlex
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from conftest import REPOSITORY
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, in_way
-from lm_eval_epidemia.old.findings.means import group_mean
-from lm_eval_epidemia.old.findings.published import published
-from lm_eval_epidemia.old.findings.reference import references
-from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS
+from lm_eval_epidemia.benchmarks.observation.measured import part_of
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.results.published import observed
+from lm_eval_epidemia.score.score import mean
 
 README = (REPOSITORY / "README.md").read_text()
 SCORES = (REPOSITORY / "docs" / "start" / "reading-a-score.md").read_text()
@@ -67,30 +68,45 @@ def test_its_links_lead_somewhere():
 
 def test_its_scores_are_of_the_same_whole_tasks():
     """Scores so far: averages and published models over all tasks that ship; README quotes them."""
-    ways = ("letters", "likelihood")
-    groups = [in_way(group, way) for way in ways for group in ("epidemia_low", "epidemia_high")]
-    tasks = [
-        Asked(entry.name, way)
-        for way in ways
-        for entry in OBSERVATION.asked(way)
-        if in_way(entry.group, way) in groups
+    asked = [
+        (g, way) for way in ("letters", "likelihood") for g in ("epidemia_low", "epidemia_high")
     ]
-    (knows,) = references([Entry("", scores=dict.fromkeys(tasks, TaskScore(0.0)))])
-    by_name = {one.model: one for one in published(tasks)}
-    means = {
-        "knows averages only": [knows],
-        "Llama 3 8B, Phi 4 (published)": [by_name["LLama3 8B"], by_name["Phi4"]],
+    groups = [
+        [entry.name for entry in OBSERVATION.asked(way) if entry.group == group]
+        for group, way in asked
+    ]
+
+    def averages_known(task, way):
+        """Score telling everybody's answers, as one is told in this way."""
+        part = part_of(store.load(task))
+        told = WAYS[way].told(mean(part.truth.weights, part.truth.p)[0])
+        return float(part.score_of(part.distance(np.broadcast_to(told, part.p.shape))))
+
+    averages = [
+        [averages_known(task, way) for task in of]
+        for of, (_, way) in zip(groups, asked, strict=True)
+    ]
+    scores = {(task, way, model): score for task, way, model, score, _ in observed()}
+    means = {"knows averages only": [averages]} | {
+        "Llama 3 8B, Phi 4 (published)": [
+            [
+                [scores[task, way, model] for task in of if (task, way, model) in scores]
+                for of, (_, way) in zip(groups, asked, strict=True)
+            ]
+            for model in ("LLama3 8B", "Phi4")
+        ]
     }
     table = {
         cells[0]: cells[1:]
         for line in SCORES.splitlines()
         if line.startswith("| ") and len(cells := [x.strip() for x in line.strip("|").split("|")])
     }
-    for name, entries in means.items():
-        found = [[group_mean(entry, group) for entry in entries] for group in groups]
-        shown = [", ".join(f"{mean.value:.1f}" for mean in each) for each in found]
+    for name, models in means.items():
+        shown = [
+            ", ".join(f"{np.mean(of):.1f}" for of in each) for each in zip(*models, strict=True)
+        ]
         assert [cell.split(" ±")[0] for cell in table[name]] == shown
-        assert [mean.tasks for each in found for mean in each][:: len(entries)] == [63, 44, 63, 44]
+        assert [len(of) for of in models[0]] == [63, 44, 63, 44]
     header = " ".join(table["score, 0 to 100 (tasks)"])
     assert re.findall(r"\((\d+)\)", header) == ["63", "44", "63", "44"]
     quoted = re.findall(r"scores (\d+\.\d).*? and (\d+\.\d)", README.partition("For scale")[2])
