@@ -187,6 +187,11 @@ CHARTS = {
         ends=SHARE,
         task=True,
     ),
+    "map": Chart(
+        *("countries:map_of", "truth, answers and errors of a task on a map of the world"),
+        *("code", "value", "map"),
+        task=True,
+    ),
     "bootstrap": Chart(
         *("task:bootstrap", "bootstrap distances of a task, with the anchors of its scale"),
         *("distance", "", "density"),
@@ -442,7 +447,7 @@ def on_map(colour: str, name: str = SHAPES) -> Any:
 
 def draw_map(table: pd.DataFrame) -> Any:
     """Draw maps of the truth and of the answers on one scale, and below them maps of the errors."""
-    parts = []
+    parts, table = [], table.rename(columns={"value": "p"})
     for colour, rows, title in (
         ("p", table, "Share of the answer"),
         ("error", table[table["error"].notna()], "Answer minus truth"),
