@@ -1,14 +1,12 @@
 """Six shares that Americans guessed in 2000: the guesses, who is beaten, and the table."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
-from conftest import recorded
+from recorded_runs import copied_run
 
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.old.findings import people
+from lm_eval_epidemia.findings import people
+from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.surveys.catalogue import record
 
 TASK = "epidemia_people_census2000_"
@@ -16,41 +14,22 @@ TASK = "epidemia_people_census2000_"
 
 def test_guesses_are_those_of_the_survey():
     """Means and answers of the GSS, as its codebook's counts give them (SOURCE.json)."""
-    means = {outcome: round(people.mean_guess(outcome), 2) for outcome in people.QUESTIONS}
-    assert means == {
-        "white": 58.92,
-        "black": 31.48,
-        "jewish": 17.88,
-        "hispanic": 24.68,
-        "asian": 17.77,
-        "american_indian": 14.21,
-    }
-    numbers = {outcome: int(n.sum()) for outcome, (_, n) in people.guesses().items()}
-    assert numbers == {
-        "white": 1318,
-        "black": 1310,
-        "jewish": 1197,
-        "hispanic": 1277,
-        "asian": 1256,
-        "american_indian": 1248,
-    }
+    guesses = people.guesses()
+    means = [round(np.average(guess, weights=n), 2) for guess, n in guesses.values()]
+    assert (
+        [*guesses]
+        == [*people.QUESTIONS]
+        == ["white", "black", "jewish", "hispanic", "asian", "american_indian"]
+    )
+    assert means == [58.92, 31.48, 17.88, 24.68, 17.77, 14.21]
+    assert [n.sum() for _, n in guesses.values()] == [1318, 1310, 1197, 1277, 1256, 1248]
     assert all(guess.min() >= 0 and guess.max() <= 100 for guess, _ in people.guesses().values())
 
 
 def test_truths_are_the_figures_of_the_record():
     """Census 2000, table GCT-P6; Jewish people 5.2 million of 281.4 (NJPS)."""
-    shares = {o: store.load(TASK + o).p[0, 0] for o in people.QUESTIONS}
-    assert shares == pytest.approx(
-        {
-            "white": 0.751,
-            "black": 0.123,
-            "jewish": 0.018,
-            "hispanic": 0.125,
-            "asian": 0.036,
-            "american_indian": 0.009,
-        },
-        abs=1e-12,
-    )
+    shares = [store.load(TASK + outcome).p[0, 0] for outcome in people.QUESTIONS]
+    assert shares == pytest.approx([0.751, 0.123, 0.018, 0.125, 0.036, 0.009], abs=1e-12)
     assert round(5.2 / 281.4, 3) == 0.018
     assert [task.outcome for task in record("census2000").declared] == list(people.QUESTIONS)
 
@@ -66,16 +45,19 @@ def test_who_is_beaten_by_hand(monkeypatch):
     monkeypatch.setattr(people, "guesses", lambda: {"asian": (guess, number)})
     # From the truth, 10: 10, 0, 4, 12 and 40 off; the answer 14 is 4 off.
     assert people.beaten("asian", 10.0, 14.0) == pytest.approx(100 * (1 + 1 + 5 + 0.5) / 10)
-    assert people.mean_guess("asian") == pytest.approx((20 + 14 + 22 + 250) / 10)
 
 
-def test_the_report_has_the_table(tmp_path):
-    out = tmp_path / "out"
-    recorded(out, ["epidemia_people"])
-    command = [sys.executable, "-m", "lm_eval_epidemia.cli", "report", str(out), "--people"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    table = done.stdout.split("Compared with the guesses of Americans")[1]
-    assert "the average American of 2000" in table and "100 %" in table
-    means = next(line for line in table.splitlines() if "average American" in line)
+def test_models_stand_beside_the_average_american(tmp_path_factory, tmp_path):
+    copied_run(tmp_path_factory, tmp_path, ["epidemia_people"], model_args="kind=truth")
+    table = people.people(read_results([tmp_path])).table
+    (truth, americans), single = (
+        [of for _, of in table[table.question.isna() == whole].groupby("model", sort=False)]
+        for whole in (True, False)
+    )
+    assert truth.beaten.item() == pytest.approx(100, abs=1) and truth.off.item() < 0.01
+    assert americans.model.item() == "the average American of 2000 (baseline)"
     # Log-odds of 14 to 59 on those of .9 to 75 per cent: people guess towards one half.
-    assert "0.38" in means
+    assert round(americans.slope.item(), 2) == 0.38
+    assert [len(of) for of in single] == [6, 6]
+    by_hand = single[1].set_index("question").answer
+    assert by_hand["white"] == pytest.approx(58.92, abs=0.005)

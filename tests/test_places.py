@@ -1,25 +1,26 @@
 """How evenly models know places: weights, regions and their gaps, and the table of the report."""
 
-import re
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import recorded
+from recorded_runs import copied_run
 
 from lm_eval_epidemia.benchmarks.observation import places
 from lm_eval_epidemia.benchmarks.observation.measured import part_of
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.old.findings.answered import Answered, with_known
-from lm_eval_epidemia.old.findings.data import is_ranked, rows_of_curve, rows_of_distribution
+from lm_eval_epidemia.findings.cells import Answered, with_known
+from lm_eval_epidemia.findings.countries import places as finding
+from lm_eval_epidemia.findings.countries import regions
+from lm_eval_epidemia.findings.task import curve, distribution
 from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.score import score as scoring
 
 WORLD = "epidemia_world_factbook_"
+DRUGS = [f"epidemia_low_nsduh_heroin_ever_by_{given}" for given in ("age", "race")]
 
 
 def part(name):
@@ -166,45 +167,48 @@ def test_who_is_known_is_asked_the_most_that_some_model_was():
     truth = store.load(WORLD + "obese_by_country")
     asked = Asked(truth.task, "letters")
     parts = [part_of(truth), part_of(truth, np.arange(len(truth.p)) < 5)]
-    groups = [Answered(None, "g", {asked: (of, Elicited(of.p))}) for of in parts]
+    groups = [Answered(0, "g", {asked: (of, Elicited(of.p))}) for of in parts]
     for order in (groups, groups[::-1]):
         *_, known = with_known(order, {"knows all": lambda of: of.p})
         assert known.who == "knows all" and len(known.tasks[asked][1].q) == len(truth.p)
 
 
-def test_the_report_has_the_table(tmp_path):
-    out = tmp_path / "out"
-    recorded(out, [WORLD + "internet_by_country", WORLD + "tobacco_by_country_sex"])
-    command = [sys.executable, "-m", "lm_eval_epidemia.cli", "report", str(out), "--places"]
-    command += ["--effects", "--wide"]
-    long = subprocess.run(command, capture_output=True, text=True, check=True)
-    table = long.stdout.split("How evenly models know places")[1]
-    assert "knows its region's average (baseline)" in table
-    assert re.search(r"100\.0 +100\.0", table)
-    assert "Central America and the Caribbean" in long.stdout.split("Regions and incomes")[1]
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("places")
+    tasks = [WORLD + "internet_by_country", WORLD + "tobacco_by_country_sex", *DRUGS]
+    for kind in ("truth", "mean"):
+        copied_run(tmp_path_factory, folder / kind, tasks, model_args=f"kind={kind}")
+    return read_results([folder])
 
 
-def test_respondents_that_were_run_are_drawn_once():
-    truth = store.load("epidemia_low_nsduh_heroin_ever_by_age")
-    ran = [SimpleNamespace(cells=range(len(truth.p)), q=truth.p)] * 2
-    models = dict(zip(("small", "knows averages only (kind=mean)"), ran, strict=True))
-    names = ["knows averages only (kind=mean)", "guesses uniformly", "small"]
-    rows = rows_of_curve(truth, models)
-    assert [*dict.fromkeys(row["who"] for row in rows)] == ["truth", *names]
-    rows = rows_of_distribution(truth, 0, models)
-    assert [*dict.fromkeys(row["who"] for row in rows)] == ["truth", names[0], names[2]]
+def test_the_tables_say_how_even_it_is(results):
+    table = finding(results).table.set_index("model")
+    assert {*table["group"]} == {"epidemia_world"} and (table.tasks == 2).all()
+    truth, known = table.iloc[0], table.loc["knows its region's average (baseline)"]
+    assert (truth.score, truth.alike) == (100, 100) and np.isnan(truth.region)
+    assert known.score < 100 and known.region > 2 * known.region_error > 0
+    assert known.places == 125
+    off = regions(results).table
+    off = off[off.model == known.name].set_index("place").off
+    assert "Central America and the Caribbean" in off
+    (worst, best) = known.region_ends.split(" less ")
+    # Over tasks whose places are all there, a gap is the difference of regions.
+    assert off[worst] - off[best] == pytest.approx(known.region)
 
 
-def test_curves_over_many_places_rise():
+def test_respondents_that_were_run_are_drawn_once(results):
+    for of, guesses in ((curve, ["guesses uniformly (baseline)"]), (distribution, [])):
+        who = [*of(results, DRUGS[0]).table.model.unique()]
+        ran = [*results.runs["model"]]
+        assert who[0] == "truth" and {*who[1:]} == {*guesses, *ran}
+        assert not any("averages only (baseline)" in name for name in who)
+
+
+def test_curves_over_many_places_rise(results):
     """Countries stand in no order: from the lowest share up. Ages and few conditions stay."""
-    for task, ranked in (
-        (WORLD + "internet_by_country", True),
-        ("epidemia_low_nsduh_heroin_ever_by_age", False),
-        ("epidemia_low_nsduh_heroin_ever_by_race", False),
-    ):
-        truth = store.load(task)
-        rows = [row for row in rows_of_curve(truth, {}) if row["who"] == "truth"]
-        shares = [row["p"] for row in sorted(rows, key=lambda row: row["place"])]
-        assert is_ranked(truth) is ranked
-        assert (shares == sorted(shares)) is ranked
-        assert sorted(row["place"] for row in rows) == list(range(len(rows)))
+    for task, ranked in ((WORLD + "internet_by_country", True), *((name, False) for name in DRUGS)):
+        table = curve(results, task).table
+        of_truth = table[table.kind == "survey"].sort_values("rank")
+        assert of_truth["value"].is_monotonic_increasing is ranked
+        assert of_truth["rank"].tolist() == [*range(len(of_truth))]

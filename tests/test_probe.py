@@ -3,7 +3,6 @@
 import json
 import math
 import shutil
-from io import StringIO
 
 import numpy as np
 import pandas as pd
@@ -11,18 +10,14 @@ import pytest
 import yaml
 from conftest import recorded
 from test_fresh import RECORD, people
-from typer.testing import CliRunner
 
 from lm_eval_epidemia.benchmarks.observation.fresh.make import make, plan
 from lm_eval_epidemia.benchmarks.observation.probe import LEAST, Alike, contrast, nearest
-from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.old.findings import explorer
-from lm_eval_epidemia.old.findings import probe as probing
-from lm_eval_epidemia.old.findings.leaderboard import make_report
-from lm_eval_epidemia.results.results import read_results
+from lm_eval_epidemia.findings import probe as probing
+from lm_eval_epidemia.results.choose import with_cutoffs
+from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.score.joint import Draws
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import all_tasks
@@ -135,7 +130,7 @@ def test_intervals_hold_what_they_promise(place, common):
     assert 0.95 - 4 * math.sqrt(0.95 * 0.05 / runs) < covered / runs < 1.0
 
 
-# The report.
+# The finding.
 
 SURVEY = "gss"
 
@@ -214,14 +209,13 @@ def results(probed, home, tmp_path):
     return tmp_path / "results"
 
 
-def report(*arguments):
-    done = CliRunner().invoke(app, ["report", *map(str, arguments)])
-    if done.exception and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return done
+def probed_in(folder, *cutoffs):
+    """Return the rows of the finding, and the texts beside it."""
+    found = probing.probe(with_cutoffs(read_results([folder]), cutoffs))
+    return [*found.table.itertuples()], "\n".join(found.left_out)
 
 
-def test_the_report_is_what_the_files_say(results):
+def test_the_finding_is_what_the_files_say(results):
     """Matches and errors are worked out anew from the files, by another route."""
     files = [json.loads(path.read_text()) for path in results.rglob("results*.json")]
     value, at = {}, {}
@@ -234,10 +228,9 @@ def test_the_report_is_what_the_files_say(results):
     ratio = {name: one.mean / one.zero for name, one in scales.items()}
     apart = {name for name, one in scales.items() if one.zero - one.perfect > 0.5 * one.zero}
     told = [name for name in scales if "_low_" in name and name in apart]
-    published = [name for name in told if "mood" in name]
     fresh = [name for name in value if "_fresh_" in name]
     pairs = {}
-    for name in published:
+    for name in (name for name in told if "mood" in name):
         near = [one for one in fresh if abs(ratio[one] - ratio[name]) <= 0.1]
         alike = [one for one in near if len(all_tasks()[one].given) == 1] or near
         if near:
@@ -245,53 +238,27 @@ def test_the_report_is_what_the_files_say(results):
     assert len(pairs) >= 2
     difference = np.mean([value[a] - value[b] for a, b in pairs.items()])
     moved = np.mean([at[a] - at[b] for a, b in pairs.items()], axis=0)
-
-    found = probing.probed(make_report(read_results([results])))
-    (one,) = found.slices
-    assert one.survey == "gss 2024" and one.way == "letters" and not found.notes
-    assert one.contrast.pairs == len(pairs) and one.contrast.used == len({*pairs.values()})
-    assert one.contrast.difference == pytest.approx(difference)
-    assert one.contrast.survey == pytest.approx(moved.std(ddof=1), rel=1e-4)
-    assert one.asked == len(told) and one.apart == 4 - len(told)
-    assert one.asked > one.contrast.pairs  # of happiness there is no fresh task
-
-
-def test_the_command_prints_it_and_writes_it(results, tmp_path, monkeypatch):
-    assert "Memorisation" not in report(results).stdout
-    shown = report(results, "--probe").stdout
-    assert "Memorisation probe: published against fresh tasks" in shown and "gss 2024" in shown
-    csv, listed = (report(results, "--probe", "--format", kind).stdout for kind in ("csv", "json"))
-    for rows in (pd.read_csv(StringIO(csv)), pd.DataFrame(json.loads(listed)["rows"])):
-        rows = rows[rows.kind == "probe"].set_index("metric")
-        assert rows.loc["score_population, published", "value"] > 50
-        assert rows.loc["score_population, difference", "group"] == "epidemia_fresh"
-        assert rows.loc["unmatched", "value"] >= 1
-        assert rows.loc["score_population, difference", "stderr"] > 0
-    assert "Memorisation" in report(results, "--probe", "--format", "latex").stdout
-    monkeypatch.setattr(explorer, "_listed", lambda report: [])  # hundreds of tasks
-    report(results, "--html", tmp_path / "site")
-    page = (tmp_path / "site" / "index.html").read_text()
-    assert "Memorisation probe: published against fresh tasks" in page
+    (one,), left_out = probed_in(results)
+    assert (one.model, one.group, one.survey) == ("m", "epidemia_fresh", "gss 2024")
+    assert not left_out and one.first > 50 and one.error > 0
+    assert one.pairs == len(pairs) and one.used == len({*pairs.values()})
+    assert one.difference == pytest.approx(difference)
+    assert one.sampling == pytest.approx(moved.std(ddof=1), rel=1e-4)
+    assert one.short == 4 - len(told)
+    assert one.unmatched == len(told) - len(pairs) >= 1  # of happiness there is no fresh task
 
 
 def test_few_fresh_tasks_are_counted_and_nothing_is_compared(results, monkeypatch):
     monkeypatch.setattr(probing, "LEAST", LEAST)
-    (one,) = probing.probed(make_report(read_results([results]))).slices
-    assert LEAST == 10 and 0 < one.contrast.used < LEAST and one.contrast.pairs >= 2
-    assert math.isnan(one.contrast.difference) and math.isnan(one.contrast.low)
+    (one,), left_out = probed_in(results)
+    assert LEAST == 10 and 0 < one.used < LEAST and one.pairs >= 2
+    assert np.isnan([one.first, one.difference, one.error, one.low, one.sampling]).all()
     assert one.verdict == "too few fresh tasks"
-    done = report(results, "--probe", "--format", "csv")
-    rows = pd.read_csv(StringIO(done.stdout))
-    rows = rows[rows.kind == "probe"].set_index("metric")
-    assert rows.loc["fresh ones used", "value"] == one.contrast.used
-    assert not [metric for metric in rows.index if metric.startswith("score_population")]
-    assert (
-        f"probe, gss 2024: no comparison: the {one.contrast.pairs} published tasks that "
-        f"have a match share {one.contrast.used} different fresh ones, and 10 are needed. Ask more"
-    ) in done.stderr
-    assert "errors of the probe are not known" not in done.stderr
-    shown = report(results, "--probe").stdout
-    assert "too few fresh tasks" in shown and " nan " not in shown
+    assert left_out.startswith(
+        f"probe, gss 2024: no comparison: the {one.pairs} published tasks that have a match share "
+        f"{one.used} different fresh ones, and 10 are needed. Ask more"
+    )
+    assert "errors of the probe are not known" not in left_out
 
 
 def test_with_other_replicates_errors_are_independent(home_record, tmp_path):
@@ -300,34 +267,32 @@ def test_with_other_replicates_errors_are_independent(home_record, tmp_path):
     build(home_record)
     out = tmp_path / "results"
     recorded(out, ["epidemia_low_gss", "epidemia_fresh_gss_7"], model_args="kind=noisy,noise=0.3")
-    found = make_report(read_results([out]))
-    assert not [note for note in found.notes if "different replicates" in note]
-    (one,) = probing.probed(found).slices
-    entry = found.runs[0]
-    assert all(score.draws is not None for score in entry.scores.values())
-    samples = {score.draws.sample.split()[0] for score in entry.scores.values()}
+    found = read_results([out])
+    assert not [note for note in found.notes["text"] if "different replicates" in note]
+    samples = {draws.sample.split()[0] for draws in found.scores["draws"]}
     assert samples == {"gss_2024", "gss_2024-fresh"}
-    assert one.contrast.survey > 0
+    (one,), _ = probed_in(out)
+    assert one.sampling > 0
 
 
 def test_fresh_tasks_that_are_not_here_are_named(results, home):
     for path in (home / "fresh" / "gss_7").iterdir():
         path.unlink()
-    done = report(results, "--probe", "--full")
-    assert "these fresh tasks are not here. Make the set again with 'epidemia" in done.stderr
-    assert "no fresh task was asked" in done.stderr and "Memorisation" not in done.stdout
+    rows, left_out = probed_in(results)
+    assert not rows and "no fresh task was asked" in left_out
+    (note,) = read_results([results]).notes["text"]
+    assert "these fresh tasks are not here. Make the set again with 'epidemia" in note
 
 
 def test_another_set_of_the_same_names_is_not_compared(results, tmp_path):
-    """Two runs on the same names are two rows, once the set was made anew from other options."""
+    """Two runs on the same names are two, once the set was made anew from other options."""
     raw = tmp_path / "toy.csv"
     made = drawn_set(raw, 8)
     made.folder.rename(made.folder.with_name("gss_9"))
     drawn_set(raw, 7, n=5, replace=True)
-    found = make_report(read_results([results]))
-    assert len(found.runs) == 2
-    assert any("truth 2024" in entry.name for entry in found.runs)
-    assert not probing.probed(found).slices
+    runs = read_results([results]).runs
+    assert len(runs) == 2 and any("truth 2024" in name for name in runs["name"])
+    assert not probed_in(results)[0]
 
 
 # Vintages.
@@ -340,46 +305,33 @@ def test_vintages_on_either_side_of_a_cutoff(home_record, tmp_path):
     recorded(out, ["epidemia_fresh_gss_7"], model_args="kind=noisy,noise=0.1")
     recorded(out, ["epidemia_fresh_gss_8"], model_args="kind=uniform")
     as_model(out)
-    found = make_report(read_results([out]))
-    (cutoff,) = probing.cutoffs_of([("m", "2023-06")], found)
-    (one,), notes = probing.vintages(found, [cutoff])
-    assert not notes and one.survey == "gss 2020, 2024" and one.cutoff == "2023-06"
+    scores = read_results([out]).scores
     before, after = (
         {
-            frozenset((task.outcome, *task.given)): score.metrics["score_population"]
-            for entry in found.runs
-            for asked, score in entry.scores.items()
-            if (task := all_tasks()[asked.task]).seed == seed
+            frozenset((task.outcome, *task.given)): value
+            for name, value in zip(scores["task"], scores["score_population"], strict=True)
+            if (task := all_tasks()[name]).seed == seed
         }
         for seed in (7, 8)
     )
     apart = [before[key] - after[key] for key in before.keys() & after.keys()]
-    assert one.contrast.pairs == len(apart) > 3
-    assert one.contrast.difference == pytest.approx(np.mean(apart))
+    (one,), _ = probed_in(out, ("m", "2023-06"))
+    assert one.survey == "gss 2020, 2024" and one.cutoff == "2023-06"
+    assert one.pairs == len(apart) > 3 and one.difference == pytest.approx(np.mean(apart))
     assert one.verdict == "before known better"
-    shown = report(out, "--cutoff", "m=2023-06").stdout
-    assert "vintages before and after a cutoff" in shown and "before known better" in shown
-    # All before: nothing to compare.
-    late = report(out, "--cutoff", "m=2025-01")
-    assert "no task was asked about vintages on both sides of 2025-01" in late.stderr
-    assert "vintages before" not in late.stdout
+    # A year is before a cutoff when it has ended.
+    for cutoff, there in {"2020-11": 0, "2020-12": 1, "2024-11": 1, "2024-12": 0}.items():
+        rows, left_out = probed_in(out, ("m", cutoff))
+        assert len(rows) == there
+        assert (f"no task was asked about vintages on both sides of {cutoff}" in left_out) != there
 
 
-def test_a_year_is_before_a_cutoff_when_it_has_ended():
-    assert probing.Cutoff("m", 2024, 12).is_before(2024)
-    assert not probing.Cutoff("m", 2024, 11).is_before(2024)
-    assert probing.Cutoff("m", 2024, 1).is_before(2023)
-
-
-def test_cutoffs_that_cannot_be_meant(home_record, tmp_path):
-    build(home_record)
-    recorded(tmp_path / "results", ["epidemia_low_gss"], model_args="kind=mean")
-    as_model(tmp_path / "results")
+def test_cutoffs_that_cannot_be_meant(results, epidemia):
     for given, said in {
         "m": "--cutoff 'm': expected MODEL=2024-06",
-        "m=2024": "expected a year and month",
-        "m=2024-13": "expected a year and month",
-        "n=2024-06": "no model 'n'",
+        "m=2024": "expected a month",
+        "m=2024-13": "expected a month",
+        "n=2024-06": "--cutoff n=2024-06: expected one of m",
     }.items():
-        with pytest.raises(EpidemiaError, match=said):
-            report(tmp_path / "results", "--cutoff", given)
+        done = epidemia("report", results, "--show", "probe", "--cutoff", given)
+        assert done.returncode and said in done.stderr

@@ -1,9 +1,5 @@
 """Over the years: years of cells, today's answer, the slope of answers on the truth, its error."""
 
-import re
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +9,8 @@ from lm_eval_epidemia.benchmarks.observation import years
 from lm_eval_epidemia.benchmarks.observation.measured import part_of
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings import find
+from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.record import Task
 from lm_eval_epidemia.surveys.tables import PublishedTable, load_tables
@@ -264,22 +262,20 @@ def test_a_table_of_one_year_is_refused():
         take(one, by_year, {}, "blstrend_2021")
 
 
-def test_the_report_has_the_table(tmp_path):
-    out = tmp_path / "out"
-    recorded(out, [GSS + "women_at_home_by_year"], model_args="kind=mean")
-    command = [sys.executable, "-m", "lm_eval_epidemia.cli", "report", str(out), "--years"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    table = done.stdout.split("Whether answers follow the years")[1]
-    assert re.search(r"knows today's \(baseline\) .* 0\.00 ± 0\.00", table)
-    long = subprocess.run([*command, "--effects"], capture_output=True, text=True, check=True)
-    assert " 1988 " in long.stdout.split("Year by year")[1]
-
-
-def test_without_years_it_is_said_what_to_run(tmp_path):
-    from lm_eval_epidemia.old.findings import years as finding
-    from lm_eval_epidemia.old.findings.leaderboard import make_report
-    from lm_eval_epidemia.results.results import read_results
-
-    recorded(tmp_path, ["epidemia_low_nsduh_heroin_ever_by_age"])
-    with pytest.raises(EpidemiaError, match="with --log_samples on epidemia_years"):
-        finding.read(make_report(read_results([tmp_path])))
+def test_the_table_has_slopes_and_every_year(tmp_path):
+    recorded(tmp_path, [GSS + "women_at_home_by_year"], model_args="kind=mean")
+    table = find("years")(read_results([tmp_path])).table
+    whole = table[table.year.isna()].set_index("model")
+    today, average = (
+        whole.loc[f"knows {what} (baseline)"] for what in ("today's", "the average over the years")
+    )
+    assert (today.slope, today.slope_error) == pytest.approx((0, 0), abs=1e-12)
+    # Who was run knows averages only: the respondent that knows these is as far off.
+    assert whole.iloc[0].score == pytest.approx(average.score, abs=1e-3)
+    by_year = table[table.model == today.name].set_index("year").off
+    assert by_year["2024"] == 0 and by_year["1988"] > 5
+    course = find("course")(read_results([tmp_path])).table
+    truth, p = course[course.kind == "survey"], part(GSS + "women_at_home_by_year").p
+    # Of two answers both change as much: the first.
+    assert truth.value.tolist() == pytest.approx(p[:, 0])
+    assert (truth.low < truth.value).all() and (truth.value < truth.high).all()
