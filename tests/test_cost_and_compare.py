@@ -7,6 +7,9 @@ import sys
 
 import numpy as np
 import pytest
+from lm_eval_epidemia.old.findings.ways import asked_in_ways, side_by_side
+from lm_eval_epidemia.old.findings.wordings import asked_in_wordings
+from lm_eval_epidemia.results.results import read_results
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.benchmarks import WAYS, leaves
@@ -15,10 +18,7 @@ from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.old.findings.ways import asked_in_ways, side_by_side
-from lm_eval_epidemia.old.findings.wordings import asked_in_wordings
 from lm_eval_epidemia.harness.cost import cost, tokenizer
-from lm_eval_epidemia.results.results import read_results
 
 TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
 

@@ -11,6 +11,12 @@ import numpy as np
 import pytest
 from conftest import REPOSITORY
 from lm_eval._cli import HarnessCLI
+from lm_eval_epidemia.old.findings import tuning, tuning_tables, wordings, year_lived
+from lm_eval_epidemia.old.findings.leaderboard import make_report
+from lm_eval_epidemia.old.findings.means import group_mean, tasks_in
+from lm_eval_epidemia.old.findings.reference import known_over
+from lm_eval_epidemia.old.report.output import as_rows
+from lm_eval_epidemia.results.results import read_results
 from scipy import special, stats
 
 from lm_eval_epidemia.api import compare
@@ -18,14 +24,8 @@ from lm_eval_epidemia.benchmarks import in_way, leaves, members
 from lm_eval_epidemia.benchmarks.prior import grid
 from lm_eval_epidemia.benchmarks.prior import metrics as priors
 from lm_eval_epidemia.benchmarks.prior.quantities import store
-from lm_eval_epidemia.old.findings import tuning, tuning_tables, wordings, year_lived
-from lm_eval_epidemia.old.findings.leaderboard import make_report
-from lm_eval_epidemia.old.findings.means import group_mean, tasks_in
-from lm_eval_epidemia.old.findings.reference import known_over
-from lm_eval_epidemia.old.report.output import as_rows
 from lm_eval_epidemia.results.card import TUNED_CARD
 from lm_eval_epidemia.results.entry import Asked
-from lm_eval_epidemia.results.results import read_results
 
 DOCS = REPOSITORY / "docs"
 RESULTS = DOCS / "results"

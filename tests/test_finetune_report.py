@@ -16,6 +16,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import recorded
+from lm_eval_epidemia.old.findings import tuning, tuning_rows, tuning_tables
+from lm_eval_epidemia.old.findings.answered import read_samples
+from lm_eval_epidemia.old.findings.leaderboard import make_report
+from lm_eval_epidemia.old.findings.rows import Number
+from lm_eval_epidemia.old.report import figures
+from lm_eval_epidemia.old.report.sections import printed
+from lm_eval_epidemia.results.results import read_results
 from recorded_runs import copied_run
 from typer.testing import CliRunner
 
@@ -23,15 +30,8 @@ from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.old.findings import tuning, tuning_rows, tuning_tables
-from lm_eval_epidemia.old.findings.answered import read_samples
-from lm_eval_epidemia.old.findings.rows import Number
-from lm_eval_epidemia.old.findings.leaderboard import make_report
-from lm_eval_epidemia.old.report import figures
-from lm_eval_epidemia.old.report.sections import printed
 from lm_eval_epidemia.results.card import LOSSES, TUNED_CARD, DatasetCard, Tuned, write_card
 from lm_eval_epidemia.results.entry import Asked
-from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.score.score import draw_truths
 
 NAMES = (

@@ -10,6 +10,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from lm_eval_epidemia.old.findings import data, interventions
+from lm_eval_epidemia.old.findings.leaderboard import make_report
+from lm_eval_epidemia.old.findings.rows import ALIKE_NOTE
+from lm_eval_epidemia.old.report import figures, output
+from lm_eval_epidemia.old.report.drawn import drawing
+from lm_eval_epidemia.old.report.sections import printed
+from lm_eval_epidemia.results.results import read_results
 from recorded_runs import copied_run
 from report_parts import command, kind_of, numbers, rewritten
 from scipy import stats
@@ -21,15 +28,8 @@ from lm_eval_epidemia.benchmarks.intervention.metrics import graded
 from lm_eval_epidemia.benchmarks.intervention.questions import knowledge, questions, retrieval
 from lm_eval_epidemia.benchmarks.intervention.respondents import answers
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.old.findings import data, interventions
-from lm_eval_epidemia.old.findings.rows import ALIKE_NOTE
-from lm_eval_epidemia.old.findings.leaderboard import make_report
-from lm_eval_epidemia.old.report import figures, output
-from lm_eval_epidemia.old.report.drawn import drawing
-from lm_eval_epidemia.old.report.sections import printed
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.replicates import said_of
-from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.score import estimates
 
 WAYS_ASKED = ("", "_substitution", "_retrieval", "_knowledge", "_large_03", "_large_06")

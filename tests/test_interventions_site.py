@@ -1,13 +1,13 @@
 """The page of interventions in a real browser, from the file system."""
 
 import pytest
+from lm_eval_epidemia.old.findings.leaderboard import make_report
+from lm_eval_epidemia.results.results import read_results
 from recorded_runs import copied_run
 from test_site import browser, rows_by_name, small_site, visit  # noqa: F401
 
 from lm_eval_epidemia.benchmarks.intervention import generate
 from lm_eval_epidemia.benchmarks.splits import split
-from lm_eval_epidemia.old.findings.leaderboard import make_report
-from lm_eval_epidemia.results.results import read_results
 
 TASKS = ["epidemia_intervention", "epidemia_intervention_large_05"]
 

@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import recorded
+from lm_eval_epidemia.old.findings.leaderboard import make_report
+from lm_eval_epidemia.results.results import read_results
 from test_site import HOSTILE, browser, small_site, visit  # noqa: F401
 
 from lm_eval_epidemia.estimate import build as building
-from lm_eval_epidemia.old.findings.leaderboard import make_report
 from lm_eval_epidemia.report.cards import card
-from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.draft.drafting import draft, write
 

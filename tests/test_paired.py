@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 from lm_eval.api.metrics import unweighted_mean_stderr
-from scipy import stats
-
 from lm_eval_epidemia.old.findings.documents import OverDocuments
 from lm_eval_epidemia.old.findings.rows import p_value
 from lm_eval_epidemia.old.report.two_models import _range
+from scipy import stats
+
 from lm_eval_epidemia.results.documents import Metric
 from lm_eval_epidemia.score.outcomes import clustered
 from lm_eval_epidemia.score.paired import MCNEMAR, PAIRED_T, Answers, mcnemar, paired

@@ -11,6 +11,20 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from conftest import REPOSITORY, recorded
+from lm_eval_epidemia.old.findings import (
+    ablations,
+    prior_reference,
+    prior_rows,
+    priors,
+    published_priors,
+)
+from lm_eval_epidemia.old.findings.leaderboard import make_report
+from lm_eval_epidemia.old.findings.quantities import title as title_of
+from lm_eval_epidemia.old.findings.rows import ALIKE_NOTE
+from lm_eval_epidemia.old.report import charts, figures, output
+from lm_eval_epidemia.old.report.pages import figures as pages
+from lm_eval_epidemia.old.report.sections import printed, tidy
+from lm_eval_epidemia.results.results import Results, read_results
 from recorded_runs import copied_run
 from report_parts import command, kind_of, numbers, rewritten
 from rich.cells import cell_len
@@ -23,21 +37,7 @@ from lm_eval_epidemia.benchmarks.prior.posterior import of_baseline
 from lm_eval_epidemia.benchmarks.prior.quantities import families, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.old.findings import (
-    ablations,
-    prior_reference,
-    prior_rows,
-    priors,
-    published_priors,
-)
-from lm_eval_epidemia.old.findings.rows import ALIKE_NOTE
-from lm_eval_epidemia.old.findings.leaderboard import make_report
-from lm_eval_epidemia.old.findings.quantities import title as title_of
-from lm_eval_epidemia.old.report import charts, figures, output
-from lm_eval_epidemia.old.report.pages import figures as pages
-from lm_eval_epidemia.old.report.sections import printed, tidy
 from lm_eval_epidemia.results.entry import Asked
-from lm_eval_epidemia.results.results import Results, read_results
 
 NHANES = "epidemia_prior_nhanes"
 GROUP = "epidemia_prior"
@@ -706,8 +706,9 @@ def test_the_terminal_has_the_short_tables_first_and_the_long_one_on_demand(runs
 
 
 def test_a_narrow_terminal_has_whole_names_and_no_empty_rows(monkeypatch, capsys):
-    from lm_eval_epidemia.cli import printing
     from lm_eval_epidemia.old.report.sections import Section
+
+    from lm_eval_epidemia.cli import printing
 
     monkeypatch.setattr(printing, "terminal_width", lambda: 100)
     wide = ["0.123 ± 0.045" + " " * 20] * 2
@@ -734,8 +735,9 @@ def test_a_narrow_terminal_has_whole_names_and_no_empty_rows(monkeypatch, capsys
 
 def test_names_that_leave_no_room_fold_and_numbers_never(capsys):
     """Once the model, its base and the group took all of 100 columns, and no number was shown."""
-    from lm_eval_epidemia.cli import printing
     from lm_eval_epidemia.old.report.sections import Section
+
+    from lm_eval_epidemia.cli import printing
 
     columns = ("model", "tuned from", "group", "before", "after", "difference")
     row = ["SmolLM2-135M-Instruct +answers-12000-lora", "SmolLM2-135M-Instruct (dtype=float32)"]
@@ -750,8 +752,9 @@ def test_names_that_leave_no_room_fold_and_numbers_never(capsys):
 @pytest.mark.parametrize("model", ["\u6a21\u578b" * 9, "e\u0301" * 36])
 def test_letters_of_two_columns_and_of_none_are_measured(model, capsys):
     """Nine times two Chinese letters are 36 columns, as are 36 letters with accents apart."""
-    from lm_eval_epidemia.cli import printing
     from lm_eval_epidemia.old.report.sections import Section
+
+    from lm_eval_epidemia.cli import printing
 
     row = [model, *["1.249 ± 0.123"] * 3]
     section = Section("wide", ("model", "before", "after", "difference"), [row])

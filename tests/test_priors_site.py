@@ -1,13 +1,13 @@
 """The pages of priors and of quantities in a real browser, from the file system."""
 
 import pytest
+from lm_eval_epidemia.old.findings.leaderboard import make_report
+from lm_eval_epidemia.results.results import read_results
 from recorded_runs import copied_run
 from test_site import at_rest, browser, rows_by_name, small_site, visit  # noqa: F401
 
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.splits import split
-from lm_eval_epidemia.old.findings.leaderboard import make_report
-from lm_eval_epidemia.results.results import read_results
 
 NHANES = "epidemia_prior_nhanes"
 CALIBRATED = "epidemia-baseline kind=calibrated,noise=1"

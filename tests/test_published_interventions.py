@@ -8,16 +8,16 @@ import re
 import pandas as pd
 import pytest
 from conftest import REPOSITORY
-from recorded_runs import copied_run
-from report_parts import command
-
-from lm_eval_epidemia.benchmarks.intervention.questions import questions
 from lm_eval_epidemia.old.findings import interventions, published_interventions
 from lm_eval_epidemia.old.findings.leaderboard import make_report
 from lm_eval_epidemia.old.findings.published import published
 from lm_eval_epidemia.old.report import output
-from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.results import read_results
+from recorded_runs import copied_run
+from report_parts import command
+
+from lm_eval_epidemia.benchmarks.intervention.questions import questions
+from lm_eval_epidemia.results.entry import Asked
 
 NAMES = ("random", "tuebingen", "anticommonsense")
 TASKS = {names: f"epidemia_intervention_{names}" for names in NAMES}

@@ -8,19 +8,19 @@ import jsonschema
 import pytest
 import yaml
 from conftest import REPOSITORY
+from lm_eval_epidemia.old.findings.leaderboard import columns, make_report
+from lm_eval_epidemia.old.findings.means import group_mean
+from lm_eval_epidemia.results.models import is_respondent
+from lm_eval_epidemia.results.results import read_results
 from report_parts import command
 from test_finetune_report import put
 from test_report import COCAINE, HEROIN, write
 
 from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.old.findings.leaderboard import columns, make_report
-from lm_eval_epidemia.old.findings.means import group_mean
 from lm_eval_epidemia.report.share import share
 from lm_eval_epidemia.results import every_eval_ever as eee
 from lm_eval_epidemia.results.card import DatasetCard, Tuned
-from lm_eval_epidemia.results.models import is_respondent
-from lm_eval_epidemia.results.results import read_results
 
 RESULTS = REPOSITORY / "docs" / "results"
 SCHEMA = json.loads(

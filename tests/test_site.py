@@ -13,13 +13,6 @@ import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from conftest import recorded
-from playwright.sync_api import sync_playwright
-from report_parts import rewritten
-from test_huggingface import samples_in
-
-from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.responses import softmax
-from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.old.findings import explorer, model_rows, profile
 from lm_eval_epidemia.old.findings.leaderboard import make_report
 from lm_eval_epidemia.old.report import marks, palette
@@ -27,8 +20,15 @@ from lm_eval_epidemia.old.report import site as building
 from lm_eval_epidemia.old.report.cards import card
 from lm_eval_epidemia.old.report.pages import figures, more, start
 from lm_eval_epidemia.old.report.site import build_site
-from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.results import read_results
+from playwright.sync_api import sync_playwright
+from report_parts import rewritten
+from test_huggingface import samples_in
+
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.elicit.responses import softmax
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.surveys.catalogue import all_tasks, records
 
 pytest.importorskip("torch")

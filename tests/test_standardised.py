@@ -13,6 +13,13 @@ from conftest import REPOSITORY, raw_file
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from lm_eval_epidemia.old.findings import standardised as report
+from lm_eval_epidemia.old.findings.contrasts import CONTRASTS
+from lm_eval_epidemia.old.findings.leaderboard import make_report
+from lm_eval_epidemia.old.findings.strata import mixture, strata
+from lm_eval_epidemia.old.report.pages.hierarchy import tutoring
+from lm_eval_epidemia.old.report.sections import printed
+from lm_eval_epidemia.results.results import Results, read_results
 from recorded_runs import copied_run
 from typer.testing import CliRunner
 
@@ -28,14 +35,7 @@ from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import registry, store
 from lm_eval_epidemia.estimate.check import check
-from lm_eval_epidemia.old.findings import standardised as report
-from lm_eval_epidemia.old.findings.contrasts import CONTRASTS
-from lm_eval_epidemia.old.findings.leaderboard import make_report
-from lm_eval_epidemia.old.findings.strata import mixture, strata
-from lm_eval_epidemia.old.report.pages.hierarchy import tutoring
-from lm_eval_epidemia.old.report.sections import printed
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
-from lm_eval_epidemia.results.results import Results, read_results
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 

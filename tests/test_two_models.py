@@ -8,16 +8,16 @@ import shutil
 import numpy as np
 import pytest
 from conftest import recorded
+from lm_eval_epidemia.old.findings.sides import find_side
+from lm_eval_epidemia.old.findings.two_models import _apart, compare_models
+from lm_eval_epidemia.old.report.two_models import LINES, WIDTH
+from lm_eval_epidemia.results.results import read_results
 from scipy import stats
 from sums import EVEN, SIZES, write_tasks
 
 from lm_eval_epidemia import api
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.old.findings.sides import find_side
-from lm_eval_epidemia.old.findings.two_models import _apart, compare_models
-from lm_eval_epidemia.old.report.two_models import LINES, WIDTH
 from lm_eval_epidemia.results.documents import answered_in
-from lm_eval_epidemia.results.results import read_results
 
 
 @pytest.fixture(scope="session")

@@ -4,17 +4,17 @@ import math
 
 import numpy as np
 import pytest
-
-from lm_eval_epidemia.benchmarks import members
-from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.old.findings import head_to_head, leaderboard, overview, pool, ranks
 from lm_eval_epidemia.old.findings.comparison import TOO_FEW, compare_entries
 from lm_eval_epidemia.old.findings.pool import Pool
 from lm_eval_epidemia.old.findings.reference import population_known_over
 from lm_eval_epidemia.old.report.sections import printed, tidy
+from lm_eval_epidemia.results.results import Results
+
+from lm_eval_epidemia.benchmarks import members
+from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
 from lm_eval_epidemia.results.protocol import Protocol
-from lm_eval_epidemia.results.results import Results
 from lm_eval_epidemia.score.joint import Draws
 from lm_eval_epidemia.score.outcomes import clustered, moderated, prior_of
 

@@ -5,6 +5,12 @@ import re
 
 import numpy as np
 import pytest
+from lm_eval_epidemia.old.findings import wordings
+from lm_eval_epidemia.old.findings.leaderboard import make_report
+from lm_eval_epidemia.old.findings.reference import known_scores
+from lm_eval_epidemia.old.findings.wordings import PERMUTATIONS, permutation_p
+from lm_eval_epidemia.old.report.sections import printed
+from lm_eval_epidemia.results.results import read_results
 
 from lm_eval_epidemia.benchmarks import OBSERVATION
 from lm_eval_epidemia.benchmarks.splits import split
@@ -13,13 +19,7 @@ from lm_eval_epidemia.elicit.prompts import WORDINGS
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.old.findings import wordings
-from lm_eval_epidemia.old.findings.leaderboard import make_report
-from lm_eval_epidemia.old.findings.reference import known_scores
-from lm_eval_epidemia.old.findings.wordings import PERMUTATIONS, permutation_p
-from lm_eval_epidemia.old.report.sections import printed
 from lm_eval_epidemia.results.entry import Asked
-from lm_eval_epidemia.results.results import read_results
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 
 TASK = "epidemia_low_nsduh_marijuana_ever_by_age"
