@@ -71,7 +71,7 @@ def leaderboard_table(results: Results) -> pd.DataFrame:
     means = _means(results, with_references(results))
     beside = _respondents(results, means)
     known = beside[beside["model"] == respondent(AVERAGES)].set_index("group")["value"]
-    apart = (means["averages"] - means["group"].map(known)).abs() > ROUNDING
+    apart = (means["averages"] - means["group"].map(known).astype(float)).abs() > ROUNDING
     means["versus"] = means["averages"].where(apart)
     table = pd.concat([means, beside], ignore_index=True)
     table["parameters"] = table["run"].map(results.runs["parameters"])
