@@ -27,7 +27,7 @@ from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part, par
 from lm_eval_epidemia.benchmarks.observation.probe import Alike, contrast, nearest
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.old.findings.probe import PUBLISHED
+from lm_eval_epidemia.findings.probe import PUBLISHED
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 from lm_eval_epidemia.surveys.fresh import FreshTask
 

@@ -20,8 +20,7 @@ from tqdm import tqdm
 
 from lm_eval_epidemia.benchmarks.observation.standardised import crude, standardised
 from lm_eval_epidemia.estimate.bins import shares
-from lm_eval_epidemia.old.findings.contrasts import CONTRASTS
-from lm_eval_epidemia.old.findings.strata import strata
+from lm_eval_epidemia.findings.standardised import CONTRASTS, strata
 
 
 def effects(p: np.ndarray, joint: np.ndarray, everybody: np.ndarray) -> np.ndarray:
@@ -58,7 +57,7 @@ def main() -> None:
     for contrast in CONTRASTS:
         if (task := tasks.get(contrast.task)) is None:
             continue
-        laid = strata(task.truth, contrast.x)
+        laid = strata(contrast)
         assert laid is not None
         rng = np.random.default_rng([SEED, 7, CONTRASTS.index(contrast)])
         trees = effects(task.truth.p[laid.cells, 0], laid.joint, laid.everybody)

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import evaluate, recorded
 from recorded_runs import copied_run
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, in_way
@@ -15,30 +16,25 @@ from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.results.samples import answers_of, sample_file
 
 BINARY, SEVERAL = LOW = [
-    "epidemia_low_nsduh_marijuana_ever_by_age",
-    "epidemia_low_gss_political_view_by_age",
+    f"epidemia_low_{name}_by_age" for name in ("nsduh_marijuana_ever", "gss_political_view")
 ]
+NOISY = "kind=noisy,noise=0.3"
 CLOSED = [f"epidemia_high_nsduh_{outcome}_ever_by_age_sex" for outcome in ("marijuana", "cocaine")]
 
-#: Ways of asking, and what is asked for the rest.
-WAYS = {
-    "letters": {},
-    "random orderings": {"metadata": {"orderings": "random:4"}},
-    "likelihood": {},
-    "stated": {},
+#: What is run, by way of asking.
+WAYS = {way: {} for way in ("letters", "likelihood", "stated", "closed")} | {
     "sampled": {"metadata": {"n_samples": 10}},
-    "closed": {},
+    "random orderings": {"metadata": {"orderings": "random:4"}},
     "part": {"limit": 40},
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def run(tmp_path_factory):
-    def made(what):
+    def made(what, of=tmp_path_factory):
         way = what if what in OBSERVATION.ways else "letters"
         tasks = [in_way(task, way) for task in (CLOSED if way == "closed" else LOW)]
-        folder, noisy = tmp_path_factory.mktemp("run"), "kind=noisy,noise=0.3"
-        return copied_run(tmp_path_factory, folder, tasks, model_args=noisy, **WAYS[what])
+        return copied_run(of, of.mktemp("run"), tasks, model_args=NOISY, **WAYS[what])
 
     return made
 
@@ -50,10 +46,6 @@ def changed(folder, change):
     change(results)
     path.write_text(json.dumps(results))
     return read_results([folder])
-
-
-def said(line):
-    return lambda results: results["epidemia"]["said"].update({BINARY: line})
 
 
 @pytest.mark.parametrize("what", WAYS)
@@ -74,65 +66,65 @@ def test_kept_answers_are_those_of_the_samples(run, what):
 @pytest.mark.parametrize("name", ["distances", "tilt", "recalibrated", "calibration"])
 def test_findings_need_no_samples(run, name):
     """Of a file without the answers, as version 0.2 wrote it, they are read from the samples."""
-    folder = run("random orderings")
-    old = find(name)(changed(folder, lambda results: results["epidemia"].pop("said"))).table
-    folder = run("random orderings")
+
+    def forget(results):
+        del results["epidemia"]["said"]
+
+    folder, old = run("random orderings"), changed(run("random orderings"), forget)
     for path in folder.rglob("samples_*"):
         path.unlink()
     new = find(name)(read_results([folder])).table
-    pd.testing.assert_frame_equal(new, old, rtol=1e-3, atol=1e-4)
-    without = find(name)(changed(folder, lambda results: results["epidemia"].pop("said")))
+    pd.testing.assert_frame_equal(new, find(name)(old).table, rtol=1e-3, atol=1e-4)
+    without = find(name)(changed(folder, forget))
     assert without.table.empty and "older than version 0.3" in without.left_out[-1]
 
 
-CELLS, Q, SHARES, CHANCE = range(4)
 NUMBERS = " ".join(["0.1"] * 11)
-DAMAGED = {
-    "above 1": (Q, NUMBERS.replace("0.1", "1.5", 1), "not between 0 and 1"),
-    "below 0": (Q, NUMBERS.replace("0.1", "-0.1", 1), "not between 0 and 1"),
-    "nan": (Q, NUMBERS.replace("0.1", "nan", 1), "is not finite"),
-    "too few": (Q, NUMBERS[:-4], "cannot reshape"),
-    "too many": (Q, f"{NUMBERS} 0.1", "cannot reshape"),
-    "words": (Q, NUMBERS.replace("0.1", "much", 1), "could not convert"),
-    "a cell that is not there": (CELLS, "0 1 2 3 4 5 6 7 8 9 11", "not some of 11"),
-    "a cell twice": (CELLS, "0 1 2 3 4 5 6 7 8 8 10", "not some of 11"),
-    "half a cell": (CELLS, "0 1 2 3 4 5 6 7 8 8.5 10", "not some of 11"),
-    "no cell": (CELLS, "-1 1 2 3 4 5 6 7 8 9 10", "not some of 11"),
-    "three positions": (SHARES, "0.3 0.3 0.4", "shares of positions"),
-    "a share": (SHARES, "-1 2", "shares of positions"),
-    "orderings": (CHANCE, "0.5 0.5", "cannot reshape"),
-    "an ordering": (CHANCE, NUMBERS.replace("0.1", "2", 1), "not between 0 and 1"),
+WRONG = {
+    "above 1": (f";1.5{NUMBERS[3:]};;", "not between 0 and 1"),
+    "nan": (f";nan{NUMBERS[3:]};;", "is not finite"),
+    "too few": (f";{NUMBERS[:-4]};;", "cannot reshape"),
+    "words": (f";much{NUMBERS[3:]};;", "could not convert"),
+    "a cell that is not there": (f"0 1 2 3 4 5 6 7 8 9 11;{NUMBERS};;", "not some of 11"),
+    "three positions": (f";{NUMBERS};0.3 0.3 0.4;", "shares of positions"),
+    "orderings": (f";{NUMBERS};;0.5 0.5", "cannot reshape"),
+    "truncated": (";0.1 0.1", "not enough values"),
+    "another truth": (None, "of another truth"),
+    "changed": (f";{NUMBERS};;", "one of them was changed"),
 }
 
 
-@pytest.mark.parametrize("damage", [*DAMAGED, "truncated", "no semicolons"])
-def test_damaged_answers_are_named_and_left_out(run, damage):
-    folder, parts = run("letters"), ["", NUMBERS, "0.5 0.5", ""]
-    place, text, why = DAMAGED.get(damage, (Q, NUMBERS, "not enough values"))
-    parts[place] = text
-    line = {"truncated": ";0.1 0.1", "no semicolons": NUMBERS}.get(damage, ";".join(parts))
-    made, (note,) = answers(changed(folder, said(line)))
-    assert [asked.task for _, asked in made] == [SEVERAL]
-    assert f"{BINARY}: the recorded answers are not as a run keeps them" in note and why in note
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_answers_are_named_and_left_out(run, what):
+    def damage(results):
+        if line is None:
+            results["configs"][BINARY]["metadata"]["truth"] = "0" * 16
+        else:
+            results["epidemia"]["said"][BINARY] = line
+
+    line, why = WRONG[what]
+    made, (note,) = answers(changed(run("letters"), damage))
+    assert [asked.task for _, asked in made] == [SEVERAL] and why in note
+    assert BINARY in note or line is None
 
 
-def test_counts_are_those_of_answers(run):
-    for counts in (["-1 5 6"] * 11, ["0 0 0"] * 11, ["1.5 3 0"] * 11, ["nan 3 0"] * 11, ["3 7"]):
-        line = f";{NUMBERS};0.5 0.5;{' '.join(counts)}"
-        asked = Asked(BINARY, "sampled")
-        with pytest.raises(ValueError, match=f"{BINARY}_sampled: the recorded answers are not"):
-            answers_of(None, asked, line)
+@pytest.mark.parametrize("count", ["-1 5 6", "0 0 0", "1.5 3 0", "nan 3 0"])
+def test_counts_are_those_of_answers(count):
+    line = f";{NUMBERS};;{' '.join([count] * 11)}"
+    with pytest.raises(ValueError, match=f"{BINARY}_sampled: the recorded answers are not"):
+        answers_of(None, Asked(BINARY, "sampled"), line)
 
 
-def test_answers_that_do_not_give_the_distance_are_left_out(run):
-    made, (note,) = answers(changed(run("letters"), said(f";{NUMBERS};0.5 0.5;")))
-    assert [asked.task for _, asked in made] == [SEVERAL] and "one of them was changed" in note
-    assert f"the answers to {BINARY} are left out: they give a distance of" in note
+def test_a_task_put_together_from_parts_has_all_answers(run, tmp_path):
+    for part in ([*range(10)], [*range(10, 22)]):
+        recorded(tmp_path, [BINARY], samples={BINARY: part}, model_args=NOISY)
+    (own, notes), (whole, _) = (answers(read_results([of])) for of in (tmp_path, run("letters")))
+    here = 0, Asked(BINARY, "letters")
+    assert not notes and own[here].q == pytest.approx(whole[here].q)
 
 
-def test_answers_to_another_truth_are_not_used(run):
-    def other(results):
-        results["configs"][BINARY]["metadata"]["truth"] = "0" * 16
-
-    made, (note,) = answers(changed(run("letters"), other))
-    assert [asked.task for _, asked in made] == [SEVERAL] and "of another truth" in note
+@pytest.mark.slow
+def test_low_and_high_take_little_room():
+    """Without drawn orderings of six and more answers, which are far more: 3.2 MB."""
+    said = evaluate(["epidemia_low", "epidemia_high"], model_args=NOISY)["epidemia"]["said"]
+    assert sum(len(line.rpartition(";")[0]) for line in said.values()) < 200_000
