@@ -137,9 +137,9 @@ def kept(answers: Sequence[Answer]) -> str:
     if (measured := against_truth(answers)) is None:
         return ""
     way, elicited, complete = WAYS[answers[0].way], measured.elicited, measured.part.complete
-    cells = [] if complete.all() else np.flatnonzero(complete)
+    cells: Any = [] if complete.all() else np.flatnonzero(complete)
     shares = way.by_position(answers) if way.by_position else None
-    chance = elicited.by_order
+    chance: Any = elicited.by_order
     if chance is not None:
         every = math.factorial(chance.shape[2])
         chance = None if chance.shape[1] >= every else chance[..., :-1]
