@@ -3,19 +3,16 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
-from lm_eval_epidemia.old.findings import head_to_head, leaderboard, overview, pool, ranks
-from lm_eval_epidemia.old.findings.comparison import TOO_FEW, compare_entries
-from lm_eval_epidemia.old.findings.pool import Pool
-from lm_eval_epidemia.old.findings.reference import population_known_over
-from lm_eval_epidemia.old.report.sections import printed, tidy
-from lm_eval_epidemia.results.results import Results
+from report_parts import asked, by, scored, table, write
 
 from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
-from lm_eval_epidemia.results.protocol import Protocol
-from lm_eval_epidemia.score.joint import Draws
+from lm_eval_epidemia.findings.references import population_known_over
+from lm_eval_epidemia.results.compare import compare, paired
+from lm_eval_epidemia.results.pool import Pool, noise_of
+from lm_eval_epidemia.results.ranks import standings
 from lm_eval_epidemia.score.outcomes import clustered, moderated, prior_of
 
 #: Eight outcomes of low, one task each.
@@ -33,64 +30,51 @@ HIGH = [
 NOISE = dict.fromkeys([*LOW, *HIGH], 0.01)
 
 
-def entry(model, scores, l1=None, population=None, error=0.1, **more):
+def run(number, scores, error=0.1, **more):
     """Numbers by task; errors are independent. The population's score is alike if not given."""
-    draws, scored = Draws("", np.empty(0), error), {}
-    for task, value in scores.items():
-        metrics = {
-            "l1": (l1 or {}).get(task, 0.1),
-            "score_population": (population or {}).get(task, value),
-        }
-        scored[Asked(task, "letters")] = TaskScore(value, draws, metrics, draws)
-    return Entry(model, scores=scored, **more)
+    return scored(scores, asked(error), number, **more)
 
 
-def models(logs):
+def models(logs, first=0):
     """Models by the log of their l1 in each task of `HIGH`; scores are 100 (1 - l1)."""
-    made = []
-    for name, log in logs.items():
-        l1 = dict(zip(HIGH, map(float, np.exp(log)), strict=True))
-        made.append(entry(name, {task: 100 * (1 - x) for task, x in l1.items()}, l1))
-    return made
+    return [
+        run(number, dict(zip(HIGH, 100 * (1 - np.exp(log)), strict=True)), l1=np.exp(log))
+        for number, log in enumerate(logs, first)
+    ]
+
+
+def pool(runs, noise=NOISE):
+    return Pool(pd.concat(runs, ignore_index=True), noise)
 
 
 def test_here_needs_the_population_too():
     """Of one task: score 10 apart, against the population 0.2, errors of both sqrt(0.02) = .14."""
-    one, other = entry("a", {LOW[0]: 60.0}), entry("b", {LOW[0]: 50.0})
-    assert compare_entries(one, other, "epidemia_low").verdict == "better here"
+    one, other = run(0, {LOW[0]: 60.0}), run(1, {LOW[0]: 50.0})
+    assert compare(one, other).verdict == "better here"
     for population, verdict in ((50.2, "not shown"), (50.3, "better here"), (40.0, "not shown")):
-        one = entry("a", {LOW[0]: 60.0}, population={LOW[0]: population})
-        compared = compare_entries(one, other, "epidemia_low")
+        compared = compare(one.assign(score_population=population), other)
         assert compared.population == pytest.approx(population - 50)
-        assert compared.population_here == pytest.approx(math.sqrt(0.02))
+        assert compared.population_error == pytest.approx(math.sqrt(0.02))
         assert compared.verdict == verdict, population
         # Won by twice its error, .283.
         assert compared.wins == (population == 50.3)
-    unknown = entry("a", {LOW[0]: 60.0}, population={LOW[0]: math.nan})
-    assert compare_entries(unknown, other, "epidemia_low").verdict == "not shown"
+    assert compare(one.assign(score_population=math.nan), other).verdict == "not shown"
     # Nothing of this kind is asked where there is no such score.
     task = "epidemia_intervention_random"
-    sure = [entry(name, {task: value}, error=0.01) for name, value in (("a", 0.9), ("b", 0.5))]
-    for each in sure:
-        each.scores = {a._replace(way="intervention"): s for a, s in each.scores.items()}
-    compared = compare_entries(*sure, "epidemia_intervention")
-    assert compared.population is None and compared.verdict == "better here"
+    sure = [run(n, {task: x}, 0.01, way="intervention") for n, x in enumerate((0.9, 0.5))]
+    compared = compare(*sure)
+    assert math.isnan(compared.population) and compared.verdict == "better here"
 
 
 def test_eight_outcomes_say_something_of_others_and_seven_do_not():
-    other = entry("b", dict.fromkeys(LOW, 50.0))
-    one = entry("a", {task: 60.0 + place for place, task in enumerate(LOW)})
-    eight = compare_entries(one, other, "epidemia_low")
-    assert eight.verdict == "better" and eight.across.low > 0
-    assert eight.across.half_width == pytest.approx(eight.across.high - eight.across.difference)
-    seven = compare_entries(one, other, "epidemia_low", sorted(one.scores)[:7])
-    assert seven.verdict == "better here"
-    assert math.isnan(seven.across.low) and seven.across.half_width > 0
-    finding = head_to_head._finding("ways", [head_to_head._row(seven, one)], "", "", "")
-    (row,) = printed(finding).rows
-    assert f"± {seven.across.half_width:.1f}: {TOO_FEW}" in row
-    (numbers,) = tidy(finding)
-    assert numbers["outcomes"] == 7 and numbers["half_width"] == seven.across.half_width
+    other = run(1, dict.fromkeys(LOW, 50.0))
+    one = run(0, {task: 60.0 + place for place, task in enumerate(LOW)})
+    eight = compare(one, other)
+    assert eight.verdict == "better" and eight.low > 0
+    assert eight.half_width == pytest.approx(eight.high - eight.difference)
+    seven = compare(one[:7], other)
+    assert (seven.verdict, seven.outcomes) == ("better here", 7)
+    assert math.isnan(seven.low) and seven.half_width > 0
 
 
 def test_an_interval_is_cut_where_the_scale_ends():
@@ -98,136 +82,122 @@ def test_an_interval_is_cut_where_the_scale_ends():
 
     Of one of each: 12.7 * 100 to either side of 0.
     """
-    other = entry("b", {task: 100.0 * (place < 2) for place, task in enumerate(LOW)})
-    one = entry("a", {task: 100.0 * (place >= 2) for place, task in enumerate(LOW)})
-    cut = compare_entries(one, other, "epidemia_low")
-    assert (cut.across.difference, cut.across.high) == (50.0, 100.0)
-    assert cut.across.low == pytest.approx(50 - 77.4, abs=0.1) and cut.verdict == "better here"
-    two = compare_entries(one, other, "epidemia_low", [Asked(LOW[n], "letters") for n in (0, 7)])
-    assert (two.across.difference, two.across.half_width) == (0, 100)
+    other = run(1, {task: 100.0 * (place < 2) for place, task in enumerate(LOW)})
+    one = run(0, {task: 100.0 * (place >= 2) for place, task in enumerate(LOW)})
+    cut = compare(one, other)
+    assert (cut.difference, cut.high) == (50.0, 100.0)
+    assert cut.low == pytest.approx(50 - 77.4, abs=0.1) and cut.verdict == "better here"
+    two = compare(one.iloc[[0, 7]], other)
+    assert (two.difference, two.half_width) == (0, 100)
 
 
 def test_log_l1_decides_from_four_outcomes_where_others_tell_how_it_varies():
     """Four outcomes, one task each; the others' pairs tell a variance, the pair's own is shrunk."""
     rng = np.random.default_rng(1)
-    others = {f"m{m}": rng.normal(-1.5, 0.3, 4) for m in range(5)}
-    logs = {"a": np.array([-2.6, -2.5, -2.7, -2.6]), "b": np.array([-1.2, -1.0, -1.4, -0.9])}
-    one, other, *rest = everybody = models({**logs, **others})
-    known = Pool(everybody, NOISE)
-    compared = compare_entries(one, other, "epidemia_high", pool=known)
+    others = [rng.normal(-1.5, 0.3, 4) for _ in range(5)]
+    a, b = np.array([-2.6, -2.5, -2.7, -2.6]), np.array([-1.2, -1.0, -1.4, -0.9])
+    one, other, *rest = everybody = models([a, b, *others])
+    known = pool(everybody)
+    compared = compare(one, other, known)
     # Its own route: every pair of the others by itself, as if it were the one compared.
-    outcomes = range(4)
-    pairs = [(x, y) for m, x in enumerate(others.values()) for y in list(others.values())[:m]]
-    variances = [clustered(x - y, outcomes).error ** 2 for x, y in pairs]
-    own = clustered(logs["a"] - logs["b"], outcomes)
+    pairs = [(x, y) for m, x in enumerate(others) for y in others[:m]]
+    variances = [clustered(x - y, range(4)).error ** 2 for x, y in pairs]
+    own = clustered(a - b, range(4))
     shrunk = moderated(own, prior_of(variances, 3.0), 5 * 3.0)
-    assert len(pairs) == 10 and compared.across.clusters == 4
-    assert math.log(compared.across.ratio) == pytest.approx(own.mean)
-    assert math.log(compared.across.ratio_high) == pytest.approx(own.mean + shrunk.reach(0.95))
-    assert math.log(compared.across.ratio_low) == pytest.approx(own.mean - shrunk.reach(0.95))
-    assert compared.across.ratio_high < 1 and compared.verdict == "better"
-    assert compare_entries(other, one, "epidemia_high", pool=known).verdict == "worse"
+    assert len(pairs) == 10 and compared.outcomes == 4
+    ratios = compared.l1_ratio, compared.l1_ratio_low, compared.l1_ratio_high
+    reach = shrunk.reach(0.95)
+    assert np.log(ratios) == pytest.approx([own.mean, own.mean - reach, own.mean + reach])
+    assert compared.l1_ratio_high < 1 and compared.verdict == "better"
+    assert compare(other, one, known).verdict == "worse"
     # A row of one of the two, in another setting, says nothing of others; nor do six pairs.
-    (twin,) = models({"a": logs["a"]})
-    twin.twin = 1
-    for few in ([one, other, *rest[:4]], [one, other, *rest[:4], twin], []):
-        compared = compare_entries(one, other, "epidemia_high", pool=Pool(few, NOISE))
-        assert math.isnan(compared.across.ratio) and compared.verdict == "better here"
+    (twin,) = models([a], 7)
+    for few in ([one, other, *rest[:4]], [one, other, *rest[:4], twin.assign(model="m0")], [twin]):
+        compared = compare(one, other, pool(few))
+        assert math.isnan(compared.l1_ratio) and compared.verdict == "better here"
     # Three outcomes are too few on this scale too.
-    three = compare_entries(one, other, "epidemia_high", sorted(one.scores)[:3], known)
-    assert math.isnan(three.across.ratio) and three.verdict == "better here"
+    three = compare(one[:3], other, known)
+    assert math.isnan(three.l1_ratio) and three.verdict == "better here"
 
 
 def test_ranks_follow_the_same_tests():
     rng = np.random.default_rng(2)
-    logs = {f"m{m}": rng.normal(-1.2, 0.1, 4) for m in range(6)}
-    entries = models({"best": np.full(4, -3.0), **logs})
-    ranked = ranks.standings(entries, "epidemia_high", NOISE)
-    assert (ranked["best"].best, ranked["best"].worst, ranked["best"].among) == (1, 1, 7)
-    assert min(ranked[name].best for name in logs) == 2
+    runs = models([np.full(4, -3.0), *(rng.normal(-1.2, 0.1, 4) for _ in range(6))])
+    scores, can = pd.concat(runs), dict.fromkeys(range(7), True)
+    ranked = standings(scores, "epidemia_high", can, pool(runs))
+    assert (ranked[0].best, ranked[0].worst, ranked[0].among) == (1, 1, 7)
+    assert min(ranked[number].best for number in range(1, 7)) == 2
     # Without D0 there is no log l1, and four outcomes say nothing.
-    ranked = ranks.standings(entries, "epidemia_high")
+    ranked = standings(scores, "epidemia_high", can, pool(runs, {}))
     assert {(place.best, place.worst) for place in ranked.values()} == {(1, 7)}
 
 
 def test_l1_below_a_tenth_of_the_noise_counts_as_that():
     """Floors of .001: l1 of 0 and .0005 are alike, .002 is twice as much."""
     rng = np.random.default_rng(3)
-    rest = models({f"m{m}": rng.normal(-1.5, 0.3, 4) for m in range(5)})
+    rest = models([rng.normal(-1.5, 0.3, 4) for _ in range(5)], 3)
     tiny = [
-        entry(name, dict.fromkeys(HIGH, 99.0), dict.fromkeys(HIGH, l1))
-        for name, l1 in (("a", 0.0), ("b", 0.0005), ("c", 0.002))
+        run(number, dict.fromkeys(HIGH, 99.0), l1=l1) for number, l1 in enumerate((0, 5e-4, 2e-3))
     ]
-    tasks = sorted(tiny[0].scores)
-    at_hand = Pool([*tiny, *rest], NOISE)
-    assert at_hand.difference(tiny[0], tiny[1], tasks).mean == 0
-    assert at_hand.difference(tiny[2], tiny[0], tasks).mean == pytest.approx(math.log(2))
+    at_hand = pool([*tiny, *rest])
+    assert at_hand.difference(paired(tiny[0], tiny[1])).mean == 0
+    assert at_hand.difference(paired(tiny[2], tiny[0])).mean == pytest.approx(math.log(2))
     truth = store.load(LOW[0])
-    assert pool.noise_of(truth) == truth.distances[truth.scheme].mean() > 0
+    assert noise_of(truth) == truth.distances[truth.scheme].mean() > 0
     # BLS prints a tenth of a per cent.
-    assert pool.noise_of(store.load("epidemia_low_bls_sex_by_occupation")) == 0.0005
+    assert noise_of(store.load("epidemia_low_bls_sex_by_occupation")) == 0.0005
 
 
-def test_low_and_high_together():
+def test_low_and_high_together(tmp_path):
     """One verdict over the outcomes of both, beside the groups' own; cocaine is in both groups."""
     both = [*LOW, *HIGH]
-    one = entry("a", {task: 60.0 + place for place, task in enumerate(both)})
-    other = entry("b", dict.fromkeys(both, 50.0))
-    low = entry("low", dict.fromkeys(LOW, 40.0))
-    report = leaderboard.make_report(Results([one, other, low], [], []))
-    compared = {(p.column, p.one, p.other): p for p in leaderboard.comparisons(report) if p.tasks}
-    together = compared["epidemia_low + epidemia_high", "a", "b"]
-    assert (together.tasks, together.across.clusters) == (12, 11)
-    assert together.verdict == "better"
-    assert compared["epidemia_high", "a", "b"].verdict == "better here"
+    for model, at in (("a", lambda place: 60.0 + place), ("b", lambda place: 50.0)):
+        values = {task: (at(place), 0.1) for place, task in enumerate(both)}
+        write(tmp_path / model, values, model)
+    write(tmp_path / "low", dict.fromkeys(LOW, (40.0, 0.1)), "low")
+    found = table("pairs", tmp_path).set_index(["group", "model", "other"])
+    together = found.loc["epidemia_low + epidemia_high"]
     # Who was asked one group alone has the group's own verdict only.
-    assert {key[2] for key in compared if key[0] == together.column} == {"b"}
-    tables = head_to_head.models(report, compared.values())
-    rows = [row for table in tables for row in tidy(table)]
-    (row,) = [row for row in rows if row["group"] == together.column]
-    assert row["population"] == pytest.approx(together.population)
-    assert row["population_stderr"] == pytest.approx(together.population_here)
-    assert f"Pairs of models, {together.column}" in [table.title for table in tables]
+    ((row,), index) = together.to_dict("records"), together.index
+    assert [*index] == [("a", "b")] and row["verdict"] == "better"
+    assert (row["tasks"], row["outcomes"]) == (12, 11)
+    # 0.1 for each side of each of twelve tasks.
+    assert row["population_error"] == pytest.approx(0.1 * math.sqrt(2 / 12))
+    assert found.loc["epidemia_high", "a", "b"]["verdict"] == "better here"
 
 
-def test_nothing_is_said_of_two_versions_by_a_prediction():
+def test_nothing_is_said_of_two_versions_by_a_prediction(tmp_path):
     """Two quick looks 30 apart; of the tasks themselves the same numbers are told apart."""
-    leaves = [Asked(f"epidemia_quick_{part}", "quick") for part in ("low", "high")]
-    pair = [entry(name, dict.fromkeys(LOW, at)) for name, at in (("m", 50.0), ("m-instruct", 80.0))]
-    for each, at in zip(pair, (50.0, 80.0), strict=True):
-        each.scores |= dict.fromkeys(leaves, TaskScore(at, Draws("", np.empty(0), 0.1)))
-    report = leaderboard.make_report(Results(pair, [], []))
-    assert "epidemia_quick" in report.columns
-    of_versions = [pair for _, pair, _ in head_to_head.versions_compared(report)]
-    for made in (of_versions, leaderboard.comparisons(report)):
-        assert {comparison.column for comparison in made} == {"epidemia_low"}
-    assert {place.best for place in report.standings["epidemia_low"].values()} == {1, 2}
-    assert {place.best for place in report.standings["epidemia_quick"].values()} == {None}
+    tasks = [*LOW, "epidemia_quick_low", "epidemia_quick_high"]
+    for model, at in (("m", 50.0), ("m-instruct", 80.0)):
+        write(tmp_path / model, dict.fromkeys(tasks, (at, 0.1)), model)
+    for name in ("versions", "pairs"):
+        assert {*table(name, tmp_path)["group"]} == {"epidemia_low"}
+    ranks = by(table("leaderboard", tmp_path), "model", "group", of="rank")
+    assert {rank for (_, group), rank in ranks.items() if group == "epidemia_quick"} == {""}
+    assert ranks["m-instruct", "epidemia_low"] == "1 of 2"
 
 
-def test_the_row_of_who_knows_the_population_is_of_letters():
+def test_the_row_of_who_knows_the_population_is_of_letters(tmp_path):
     """Written and drawn answers of NHANES are in the table; the last row has no number there."""
     tasks = [name for name, _ in members("epidemia_low_nhanes")]
-    one = entry("a", dict.fromkeys(tasks[:2], 60.0))
-    for way, task in (("stated", tasks[2]), ("sampled", tasks[3])):
-        one.scores[Asked(task, way)] = one.scores[Asked(tasks[0], "letters")]
-    report = leaderboard.make_report(Results([one], [], []))
-    finding = overview.population(report)
-    asked, known = finding.rows
-    columns = ("epidemia_low", "epidemia_low_stated", "epidemia_low_sampled")
-    assert [asked.cells[column].value for column in columns] == [60.0] * 3
+    names = [*tasks[:2], f"{tasks[2]}_stated", f"{tasks[3]}_sampled"]
+    write(tmp_path, dict.fromkeys(names, (60.0, 0.1)), "a")
+    found = by(table("population", tmp_path), "kind", "group")
     by_letters = population_known_over(tasks[:2])
-    assert known.cells[columns[0]] == by_letters and by_letters.tasks == 2
-    assert all(math.isnan(known.cells[column].value) for column in columns[1:])
-    assert printed(finding).rows[-1][-2:] == ["", ""]
+    assert by_letters["tasks"] == 2 and found == {
+        **{("run", f"epidemia_low{way}"): 60.0 for way in ("", "_stated", "_sampled")},
+        ("respondent", "epidemia_low"): by_letters["value"],
+    }
 
 
 def test_ranks_are_of_one_limit():
     """Two runs each of two limits: nobody is first of all four, and a lone run has no rank."""
-    tasks = dict.fromkeys(LOW, 50.0)
-    cut = {x: Protocol(incomplete=True, limit=x) for x in ("4", "8", "16")}
-    runs = [entry(f"m{x}{y}", tasks, protocol=cut[x]) for x in ("4", "8") for y in "ab"]
-    ranked = ranks.standings([*runs, entry("lone", tasks, protocol=cut["16"])], "epidemia_low")
-    assert {(ranked[run.name].best, ranked[run.name].among) for run in runs} == {(1, 2)}
-    alone = next(place for name, place in ranked.items() if name.startswith("lone"))
+    runs = [
+        run(number, dict.fromkeys(LOW, 50.0), asked_as=f"limit={limit}")
+        for number, limit in enumerate((4, 4, 8, 8, 16))
+    ]
+    can = dict.fromkeys(range(5), True)
+    *ranked, alone = standings(pd.concat(runs), "epidemia_low", can, pool(runs)).values()
+    assert {(place.best, place.worst, place.among) for place in ranked} == {(1, 2, 2)}
     assert (alone.best, alone.worst, alone.complete) == (None, None, True)
