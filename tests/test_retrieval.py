@@ -1,5 +1,6 @@
 """The recipe of docs/reference/retrieval.md: a proxy that searches, and the two runs paired."""
 
+import io
 import json
 import re
 import threading
@@ -7,9 +8,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 
+import pandas as pd
 import pytest
 from conftest import REPOSITORY, evaluate
-from test_cost_and_compare import run
+from report_parts import command
 
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.elicit.intervals import bin_of
@@ -94,9 +96,9 @@ def test_the_proxy_of_the_page_finds_what_the_plain_model_does_not_know(tmp_path
             (folder / "results_2026.json").write_text(json.dumps(results, default=str))
     # The model behind both is one, and gets the key of whoever asks.
     assert set(Plain.asked) == {("PLAIN", "Bearer sk-none")} and len(Plain.asked) == 2 * len(known)
-    said = run("report", tmp_path, "--pair", "PLAIN=RETRIEVING", "--format", "latex")
-    table = said[said.index("Instruct or retrieving version") :]
-    row = next(line for line in table.splitlines() if line.startswith("RETRIEVING"))
-    difference = float(re.search(r"& \+(\d+\.\d)", row)[1])
+    said = command(
+        "report", tmp_path, "--pair", "PLAIN=RETRIEVING", *["--show", "versions", "--format", "csv"]
+    )
+    (row,) = pd.read_csv(io.StringIO(said)).query("group == 'epidemia_low'").to_dict("records")
     # About half say yes: nobody knows less than who says 0%. Within an interval, 2.5 % is missed.
-    assert " & 2 & " in row and difference > 90, row
+    assert row["model"] == "RETRIEVING" and row["tasks"] == 2 and row["difference"] > 90

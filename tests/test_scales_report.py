@@ -11,7 +11,8 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.findings.calibration import calibration, order_bias
 from lm_eval_epidemia.report import figures
-from lm_eval_epidemia.report.charts import CHARTS, prepared
+from lm_eval_epidemia.report.charts import prepared
+from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.results.read import read_results
 
 BINARY, ORDERED, EXACT = TASKS = [

@@ -1,9 +1,7 @@
 """Crude, standardised and weighted effects: by hand, by individuals, and from a run of lm-eval."""
 
-import json
 import re
 import shutil
-from io import StringIO
 from itertools import product
 
 import numpy as np
@@ -13,15 +11,7 @@ from conftest import REPOSITORY, raw_file
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from lm_eval_epidemia.old.findings import standardised as report
-from lm_eval_epidemia.old.findings.contrasts import CONTRASTS
-from lm_eval_epidemia.old.findings.leaderboard import make_report
-from lm_eval_epidemia.old.findings.strata import mixture, strata
-from lm_eval_epidemia.old.report.pages.hierarchy import tutoring
-from lm_eval_epidemia.old.report.sections import printed
-from lm_eval_epidemia.results.results import Results, read_results
 from recorded_runs import copied_run
-from typer.testing import CliRunner
 
 from lm_eval_epidemia.benchmarks.observation.standardised import (
     asking_error,
@@ -30,12 +20,16 @@ from lm_eval_epidemia.benchmarks.observation.standardised import (
     standardised,
     weighted,
 )
-from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import registry, store
 from lm_eval_epidemia.estimate.check import check
-from lm_eval_epidemia.results.entry import Asked, Entry, TaskScore
+from lm_eval_epidemia.findings import standardised as finding
+from lm_eval_epidemia.findings.standardised import CONTRASTS, strata
+from lm_eval_epidemia.report.render import render
+from lm_eval_epidemia.report.site.layers import tutoring
+from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
@@ -103,13 +97,34 @@ def test_properties(p, joint, order, mix):
 
 
 @pytest.fixture(scope="module")
-def alone():
-    """What the surveys imply, by task and effect."""
-    return {(one.task.task, one.says): one for one in report.of_surveys()}
+def runs(tmp_path_factory):
+    factory, folder = tmp_path_factory, tmp_path_factory.mktemp("runs")
+    tasks, one = [MARIJUANA, HOME, EDUCATION], {"orderings": 1}
+    for kind in ("truth", "mean"):
+        copied_run(factory, folder / kind, tasks, model_args=f"kind={kind}", metadata=one)
+    copied_run(factory, folder / "drawn", [f"{HOME}_sampled"], metadata={"n_samples": 10})
+    return folder
 
 
-def first_of(alone, task):
-    return next(one for (name, _), one in alone.items() if name == task)
+@pytest.fixture(scope="module")
+def implied(runs):
+    """What the surveys imply."""
+    return finding.implied(read_results([runs / "drawn"]))
+
+
+def first_of(found, task):
+    return next(of for of in found.table.itertuples() if of.task == task)
+
+
+def contrast(task, x):
+    return next(one for one in CONTRASTS if (one.task, one.x) == (task, x))
+
+
+def labels(truth, laid, x):
+    """Return the two levels of X that are compared, and the levels of Z."""
+    place = all_tasks()[truth.task].given.index(x)
+    compared = [truth.given[cell][place] for cell in laid.cells[:, 0]]
+    return compared, [truth.given[cell][1 - place] for cell in laid.cells[0]]
 
 
 def people_of(truth, x, seed=4, size=400_000):
@@ -124,18 +139,17 @@ def people_of(truth, x, seed=4, size=400_000):
 
 
 @pytest.mark.parametrize(("task", "x"), [(MARIJUANA, "education"), (HOME, "race")])
-def test_effects_are_those_of_individuals(task, x, alone):
+def test_effects_are_those_of_individuals(task, x, implied):
     """400,000 people, by pandas: means of groups, means of means, a weight for every person."""
     truth = store.counts_of(store.load(task))
-    found = strata(truth, x)
-    people = people_of(truth, x)
+    laid, people = strata(contrast(task, x)), people_of(truth, x)
     # The rule: the two commonest levels, in strata that have both.
     commonest = people.x.value_counts().index[:2].tolist()
-    assert list(found.compared) == commonest
     number = pd.crosstab(people.z, people.x)
     number = number[(number[commonest] > 0).all(axis=1)]
-    assert number.sum().sum() / len(people) == pytest.approx(found.share, abs=0.005)
-    assert set(number.index) == {z for (z,) in found.levels}
+    assert number.sum().sum() / len(people) == pytest.approx(laid.everybody.sum(), abs=0.005)
+    compared, levels = labels(truth, laid, x)
+    assert compared == commonest and {*number.index} == {*levels}
     size = number.sum(axis=1)
     kept = people[people.z.isin(number.index)]
     effects = {"crude": 0.0, "standardised": 0.0, "weighted": 0.0}
@@ -147,26 +161,22 @@ def test_effects_are_those_of_individuals(task, x, alone):
         effects["standardised"] += sign * (by_z * size).sum() / size.sum()
         effects["weighted"] += sign * np.average(mine.y, weights=weight)
     assert effects["weighted"] == pytest.approx(effects["standardised"])
-    made = first_of(alone, task)
-    for name in ("crude", "standardised"):
-        # Two groups of more than 30,000: an error of 100 * sqrt(2 * 0.25 / 30,000) = 0.4 points.
-        assert made.survey[name].value == pytest.approx(effects[name], abs=1.2)
-    # The first of the truths moves by less, so the second, where it is 2 points, is the test.
-    if task == HOME:
-        assert abs(made.survey["crude"].value - made.survey["standardised"].value) > 2
+    made = first_of(implied, task)
+    # Two groups of more than 30,000: an error of 100 * sqrt(2 * 0.25 / 30,000) = 0.4 points.
+    assert made.survey_crude == pytest.approx(effects["crude"], abs=1.2)
+    assert made.survey_standardised == pytest.approx(effects["standardised"], abs=1.2)
 
 
-def test_errors_are_those_of_the_replicates(alone):
+def test_errors_are_those_of_the_replicates(implied):
     """Written out: the effect of every replicate anew, cell by cell, and its spread."""
     truth = store.counts_of(store.load(HOME))
-    made = first_of(alone, HOME)
-    at = {"crude": [], "standardised": []}
     place = {labels: cell for cell, labels in enumerate(truth.given)}
     groups = ("White", "Black or African American")
     ages = [age for age, race in truth.given if race == groups[1] and (age, groups[0]) in place]
     size = dict.fromkeys(ages, 0.0)
     for (age, _), weight in zip(truth.given, truth.weights, strict=True):
         size[age] += weight
+    at = {"crude": [], "standardised": []}
     for p in truth.replicates:
         plain, same = [], []
         for race in groups:
@@ -176,73 +186,75 @@ def test_errors_are_those_of_the_replicates(alone):
             same.append(sum(size[a] * yes[a] for a in ages) / sum(size.values()))
         at["crude"].append(100 * (plain[1] - plain[0]))
         at["standardised"].append(100 * (same[1] - same[0]))
+    made = first_of(implied, HOME)
     for name, values in at.items():
-        assert made.survey[name].error == pytest.approx(np.std(values, ddof=1))
-        assert made.survey[name].error > 0.5
+        error = getattr(made, f"survey_{name}_error")
+        assert error == pytest.approx(np.std(values, ddof=1)) and error > 0.5
+    # By the records, and by the trees behind scores -23.3 and -21.0.
+    assert (round(made.survey_crude, 1), round(made.survey_standardised, 1)) == (-26.8, -23.6)
 
 
 def test_only_what_was_answered_counts():
-    truth = store.load(HOME)
-    whole = strata(truth, "race")
+    truth, race = store.load(HOME), contrast(HOME, "race")
+    whole = strata(race)
     # Without one cell of the two that are compared, its whole stratum is out.
     gone = int(whole.cells[1, 3])
     answered = [cell for cell in range(len(truth.given)) if cell != gone]
-    part = strata(truth, "race", answered)
-    assert part.levels == [z for number, z in enumerate(whole.levels) if number != 3]
-    assert part.share == pytest.approx(whole.share - whole.everybody[3])
+    part = strata(race, answered)
+    assert part.cells.tolist() == np.delete(whole.cells, 3, axis=1).tolist()
+    assert part.everybody == pytest.approx(np.delete(whole.everybody, 3))
     # Another group's cell is not needed.
     other = next(c for c in range(len(truth.given)) if c not in whole.cells)
-    assert len(strata(truth, "race", {*answered, gone} - {other}).levels) == 15
-    assert strata(truth, "race", []) is None
+    assert len(strata(race, {*answered, gone} - {other}).everybody) == 15
+    assert strata(race, []) is None
 
 
 def test_the_young_have_no_education_yet():
     """NSDUH codes people of 12 to 17 apart: no such stratum has both levels."""
-    truth = store.load(MARIJUANA)
-    found = strata(truth, "education")
-    assert found.compared == ("College graduate", "Some college or associate degree")
+    truth, laid = store.load(MARIJUANA), strata(contrast(MARIJUANA, "education"))
+    compared, _ = labels(truth, laid, "education")
+    assert compared == ["College graduate", "Some college or associate degree"]
     is_young = [age in ("12-13", "14-15", "16-17") for age, _ in truth.given]
     young = truth.weights[is_young].sum()
-    assert found.share == pytest.approx(1 - young) and 0.08 < young < 0.1
+    assert laid.everybody.sum() == pytest.approx(1 - young) and 0.08 < young < 0.1
 
 
-def test_propensities_of_the_other_survey_by_hand(alone):
+def test_propensities_of_the_other_survey_by_hand(implied):
     truth, other = store.load(OWNED), store.load(EDUCATION)
-    asks = next(one.propensity for one in CONTRASTS if one.task == OWNED)
-    found, mixed = mixture(asks, truth, "education")
-    assert [age for (age,) in found.levels] == [f"{a}-{a + 4}" for a in range(25, 65, 5)]
+    asks = contrast(OWNED, "education")
+    laid = strata(asks, None, range(len(other.given)))
+    compared, ages = labels(truth, laid, "education")
+    assert ages == [f"{a}-{a + 4}" for a in range(25, 65, 5)]
     # P(some college | 25 to 29), over five years of age.
     cells = [other.given.index((str(age),)) for age in range(25, 30)]
-    some = [other.levels.index(answer) for answer in asks.answers["Some college"]]
+    some = [other.levels.index(answer) for answer in asks.education["Some college"]]
     people = other.weights[cells] @ other.p[np.ix_(cells, some)]
-    place = found.compared.index("Some college")
-    assert mixed.of(other.p)[place, 0] == pytest.approx(people.sum() / other.weights[cells].sum())
+    place = compared.index("Some college")
+    expected = people.sum() / other.weights[cells].sum()
+    assert laid.propensity(other.p)[place, 0] == pytest.approx(expected)
     # Without one of the years the group is out.
     known = [cell for cell in range(len(other.given)) if cell != cells[2]]
-    fewer, _ = mixture(asks, truth, "education", None, known)
-    assert fewer.levels[0] == ("30-34",)
+    assert labels(truth, strata(asks, None, known), "education")[1][0] == "30-34"
     # Their own propensities are so alike that weights and strata agree to a point.
-    (made,) = [
-        one for (task, _), one in alone.items() if task == OWNED and "weighted" in one.survey
-    ]
-    assert made.survey["weighted"].value == pytest.approx(made.survey["standardised"].value, abs=1)
-    assert made.survey["weighted"].value != made.survey["standardised"].value
-    assert "over age 25-29 to 60-64" in made.says
+    table = implied.table[(implied.table.task == OWNED) & implied.table.survey_weighted.notna()]
+    (made,) = table.itertuples()
+    assert made.survey_weighted == pytest.approx(made.survey_standardised, abs=1)
+    assert made.survey_weighted != made.survey_standardised
+    assert "over age 25-29 to 60-64" in made.effect
 
 
 def test_contrasts_are_of_declared_tasks():
-    tasks = all_tasks()
+    tasks, answers = all_tasks(), store.load(EDUCATION).levels
+    assert tasks[EDUCATION].outcome == "education"
     assert len({(one.task, one.x) for one in CONTRASTS}) == len(CONTRASTS)
     for one in CONTRASTS:
-        truth = store.load(one.task)
-        assert one.x in tasks[one.task].given and len(truth.levels) == 2
-        if one.propensity is not None:
-            assert tasks[one.propensity.task].outcome == one.x
-            place = tasks[one.task].given.index(one.x)
-            assert set(one.propensity.answers) <= {labels[place] for labels in truth.given}
-            answers = [a for some in one.propensity.answers.values() for a in some]
-            known = store.load(one.propensity.task).levels
-            assert set(answers) <= set(known) and len(set(answers)) == len(answers)
+        truth, conditions = store.load(one.task), tasks[one.task].given
+        assert one.x in conditions and len(truth.levels) == 2
+        if one.education:
+            assert one.x == "education" and conditions[0] == "age"
+            assert {*one.education} <= {given[1] for given in truth.given}
+            named = [answer for some in one.education.values() for answer in some]
+            assert {*named} <= {*answers} and len({*named}) == len(named)
 
 
 def test_the_error_of_drawn_answers():
@@ -263,7 +275,6 @@ def test_the_error_of_sampled_orderings():
 
 
 def test_counts_are_of_the_same_file_and_cells(home):
-    """The records of the SCF say -26.8 crude and -23.6 at equal ages; trees made -23.3, -21.0."""
     truth = store.load(HOME)
     counts = store.counts_of(truth)
     assert counts.given == truth.given and counts.weights == pytest.approx(truth.weights)
@@ -295,11 +306,10 @@ def test_counts_are_of_the_same_file_and_cells(home):
     assert "--raw FILE --counted'" in str(damage.value)
 
 
-def test_the_command_makes_the_counts_that_ship(tmp_path):
+def test_the_command_makes_the_counts_that_ship(tmp_path, epidemia):
     raw = str(raw_file("scf", "scfp2022.parquet"))
-    command = ["groundtruth", "build", "scf", "--raw", raw, "--counted", "--out", str(tmp_path)]
-    done = CliRunner().invoke(app, command)
-    assert "4 tasks of scf_2022 are in" in done.stdout, done.output
+    done = epidemia("groundtruth", "build", "scf", "--raw", raw, "--counted", "--out", tmp_path)
+    assert "4 tasks of scf_2022 are in" in done.stdout, done.stderr
     assert "scores do not use them" in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == [store.COUNTED]
     made, shipped = (
@@ -313,118 +323,63 @@ def test_the_command_makes_the_counts_that_ship(tmp_path):
 # From a run of lm-eval.
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    factory, folder = tmp_path_factory, tmp_path_factory.mktemp("runs")
-    tasks, one = [MARIJUANA, HOME, EDUCATION], {"orderings": 1}
-    for kind in ("truth", "mean"):
-        copied_run(factory, folder / kind, tasks, model_args=f"kind={kind}", metadata=one)
-    copied_run(factory, folder / "drawn", [f"{HOME}_sampled"], metadata={"n_samples": 10})
-    return folder
+def rows(runs, kind):
+    found = finding.standardised(read_results([runs / kind]))
+    assert found.left_out == []
+    return found.table
 
 
-def table(runs, *kinds):
-    found, notes = report.read(make_report(read_results([runs / kind for kind in kinds])))
-    assert notes == []
-    return found
-
-
-def test_who_knows_the_truth_implies_what_the_survey_implies(runs, alone, monkeypatch):
-    for one in table(runs, "truth"):
-        assert one.by == "counts"
-        assert one.survey == alone[one.task.task, one.says].survey
-        assert one.share == alone[one.task.task, one.says].share
+def test_who_knows_the_truth_implies_what_the_survey_implies(runs, implied, monkeypatch):
+    known = ["effect", "people", *(name for name in implied.table if name.startswith("survey_"))]
+    surveys = implied.table.set_index("task")[known]
+    for of in rows(runs, "truth").to_dict("records"):
+        same = surveys.loc[[of["task"]]].set_index("effect", drop=False).loc[of["effect"]]
+        assert of["survey_by"] == "counts" and pd.Series(of)[known].equals(same)
     # The truth behind scores is boosted: without counts it is that of the survey as well.
     monkeypatch.setattr(store, "counts_of", lambda truth: None)
-    found = table(runs, "truth")
-    assert len(found) == 3
-    for one in found:
-        assert one.by == "trees"
-        for name, effect in one.survey.items():
-            assert one.own[name].value == pytest.approx(effect.value, abs=1e-6)
-            assert one.own[name].error == 0 < effect.error
-    both = ["crude", "standardised"]
-    assert [sorted(one.own) for one in found] == [both, [*both, "weighted"], both]
+    table = rows(runs, "truth")
+    assert len(table) == 3 and {*table.survey_by} == {"trees"}
+    for name in ("crude", "standardised", "weighted"):
+        model, survey = (table[f"{side}_{name}"].dropna() for side in ("model", "survey"))
+        assert model.to_numpy() == pytest.approx(survey.to_numpy(), abs=1e-3)
+        assert len(model) == (1 if name == "weighted" else 3)
+        assert (table[f"survey_{name}_error"].dropna() > 0).all()
+        assert (table[f"model_{name}_error"].dropna() == 0).all()
 
 
 def test_who_knows_only_how_common_it_is_implies_no_effect(runs):
-    for one in table(runs, "mean"):
-        assert all(effect.value == pytest.approx(0, abs=1e-9) for effect in one.own.values())
-        assert abs(one.survey["crude"].value) > 3
+    table = rows(runs, "mean")
+    for name in ("crude", "standardised", "weighted"):
+        assert table[f"model_{name}"].dropna().to_numpy() == pytest.approx(0, abs=1e-3)
+    assert (table.survey_crude.abs() > 3).all()
 
 
 def test_drawn_answers_have_an_error(runs):
-    (one,) = table(runs, "drawn")
-    found, truth = strata(store.load(HOME), "race"), store.load(HOME)
+    (one,) = rows(runs, "drawn").itertuples()
+    laid, truth = strata(contrast(HOME, "race")), store.load(HOME)
     # Of 10 answers in each cell, weighted as the strata are.
-    q = truth.p[found.cells, 0]
-    share = found.everybody / found.everybody.sum()
+    q = truth.p[laid.cells, 0]
+    share = laid.everybody / laid.everybody.sum()
     expected = 100 * np.sqrt((share**2 * q * (1 - q) / 10).sum())
-    assert one.own["standardised"].error == pytest.approx(expected, rel=0.3)
-    yes = standardised(q, found.everybody)
-    assert abs(one.own["standardised"].value - 100 * (yes[1] - yes[0])) < 4 * expected
+    assert one.model_standardised_error == pytest.approx(expected, rel=0.3)
+    yes = standardised(q, laid.everybody)
+    assert abs(one.model_standardised - 100 * (yes[1] - yes[0])) < 4 * expected
 
 
-def shown(*arguments):
-    done = CliRunner().invoke(app, ["report", "--wide", *map(str, arguments)])
-    if done.exception and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return done.output
-
-
-def test_the_report_shows_it_where_it_is_asked_for(runs):
-    text = shown(runs / "truth", "--standardised", "--wide")
-    assert "What a model's own answers imply" in text and "only under the graph" in text
-    line = next(line for line in text.splitlines() if HOME in line and "race:" in line)
-    crude, same = re.findall(r"([+-][\d.]+) ± [\d.]+", line)
-    # By the records; what the truth behind scores implies stands on the model's side, without ±.
-    assert (crude, same) == ("-26.8", "-23.6") and " counts " in line
-    boosted = re.findall(r"[+-][\d.]+", line)[-2:]
-    assert "own answers" not in shown(runs / "truth")
-    frame = pd.read_csv(StringIO(shown(runs / "truth", "--standardised", "--format", "csv")))
-    rows = frame[frame.kind == "standardised"]
-    # Of three contrasts the survey's and the model's side, and the share of people.
-    assert len(rows) == 2 * (2 + 3 + 2) + 3 and set(rows.group) == {"epidemia_high"}
-    assert rows[rows.metric == "people"].value.between(50, 100).all()
-    mine = rows[(rows.name == HOME) if "name" not in rows else (rows["name"] == HOME)]
-    values = mine.set_index("metric").value
-    assert [f"{values[f'model, {name}']:+.1f}" for name in ("crude", "standardised")] == boosted
-    assert -25 < values["model, crude"] < -22
-    assert f"{values['survey, standardised']:+.1f}" == same
-    told = json.loads(shown(runs / "truth", "--standardised", "--format", "json"))["rows"]
-    assert sum(row["kind"] == "standardised" for row in told) == len(rows)
-    assert len({tuple(row) for row in told}) == 1  # the same keys in every row
-    latex = shown(runs / "truth", "--standardised", "--format", "latex")
-    assert "What a model's own answers imply" in latex
-
-
-def test_without_samples_it_says_what_to_do_and_prints_the_rest(runs, tmp_path):
-    for path in (runs / "truth").rglob("results_*.json"):
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    with pytest.raises(EpidemiaError, match="run lm_eval with --log_samples on a task such as"):
-        report.read(make_report(read_results([tmp_path])))
-    done = CliRunner().invoke(app, ["report", str(tmp_path), "--standardised", "--scales"])
-    assert done.exit_code == 0 and "Score, 0 to 100 (as" in done.stdout, done.output
-    for use in ("standardise", "compare with the truth"):
-        assert done.stderr.count(f"note: no answers to {use}: run lm_eval") == 1
-    assert done.stderr.count("so no cells; run with --log_samples") == 1
-
-
-def test_impossible_people_are_named():
-    """A model that gives a level of X no probability has no weights."""
+def test_impossible_people_have_no_weights(runs, monkeypatch):
+    """A model that gives a level of X no probability."""
     truth, other = store.load(OWNED), store.load(EDUCATION)
     certain = np.zeros_like(other.p)
     certain[:, other.levels.index("Bachelor's degree")] = 1
-    everywhere = list(range(len(truth.given)))
-    one = TaskAnswers(everywhere, truth.p, None, 0.0)
-    two = TaskAnswers(list(range(len(other.given))), certain, None, 0.0)
-    samples = {("m", Asked(OWNED, "letters")): one, ("m", Asked(EDUCATION, "letters")): two}
-    scores = {asked: TaskScore(50.0) for _, asked in samples}
-    asked = make_report(Results([Entry("m", scores=scores)], []))
-    whole, part = report.implied(asked, samples)
-    assert np.isnan(part.own["weighted"].value)
-    line = printed(report.finding([whole, part])).rows[1]
-    assert line[-1] == "P(x | z) = 0" and "nan" not in "".join(line)
+    given = {
+        (0, Asked(of.task, "letters")): TaskAnswers([*range(len(of.given))], q, None, 0.0)
+        for of, q in ((truth, truth.p), (other, certain))
+    }
+    monkeypatch.setattr(finding, "answers", lambda results, wanted: (given, []))
+    found = finding.standardised(read_results([runs / "mean"]))
+    _whole, part = found.table.itertuples()
+    assert part.survey_weighted < 0 and np.isnan(part.model_weighted)
+    assert "nan" not in render(found, "text", whole=True)
 
 
 # The page.
@@ -480,16 +435,20 @@ def test_the_tutoring_of_the_page_is_its_own_arithmetic():
     )
 
 
-def test_the_page_has_the_numbers_of_the_surveys(alone):
+def test_the_page_has_the_numbers_of_the_surveys(implied):
     page = (REPOSITORY / "docs" / "background" / "effects.md").read_text()
-    rows = printed(report.finding(list(alone.values()))).rows
-    for task, says, _why, *numbers in rows:
-        cells = [f"`{task.removeprefix('epidemia_')}`", says, *numbers]
+    for of in implied.table.to_dict("records"):
+        effects = [
+            "" if np.isnan(of[name]) else f"{of[name]:+.1f} ± {of[f'{name}_error']:.1f}"
+            for name in (f"survey_{kind}" for kind in ("crude", "standardised", "weighted"))
+        ]
+        task, people = of["task"].removeprefix("epidemia_"), f"{of['people']:.1f} %"
+        cells = [f"`{task}`", of["effect"], people, of["survey_by"], *effects]
         assert f"| {' | '.join(cells)} |".replace("|  |", "| |") in page
-    assert len(rows) == len(re.findall(r"^\| `(?:high|extra)_", page, re.MULTILINE))
+    assert len(implied.table) == len(re.findall(r"^\| `(?:high|extra)_", page, re.MULTILINE))
 
 
-def test_counts_of_the_records_give_the_same(raw_nsduh, alone):
+def test_counts_of_the_records_give_the_same(raw_nsduh, implied):
     """The survey's file itself, by pandas."""
     people = pd.read_parquet(raw_nsduh)
     people["yes"] = people.IRCOCAGE < 991
@@ -504,7 +463,7 @@ def test_counts_of_the_records_give_the_same(raw_nsduh, alone):
         yes = (mine.yes * mine.weight).groupby(mine.AGE3).sum()
         rate = yes / mine.groupby("AGE3").weight.sum()
         same.append((rate * size).sum() / size.sum())
-    made = first_of(alone, "epidemia_high_nsduh_cocaine_ever_by_age_education")
-    assert made.survey["crude"].value == pytest.approx(100 * (crude[1] - crude[0]))
-    assert made.survey["standardised"].value == pytest.approx(100 * (same[1] - same[0]))
+    made = first_of(implied, "epidemia_high_nsduh_cocaine_ever_by_age_education")
+    assert made.survey_crude == pytest.approx(100 * (crude[1] - crude[0]))
+    assert made.survey_standardised == pytest.approx(100 * (same[1] - same[0]))
     assert 100 * (same[1] - same[0]) > 100 * (crude[1] - crude[0]) + 0.5

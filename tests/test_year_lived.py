@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +15,8 @@ from lm_eval_epidemia.benchmarks.observation.lived import Course, Lived, Series,
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings import find
+from lm_eval_epidemia.results.read import read_results
 
 GROUP = "epidemia_years_undated"
 OUTCOMES = ("religion", "political_view", "degree", "women_at_home")
@@ -69,12 +69,6 @@ def test_a_truth_of_one_year_has_no_course():
     )
     with pytest.raises(EpidemiaError, match=r"by_year_sex has only 1990, but.*rebuild it with"):
         lived.series_of(one, [cell[1:] for cell in one.given])
-
-
-def test_a_report_without_undated_answers_says_what_to_run(epidemia):
-    done = epidemia("report", REPOSITORY / "docs" / "results" / "quick", "--year-lived")
-    assert done.returncode == 0, done.stderr
-    assert "run lm_eval with --log_samples on epidemia_years_undated" in done.stderr
 
 
 def course(years=11, numbers=3, error=0.01, moved=3):
@@ -191,11 +185,6 @@ def runs(tmp_path_factory):
     return folder
 
 
-def report(folder, *options):
-    command = [sys.executable, "-m", "lm_eval_epidemia.cli", "report", str(folder), *options]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
 def test_a_run_has_answers_and_no_score(runs):
     (path,) = (runs / "truth").rglob("results_*.json")
     results = json.loads(path.read_text())
@@ -209,42 +198,29 @@ def test_a_run_has_answers_and_no_score(runs):
     }
 
 
-def test_the_report_tells_the_year_and_ranks_nobody(runs):
-    shown = report(runs, "--year-lived")
-    above, table = shown.split("The year a model lives in")
-    assert f"{GROUP} has no score: --year-lived" in above and "rank" not in above
-    lines = {
-        name: next(x for x in table.splitlines() if name in x) for name in ("truth", "uniform")
-    }
-    assert " 2024 " in lines["truth"] and "cannot be told" in lines["uniform"]
-    assert "knows the average over the years (baseline)" in table
-    rows = json.loads(report(runs, "--format", "json", "--year-lived"))["rows"]
-    assert not [row for row in rows if row["metric"] == "score"]
-    assert not [row for row in rows if row["kind"] in ("group", "pair", "survey")]
-    assert {row["told"] for row in rows if row["kind"] == "year lived"} == {True, False}
-    assert sum(row["name"] == "2018" for row in rows) == 4
+def test_the_finding_tells_the_year_and_nothing_is_ranked(runs):
+    results = read_results([runs])
+    table = find("year-lived")(results).table
+    whole = table[table.year.isna()].set_index("model")
+    assert whole.loc["knows the truth (kind=truth)", "lives_in"] == "2024"
+    told = {name: of.told for name, of in whole.iterrows()}
+    assert told["guesses uniformly (kind=uniform)"] is False and len(told) == 4
+    assert "knows the average over the years (baseline)" in told
+    assert whole.lives_in["guesses uniformly (kind=uniform)"].startswith("cannot be told")
+    assert (table.year == "2018").sum() == 4
+    assert find("leaderboard")(results).table.empty and find("pairs")(results).table.empty
 
 
 def test_of_part_of_the_prompts_nothing_is_told(tmp_path):
-    from lm_eval_epidemia.old.findings import year_lived as finding
-    from lm_eval_epidemia.old.findings.leaderboard import make_report
-    from lm_eval_epidemia.results.results import read_results
-
     recorded(tmp_path, [GROUP], samples={in_way(*m): [*range(4)] for m in members(GROUP)})
-    made = make_report(read_results([tmp_path]))
-    told, notes = finding.read(made)
+    found = find("year-lived")(read_results([tmp_path]))
     # Of two orderings of men and two of women all are asked.
-    assert [*told[0].answers] == [f"{GROUP}_gsstrend_women_at_home"]
-    assert "not for every prompt" in notes[0]
-    row = finding.findings(told)[0].rows[0]
-    assert row.cells["lives in"] == "cannot be told: 1 of 3 outcomes moved"
+    assert "not for every prompt" in found.left_out[0]
+    assert "women_at_home" not in found.left_out[0]
+    assert found.table.iloc[0].lives_in == "cannot be told: 1 of 3 outcomes moved"
 
 
 def test_without_samples_it_is_said_what_to_run(tmp_path):
-    from lm_eval_epidemia.old.findings import year_lived as finding
-    from lm_eval_epidemia.old.findings.leaderboard import make_report
-    from lm_eval_epidemia.results.results import read_results
-
     recorded(tmp_path, ["epidemia_years_gsstrend_women_at_home_by_year"])
-    with pytest.raises(EpidemiaError, match=f"with --log_samples on {GROUP}"):
-        finding.read(make_report(read_results([tmp_path])))
+    found = find("year-lived")(read_results([tmp_path]))
+    assert found.table.empty and f"run lm_eval on {GROUP}" in found.left_out[0]

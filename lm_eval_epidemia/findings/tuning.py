@@ -482,7 +482,8 @@ def learning(results: Results) -> Finding:
 def losses(results: Results) -> Finding:
     """Losses of each training, step by step, with the kept checkpoint."""
     folders: dict[Path, str] = {}
-    for model, folder in zip(results.runs["model"], results.runs["card_folder"], strict=True):
+    here = results.runs.get("card_folder", [None] * len(results.runs))
+    for model, folder in zip(results.runs["model"], here, strict=True):
         if folder:
             folders.setdefault(folder, model)
     tables, left_out = [], []
