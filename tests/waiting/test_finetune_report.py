@@ -1,37 +1,27 @@
-"""Before and after fine-tuning, from real runs of lm-eval: pairs, parts, errors, figures, a page.
+"""Before and after fine-tuning, from real runs of lm-eval: pairs, parts, errors, figures.
 
 Respondents whose answers are known stand for models; what lm-eval wrote of their names is changed
 to what it writes of a base, of adapters and of full weights.
 """
 
 import json
-import math
-import re
 import shutil
 from dataclasses import replace
-from io import StringIO
-from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 from conftest import recorded
-from lm_eval_epidemia.old.findings import tuning, tuning_rows, tuning_tables
-from lm_eval_epidemia.old.findings.answered import read_samples
-from lm_eval_epidemia.old.findings.leaderboard import make_report
-from lm_eval_epidemia.old.findings.rows import Number
-from lm_eval_epidemia.old.report import figures
-from lm_eval_epidemia.old.report.sections import printed
-from lm_eval_epidemia.results.results import read_results
 from recorded_runs import copied_run
-from typer.testing import CliRunner
+from report_parts import command
 
-from lm_eval_epidemia.cli import app
+from lm_eval_epidemia.cli.report import read
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings import find, tuning
+from lm_eval_epidemia.findings.cells import answers
+from lm_eval_epidemia.report.figures import save_losses
 from lm_eval_epidemia.results.card import LOSSES, TUNED_CARD, DatasetCard, Tuned, write_card
-from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.score.score import draw_truths
 
 NAMES = (
@@ -42,6 +32,7 @@ NAMES = (
 )
 AGE, RACE, HEROIN, MARIJUANA = (f"epidemia_low_nsduh_{name}" for name in NAMES)
 TASKS = [AGE, RACE, HEROIN, MARIJUANA, f"{AGE}_likelihood"]
+LOW = "epidemia_low"
 BASE = "org/small-1B"
 #: Of cocaine by age, the cells that were left out of training.
 LEFT_OUT = [0, 4, 7]
@@ -115,39 +106,36 @@ def results(answered, tmp_path):
     return folder
 
 
-def report_of(*folders, pairs=None):
-    return make_report(read_results(folders), pairs=pairs)
+def paired(results):
+    """The base of each tuned model, by name; None without one."""
+    runs = results.runs
+    return {
+        of["model"]: None if of["base"] != of["base"] else runs["model"][of["base"]]
+        for of in runs.to_dict("records")
+        if of["base"] == of["base"] or of["card"] or of["weights"].adapter
+    }
 
 
-def paired(report):
-    return {one.entry.model: one.base and one.base.model for one in report.tuned}
-
-
-def run(*arguments):
-    done = CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done
+def notes(results):
+    """What is said of tuned models and of cards."""
+    return [*results.notes["text"][results.notes["kind"] == "tuned"]]
 
 
 # Names and pairs.
 
 
 def test_adapters_of_one_base_are_told_apart_and_paired_by_their_cards(results):
-    report = report_of(results)
+    made = read([results])
     names = {"small-1B +run-0/adapter", "small-1B +run-1/adapter"}
-    assert {entry.name for entry in report.runs} == {"small-1B", *names}
-    assert paired(report) == dict.fromkeys(names, "small-1B")
-    assert [one.card.dataset.rows["train"] for one in report.tuned] == [100, 1000]  # by name
-    assert report.notes == [] and report.pairs == []
-
-
-def test_the_first_screen_says_who_was_trained_on_what_it_is_asked(results):
-    said = " ".join(run("report", results).stdout.split())
-    assert "after training on these tasks" in said and "trained on it" in said
-    assert "2 tuned models beside the base: --section tuning" in said
-    # The base alone was not; nor is there a table of tuned models without it.
-    assert "train" not in run("report", results / "base").stdout
-    assert "--section tuning" not in run("report", results / "0").stdout
+    assert {*made.runs["name"]} == {"small-1B", *names}
+    assert paired(made) == dict.fromkeys(names, "small-1B")
+    rows = {of.dataset.rows["train"] for of in made.runs["card"] if of}
+    assert rows == {100, 1000} and notes(made) == [] and find("versions")(made).table.empty
+    # The first screen says who was trained on what it is asked; the base alone was not.
+    shown = " ".join(command("report", results).split())
+    assert "--show tuning" in shown and "tuned" in shown
+    assert "tuned" not in command("report", results / "base")
+    assert "--show tuning" not in command("report", results / "0")
 
 
 def test_a_folder_is_taken_relative_to_the_working_directory(answered, tmp_path, monkeypatch):
@@ -155,8 +143,7 @@ def test_a_folder_is_taken_relative_to_the_working_directory(answered, tmp_path,
     put(tmp_path / "out", card(how="full"))
     renamed(answered / "1.5", tmp_path / "results" / "base", pretrained=BASE)
     renamed(answered / "0.6", tmp_path / "results" / "tuned", pretrained="out/")
-    report = report_of(tmp_path / "results")
-    assert paired(report) == {"out": "small-1B"}
+    assert paired(read([tmp_path / "results"])) == {"out": "small-1B"}
 
 
 def test_cards_beside_results_serve_where_the_folder_is_gone(answered, tmp_path):
@@ -166,32 +153,31 @@ def test_cards_beside_results_serve_where_the_folder_is_gone(answered, tmp_path)
     renamed(answered / "0.6", folder / "tuned", pretrained="/gone/weights")
     for place in (folder / "tuned", folder):
         put(place, card(how="full"))
-        report = report_of(folder)
-        assert paired(report) == {"weights": "small-1B"} and report.notes == []
-        assert report.tuned[0].folder == place
+        made = read([folder])
+        assert paired(made) == {"weights": "small-1B"} and notes(made) == []
+        assert [of for of in made.runs["card_folder"] if of] == [place]
         (place / TUNED_CARD).unlink()
-    assert paired(report_of(folder)) == {}
+    assert paired(read([folder])) == {}
 
 
 def test_one_card_above_several_models_counts_for_none(answered, tmp_path):
     folder = put(tmp_path / "results", card(how="full"))
     for name in ("one", "other"):
         renamed(answered / "0.6", folder / name, pretrained=f"/gone/{name}")
-    report = report_of(folder)
-    assert paired(report) == {}
-    assert "could belong to one, other, so it is ignored" in report.notes[0]
+    made = read([folder])
+    assert paired(made) == {} and "could belong to one, other, so it is ignored" in notes(made)[0]
     # With a card of its own, the other leaves this one to the first.
     put(folder / "other", card(how="full"))
-    assert set(paired(report_of(folder))) == {"one", "other"}
+    assert {*paired(read([folder]))} == {"one", "other"}
 
 
 def test_without_a_card_the_same_weights_without_the_adapter_are_the_base(answered, tmp_path):
     renamed(answered / "1.5", tmp_path / "a", pretrained=BASE)
     renamed(answered / "0.6", tmp_path / "b", pretrained=BASE, peft="org/adapter")
-    report = report_of(tmp_path)
-    assert paired(report) == {"small-1B +adapter": "small-1B"} and report.tuned[0].card is None
-    (whole, *_) = tuning.read(report).groups
-    assert whole.part == "all" and whole.value.difference.value > 0
+    made = read([tmp_path])
+    assert paired(made) == {"small-1B +adapter": "small-1B"} and not made.runs["card"].any()
+    (whole, *_) = find("tuning")(made).table.to_dict("records")
+    assert whole["part"] == "all" and whole["difference"] > 0
 
 
 def test_an_adapter_on_other_weights_is_not_paired_with_its_base(results, answered):
@@ -200,13 +186,13 @@ def test_an_adapter_on_other_weights_is_not_paired_with_its_base(results, answer
     for folder in ("0", "1"):
         shutil.rmtree(results / folder)
     renamed(answered / "0.6", results / "on", pretrained="org/other-1B", peft=adapter)
-    report = report_of(results)
-    assert paired(report) == {"other-1B +adapter": None}
-    said, left = report.notes
+    made = read([results])
+    assert paired(made) == {"other-1B +adapter": None}
+    said, left = notes(made)
     assert "its adapter was tuned from org/small-1B but runs on org/other-1B. Unless" in said
     assert "org/other-1B, which is not among the results" in left
     renamed(answered / "1.5", results / "other", pretrained="org/other-1B")
-    assert paired(report_of(results)) == {"other-1B +adapter": "other-1B"}
+    assert paired(read([results])) == {"other-1B +adapter": "other-1B"}
 
 
 @pytest.mark.parametrize(
@@ -221,12 +207,12 @@ def test_a_base_named_in_another_form_is_found(answered, tmp_path, base, asked, 
     weights = put(tmp_path / "weights", card(base=base, how="full"))
     renamed(answered / "1.5", tmp_path / "results" / "base", pretrained=asked)
     renamed(answered / "0.6", tmp_path / "results" / "tuned", pretrained=weights)
-    report = report_of(tmp_path / "results")
-    assert paired(report) == {"weights": "small-1B" if found else None}
-    assert report.notes == [] if found else "--pair BASE=weights" in report.notes[0]
+    made = read([tmp_path / "results"])
+    assert paired(made) == {"weights": "small-1B" if found else None}
+    assert notes(made) == [] if found else "--pair BASE=weights" in notes(made)[0]
     # Named by hand it is found, whatever the card says; and it is no instruct version.
-    report = report_of(tmp_path / "results", pairs=[("small-1B", "weights")])
-    assert paired(report) == {"weights": "small-1B"} and report.pairs == []
+    made = read([tmp_path / "results"], pairs=["small-1B=weights"])
+    assert paired(made) == {"weights": "small-1B"} and find("versions")(made).table.empty
 
 
 def test_a_written_name_is_preferred_and_two_that_fit_alike_are_asked_about(answered, tmp_path):
@@ -234,22 +220,22 @@ def test_a_written_name_is_preferred_and_two_that_fit_alike_are_asked_about(answ
     for owner in ("org", "other"):
         renamed(answered / "1.5", tmp_path / "results" / owner, pretrained=f"{owner}/small-1B")
     renamed(answered / "0.6", tmp_path / "results" / "tuned", pretrained=weights)
-    assert paired(report_of(tmp_path / "results")) == {"weights": "org/small-1B"}
+    assert paired(read([tmp_path / "results"])) == {"weights": "org/small-1B"}
     put(weights, card(base="/cache/small-1B", how="full"))
-    report = report_of(tmp_path / "results")
-    assert paired(report) == {"weights": None}
-    (note,) = report.notes
+    made = read([tmp_path / "results"])
+    (note,) = notes(made)
+    assert paired(made) == {"weights": None}
     assert "which could be org/small-1B, other/small-1B: name it with --pair BASE=weights" in note
 
 
-def test_a_base_that_was_asked_otherwise_is_no_base(results, tmp_path):
+def test_a_base_that_was_asked_otherwise_is_no_base(results):
     (path,) = (results / "base").rglob("results_*.json")
     found = json.loads(path.read_text())
     path.write_text(json.dumps({**found, "chat_template": "{{messages}}"}))
-    report = report_of(results)
-    assert set(paired(report).values()) == {None}
-    assert all("was not asked in the same way" in note for note in report.notes)
-    assert tuning.read(report).groups == []
+    made = read([results])
+    assert {*paired(made).values()} == {None}
+    assert all("was not asked in the same way" in note for note in notes(made))
+    assert find("tuning")(made).table.empty
 
 
 def test_several_adapters_are_paired_by_hand_from_the_command_line(answered, tmp_path):
@@ -257,14 +243,11 @@ def test_several_adapters_are_paired_by_hand_from_the_command_line(answered, tmp
     for name in ("one", "two"):
         renamed(answered / "0.6", tmp_path / name, pretrained="moved/big", peft=f"/gone/{name}")
     pairs = ("--pair", "small=big +one", "--pair", "small=big +two")
-    said = run("report", tmp_path, *pairs, "--format", "json")
-    rows = [one for one in json.loads(said.stdout)["rows"] if one["kind"] == "tuning"]
-    assert {(one["model"], one["base"]) for one in rows} == {
-        ("big +one", "small"),
-        ("big +two", "small"),
-    }
-    with pytest.raises(EpidemiaError, match="no model 'tiny' to pair"):
-        run("report", tmp_path, "--pair", "tiny=big +one")
+    rows = json.loads(command("report", tmp_path, *pairs, "--show", "tuning", "--format", "json"))
+    pairs = {(one["model"], one["base"]) for one in rows["tuning"]}
+    assert pairs == {("big +one", "small"), ("big +two", "small")}
+    with pytest.raises(EpidemiaError, match="does not name two of the models"):
+        command("report", tmp_path, "--pair", "tiny=big +one")
 
 
 @pytest.mark.parametrize(
@@ -273,7 +256,7 @@ def test_several_adapters_are_paired_by_hand_from_the_command_line(answered, tmp
         ("{", "is not JSON"),
         ("[]", "not a card of this version"),
         ('{"base": "x"}', "not a card of this version"),
-        ("[" * 100_000, "ignored the card of a tuned model"),
+        ("[" * 100_000, "is not JSON"),
         (None, "Expected `array`, got `int`"),
     ],
 )
@@ -286,49 +269,54 @@ def test_a_damaged_card_is_a_note(answered, tmp_path, text, said):
     (weights / TUNED_CARD).write_text(text)
     renamed(answered / "1.5", tmp_path / "results" / "base", pretrained=BASE)
     renamed(answered / "0.6", tmp_path / "results" / "tuned", pretrained=weights)
-    report = report_of(tmp_path / "results")
-    assert paired(report) == {}
-    (note,) = report.notes
+    made = read([tmp_path / "results"])
+    (note,) = notes(made)
+    assert paired(made) == {}
     assert said in note and TUNED_CARD in note and "copy it again" in note
 
 
 # What changed.
 
 
-def only(changes, **wanted):
-    (one,) = [
-        change
-        for change in changes
-        if all(getattr(change, key) == value for key, value in wanted.items())
-    ]
-    return one
+def only(table, **wanted):
+    """The row of a table with these values."""
+    for name, value in wanted.items():
+        table = table[table[name] == value]
+    (row,) = table.itertuples(index=False)
+    return row
 
 
 @pytest.fixture
-def second(results, tmp_path):
-    """The base and the second adapter alone, with all that was read of them."""
+def second(results):
+    """The base and the second adapter alone: table, and answers by folder and task."""
     shutil.rmtree(results / "0")
-    report = report_of(results)
-    return report, tuning.read(report), read_samples(report)[0]
+    made = read([results])
+    own, _ = answers(made)
+    base = made.runs.index[made.runs["model"] == "small-1B"][0]
+    sides = {
+        (("base" if run == base else "1"), asked.task): of.q
+        for (run, asked), of in own.items()
+        if asked.way == "letters"
+    }
+    return find("tuning")(made).table, sides
 
 
 def test_parts_of_a_group_are_means_over_their_tasks(second, results):
-    _, found, _ = second
-    parts = {
-        one.part: [a.task for a in one.tasks] for one in found.groups if one.group == "epidemia_low"
-    }
+    table, _ = second
+    low = table[(table.group == LOW) & ~table.part.str.contains("cells")]
+    counts = {row.part: row.tasks for row in low[low.task == ""].itertuples()}
+    assert counts == {"all": 4, "trained on": 2, "held out": 1, "not in training": 1}
+    parts = {row.task: row.part for row in low[low.task != ""].itertuples()}
     assert parts == {
-        "all": sorted([AGE, RACE, HEROIN, MARIJUANA]),
-        "trained on": sorted([AGE, RACE]),
-        "held out": [HEROIN],
-        "not in training": [MARIJUANA],
+        **dict.fromkeys((AGE, RACE), "trained on"),
+        **{HEROIN: "held out", MARIJUANA: "not in training"},
     }
     files = {
         name: json.loads(next((results / name).rglob("results_*.json")).read_text())
         for name in ("base", "1")
     }
-    one = only(found.groups, group="epidemia_low", part="trained on")
-    for name, value, l1 in zip(("base", "1"), one.value[:2], one.l1[:2], strict=True):
+    one = only(low, part="trained on", task="")
+    for name, value, l1 in (("base", one.before, one.l1_before), ("1", one.after, one.l1_after)):
         rows = [files[name]["results"][task] for task in (AGE, RACE)]
         assert value == pytest.approx(np.mean([row["score,none"] for row in rows]))
         assert l1 == pytest.approx(np.mean([row["l1,none"] for row in rows]))
@@ -341,34 +329,37 @@ def test_parts_of_a_group_are_means_over_their_tasks(second, results):
         for name in ("base", "1")
     ]
     moved = np.mean(drawn[1], axis=0) - np.mean(drawn[0], axis=0)
-    assert one.value.difference.error == pytest.approx(moved.std(ddof=1))
-    assert one.compared.wins == 2 and one.compared.verdict in ("better", "better here")
+    assert one.error == pytest.approx(moved.std(ddof=1))
+    assert one.wins == 2 and one.verdict in ("better", "better here")
+    # Programs get every task; of l1 nothing is decided.
+    chosen = only(table, task=f"{AGE}_likelihood", part="trained on")
+    assert chosen.as_trained == "no" and one.as_trained == "yes"
+    assert chosen.difference == pytest.approx(chosen.after - chosen.before)
 
 
 def test_the_error_of_l1_is_its_spread_over_the_replicates(second):
-    report, found, samples = second
-    base, tuned = (entry.name for entry in (report.tuned[0].base, report.tuned[0].entry))
+    table, sides = second
     at = []
     for task in (AGE, RACE):
-        truth = store.load(task)
-        before, after = (samples[name, Asked(task, "letters")].q for name in (base, tuned))
+        truth, before, after = store.load(task), sides["base", task], sides["1", task]
         at.append(
             [
                 truth.weights @ (np.abs(p - after) - np.abs(p - before)).sum(axis=1)
                 for p in truth.replicates
             ]
         )
-    one = only(found.groups, group="epidemia_low", part="trained on")
-    assert one.l1.difference.error == pytest.approx(np.mean(at, axis=0).std(ddof=1))
+    one = only(table, group=LOW, part="trained on", task="")
+    # Kept answers have six digits.
+    assert one.l1_error == pytest.approx(np.mean(at, axis=0).std(ddof=1), rel=1e-4)
 
 
 def test_held_out_cells_stand_apart_on_their_own_scale(second):
     """Everything worked out anew from the truth and from what was elicited."""
-    report, found, samples = second
-    truth, run_ = store.load(AGE), report.tuned[0]
+    table, sides = second
+    truth = store.load(AGE)
     seen = [cell for cell in range(len(truth.weights)) if cell not in LEFT_OUT]
     for part, cells in (("cells trained on", seen), ("held-out cells", LEFT_OUT)):
-        one = only(found.cells, group="epidemia_low", part=part)
+        one = only(table, group=LOW, part=part, task="")
         w = truth.weights[cells] / truth.weights[cells].sum()
         p = truth.p[cells]
         zero = min(
@@ -380,81 +371,57 @@ def test_held_out_cells_stand_apart_on_their_own_scale(second):
         def score(d, zero=zero, perfect=perfect):
             return 100 * float(np.clip((zero - d) / (zero - perfect), 0, 1))
 
-        answers = [
-            samples[entry.name, Asked(AGE, "letters")].q[cells] for entry in (run_.base, run_.entry)
-        ]
-        for q, value, l1 in zip(answers, one.value[:2], one.l1[:2], strict=True):
+        before, after = (sides[side, AGE][cells] for side in ("base", "1"))
+        for q, value, l1 in (
+            (before, one.before, one.l1_before),
+            (after, one.after, one.l1_after),
+        ):
             assert l1 == pytest.approx(float(w @ np.abs(p - q).sum(axis=1)))
             assert value == pytest.approx(score(l1))
-        before, after = answers
         at = [
             w @ (np.abs(r[cells] - after) - np.abs(r[cells] - before)).sum(axis=1)
             for r in truth.replicates
         ]
-        assert one.l1.difference.error == pytest.approx(np.std(at, ddof=1))
+        assert one.l1_error == pytest.approx(np.std(at, ddof=1))
         known = truth.weights @ truth.p  # of everybody, not of these cells
-        assert one.l1.alone == pytest.approx(float(w @ np.abs(p - known).sum(axis=1)))
-        assert one.value.alone == pytest.approx(score(one.l1.alone))
-        assert one.share == pytest.approx(truth.weights[cells].sum())
+        assert one.averages_l1 == pytest.approx(float(w @ np.abs(p - known).sum(axis=1)))
+        assert one.averages == pytest.approx(score(one.averages_l1))
+        assert one.people == pytest.approx(truth.weights[cells].sum())
     # Cocaine by race was trained on whole, heroin not at all.
-    assert {a.task for one in found.task_cells for a in one.tasks} == {AGE}
-    assert {one.group for one in found.cells} == {"epidemia_low", "epidemia_low_likelihood"}
+    cells = table[table.part.str.contains("cells") & (table.task != "")]
+    assert {*cells.task} == {AGE, f"{AGE}_likelihood"}
 
 
 def test_knowing_the_marginal_scores_what_that_respondent_scores(second, tmp_path):
-    _, found, _ = second
-    recorded(tmp_path / "mean", TASKS, model_args="kind=mean")
-    (entry,) = read_results([tmp_path / "mean"]).entries
-    one = only(found.groups, group="epidemia_low", part="all")
-    scores = [entry.scores[asked] for asked in one.tasks]
-    assert one.value.alone == pytest.approx(np.mean([x.value for x in scores]))
-    assert one.l1.alone == pytest.approx(np.mean([x.l1 for x in scores]), abs=1e-6)
+    recorded(tmp_path / "mean", TASKS[:4], model_args="kind=mean")
+    scores = read([tmp_path / "mean"]).scores
+    one = only(second[0], group=LOW, part="all")
+    assert one.averages == pytest.approx(scores["value"].mean())
+    assert one.averages_l1 == pytest.approx(scores["l1"].mean(), abs=1e-6)
 
 
-def test_cells_of_another_truth_are_not_told_apart(results, capsys):
+def test_cells_of_another_truth_are_not_told_apart(results):
     put(results.parent / "trained" / "run-1" / "adapter", card(fingerprint="0123456789ab"))
-    found = tuning.read(report_of(results))
-    assert {one.run.entry.model for one in found.cells} == {"small-1B +run-0/adapter"}
-    assert "another truth (0123456789ab)" in capsys.readouterr().err
+    finding = find("tuning")(read([results]))
+    table = finding.table
+    assert {*table.model[table.part == "held-out cells"]} == {"small-1B +run-0/adapter"}
+    assert "another truth (0123456789ab)" in "\n".join(finding.left_out)
 
 
-def test_without_samples_cells_are_not_told_apart_and_l1_has_no_error(results, capsys):
+def test_without_answers_cells_are_not_told_apart_and_l1_has_no_error(results):
+    (path,) = (results / "base").rglob("results_*.json")
+    found = json.loads(path.read_text())
+    del found["epidemia"]["said"]
+    path.write_text(json.dumps(found))
     for path in (results / "base").rglob("samples_*"):
         path.unlink()
-    found = tuning.read(report_of(results))
-    assert found.cells == [] and all(math.isnan(one.l1.difference.error) for one in found.groups)
-    assert not any(math.isnan(one.value.difference.error) for one in found.groups)
-    said = capsys.readouterr().err
-    assert f"held-out cells of 2 tasks ({AGE}, {AGE}_likelihood) cannot be separated" in said
-    assert "--log_samples" in said
-
-
-# What is shown.
-
-
-def test_the_report_shows_both_ways_and_programs_get_every_task(results):
-    said = run("report", results, "--full", "--wide").stdout
-    assert "Before and after fine-tuning" in said and "held-out cells" in said
-    assert "answers, 1,000 rows, lora" in said and "Learning curve" in said
-    assert "Before and after fine-tuning by task" not in said
-    said = run("report", results, "--effects", "--wide").stdout
-    assert "Before and after fine-tuning by task" in said
-    found = pd.read_csv(StringIO(run("report", results, "--format", "csv").stdout))
-    kinds = found[found.kind.str.startswith("tuning", na=False)]
-    assert set(kinds.kind) == {"tuning", "tuning task", "tuning cells", "tuning task cells"}
-    chosen = kinds[(kinds.kind == "tuning task") & (kinds.name == f"{AGE}_likelihood")]
-    assert set(chosen.as_trained) == {"no"} and set(chosen.part) == {"trained on"}
-    chosen = chosen[chosen.model == "small-1B +run-1/adapter"].set_index("metric")
-    # What is decided is the score; of l1 nothing is.
-    assert isinstance(chosen.verdict["score, difference"], str)
-    assert pd.isna(chosen.verdict["l1, difference"])
-    chosen = chosen.value
-    assert chosen["score, difference"] == pytest.approx(
-        chosen["score, after"] - chosen["score, before"]
-    )
-    assert chosen["l1, after"] < chosen["l1, before"]
-    assert {"score, averages only", "wins", "ties", "losses"} <= set(chosen.index)
-    assert r"\begin{tabular}" in run("report", results, "--format", "latex").stdout
+    finding = find("tuning")(read([results]))
+    table = finding.table
+    assert not table.part.str.contains("cells").any()
+    assert table.l1_error.isna().all() and table.error.notna().all()
+    left = "\n".join(finding.left_out)
+    assert "held-out cells are not told apart, as that needs the answers of both" in left
+    assert f"{AGE}, {AGE}_likelihood" in left and "--log_samples" in left
 
 
 # Several seeds.
@@ -471,216 +438,183 @@ def seeds(answered, folder, noises, **more):
         )
         adapter = put(folder / "trained" / f"seed-{seed}", made)
         renamed(answered / noise, folder / "results" / str(seed), pretrained=BASE, peft=adapter)
-    return tuning.read(report_of(folder / "results"))
+    return read([folder / "results"])
+
+
+def whole(made):
+    """The rows of the group's means: of every training, and of the mean over seeds."""
+    table = find("tuning")(made).table
+    table = table[(table.group == LOW) & (table.part == "all")]
+    return table[table.seeds == 1], table[table.seeds > 1]
 
 
 def test_runs_that_differ_in_their_seed_are_one_row_with_both_errors(answered, tmp_path):
-    study = seeds(answered, tmp_path, ("0.6", "0.2"))
-    (one,) = (
-        change
-        for change in tuning.over_seeds(study.groups).changes
-        if (change.group, change.part) == ("epidemia_low", "all")
-    )
-    low, high = (
-        only(study.groups, group="epidemia_low", part="all", run=seed.run).value
-        for seed in one.seeds
-    )
-    assert one.value.after == pytest.approx((low.after + high.after) / 2)
+    made = seeds(answered, tmp_path, ("0.6", "0.2"))
+    (low, high), (one,) = (table.to_dict("records") for table in whole(made))
+    assert one["model"] == "small-1B +seed-0, 2 seeds"
+    assert one["after"] == pytest.approx((low["after"] + high["after"]) / 2)
     # Of two, the standard deviation is their distance / sqrt 2, the mean's error that / sqrt 2.
-    assert one.value_over_seeds == pytest.approx(abs(high.after - low.after) / 2)
+    assert one["over_seeds"] == pytest.approx(abs(high["after"] - low["after"]) / 2)
     # The survey's error of the mean: the seeds share its replicates, which do not cancel.
-    drawn = [np.mean([draws.at for draws in of.draws], axis=0) for of in (low, high)]
-    assert one.value.difference.error == pytest.approx(np.mean(drawn, axis=0).std(ddof=1))
+    files = [next((tmp_path / "results" / n).rglob("results_*.json")) for n in ("base", "0", "1")]
+    drawn = [
+        np.mean(
+            [
+                np.array(
+                    json.loads(path.read_text())["epidemia"]["replicates"][task]["score"].split(),
+                    float,
+                )
+                for task in TASKS[:4]
+            ],
+            axis=0,
+        )
+        for path in files
+    ]
+    assert one["error"] == pytest.approx(
+        ((drawn[1] + drawn[2]) / 2 - drawn[0]).std(ddof=1), rel=1e-3
+    )
     # Student's t at 97.5 %, one degree of freedom: 12.706, and the seeds differ by more than that:
     # their error is most of both, so that Satterthwaite's degrees are hardly more.
-    assert one.value.difference.value < 12 * one.value_over_seeds
-    assert one.verdict == "not shown"
-    assert len(study.groups) == 2 * len(tuning.over_seeds(study.groups).changes)
+    assert one["difference"] < 12 * one["over_seeds"] and one["verdict"] == "not shown"
+    # For programs there is every training, too.
+    rows = find("tuning")(made).table
+    assert (rows.seeds == 1).sum() == 2 * (rows.seeds == 2).sum()
 
 
-def test_the_table_has_a_row_of_seeds_and_programs_every_one(answered, tmp_path):
-    seeds(answered, tmp_path, ("0.6", "0.6", "0.6"))
-    results = tmp_path / "results"
-    text = " ".join(run("report", results, "--section", "tuning", "--wide").stdout.split())
-    assert "± over seeds" in text and "seed-0, 3 seeds" in text
-    assert "seed-1" not in text.split("what was trained")[0]
-    # All alike: no error over seeds, and beyond t of the survey's.
-    assert (
-        "small-1B tuned on 100 of 110 notes of nsduh 2022, 10 people, 280 to 282 sentence forms, "
-        "written by template, LoRA of rank 16, epochs 6, learning rate 5e-05, 40 steps run, 3 "
-        "seeds: "
-    ) in text
-    said = (
-        r"epidemia_low \(4 tasks\) from .*, errors 0 over seeds, [\d.]+ of the survey: better here"
-    )
-    assert re.search(said, text)
-    long = " ".join(run("report", results, "--effects", "--wide").stdout.split())
-    assert "seed-1" in long.split("what was trained")[0]
-    rows = pd.read_csv(StringIO(run("report", results, "--format", "csv").stdout))
-    assert set(rows[rows.kind == "tuning"].model) == {f"small-1B +seed-{n}" for n in range(3)}
-    means = rows[(rows.kind == "tuning seeds") & (rows.name == "epidemia_low")]
-    by_metric = means[means.part == "all"].set_index("metric")
-    assert by_metric.value["seeds"] == 3 and by_metric.value["score, error over seeds"] == 0
-    assert by_metric.verdict["score, difference"] == "better here"
+def test_a_verdict_on_seeds_needs_both_errors_l1_and_answers(answered, tmp_path):
+    """All alike: no error over seeds, and beyond t of the survey's.
 
+    Of errors 1.4 and 0.3, the second of 2 degrees, Satterthwaite: 1038 degrees, t 1.962.
+    """
+    made = seeds(answered, tmp_path, ("0.6", "0.6", "0.6"))
+    single, several = whole(made)
+    (one,) = several.itertuples()
+    assert (one.over_seeds, one.seeds, one.verdict) == (0, 3, "better here")
+    assert {*single.verdict} == {"better here"}
+    fields = {name: getattr(one, name) for name in ("group", "seeds", "l1_before", "l1_after")}
 
-def test_seeds_are_better_only_where_l1_says_so_and_they_answer(answered, tmp_path):
-    study = seeds(answered, tmp_path, ("0.6", "0.6", "0.6"))
-    (one,) = (
-        change
-        for change in tuning.over_seeds(study.groups).changes
-        if (change.group, change.part) == ("epidemia_low", "all")
-    )
-    assert one.verdict == "better here"
-    further = one.l1._replace(after=one.l1.before + 1e-3)
-    (seed, *others), entry = one.seeds, one.seeds[0].run.entry
-    assert seed.verdict == seed.compared.verdict == "better here"
-    # The same of one training.
-    assert {of._replace(l1=further).verdict for of in (one, seed)} == {"not shown"}
-    scores = {
-        asked: score._replace(metrics={**score.metrics, "choice_mass": 0.09})
-        for asked, score in entry.scores.items()
-    }
-    silent = seed._replace(run=seed.run._replace(entry=replace(entry, scores=scores)))
-    for change in (one._replace(seeds=(silent, *others)), silent):
-        assert change.verdict == "does not answer"
+    def verdict(difference, error=1.4, over_seeds=0.3, trainings=({"run": 1},), silent=(), **more):
+        row = {**fields, "difference": difference, "error": error, "over_seeds": over_seeds}
+        row |= {"run": 1, "trainings": trainings, "compared": Better, **more}
+        return tuning._verdict(type("Row", (), row), {*silent})
 
+    class Better:
+        verdict = "better here"
 
-def test_few_seeds_do_not_widen_the_survey_s_error(answered, tmp_path):
-    """Of errors 1.4 and 0.3, the second of 2 degrees, Satterthwaite: 1038 degrees, t 1.962."""
-    (one,) = (
-        change
-        for change in tuning.over_seeds(
-            seeds(answered, tmp_path, ("0.6", "0.6", "0.6")).groups
-        ).changes
-        if (change.group, change.part) == ("epidemia_low", "all")
-    )
-    spread = (-0.3 * 3**0.5, 0.0, 0.3 * 3**0.5)  # standard error of their mean: 0.3
-    several = tuple(
-        seed._replace(value=seed.value._replace(after=off))
-        for seed, off in zip(one.seeds, spread, strict=True)
-    )
-    error = (1.4**2 + 0.3**2) ** 0.5
-    for moved, verdict in ((1.95 * error, "not shown"), (1.97 * error, "better here")):
-        value = SimpleNamespace(difference=Number(moved, 1.4))
-        assert one._replace(seeds=several, value=value).verdict == verdict
+    both = (1.4**2 + 0.3**2) ** 0.5
+    assert [verdict(x * both) for x in (1.95, 1.97)] == ["not shown", "better here"]
+    # Better by the score and not by l1 is neither, of one training as of several.
+    further = {"l1_after": one.l1_before + 1e-3}
+    assert {verdict(9, trainings=t, **further) for t in ((), ({"run": 1},))} == {"not shown"}
+    for trainings in ((), ({"run": 1}, {"run": 2})):
+        assert verdict(9, trainings=trainings, silent=[(1, LOW)]) == "does not answer"
 
 
 def test_other_settings_and_seeds_that_are_the_same_are_no_seeds(answered, tmp_path):
-    study = seeds(answered, tmp_path, ("0.6", "0.2", "0.2"))
+    seeds(answered, tmp_path, ("0.6", "0.2", "0.2"))
     cards = [tmp_path / "trained" / f"seed-{seed}" for seed in range(3)]
 
     def numbers():
-        means = tuning.over_seeds(tuning.read(report_of(tmp_path / "results")).groups).changes
-        return sorted(len(one.seeds) for one in means if one.group == "epidemia_low")
+        return {*whole(read([tmp_path / "results"]))[1].seeds}
 
-    assert {*numbers()} == {3} and len(study.cells) == 0
+    assert numbers() == {3}
     kept = json.loads((cards[2] / TUNED_CARD).read_text())
     other = {**kept, "settings": {**kept["settings"], "lr": 1e-4}}
     (cards[2] / TUNED_CARD).write_text(json.dumps(other))
-    assert {*numbers()} == {0, 2}
+    assert numbers() == {2}
     again = {**kept, "settings": {**kept["settings"], "seed": 1}}
     again["dataset"] = {**kept["dataset"], "seed": 1}
     (cards[2] / TUNED_CARD).write_text(json.dumps(again))
-    assert {*numbers()} == {0}
-    text = " ".join(run("report", tmp_path / "results", "--section", "tuning").stdout.split())
-    assert "no sample of seeds: small-1B +seed-0, small-1B +seed-1, small-1B +seed-2." in text
+    assert numbers() == set()
+    (text,) = find("tuning")(read([tmp_path / "results"])).left_out
+    assert "no mean over seeds of small-1B +seed-0, small-1B +seed-1, small-1B +seed-2" in text
 
 
-def test_texts_are_asked_in_no_way_and_the_other_tables_stay(results):
+# What is shown.
+
+
+def test_texts_are_asked_in_no_way_and_every_training_is_described(results):
     put(results.parent / "trained" / "run-1" / "adapter", card(kind="notes"))
-    found = {
-        one.title: one
-        for one in map(printed, tuning_tables.tables(tuning.read(report_of(results)), True))
+    made = read([results])
+    table = find("tuning")(made).table
+    table = table[(table.part == "all") & (table.task == "")]
+    names = [f"small-1B +run-{number}/adapter" for number in (0, 1)]
+    assert dict(zip(zip(table.model, table.group, strict=True), table.as_trained, strict=True)) == {
+        (names[0], LOW): "yes",
+        (names[0], f"{LOW}_likelihood"): "no",
+        (names[1], LOW): "",
+        (names[1], f"{LOW}_likelihood"): "",
     }
-    rows = [
-        dict(zip(found["Before and after fine-tuning"].columns, row, strict=True))
-        for row in found["Before and after fine-tuning"].rows
-    ]
-    of = {(row["model"], row["group"]): row["asked as trained"] for row in rows}
-    assert of == {
-        ("small-1B +run-0/adapter", "epidemia_low"): "yes",
-        ("small-1B +run-0/adapter", "epidemia_low_likelihood"): "no",
-        ("small-1B +run-1/adapter", "epidemia_low"): "",
-        ("small-1B +run-1/adapter", "epidemia_low_likelihood"): "",
-    }
-    trained = found["Fine-tuning: what was trained"].rows
-    assert {row[2] for row in trained} == {"answers", "notes"}
-    assert {row[7] for row in trained} == {"1 task, 3 cells"}
+    rows = find("trained")(made).table.to_dict("records")
+    assert {row["data"] for row in rows} == {"answers", "notes"}
+    assert {(row["tasks held out"], row["cells held out"]) for row in rows} == {(1, 3)}
+    assert [row["kept step"] for row in rows] == [20, 20]
+    shown = command("report", results, "--show", "tuning,trained,learning", "--wide")
+    assert "Before and after fine-tuning" in shown and "held-out cells" in shown
+    assert AGE not in command("report", results, "--show", "tuning") and AGE in shown
 
 
-def test_a_report_without_tuned_models_says_nothing_of_them(answered, tmp_path):
+def test_results_without_tuned_models_say_what_is_needed(answered, tmp_path):
     renamed(answered / "0.6", tmp_path / "a", pretrained=BASE)
-    assert "fine-tuning" not in run("report", tmp_path, "--full").stdout
-    report = report_of(tmp_path)
-    for rows in (tuning_rows.tuning_rows, tuning_rows.loss_rows, tuning_rows.learning_rows):
+    assert "fine-tuning" not in command("report", tmp_path, "--show", "all")
+    for name in ("tuning", "learning", "losses"):
         with pytest.raises(EpidemiaError, match="tuned"):
-            rows(report)
+            command("plot", name, tmp_path, "--out", tmp_path / "x.svg")
 
 
 def test_figures(results, tmp_path):
-    report = report_of(results)
-    rows = tuning_rows.tuning_rows(report)
-    assert len(rows) == 2 * len(TASKS)
-    assert {row["part"] for row in rows if row["task"] == "nsduh_heroin_ever_by_age"} == {
-        "held out"
-    }
-    losses = tuning_rows.loss_rows(report)
-    assert [row["step"] for row in losses if row["kind"] == "kept"] == [20, 20]
-    assert len(losses) == 2 * (5 + 1)
+    made = read([results])
+    losses = find("losses")(made).table
+    assert [*losses.step[losses.split == "kept"]] == [20, 20] and len(losses) == 2 * (5 + 1)
     for name in ("tuning", "losses", "learning"):
-        run("plot", name, results, "--out", tmp_path / f"{name}.svg")
+        command("plot", name, results, "--out", tmp_path / f"{name}.svg")
         drawn = (tmp_path / f"{name}.svg").read_text()
         assert drawn.startswith("<svg") and "NaN" not in drawn
-    assert "small-1B +run-1/adapter" in drawn or "Training rows" in drawn
-    assert figures.save_losses(put(tmp_path / "alone", card())).name == "losses.svg"
+    assert save_losses(put(tmp_path / "alone", card())).name == "losses.svg"
     assert "validation" in (tmp_path / "alone" / "losses.svg").read_text()
-
-
-def test_a_loss_that_is_not_finite_leaves_a_gap(tmp_path):
-    folder = put(tmp_path / "tuned", card())
-    (folder / LOSSES).write_text(LINES.replace("0.66", "nan"))
-    assert [row["loss"] for row in tuning_rows.read_losses(folder)] == [0.9, 0.6, 0.61, 0.4, None]
-    assert "NaN" not in figures.save_losses(folder).read_text()
 
 
 def test_the_learning_curve_has_its_references(results, answered, tmp_path):
     soft = put(tmp_path / "soft", card(kind="distributions"))
     renamed(answered / "0.2", results / "soft", pretrained=BASE, peft=soft)
-    rows = tuning_rows.learning_rows(report_of(results))
-    low = [row for row in rows if row["group"] == "epidemia_low"]
-    assert [(row["kind"], row["rows"]) for row in low] == [
-        ("answers", 100),
-        ("answers", 1000),
-        ("base", None),
-        ("known", None),
-        ("distributions", None),
+    low = find("learning")(read([results])).table.query("group == @LOW")
+    assert [*low.trained_on] == [
+        *("answers, lora, part held out",) * 2,
+        *("base", "distributions, lora, part held out", "knows averages only"),
     ]
-    assert low[0]["score"] < low[1]["score"] == low[4]["score"]
-    assert {row["tasks"] for row in low} == {4}
-    assert {row["who"] for row in low[:2]} == {"answers, lora, part held out"}
+    assert [*low.rows[:2]] == [100, 1000] and low.rows[2:].isna().all()
+    assert low.value.iloc[0] < low.value.iloc[1] == low.value.iloc[3]
+    assert {*low.tasks} == {4}
     # Who was shown everything is not on the line of those who were not.
-    whole = put(tmp_path / "whole", card(rows=500, held_out={}))
-    renamed(answered / "0.2", results / "whole", pretrained=BASE, peft=whole)
-    rows = tuning_rows.learning_rows(report_of(results))
-    assert [row["who"] for row in rows if row["rows"] == 500] == 2 * ["answers, lora"]
+    every = put(tmp_path / "every", card(rows=500, held_out={}))
+    renamed(answered / "0.2", results / "every", pretrained=BASE, peft=every)
+    table = find("learning")(read([results])).table
+    assert [*table.trained_on[table.rows == 500]] == 2 * ["answers, lora"]
+
+
+def test_a_loss_that_is_not_finite_leaves_a_gap(tmp_path):
+    folder = put(tmp_path / "tuned", card())
+    (folder / LOSSES).write_text(LINES.replace("0.66", "nan"))
+    losses = tuning.losses_of(folder)["loss"]
+    assert [*losses[:4]] == [0.9, 0.6, 0.61, 0.4] and losses[4:].isna().all()
+    assert "NaN" not in save_losses(folder).read_text()
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, "No such file"),
-        ("step,loss\n1,2\n", "expected columns step, epoch, split, loss"),
+        (None, "FileNotFoundError"),
+        ("step,loss\n1,2\n", "expected columns step, epoch, split"),
         ("step,epoch,split,loss\n1,1,train,much\n", "expected columns"),
         ("step,epoch,split,loss\n", "0 losses"),
-        ("step,epoch,split,loss\n1,1,test,0.5\n", "expected losses of train or validation"),
+        ("step,epoch,split,loss\n1,1,test,0.5\n", "expected columns step, epoch, split .train or"),
     ],
 )
 def test_losses_that_are_none(tmp_path, text, said):
     folder = put(tmp_path / "tuned", card())
     (folder / LOSSES).unlink() if text is None else (folder / LOSSES).write_text(text)
     with pytest.raises(EpidemiaError, match=said):
-        figures.save_losses(folder)
+        save_losses(folder)
     assert not (folder / "losses.svg").exists()
 
 
@@ -707,19 +641,7 @@ def test_a_real_adapter_is_another_model_than_its_base(tiny_llama, tmp_path):
             device="cpu",
             model_args=f"pretrained={tiny_llama},dtype=float32{more}",
         )
-    report = report_of(tmp_path / "results")
-    assert paired(report) == {f"{tiny_llama.name} +adapter": tiny_llama.name}
-    one = only(tuning.read(report).groups, part="all")
-    assert one.l1.before != one.l1.after and one.l1.difference.error > 0
-
-
-def test_models_trained_on_the_same_are_told_apart_by_the_settings_that_differ():
-    def run(name, **settings):
-        dataset = SimpleNamespace(kind="distributions", held_out={})
-        card = SimpleNamespace(dataset=dataset, how="lora", settings={"lr": 1e-3, **settings})
-        return SimpleNamespace(card=card, entry=SimpleNamespace(name=name))
-
-    runs = [run("a", dtype="bfloat16"), run("b", dtype="float32")]
-    said = ["distributions, lora, dtype bfloat16", "distributions, lora, dtype float32"]
-    assert tuning_rows._told_apart(runs) == said
-    assert tuning_rows._told_apart(runs[:1]) == ["distributions, lora"]
+    made = read([tmp_path / "results"])
+    assert paired(made) == {f"{tiny_llama.name} +adapter": tiny_llama.name}
+    one = only(find("tuning")(made).table, part="all", task="")
+    assert one.l1_before != one.l1_after and one.l1_error > 0
