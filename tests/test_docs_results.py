@@ -11,12 +11,6 @@ import numpy as np
 import pytest
 from conftest import REPOSITORY
 from lm_eval._cli import HarnessCLI
-from lm_eval_epidemia.old.findings import tuning, tuning_tables, wordings, year_lived
-from lm_eval_epidemia.old.findings.leaderboard import make_report
-from lm_eval_epidemia.old.findings.means import group_mean, tasks_in
-from lm_eval_epidemia.old.findings.reference import known_over
-from lm_eval_epidemia.old.report.output import as_rows
-from lm_eval_epidemia.results.results import read_results
 from scipy import special, stats
 
 from lm_eval_epidemia.api import compare
@@ -24,8 +18,11 @@ from lm_eval_epidemia.benchmarks import in_way, leaves, members
 from lm_eval_epidemia.benchmarks.prior import grid
 from lm_eval_epidemia.benchmarks.prior import metrics as priors
 from lm_eval_epidemia.benchmarks.prior.quantities import store
+from lm_eval_epidemia.findings import find
+from lm_eval_epidemia.findings.mean import grouped, mean
+from lm_eval_epidemia.findings.references import known_scores
 from lm_eval_epidemia.results.card import TUNED_CARD
-from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.read import read_results
 
 DOCS = REPOSITORY / "docs"
 RESULTS = DOCS / "results"
@@ -75,8 +72,12 @@ def metric(folder, task, name):
 
 
 @cache
-def report(*folders):
-    return make_report(read_results([RESULTS / folder for folder in folders]))
+def read(*folders):
+    return read_results([RESULTS / folder for folder in folders])
+
+
+def table(name, *folders):
+    return find(name)(read(*folders)).table
 
 
 def section(page, heading):
@@ -104,12 +105,8 @@ def test_interventions():
     found = {name: metric("interventions", group, name) for name in names}
     rows = [(rf"\|{name} *\|[↑↓ ]*\| *(-?[\d.]+)\|", [value]) for name, value in found.items()]
     error = metric("interventions", group, "accuracy_stderr")
-    noticed = {
-        row["name"]: row
-        for row in as_rows(make_report(read_results([RESULTS / "interventions"])))
-        if row["kind"] == "notices"
-    }
-    difference = noticed["difference"]
+    noticed = table("notices", "interventions").set_index("part")
+    difference = noticed.loc["difference"]
     text = section("docs/guides/interventional.md", "## A real small model")
     assert_printed(
         text,
@@ -119,7 +116,7 @@ def test_interventions():
             (r"probability of (\.\d+)", [found["choice_mass"]]),
             (
                 r"rise by (\.\d+) where nothing changes and by (\.\d+) where",
-                [noticed["kappa = 0"]["value"], noticed["kappa = 1"]["value"]],
+                [*noticed["value"][["kappa = 0", "kappa = 1"]]],
             ),
             (
                 r"difference of (\S+), with a 95 % interval from (\S+) to \+([\d.]+\d)",
@@ -173,21 +170,22 @@ def test_priors():
     )
 
 
-def run_of(folder):
-    """The one run that a folder holds, in one file or in parts; of the task version of now."""
-    (run,) = report(folder).runs
-    assert not run.protocol.task_version and not run.protocol.truth
-    return run
+def scores_of(folder, group):
+    """The scores in a group of the one run that a folder holds, of the task version of now."""
+    results = read(folder)
+    assert len(results.runs) == 1
+    scores = grouped(results.scores)
+    assert (scores[["task_version", "truth"]] == "").all(axis=None)
+    return scores[scores["group"] == group]
 
 
 def score_of(folder, group):
-    score = group_mean(run_of(folder), group)
-    return [score.value, score.error]
+    (found,) = mean(scores_of(folder, group), ["group"])[["value", "error"]].to_numpy().tolist()
+    return found
 
 
 def mean_of(folder, group, name):
-    run = run_of(folder)
-    return np.mean([run.scores[asked].metrics[name] for asked in tasks_in(run, group)])
+    return scores_of(folder, group)[name].mean()
 
 
 PAIR = r" ([\d.]+) ± ([\d.]+) "
@@ -274,9 +272,9 @@ def test_two_models():
     low, high = (row for _, row in rows.iterrows())
     # There the respondent is the first of the pair.
     for name, value, error in (
-        ("difference", "value", "stderr"),
-        ("here, corrected", "corrected", "corrected_stderr"),
-        ("here, population", "population", "population_stderr"),
+        ("difference", "difference", "error"),
+        ("here, corrected", "corrected", "corrected_error"),
+        ("here, population", "population", "population_error"),
     ):
         cells = (f"{-row[value]:+.1f} ± {row[error]:.1f}" for row in (low, high))
         assert f"| {name} | {' | '.join(cells)} |" in text
@@ -294,15 +292,15 @@ def test_wordings():
     rows, names = [], []
     for title, group in (("`epidemia_low`", "low"), ("`epidemia_high` of NSDUH and SCF", "high")):
         others = [name for name in FOLDERS if re.match(rf"wording/{group}-(?!likelihood)", name)]
-        made = report(f"real-model/{group}", *others)
-        (finding,), _ = wordings.read(made)
-        *asked, together = (row.cells for row in finding.rows)
-        scores = {cells["wording"]: cells["score"] for cells in asked}
-        names = names or [*scores]
+        folders = (f"real-model/{group}", *others)
+        asked = table("wordings", *folders).set_index("wording")
+        asked = asked[asked["group"] == f"epidemia_{group}"]
+        together, scores = asked.loc["all"], asked.drop("all")[["score", "error"]]
+        names = names or [*scores.index]
         assert f"| score | {' | '.join(names)} | between |" in text
-        cells = [scores.get(name, ()) for name in names]
-        pattern, numbers = row_of(title, [cell and [cell.value, cell.error] for cell in cells])
-        flips, tasks = together["flips"].value, together["flips"].tasks
+        cells = [scores.loc[name].tolist() if name in scores.index else () for name in names]
+        pattern, numbers = row_of(title, cells)
+        flips, tasks = together["flips"], int(together["flips_tasks"])
         numbers += [together["between"], flips]
         pattern += rf" ([\d.]+) \| (\d+) % of {tasks} \|"
         if np.isnan(together["p"]):
@@ -310,20 +308,19 @@ def test_wordings():
         else:
             pattern, numbers = pattern + r" ([\d.]+) \|", [*numbers, together["p"]]
         rows.append((pattern, numbers))
-        (bare,) = (
-            pair for pair in wordings.asked_in_wordings(made.runs) if "wording=bare" in pair.one
-        )
-        across = bare.across
+        pairs = table("wording", *folders)
+        pairs = pairs[pairs["group"] == f"epidemia_{group}"]
+        (bare,) = pairs[pairs["settings"].str.contains("bare wording")].to_dict("records")
         pattern = rf"\| {title}, score \| {tasks} \| ([+-]?[\d.]+) ± ([\d.]+) \|"
-        numbers = [across.difference, across.error]
-        if np.isfinite(across.low):
+        numbers = [bare["difference"], bare["error"]]
+        if np.isfinite(bare["low"]):
             pattern += r" (-[\d.]+) to ([\d.]+) \|"
-            numbers += [across.low, across.high]
+            numbers += [bare["low"], bare["high"]]
         else:
             pattern += r" too few outcomes \(± ([\d.]+)\) \|"
-            numbers.append(across.half_width)
+            numbers.append(bare["half_width"])
         pattern += r" ([+-]?[\d.]+) ± ([\d.]+) \|"
-        rows.append((pattern, [*numbers, bare.corrected, bare.here]))
+        rows.append((pattern, [*numbers, bare["corrected"], bare["corrected_error"]]))
     bias = []
     for group, part in (("low", ""), ("high", ""), ("low", "nsduh"), ("high", "nsduh")):
         usual, bare = (
@@ -361,7 +358,7 @@ def test_quick_look():
     )
 
 
-def table_of(folder, kind, group):
+def kept(folder, kind, group):
     """A table made from samples, as the script keeps it: values and errors, by model and metric."""
     (path,) = (RESULTS / folder).glob("*.csv")
     with path.open(encoding="utf-8", newline="") as file:
@@ -374,15 +371,15 @@ def table_of(folder, kind, group):
 
 
 def test_countries():
-    table = table_of("world", "places", "epidemia_world")
+    known = kept("world", "places", "epidemia_world")
     expected = []
     for name in ("SmolLM2-135M-Instruct", "knows averages only", "knows its region's average"):
-        numbers = [table[name, metric][0] for metric in ("score", "score, places alike")]
+        numbers = [known[name, metric][0] for metric in ("score", "score, places alike")]
         for gap in ("gap between regions", "gap between thirds of countries by income"):
-            numbers += table[name, gap]
+            numbers += known[name, gap]
         row = rf"\| {re.escape(name)} \| ([\d.]+) \| ([\d.]+) \|{PAIR}\|{PAIR}\|"
         expected.append((row, numbers))
-    assert table["SmolLM2-135M-Instruct", "score"][0] == pytest.approx(
+    assert known["SmolLM2-135M-Instruct", "score"][0] == pytest.approx(
         metric("world", "epidemia_world", "score")
     )
     uniform = r"\| guesses uniformly \| 0\.0 \| 0\.0 \| [\d.]+ ± [\d.]+ \| [\d.]+ ± [\d.]+ \|"
@@ -391,34 +388,33 @@ def test_countries():
 
 
 def test_years():
-    table = table_of("years", "years", "epidemia_years")
+    known = kept("years", "years", "epidemia_years")
     small = "SmolLM2-135M-Instruct"
     numbers = [
         *(metric("years", "epidemia_years", name) for name in ("score", "score_stderr")),
-        *table[small, "slope over the years"],
-        table[small, "rank agreement over the years"][0],
+        *known[small, "slope over the years"],
+        known[small, "rank agreement over the years"][0],
     ]
     expected = [(rf"\| {small} \|{PAIR}\|{PAIR}\| ([\d.]+) \|", numbers)]
     for name in ("knows the average over the years", "knows today's"):
         row = rf"\| {name} \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|"
         metrics = ("score", "slope over the years", "rank agreement over the years")
-        expected.append((row, [table[name, metric][0] for metric in metrics]))
+        expected.append((row, [known[name, metric][0] for metric in metrics]))
     assert_printed(section("docs/guides/years.md", "## A small model"), expected, whole=False)
 
 
 def test_the_year_a_model_lives_in():
-    told, _ = year_lived.read(report("years/undated"))
-    first, *_ = year_lived.findings(told)
-    (cells,) = (row.cells for row in first.rows if row.entry)
+    found = table("year-lived", "years/undated")
+    (cells,) = found[(found["kind"] == "run") & found["year"].isna()].to_dict("records")
     text = section("docs/guides/year-lived.md", "| | lives in | nearest year | misfit |")
-    row = rf"\| SmolLM2-135M-Instruct \| {cells['lives in']} \| (\d+) \| ([\d.]+) \|"
-    assert_printed(text, [(row, [cells["nearest"], cells["misfit"]])], whole=False)
+    row = rf"\| SmolLM2-135M-Instruct \| {cells['lives_in']} \| (\d+) \| ([\d.]+) \|"
+    assert_printed(text, [(row, [float(cells["nearest"]), cells["misfit"]])], whole=False)
 
 
 def test_people():
-    table = table_of("people", "people", "epidemia_people")
+    known = kept("people", "people", "epidemia_people")
     small, mean = (
-        {name: value for (model, name), (value, _) in table.items() if model == one}
+        {name: value for (model, name), (value, _) in known.items() if model == one}
         for one in ("SmolLM2-135M-Instruct", "the average American of 2000")
     )
     off, further = "percentage points off", "people whose guess was further off"
@@ -486,7 +482,7 @@ TUNED = {
 SEEDS = [f"notes-2500-seed-{seed}" for seed in (1, 2, 3)]
 
 
-def table(first):
+def printed(first):
     """Rows of the table whose head begins so, by their first cells: the others by column."""
     page = DOCS / "guides" / "finetuning-study.md"
     lines = page.read_text(encoding="utf-8").split(f"| {first} ")[1]
@@ -510,7 +506,7 @@ def tuned(name):
 
 
 def test_fine_tuning():
-    rows = table("trained on | steps")
+    rows = printed("trained on | steps")
     averages = rows.pop("knows averages only")
     assert set(rows) == set(TUNED)
     for row, name in TUNED.items():
@@ -528,31 +524,31 @@ def test_fine_tuning():
             assert int(shown["steps"]) == tuned(name)["steps"]
             trained = tuned(name)["dataset"]["rows"]["train"]
             assert f"{trained:,} " in row
-    base = (RESULTS / "finetuning" / "base",)
-    knows = make_report(read_results(base)).runs[0]
+    base = read("finetuning/base")
+    known = base.scores.join(known_scores(base.scores, base.runs).add_prefix("averages_"))
+    known = known[known["task"].str.startswith("epidemia_low")]
     for column, way in {"score": "letters", "score as likelihood": "likelihood"}.items():
-        tasks = [a for a in knows.scores if a.way == way and a.task.startswith("epidemia_low")]
-        value, distance = known_over(knows, tasks)
-        assert_rounded(averages[column], value)
+        knows = known[known["way"] == way]
+        assert_rounded(averages[column], knows["averages_score"].mean())
         if way == "letters":
-            assert_rounded(averages["l1"], distance)
-    for condition, cells in table("10,800 answers (averages only)").items():
+            assert_rounded(averages["l1"], knows["averages_l1"].mean())
+    alone = known[known["way"] == "letters"].set_index("task")["averages_score"]
+    for condition, cells in printed("10,800 answers (averages only)").items():
         for drug, shown in cells.items():
             task = f"epidemia_low_nsduh_{drug}_ever_{condition.replace(' ', '_')}"
-            alone, _ = known_over(knows, [Asked(task, "letters")])
             score = metric("finetuning/answers-12000-lora", task, "score")
-            assert_rounded(shown.strip(")").replace(" (", " ± "), score, alone)
+            assert_rounded(shown.strip(")").replace(" (", " ± "), score, alone[task])
 
 
 def test_fine_tuning_over_seeds():
-    rows = table("2,250 notes")
+    rows = printed("2,250 notes")
     letters, likelihood = "epidemia_low_nsduh", "epidemia_low_nsduh_likelihood"
-    printed = {of: (letters, of) for of in ("score", "l1", "choice_mass", "order_bias")}
-    printed |= {
+    columns = {of: (letters, of) for of in ("score", "l1", "choice_mass", "order_bias")}
+    columns |= {
         "score as likelihood": (likelihood, "score"),
         "choice_mass of it": (likelihood, "choice_mass"),
     }
-    for column, of in printed.items():
+    for column, of in columns.items():
         base, *values = (metric(f"finetuning/{run}", *of) for run in ("base", *SEEDS))
         assert_rounded(rows["nothing"][column], base)
         for seed, value in enumerate(values, 1):
@@ -568,13 +564,6 @@ def test_fine_tuning_over_seeds():
         assert card["dataset"]["rows"]["train"] == 2250 and card["settings"]["lr"] == 5e-4
         assert card["steps"] == 141
         assert card["dataset"]["seed"] == card["settings"]["seed"] == seed
-
-
-def test_the_page_says_what_the_report_says_was_tested():
-    read = make_report(read_results([RESULTS / "finetuning"]))
-    (said,) = tuning_tables.tested(tuning.over_seeds(tuning.study(read, {}).groups).changes)
-    text = (DOCS / "guides" / "finetuning-study.md").read_text(encoding="utf-8")
-    assert said in " ".join(text.split())
 
 
 def test_every_page_with_the_small_model_is_held():
