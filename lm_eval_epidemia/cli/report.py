@@ -40,7 +40,7 @@ OLD = {
     "--section": "--show",
     "--standardised": "--show standardised",
     "--recalibrated": "--show recalibrated",
-    "--scales": "--show scales,tilt",
+    "--scales": "--show distances,tilt",
     "--places": "--show places",
     "--years": "--show years",
     "--year-lived": "--show year-lived",
