@@ -154,7 +154,8 @@ def compare_models(
     if not is_one_model:
         notes += filter(None, (first.note, second.note))
     if not rows and not others:
-        raise EpidemiaError("\n".join([_nothing(results, first, second), *notes]))
+        why = dict.fromkeys([_nothing(results, first, second), *notes])
+        raise EpidemiaError("\n".join(why))
     table = pd.DataFrame(rows, columns=None if rows else ["run", "other", "group", "difference"])
     columns = {
         name: column for name, column in COLUMNS.items() if name not in ("model", "settings")
@@ -389,20 +390,27 @@ def _not_shared(results: Results, one: Side, other: Side) -> list[str]:
             f"not compared: {few(sorted(without))}: samples of both are missing; run them again "
             "with --log_samples"
         )
-    predicted = {group for group in {*results.scores["group"]} if groups()[group].predicted}
+    return notes + _predicted(results, one, other)
+
+
+def _predicted(results: Results, one: Side, other: Side) -> list[str]:
+    """Name the groups of both that only predict scores."""
     asked = [{*results.scores[results.scores["run"].isin(s.runs)]["group"]} for s in (one, other)]
-    if both := predicted & asked[0] & asked[1]:
-        notes.append(
-            f"{few(sorted(both))} only predicts scores, so it is not compared: run epidemia_low "
-            "and epidemia_high with both"
-        )
-    return notes
+    both = [group for group in sorted(asked[0] & asked[1]) if groups()[group].predicted]
+    if not both:
+        return []
+    return [
+        f"{few(both)} only predicts scores, so it is not compared: run epidemia_low and "
+        "epidemia_high with both"
+    ]
 
 
 def _nothing(results: Results, one: Side, other: Side) -> str:
     """Say why two models cannot be compared."""
     if _silent(results, [*one.runs, *other.runs]):
         return f"{one.name} and {other.name} cannot be compared"
+    if predicted := _predicted(results, one, other):
+        return predicted[0]
     if _asked(results, one) & _asked(results, other):
         return (
             f"{one.name} and {other.name} were asked no task in the same way: run both with the "

@@ -30,6 +30,7 @@ from lm_eval_epidemia.results.naming import (
     settings_of,
     short_names,
     weights_of,
+    with_settings,
 )
 from lm_eval_epidemia.results.others import labels_of
 from lm_eval_epidemia.results.protocol import (
@@ -330,7 +331,7 @@ def named(runs: pd.DataFrame) -> pd.DataFrame:
     runs["settings"] += [f" [{twin + 1}]" if twin else "" for twin in twins]
     runs["settings"] = runs["settings"].str.strip()
     runs["name"] = [
-        f"{model} ({settings})" if settings else model
+        with_settings(model, [settings] if settings else [])
         for model, settings in zip(runs["model"], runs["settings"], strict=True)
     ]
     return runs[[*NOT_SETTINGS, *settings]]
@@ -388,9 +389,11 @@ def _joined(values: Iterable[Any]) -> str:
 
 def _limit(file: ReadFile) -> str:
     """Return the ``--limit`` that cut something off; ``incomplete`` if it was not a limit."""
-    if all(score.seen >= 1 for score in file.scores.values()):
+    scores = file.scores.values()
+    if scores and all(score.seen >= 1 for score in scores):
         return ""
-    return as_given(file.file.config.limit) or "incomplete"
+    # Of other people's tasks a file does not say how much was asked.
+    return as_given(file.file.config.limit) or ("incomplete" if scores else "")
 
 
 def _version(file: ReadFile, asked: Asked, installed: Mapping[str, Any]) -> str:

@@ -54,7 +54,8 @@ def test_numbers_are_those_of_the_samples_by_another_route(answered):
     """Samples read as json, tests by scipy; a group's number as lm-eval's own file has it."""
     of = of_documents(compared("tiny", "lettered", answered / "results"))
     assert {*of.index} == {
-        (task, metric) for task in ("sums", "even", *SIZES, *EVEN) for metric in ("acc", "acc_norm")
+        *(("sums", "acc"), ("even", "acc")),
+        *((task, metric) for task in (*SIZES, *EVEN) for metric in ("acc", "acc_norm")),
     }
     results = read_results([answered / "results"])
     files, by_model = {}, {"tiny": {}, "lettered": {}}
@@ -197,7 +198,7 @@ def test_a_screen_of_words_and_all_numbers_as_csv(answered, epidemia, monkeypatc
         for form in ("csv", "json", "latex")
     }
     rows = list(csv.DictReader(io.StringIO(shown["csv"])))
-    assert len(rows) == 2 * (2 + len(SIZES) + len(EVEN))
+    assert len(rows) == 2 + 2 * (len(SIZES) + len(EVEN))
     written = [row["difference"] for row in json.loads(shown["json"])]
     assert [float(row["difference"]) for row in rows] == pytest.approx(written)
     assert "\\begin{tabular}" in shown["latex"]
@@ -315,14 +316,14 @@ def test_names_that_are_wrong_or_of_several_runs(ours, epidemia):
     assert "large-7B was asked the same survey tasks in 2 runs; choose one:" in several
     # The other has neither.
     named = "large-7B (bfloat16)"
-    assert several.endswith(f":\n  '{named}'\n  'large-7B (float32)'\n")
+    assert several.endswith(f":\n  'large-7B (float32)'\n  '{named}'\n")
     removed = refused("small-1B", "large-7B", ours, "--where", "dtype=float32")
     assert removed == (
         "error: --where dtype=float32 leaves no run of 'small-1B'; its runs have: dtype is auto\n"
     )
     scored(ours / "both", "other", {LOW[0]: 50.0}, model_args={"dtype": "float32"})
     assert refused("other", "large-7B", ours).endswith(
-        f":\n  '{named}'\n  'large-7B (float32)', or --where dtype=float32\n"
+        f":\n  'large-7B (float32)', or --where dtype=float32\n  '{named}'\n"
     )
     done = epidemia("compare", "other", "large-7B", ours, "--where", "dtype=float32")
     assert "large-7B is" in done.stdout
@@ -349,8 +350,8 @@ def test_the_name_of_a_run_chooses_it(ours, epidemia):
     )
     assert "by 13.5 points" in " ".join(done.stdout.split())
     several = epidemia("compare", f"org/{plain}", "large-7B", ours).stderr
-    chosen = f"choose one:\n  {plain}, or --where chat_template=none\n  '{run}'\n"
-    assert several.endswith(chosen)
+    chosen = f"{plain}, or --where chat_template=none,template=none"
+    assert several.endswith(f"choose one:\n  '{run}'\n  {chosen}\n")
 
 
 def test_a_run_has_its_own_tasks_of_others(tmp_path):
@@ -375,7 +376,12 @@ def test_a_run_has_its_own_tasks_of_others(tmp_path):
     for name, folder in (("m", "whole"), ("m (limit 10)", "cut")):
         side = _find(name, results, answered, "")
         assert side.answered["arc"].path.parent.name == folder
+    # What only the other was asked is of both.
     (tmp_path / "cut" / "samples_arc_2026.jsonl").unlink()
+    file = tmp_path / "cut" / "results_2026.json"
+    written = json.loads(file.read_text())
+    del written["results"]["arc"]
+    file.write_text(json.dumps(written))
     with pytest.raises(EpidemiaError, match="were asked no task in the same way") as stopped:
         compared("m", "m (limit 10)", tmp_path)
     assert "arc" not in str(stopped.value)
@@ -404,7 +410,7 @@ def test_who_does_not_answer_is_not_compared(ours, epidemia):
         written["results"][task]["choice_mass,none"] = 0.02
     path.write_text(json.dumps(written))
     done = epidemia("compare", "small-1B", "large-7B", ours)
-    assert "epidemia_low: not compared, as large-7B does not answer" in done.stderr
+    assert "epidemia_low: not compared, as large-7B (bfloat16) does not answer" in done.stderr
     assert "epidemia_low," not in done.stdout and "epidemia_high, " in done.stdout
     for task in HIGH:
         written["results"].pop(task)
@@ -418,8 +424,8 @@ def test_predictions_are_not_compared_and_what_to_run_is_said(tmp_path, epidemia
     scored(tmp_path / "a", "a", quick)
     scored(tmp_path / "b", "b", quick)
     alone = (
-        "epidemia_quick of a and b only predicts scores, so it is not compared: run "
-        "epidemia_low,epidemia_high with both"
+        "epidemia_quick only predicts scores, so it is not compared: run epidemia_low and "
+        "epidemia_high with both"
     )
     done = epidemia("compare", "a", "b", tmp_path)
     first, *notes = done.stderr.splitlines()
@@ -495,7 +501,7 @@ def test_python_has_what_the_command_prints(ours, epidemia):
         assert str(stopped.value).startswith(message)
     scored(ours / "again", "large-7B", {LOW[0]: 90.0}, model_args={"dtype": "float32"})
     scored(ours / "both", "other", {LOW[0]: 50.0}, model_args={"dtype": "float32"})
-    with pytest.raises(EpidemiaError, match=r", or where=\{'dtype': 'float32'\}$"):
+    with pytest.raises(EpidemiaError, match=r", or where=\{'dtype': 'float32'\}\n"):
         api.compare("other", "large-7B", ours)
 
 
@@ -513,6 +519,6 @@ def test_a_damaged_file_beside_good_ones_is_named(ours, epidemia):
     assert done.returncode == 0 and "results_2025.json is not a result file" in done.stderr
     # It may be of the model that is not there.
     said = epidemia("compare", "small-1B", "other", ours).stderr
-    assert "no model 'other'" in said and "results_2025.json could not be read" in said
+    assert "no model 'other'" in said and "results_2025.json is not a result file" in said
     # What else there is to say of the results is no part of it.
     assert len(said.splitlines()) == 2

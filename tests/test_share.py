@@ -64,7 +64,7 @@ def test_a_record_is_read_as_the_result_file_it_is_of(shared):
     own, kept = (made.runs.set_index("name") for made in (ours, again))
     models = own[own["kind"] == "run"]
     assert {*kept.index} == {*models.index}
-    assert sum("from a reference respondent, not a model" in line for line in done.lines) == 1
+    assert sum("from a reference respondent, not a model" in line for line in done.lines) == 2
     settings = [name for name in models if name not in NOT_SETTINGS]
     for column in ("parameters", *settings):
         assert repr(kept[column].to_dict()) == repr(models.loc[kept.index, column].to_dict())
@@ -187,7 +187,7 @@ def test_settings_in_words_do_not_depend_on_what_is_shared_beside(tmp_path):
     ]
     assert names[0] < names[1] and len(names[1]) == 2
     alone = notes_in(tmp_path / "alone")
-    assert alone["org/m", "epidemia_low"].endswith("; top=1; float32; 1 of 63 tasks")
+    assert alone["org/m", "epidemia_low"].endswith("; float32; top=1; 1 of 63 tasks")
     assert alone["org/untold", "epidemia_low"].endswith("replicates; 1 of 63 tasks")
 
 
@@ -401,7 +401,7 @@ def test_a_mean_that_its_tasks_do_not_give_is_noted(edited):
 
     def alone(record, task):
         rows = record["evaluation_results"]
-        (first,) = (row for row in rows if "generation_config" not in row)
+        first = next(row for row in rows if "generation_config" not in row)
         rows.append({**first, "evaluation_name": "epidemia_high_stated"})
 
     def noted(change):
