@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable
 from functools import cache
+from html import escape
 from importlib.resources import files
 from typing import Any
 
@@ -384,7 +385,7 @@ def svg(drawn: Any) -> str:
 def in_page(drawn: Any, says: str) -> str:
     """Write a figure as SVG for a page, in the colours of its text; `says` is its alternative."""
     text = svg(drawn.configure(**CONFIG)).replace(INK, "currentColor")
-    return text.replace("<svg ", f'<svg role="img" aria-label="{says}" ', 1)
+    return text.replace("<svg ", f'<svg role="img" aria-label="{escape(says)}" ', 1)
 
 
 #: From a figure to the bytes of a file, by the file's ending.

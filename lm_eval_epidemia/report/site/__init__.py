@@ -216,9 +216,8 @@ def table_of(finding: Finding, files: Mapping[str, str] = {}) -> Markup:
         + "</tr>\n"
         for row in shown.rows
     )
-    name = f"table-{finding.name}-{abs(hash(finding.title)) % 10_000}"
     return Markup(
-        f'<div class="wide"><table id="{name}" data-sortable><thead><tr>{head}</tr></thead>\n'
+        f'<div class="wide"><table data-sortable><thead><tr>{head}</tr></thead>\n'
         f"<tbody>{rows}</tbody></table></div>"
     )
 
@@ -249,7 +248,7 @@ def figures(name: str, finding: Finding) -> list[dict[str, Any]]:
             if len(models) > DRAWN:
                 says += f"; only the first {DRAWN} of {len(models)} models, epidemia plot draws all"
             few = finding.table[finding.table["model"].isin(models[:DRAWN])]
-            svg = charts.in_page(charts.draw(chart, few), escape(says))
+            svg = charts.in_page(charts.draw(chart, few), says)
             drawn.append({"says": says, "svg": Markup(svg)})
     return drawn
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves
 from lm_eval_epidemia.findings.cells import answers
 from lm_eval_epidemia.findings.finding import Finding
-from lm_eval_epidemia.findings.mean import REACH
+from lm_eval_epidemia.findings.mean import REACH, with_columns
 from lm_eval_epidemia.findings.task import curve
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.figures import CHARTS
@@ -70,7 +70,7 @@ def _ends(own: Results, can_open: Mapping[str, str]) -> list[dict[str, Any]]:
     The best tasks have the highest lower ends of their intervals, to exclude noise. Tasks asked by
     letter come first; others appear only without them.
     """
-    scores = own.scores[own.scores["value"].notna()]
+    scores = with_columns(own.scores[own.scores["value"].notna()], ("l1",))
     scores = scores[[WAYS[way].distribution is not None for way in scores["way"]]]
     scores = scores[scores["run"] == scores["run"].mode().iloc[0]] if len(scores) else scores
     letters = scores[scores["way"] == "letters"]
