@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from typer.testing import CliRunner
 
-from lm_eval_epidemia.benchmarks import in_way, leaves
+from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves
 from lm_eval_epidemia.benchmarks.observation import TASK_VERSION
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.cli.report import read
@@ -29,9 +29,6 @@ EIGHT = [
     *(f"epidemia_low_scf_{outcome}_by_age" for outcome in ("assets", "debt", "net_worth")),
 ]
 
-#: Versions by the end of a task's name: written answers were once read in another way.
-VERSION = dict.fromkeys(("sampled", "closed", "rag"), TASK_VERSION + 1)
-
 METRICS = {"l1": 0.1, "seen": 1.0, "choice_mass": 0.9, "order_bias": 0.05}
 
 SMALL = {"model": "hf", "model_args": {"pretrained": "x/small"}}
@@ -49,7 +46,7 @@ def write(folder, tasks, model="/x/some-model", stamp="2026-01-01", **more):
     Errors are written as if they came from the asking alone, so that they are independent.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    rows, configs, drawn = {}, {}, {}
+    rows, configs, versions, drawn = {}, {}, {}, {}
     for name, row in tasks.items():
         if isinstance(row, tuple):
             asking = dict.fromkeys(("score", "score_population"), row[1])
@@ -63,8 +60,7 @@ def write(folder, tasks, model="/x/some-model", stamp="2026-01-01", **more):
                 **{f"{metric},none": value for metric, value in METRICS.items()},
             }
         rows[name] = row
-        task = name.removesuffix("_likelihood").removesuffix("_sampled")
-        task = task.removesuffix("_closed")
+        task = leaves()[name].entry.name if name in leaves() else name
         if "score_stderr_stderr,none" in row and task in store.available():
             # The distance that has the score; 0 has any from D_zero on.
             anchors = Anchors.of(store.load(task))
@@ -72,10 +68,12 @@ def write(folder, tasks, model="/x/some-model", stamp="2026-01-01", **more):
             row["l1,none"] = far if row["score,none"] else 1.9
         truth = store.load(task).fingerprint if task in store.available() else "x"
         configs[name] = {"metadata": {"truth": truth, **more.get("metadata", {})}}
+        revision = WAYS[leaves()[name].way].revision if task in store.available() else 0
+        versions[name] = TASK_VERSION + revision
     results = {
         "results": rows,
         "configs": configs,
-        "versions": {name: VERSION.get(name.rpartition("_")[2], TASK_VERSION) for name in rows},
+        "versions": versions,
         "n-shot": dict.fromkeys(rows, 0),
         "config": {"model": "hf", "model_args": {"pretrained": model}, **more.pop("config", {})},
         "date": 1.0,

@@ -220,6 +220,8 @@ def test_runs_are_chosen_by_their_settings(tmp_path):
             write(tmp_path / f"{dtype}-{limit}", {COCAINE: row}, config=config)
     results = read_results([tmp_path])
     assert len(where(results, conditions_of(["limit=none"])).runs) == 2
+    # What no run has is at its default in all of them.
+    assert len(where(results, conditions_of(["chat_template=none"])).runs) == 4
     for given in (["limit=none,dtype=bfloat16"], ["limit=none", " dtype = bfloat16 "]):
         found = where(results, conditions_of(given))
         assert [*found.runs["settings"]] == ["bfloat16"] and len(found.scores) == 1

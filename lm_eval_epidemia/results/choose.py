@@ -13,7 +13,7 @@ import pandas as pd
 from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few, plural
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.results.read import NOT_SETTINGS, Results
+from lm_eval_epidemia.results.read import NOT_SETTINGS, SETTINGS, Results
 from lm_eval_epidemia.score.score import Anchors
 
 #: What the usual value of a setting is called.
@@ -62,10 +62,10 @@ def conditions_of(given: Iterable[str]) -> dict[str, str]:
 
 
 def settings_of_runs(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return every setting of runs as text, ``none`` for the usual value."""
+    """Return every setting of runs as text, ``none`` for the usual value; known ones always."""
     named = [name for name in runs if name not in NO_SETTINGS]
     known = runs[["model", *named]].reindex(
-        columns=list(dict.fromkeys(["model", *named, *Variant._fields]))
+        columns=list(dict.fromkeys(["model", *named, *SETTINGS, *Variant._fields]))
     )
     days = [
         "" if math.isnan(date) else f"{datetime.fromtimestamp(date, timezone.utc):%F}"

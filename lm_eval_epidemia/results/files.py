@@ -314,7 +314,7 @@ def put_together(
             joined[paths] += 1
     return notes + [
         f"{plural(number, 'task')} put together from {len(paths)} files of one run "
-        f"({few(list(map(str, paths)))}); tables from samples leave them out"
+        f"({few(list(map(str, paths)))})"
         for paths, number in joined.items()
     ]
 

@@ -54,4 +54,6 @@ def join_shards(asked: Asked, paths: Sequence[Path]) -> TaskScore | None:
             draws(whole) if (draws := metrics[name].draws) else None
             for name in (benchmark.primary, POPULATION)
         )
-    return TaskScore(values.pop(benchmark.primary), at, values, population)
+        keep = metrics[benchmark.primary].kept
+        said = keep(whole) if keep else None
+    return TaskScore(values.pop(benchmark.primary), at, values, population, said=said)

@@ -5,12 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from lm_eval_epidemia.old.findings import wordings
-from lm_eval_epidemia.old.findings.leaderboard import make_report
-from lm_eval_epidemia.old.findings.reference import known_scores
-from lm_eval_epidemia.old.findings.wordings import PERMUTATIONS, permutation_p
-from lm_eval_epidemia.old.report.sections import printed
-from lm_eval_epidemia.results.results import read_results
+from report_parts import HEROIN, by, table, write
 
 from lm_eval_epidemia.benchmarks import OBSERVATION
 from lm_eval_epidemia.benchmarks.splits import split
@@ -19,7 +14,10 @@ from lm_eval_epidemia.elicit.prompts import WORDINGS
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.findings import find
+from lm_eval_epidemia.findings.references import known_scores
+from lm_eval_epidemia.findings.wordings import PERMUTATIONS, permutation_p
+from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 
 TASK = "epidemia_low_nsduh_marijuana_ever_by_age"
@@ -69,7 +67,6 @@ def test_no_bare_question_says_where_when_or_of_whom():
         assert all_tasks()[entry.name].given == () or bare.question(0) != bare.question(1)
 
 
-HEROIN = "epidemia_low_nsduh_heroin_ever_by_age"
 CHILD = "a person aged 12 or older living in the United States in 2022 who is 12 or 13 years old"
 
 
@@ -175,12 +172,17 @@ def test_every_way_heeds_it_and_changes_nothing_else(way):
 
 
 def test_wordings_are_not_ranked_against_each_other(tmp_path):
-    from test_cost_and_compare import result_file
+    worded(tmp_path, "", {TASK: 40})
+    worded(tmp_path, "bare", {TASK: 60})
+    ranks = by(table("leaderboard", tmp_path), "kind", "settings", of="rank")
+    assert ranks["run", ""] == ranks["run", "bare wording"] == ""
 
-    result_file(tmp_path / "a", {TASK: (40.0, 1.0)})
-    result_file(tmp_path / "b", {TASK: (60.0, 1.0)}, metadata={"wording": "bare"})
-    one, other = read_results([tmp_path]).entries
-    assert one.protocol != other.protocol and "wording=bare" in other.name + one.name
+
+def worded(folder, wording, values):
+    """A run of one model in a wording."""
+    metadata = {"wording": wording} if wording else {}
+    scores = {task: (float(value), 1.0) for task, value in values.items()}
+    return write(folder / f"{wording}-{len(values)}", scores, metadata=metadata).parent
 
 
 def test_a_permutation_test_by_hand():
@@ -204,38 +206,26 @@ def test_wordings_that_change_nothing_are_seldom_found_to():
 
 def test_one_model_in_several_wordings(tmp_path):
     """Means 40, 60 and 50; who knows averages only has 49.8 of one task, 74.1 of the other."""
-    from test_cost_and_compare import result_file
-
-    other = "epidemia_low_nsduh_heroin_ever_by_age"
-    for wording, scores in (("", (30, 50)), ("bare", (50, 70)), ("random", (40, 60))):
-        metadata = {"metadata": {"wording": wording}} if wording else {}
-        tasks = {TASK: (float(scores[0]), 1.0), other: (float(scores[1]), 1.0)}
-        result_file(tmp_path / f"of{wording}", tasks, **metadata)
-    report = make_report(read_results([tmp_path]))
-    ((finding,), _) = wordings.read(report)
-    means = {row.cells["wording"]: row.cells.get("score") for row in finding.rows}
-    assert {name: mean.value for name, mean in means.items() if mean} == {
-        "usual": 40.0,
-        "bare": 60.0,
-        "random": 50.0,
-    }
-    together = finding.rows[-1].cells
+    for wording, first in (("bare", 50), ("random", 40), ("", 30)):
+        usual = worded(tmp_path, wording, {TASK: first, HEROIN: first + 20})
+    found = table("wordings", tmp_path).set_index("wording")
+    scores = found["score"].dropna().to_dict()
+    assert scores == {"usual": 40.0, "bare": 60.0, "random": 50.0}
+    together = found.loc["all"]
     assert together["between"] == pytest.approx(10.0)
-    known = known_scores(report.runs[0], report.runs)
-    flips = sum(
-        low < known[Asked(task, "letters")] < high
-        for task, low, high in ((TASK, 30, 50), (other, 50, 70))
+    made = read_results([usual])
+    known = by(
+        made.scores.assign(known=known_scores(made.scores, made.runs)["score"]), "task", of="known"
     )
-    assert together["flips"].value == 50 * flips and together["flips"].tasks == 2
+    flips = sum(low < known[task] < low + 20 for task, low in ((TASK, 30), (HEROIN, 50)))
+    assert (together["flips"], together["flips_tasks"]) == (50 * flips, 2)
     # Two outcomes in three wordings differ in 6 ways: no p-value is as small as .05.
-    assert np.isnan(together["p"]) and "too few" in printed(finding).rows[-1]
+    assert np.isnan(together["p"])
     # A group that was asked in two of the three is compared between these.
-    high = {"epidemia_high_nsduh_marijuana_ever_by_age_sex": (20.0, 1.0)}
     for wording in ("", "bare"):
-        metadata = {"metadata": {"wording": wording}} if wording else {}
-        result_file(tmp_path / f"high{wording}", high, **metadata)
-    ((finding,), _) = wordings.read(make_report(read_results([tmp_path])))
-    of_high = [row.cells["wording"] for row in finding.rows if row.group == "epidemia_high"]
-    assert of_high == ["usual", "bare", "all"]
-    with pytest.raises(EpidemiaError, match="in two wordings: run lm_eval again with --metadata"):
-        wordings.read(make_report(read_results([tmp_path / "of"])))
+        worded(tmp_path, wording, {"epidemia_high_nsduh_marijuana_ever_by_age_sex": 20})
+    found = table("wordings", tmp_path)
+    asked = found["wording"][found["group"] == "epidemia_high"]
+    assert [*asked] == ["usual", "bare", "all"]
+    (said,) = find("wordings")(made).left_out
+    assert "in two wordings: run lm_eval again with --metadata" in said

@@ -1,15 +1,15 @@
 """Paired differences over documents: errors by explicit formulas, tests by other libraries."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from lm_eval.api.metrics import unweighted_mean_stderr
-from lm_eval_epidemia.old.findings.documents import OverDocuments
-from lm_eval_epidemia.old.findings.rows import p_value
-from lm_eval_epidemia.old.report.two_models import _range
 from scipy import stats
 
+from lm_eval_epidemia.findings.documents import Matched, _compared
+from lm_eval_epidemia.report.versus import _of_documents, _range, p_value
 from lm_eval_epidemia.results.documents import Metric
 from lm_eval_epidemia.score.outcomes import clustered
 from lm_eval_epidemia.score.paired import MCNEMAR, PAIRED_T, Answers, mcnemar, paired
@@ -135,32 +135,36 @@ def test_many_documents_need_no_matrix():
 
 
 def over(of, clustered_by=""):
-    """A task of which everything but the answers is left open."""
-    about = "one", "other", None, "task", Metric("acc", ""), 1, len(of.first), True
-    return OverDocuments(*about, clustered_by, False, paired([of]))
+    """The row of a task of which everything but the answers is left open."""
+    metric, task = Metric("acc", ""), SimpleNamespace(higher_is_better=lambda name: True)
+    return _compared(
+        "task", [Matched(task, task, {metric: of}, clustered_by, ([], []), [])], metric, False
+    )
 
 
 def test_an_interval_ends_where_the_scale_does():
     """8 of 9 won: mean 8/9, error (1/3) / sqrt(9), t of 8 degrees of freedom at .975 2.306."""
     right = over(Answers([1] * 8 + [0], [0] * 9, range(9)))
-    assert right.interval == (pytest.approx(8 / 9 - 2.306 / 9, abs=1e-4), 1.0)
-    assert (right.counted, right.verdict) == ("9 documents", "better")
+    assert (right["low"], right["high"]) == (pytest.approx(8 / 9 - 2.306 / 9, abs=1e-4), 1.0)
+    assert right["verdict"] == "better"
+    assert "task, acc, 9 documents: one is better: " in _of_documents(right, "one", "other")
     # Of numbers without a scale it goes on.
-    assert over(answers([80.0] * 8 + [0])).interval[1] > 90
+    assert over(answers([80.0] * 8 + [0]))["high"] > 90
 
 
 def test_too_few_documents_or_clusters_have_no_interval():
     few = over(Answers([1] * 7, [0] * 6 + [1], range(7)))
-    assert few.too_few == "too few documents for an interval" and np.isnan(few.interval).all()
-    assert few.tested and few.verdict == "better"  # McNemar's p is 2 / 2^6
+    assert few["too_few"] == "too few documents" and np.isnan([few["low"], few["high"]]).all()
+    assert few["p"] == 2 / 2**6 and few["verdict"] == "better"  # of McNemar
     # Nine clusters, of which one has nearly all rows: no t knows how such a mean varies.
     d = [1.0, 0.0] * 100 + [1.0, 0.5] * 4
     uneven = over(answers(d, ["long"] * 200 + [f"short {n}" for n in range(8)]), "passage")
-    assert uneven.paired.of.freedom < 4 and uneven.paired.clusters == 9
-    assert uneven.too_few == "too few clusters by passage for an interval" and not uneven.tested
-    assert uneven.verdict == "not shown" and uneven.counted == "208 rows, 9 by passage"
+    assert uneven["freedom"] < 4 and uneven["clusters"] == 9
+    assert uneven["too_few"] == "too few clusters by passage" and math.isnan(uneven["p"])
+    assert uneven["verdict"] == "not shown"
+    assert "208 rows, 9 by passage: no difference" in _of_documents(uneven, "one", "other")
     # Where all differ alike, it is not for want of documents.
-    assert not over(answers([0.5] * 20)).too_few
+    assert not over(answers([0.5] * 20))["too_few"]
 
 
 def test_p_values_have_three_digits_and_more_at_the_edge():
