@@ -86,10 +86,10 @@ def test_training_says_what_to_run_next(study):
 
 def test_the_positive_control_learns_what_it_is_shown(study):
     """And the report has before, after and what was held out, of both tuned models."""
-    text = epidemia("report", "results", "--format", "csv")
+    text = epidemia("report", "results", "--show", "tuning", "--format", "csv")
     rows = [row for row in csv.DictReader(text.splitlines()) if row["base"] == "tiny"]
     assert {row["model"].split("(")[0].strip() for row in rows} >= {"tiny +p", "y"}
-    parts = {(row["data"].split(",")[0], row["part"]) for row in rows}
+    parts = {(row["trained_on"].split(",")[0], row["part"]) for row in rows}
     assert ("distributions", "held-out cells") in parts and ("answers", "held out") in parts
     score = {}
     for path in (study[0] / "results").rglob("results_*.json"):
@@ -105,7 +105,7 @@ def test_the_positive_control_learns_what_it_is_shown(study):
 def test_the_site_has_a_page_of_it(study):
     folder, _ = study
     epidemia("report", "results", "--html", "site")
-    page = (folder / "site" / "tuning.html").read_text()
+    page = (folder / "site" / "finding-tuning.html").read_text()
     assert "distributions" in page and "answers" in page
 
 
@@ -123,5 +123,5 @@ def test_the_script_of_the_study_goes_on_and_its_seeds_are_one_row(tiny_llama, t
         times = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("results_*.json")}
         assert len(times) == 1 + len(seeds) and kept.items() <= times.items()
         kept = times
-    said = " ".join(epidemia("report", tmp_path / "out" / "results", "--section", "tuning").split())
-    assert "2 seeds: epidemia_low (6 tasks) from" in said
+    said = epidemia("report", tmp_path / "out" / "results", "--show", "tuning", "--wide")
+    assert any(", 2 seeds" in line and "epidemia_low " in line for line in said.splitlines())
