@@ -126,6 +126,7 @@ def test_the_bivariate_contrast_is_with_both_queries_as_printed_and_with_ab_alon
     """The printed one is the mean of AB and BA: table 8 has the number of table 7, for do(B)."""
     contrast = find("memorisation")(results)
     rows = contrast.table
+    printed_ones = rows["kind"] == "published"
     of_kind = {
         kind: list(
             dict.fromkeys(rows["asked"][(rows["kind"] == "published") == (kind == "theirs")])
