@@ -3,12 +3,13 @@
 Through lm-eval's own client, ``local-chat-completions``.
 """
 
+import io
 import json
 import math
-import re
 import shlex
 
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import REPOSITORY, evaluate
 from test_endpoint import endpoint  # noqa: F401 (a fixture)
@@ -160,7 +161,7 @@ def test_ablations_as_the_page_has_them(opinionated, epidemia, tmp_path, monkeyp
         (0.5, None, 1),
         (0.7, None, 2),
     ]
-    shown = epidemia("report", tmp_path, "--section", "ablation", "--wide").stdout
+    shown = epidemia("report", tmp_path, "--show", "ablations", "--format", "csv").stdout
     # 2 quantities, each off by a known factor: error ratios are these factors, without error.
     changes = {
         "temperature: 0.5 -> 0.2": ("1.000", "1.000", "+0.000"),
@@ -169,13 +170,12 @@ def test_ablations_as_the_page_has_them(opinionated, epidemia, tmp_path, monkeyp
         "reasoning effort: none -> high": ("1.000", "0.500", "-0.500"),
         "system prompt: base -> conservative": ("1.000", "1.500", "+0.500"),
     }
-    rows = [line for line in shown.splitlines() if re.search(f"tiny +{TASK} .* -> ", line)]
-    assert len(rows) == len(changes)
-    for says, numbers in changes.items():
-        (row,) = (row for row in rows if says + " " in row)
-        assert re.findall(r"[+-]?[0-9]+[.][0-9]{3}", row)[:3] == list(numbers)
-    note = " ".join(shown.split())
-    (unheeded,) = re.findall("probably ignored the setting: (.*?)[.] Without a row", note)
+    rows = pd.read_csv(io.StringIO(shown)).set_index("differs in")
+    numbers = zip(rows["error_ratio"], rows["then"], rows["difference"], strict=True)
+    told = [(f"{ratio:.3f}", f"{then:.3f}", f"{more:+.3f}") for ratio, then, more in numbers]
+    assert dict(zip(rows.index, told, strict=True)) == changes
+    told = epidemia("report", tmp_path, "--show", "ablations")
+    unheeded = " ".join(told.stdout.split()).partition("probably ignored the setting: ")[2]
     assert "temperature: 0.5 -> 0.2" in unheeded and "effort" not in unheeded
-    alone = "differs in exactly one setting: tiny (system prompt superforecaster, temperature 0.7)"
-    assert alone in note
+    alone = told.stderr.partition("differs in exactly one setting: ")[2]
+    assert alone.startswith("tiny (") and "superforecaster" in alone and "0.7" in alone

@@ -128,9 +128,7 @@ def test_the_bivariate_contrast_is_with_both_queries_as_printed_and_with_ab_alon
     rows = contrast.table
     printed_ones = rows["kind"] == "published"
     of_kind = {
-        kind: list(
-            dict.fromkeys(rows["asked"][(rows["kind"] == "published") == (kind == "theirs")])
-        )
+        kind: list(dict.fromkeys(rows["asked"][printed_ones == (kind == "theirs")]))
         for kind in ("theirs", "ours")
     }
     both, others = "bivariate, do(B), AB and BA", ["mediation, do(B), AC", "mediation, do(C), AC"]

@@ -253,7 +253,7 @@ def _finding(results: Results, board: Board) -> Finding:
     rows, benchmark = board.rows, board.benchmark
     counts = rows[rows["run"].isin(board.runs)].groupby("group")["tasks"].max()
     part = [
-        f"{tasks:.0f} of {plural(int(counts[group]), 'task')}" if tasks != counts[group] else ""
+        f"{tasks:.0f} of {plural(int(counts[group]), 'task')}" if tasks < counts[group] else ""
         for tasks, group in zip(rows["tasks"], rows["group"], strict=True)
     ]
     mark = [

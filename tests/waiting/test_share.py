@@ -5,31 +5,25 @@ import re
 from pathlib import Path
 
 import jsonschema
+import pandas as pd
 import pytest
 import yaml
 from conftest import REPOSITORY
-from lm_eval_epidemia.old.findings.leaderboard import columns, make_report
-from lm_eval_epidemia.old.findings.means import group_mean
-from lm_eval_epidemia.results.models import is_respondent
-from lm_eval_epidemia.results.results import read_results
-from report_parts import command
-from test_finetune_report import put
-from test_report import COCAINE, HEROIN, write
+from report_parts import COCAINE, HEROIN, command, write
 
 from lm_eval_epidemia.benchmarks import groups
+from lm_eval_epidemia.cli.report import read
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.findings.mean import grouped, mean
 from lm_eval_epidemia.report.share import share
 from lm_eval_epidemia.results import every_eval_ever as eee
-from lm_eval_epidemia.results.card import DatasetCard, Tuned
+from lm_eval_epidemia.results.card import DatasetCard, Tuned, write_card
+from lm_eval_epidemia.results.read import NOT_SETTINGS, read_results
 
 RESULTS = REPOSITORY / "docs" / "results"
 SCHEMA = json.loads(
     (Path(__file__).parent / "data" / "every_eval_ever" / "eval.schema.json").read_text()
 )
-
-
-def report_of(*folders):
-    return make_report(read_results(folders))
 
 
 def records_in(folder):
@@ -40,7 +34,7 @@ def records_in(folder):
 def shared(tmp_path_factory):
     """Letters, likelihoods and a wording of a real model, graphs, priors, a base with adapters."""
     folder = tmp_path_factory.mktemp("shared")
-    return folder, share(report_of(RESULTS), folder, "me/questions")
+    return folder, share(read([RESULTS]), folder, "me/questions")
 
 
 def test_records_follow_the_schema(shared):
@@ -56,33 +50,33 @@ def test_records_follow_the_schema(shared):
         assert means and means <= groups().keys()
 
 
-def test_every_run_of_a_model_has_a_record_or_a_line(shared):
-    folder, done = shared
-    runs = read_results([folder]).entries
-    ours = read_results([RESULTS]).entries
-    assert {e.name for e in runs} == {e.name for e in ours if not is_respondent(e)}
-    assert sum("from a reference respondent, not a model" in line for line in done.lines) == 1
+def means_of(results):
+    """Every mean and error, by name of the run and group."""
+    means = mean(grouped(results.scores), ["run", "group"])
+    means["run"] = means["run"].map(results.runs["name"])
+    return means.set_index(["run", "group"])
 
 
 def test_a_record_is_read_as_the_result_file_it_is_of(shared):
     """Means, joint errors, settings and what was said are the same to the last digit."""
-    ours = {entry.name: entry for entry in read_results([RESULTS]).entries}
-    read = read_results([shared[0]])
-    said = 0
-    for entry in read.entries:
-        own = ours[entry.name]
-        for field in ("protocol", "settings", "details", "chat", "variant", "parameters"):
-            assert getattr(entry, field) == getattr(own, field), (entry.name, field)
-        for column in columns([entry]):
-            numbers = group_mean(entry, column), group_mean(own, column)
-            assert repr(numbers[0]) == repr(numbers[1]), (entry.name, column)
-        said += sum(score.said is not None for score in entry.scores.values())
-    assert said > 5
-    assert "these hold no samples" in read.notes[0]
+    folder, done = shared
+    ours, again = read_results([RESULTS]), read_results([folder])
+    own, kept = (made.runs.set_index("name") for made in (ours, again))
+    models = own[own["kind"] == "run"]
+    assert {*kept.index} == {*models.index}
+    assert sum("from a reference respondent, not a model" in line for line in done.lines) == 1
+    settings = [name for name in models if name not in NOT_SETTINGS]
+    for column in ("parameters", *settings):
+        assert repr(kept[column].to_dict()) == repr(models.loc[kept.index, column].to_dict())
+    numbers = [means_of(made)[["value", "error", "tasks"]] for made in (again, ours)]
+    pd.testing.assert_frame_equal(numbers[0], numbers[1].loc[numbers[0].index], check_exact=True)
+    assert again.scores["said"].notna().sum() > 5
+    (note,) = again.notes[again.notes["kind"] == "records"]["text"]
+    assert "these hold no samples" in note
 
 
 def test_a_group_has_its_joint_error_and_bounds(shared):
-    (mean,) = (
+    ((row, run),) = (
         (row, run)
         for run in records_in(shared[0])
         for row in run["evaluation_results"]
@@ -90,15 +84,13 @@ def test_a_group_has_its_joint_error_and_bounds(shared):
         if row["score_details"]["details"]["mean_over_tasks"] == "63"
         if "wording" not in run["source_metadata"]["additional_details"]["settings"]
     )
-    row, run = mean
     of, config = row["score_details"], row["metric_config"]
     error = of["uncertainty"]["standard_error"]
-    entry = next(e for e in report_of(RESULTS / "real-model" / "low").runs if not is_respondent(e))
-    expected = group_mean(entry, "epidemia_low")
-    assert (of["score"], error["value"]) == (expected.value, expected.error)
+    (expected,) = means_of(read_results([RESULTS / "real-model" / "low"])).to_dict("records")
+    assert (of["score"], error["value"]) == (expected["value"], expected["error"])
     assert error["method"] == "joint survey replicates"
     ends = of["uncertainty"]["confidence_interval"]
-    assert ends["lower"] == expected.value - 1.96 * expected.error
+    assert ends["lower"] == expected["value"] - 1.96 * expected["error"]
     assert (config["min_score"], config["max_score"]) == (0.0, 100.0)
     # Countries and years were asked later than the other groups of this run.
     versions = {"name": "transformers", "version": "5.23.0, 5.24.0"}
@@ -131,7 +123,7 @@ def test_what_must_be_known_of_a_mean_is_in_its_notes(tmp_path):
         COCAINE: {"score,none": 30.0, "l1,none": 0.1, "seen,none": 0.3, "choice_mass,none": 0.01}
     }
     write(tmp_path / "a", cut, "org/m", "3", config={"limit": 3.0})
-    report = report_of(tmp_path / "a")
+    report = read([tmp_path / "a"])
     done = share(report, tmp_path / "out", "me/questions")
     assert (done.records, done.results) == (3, 3)
     notes = {
@@ -145,9 +137,8 @@ def test_what_must_be_known_of_a_mean_is_in_its_notes(tmp_path):
         "Score, 0 to 100; limit 3; 1 of 63 tasks; the model does not answer, so its score does "
         "not show its knowledge",
     }
-    again = read_results([tmp_path / "out"]).entries
-    names = {entry.name for entry in read_results([tmp_path / "a"]).entries}
-    assert {entry.name for entry in again} == names
+    names = [{*read_results([tmp_path / of]).runs["name"]} for of in ("a", "out")]
+    assert names[0] == names[1]
 
 
 def notes_in(folder):
@@ -186,10 +177,10 @@ def test_settings_in_words_do_not_depend_on_what_is_shared_beside(tmp_path):
     rows, args = {COCAINE: (40.0, 3.0)}, {"pretrained": "org/m", "dtype": "float32", "top": "1"}
     write(tmp_path / "a", rows, stamp="1", config={"model_args": args})
     write(tmp_path / "a", rows, "org/untold", "2")
-    share(report_of(tmp_path / "a"), tmp_path / "alone", "me/questions")
+    share(read([tmp_path / "a"]), tmp_path / "alone", "me/questions")
     other = {"model_args": {**args, "dtype": "bfloat16"}}
     write(tmp_path / "a", rows, stamp="3", config=other)
-    share(report_of(tmp_path / "a"), tmp_path / "beside", "me/questions")
+    share(read([tmp_path / "a"]), tmp_path / "beside", "me/questions")
     names = [
         {path.name for path in (tmp_path / out).rglob("org/m/*.json")}
         for out in ("alone", "beside")
@@ -208,13 +199,16 @@ def tuned(tmp_path):
     arguments = {"pretrained": base, "peft": "tuned/adapter"}
     write(tmp_path / "a" / "adapter", tasks, stamp="2", config={"model_args": arguments})
     dataset = DatasetCard("answers", "nsduh", "2022", "x", 1, {"train": 100}, [COCAINE])
-    put(tmp_path / "a" / "adapter", Tuned(base, "lora", dataset, {"lr": 1.0}, 40, 20, 0.6, 0.7))
+    card = Tuned(base, "lora", dataset, {"lr": 1.0}, 40, 20, 0.6, 0.7)
+    write_card(tmp_path / "a" / "adapter", card)
+    losses = "step,epoch,split,loss\n20,1.0,train,0.6\n40,2.0,validation,0.7\n"
+    (tmp_path / "a" / "adapter" / "losses.csv").write_text(losses)
     return tmp_path / "a"
 
 
 def test_what_a_model_was_trained_on_is_shared_and_read_back(tuned, tmp_path):
     out = tmp_path / "out"
-    done = share(report_of(tuned), out, "me/questions")
+    done = share(read([tuned]), out, "me/questions")
     notes = notes_in(out)
     said = "joint survey replicates; trained on 1 of these 2 tasks; 2 of 63 tasks"
     assert said in notes["tuned/adapter", "epidemia_low"]
@@ -228,18 +222,19 @@ def test_what_a_model_was_trained_on_is_shared_and_read_back(tuned, tmp_path):
     (line,) = done.lines
     assert "base +adapter: records do not contain the losses of its training (losses.csv)" in line
     assert "tuned/adapter is assumed to be a model on the Hub: if it is a folder" in line
-    # Read back: the same marks, and the same base.
-    both = report_of(tuned).tuned, report_of(out).tuned
-    assert [run.base.model for runs in both for run in runs] == ["base", "base"]
-    assert both[1][0].card.dataset == both[0][0].card.dataset
-    shown = [" ".join(command("report", folder).split()) for folder in (tuned, out)]
-    assert all("after training on these tasks" in text for text in shown)
-    assert all("trained on it" in text for text in shown)
-    assert "the tuned one is" in command("report", out, "--section", "tuning", "--wide")
+    # Read back: the same card, and the same base.
+    both = [read([folder]).runs.set_index("model") for folder in (tuned, out)]
+    (of,) = {made["card"]["base +adapter"].dataset.kind for made in both}
+    assert of == "answers"
+    assert both[0]["card"]["base +adapter"].dataset == both[1]["card"]["base +adapter"].dataset
+    assert all(
+        made["base"].notna().to_dict() == {"base": False, "base +adapter": True} for made in both
+    )
+    assert "the tuned one is" in command("report", out, "--show", "tuning", "--wide")
 
 
 def test_a_damaged_card_in_a_record_is_refused(tuned, tmp_path):
-    share(report_of(tuned), tmp_path / "out")
+    share(read([tuned]), tmp_path / "out")
     (path,) = tmp_path.rglob("tuned/adapter/*.json")
     record = json.loads(path.read_text())
     details = record["model_info"]["additional_details"]
@@ -276,7 +271,7 @@ def test_each_score_has_the_date_of_its_own_result_file(tmp_path):
     day = 86_400.0
     write(tmp_path / "a", {COCAINE: (40.0, 3.0)}, "org/m", "1", date=day)
     write(tmp_path / "a", {f"{HEROIN}_likelihood": (50.0, 4.0)}, "org/m", "2", date=3 * day)
-    share(report_of(tmp_path / "a"), tmp_path / "out", "me/questions")
+    share(read([tmp_path / "a"]), tmp_path / "out", "me/questions")
     (record,) = records_in(tmp_path / "out")
     jsonschema.validate(record, SCHEMA)
     dates = {
@@ -295,7 +290,7 @@ def test_each_score_has_the_date_of_its_own_result_file(tmp_path):
 def test_doubts_are_marked_or_refused(tmp_path):
     write(tmp_path / "a", {COCAINE: (40.0, 3.0)}, "org/twice", "1")
     write(tmp_path / "a", {COCAINE: (44.0, 3.0)}, "org/twice", "2", date=2.0)
-    report = report_of(tmp_path / "a")
+    report = read([tmp_path / "a"])
     done = share(report, tmp_path / "out", "me/questions")
     assert done.records == 1
     (path,) = tmp_path.rglob("epidemia.yaml")
@@ -303,7 +298,7 @@ def test_doubts_are_marked_or_refused(tmp_path):
     # Scores that are not those of their distances.
     write(tmp_path / "edited", {COCAINE: {"score,none": 95.0, "l1,none": 0.3, "seen,none": 1.0}})
     with pytest.raises(EpidemiaError, match=r"do not match their distances \(‡, in epidemia_low"):
-        share(report_of(tmp_path / "edited"), tmp_path / "out")
+        share(read([tmp_path / "edited"]), tmp_path / "out")
 
 
 def test_nothing_of_the_machine_is_shared(tmp_path):
@@ -321,129 +316,113 @@ def test_nothing_of_the_machine_is_shared(tmp_path):
     write(tmp_path / "a", rows, "/home/anna/models/mine", "2")
     other = {**config, "model_args": {**arguments, "base_url": "http://other/v1/chat/completions"}}
     write(tmp_path / "a", rows, stamp="3", config=other)
-    report = report_of(tmp_path / "a")
+    report = read([tmp_path / "a"])
     assert share(report, tmp_path / "out", "me/questions").records == 3
     texts = [p.read_text() for p in (tmp_path / "out").rglob("*") if p.is_file()]
     for secret in ("anna", "pw1", "pw2", "pw3", "pw4", "cuda:7"):
         assert not any(secret in text for text in texts), secret
     assert (tmp_path / "out" / "data" / "lm-eval-epidemia" / "unknown" / "mine").is_dir()
     # An endpoint's chat is known by its address.
-    assert sum(entry.chat for entry in read_results([tmp_path / "out"]).entries) == 2
+    assert [*read_results([tmp_path / "out"]).runs["chat_template"]].count("yes") == 2
     # What would be one run without its folder is none.
     write(tmp_path / "a", rows, "/srv/mine", "4")
-    report = report_of(tmp_path / "a")
+    report = read([tmp_path / "a"])
     done = share(report, tmp_path / "more")
     assert done.records == 2 and sum("only in folders" in line for line in done.lines) == 2
 
 
-def test_records_that_are_not_ours_or_damaged_are_left_out(shared, tmp_path):
-    source = min((shared[0] / "data").rglob("*.json"), key=lambda path: path.stat().st_size)
-    record = json.loads(source.read_text())
-    task = next(row for row in record["evaluation_results"] if "generation_config" in row)
-
-    def read(name, change):
-        other = json.loads(source.read_text())
-        change(other, next(r for r in other["evaluation_results"] if "generation_config" in r))
-        (tmp_path / source.name).write_text(json.dumps(other))
-        with pytest.raises(EpidemiaError) as refused:
-            read_results([tmp_path])
-        return str(refused.value)
-
-    def another_source(other, row):
-        other["source_metadata"]["source_name"] = "someone"
-
-    def damaged(other, row):
-        row["score_details"]["details"]["replicates"] = "{"
-
-    def too_much(other, row):
-        other["model_info"]["additional_details"]["lm_eval_config"] = "[" * 100_000
-
-    assert task
-    assert "'epidemia share' did not write" in read("source", another_source)
-    assert "is not as 'epidemia share' writes it" in read("config", too_much)
-    if "replicates" in task["score_details"]["details"]:
-        assert "replicates is not as" in read("replicates", damaged)
-
-
 @pytest.fixture
 def edited(shared, tmp_path):
-    """Write a record again after a change, and read it."""
-    source = min((shared[0] / "data").rglob("*.json"), key=lambda path: path.stat().st_size)
+    """Write a record again after a change of it or its first task, and read it."""
+    paths = [path for path in (shared[0] / "data").rglob("*.json") if '"l1"' in path.read_text()]
+    source = min(paths, key=lambda path: path.stat().st_size)
 
     def read(change, name=source.name):
         record = json.loads(source.read_text())
-        change(record["evaluation_results"])
+        rows = record["evaluation_results"]
+        change(record, next(row for row in rows if "generation_config" in row))
         (tmp_path / name).write_text(json.dumps(record))
         return read_results([tmp_path / name])
 
     return read
 
 
-def test_a_task_that_is_twice_in_a_record_is_refused(edited):
-    def twice(rows):
-        rows.append({**rows[-1], "score_details": {**rows[-1]["score_details"], "score": 99.0}})
+def set_in(*keys, value=None):
+    """Set a value inside a record; None removes it."""
 
-    with pytest.raises(EpidemiaError, match=r"\(it has more than one result of epi"):
-        edited(twice)
+    def change(record, task):
+        inside = {"record": record, "task": task}
+        for key in keys[:-1]:
+            inside = inside[key]
+        inside[keys[-1]] = value
+        if value is None:
+            del inside[keys[-1]]
+
+    return change
 
 
-@pytest.mark.parametrize("l1", [None, "nan", "abc"])
-def test_a_score_without_its_distance_is_refused(shared, tmp_path, l1):
-    """Nobody could tell whether it was changed."""
-    paths = [path for path in (shared[0] / "data").rglob("*.json") if '"l1"' in path.read_text()]
-    source = min(paths, key=lambda path: path.stat().st_size)
-    record = json.loads(source.read_text())
-    rows = record["evaluation_results"]
-    written = next(row for row in rows if "generation_config" in row)["score_details"]
-    written["score"] = 90.0
-    kept = {name: text for name, text in written["details"].items() if name != "l1"}
-    written["details"] = kept if l1 is None else {**kept, "l1": l1}
-    (tmp_path / source.name).write_text(json.dumps(record))
-    with pytest.raises(EpidemiaError, match=r"has no distance \(l1\)|l1 of .* is 'abc': expected"):
-        read_results([tmp_path / source.name])
+def twice(record, task):
+    again = {**task["score_details"], "score": 99.0}
+    record["evaluation_results"].append({**task, "score_details": again})
+
+
+DETAILS = ("task", "score_details", "details")
+CONFIG = ("record", "model_info", "additional_details", "lm_eval_config")
+NO_TIME = "expected seconds since 1970"
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "reason"),
+    ("change", "why"),
     [
-        ("schema_version", "0.2.0", "of schema '0.2.0', 'epidemia share' writes '0.3"),
-        ("evaluation_timestamp", "yesterday", "'yesterday': expected seconds since 1970"),
-        ("evaluation_timestamp", "9" * 20, "expected seconds since 1970"),
+        (set_in("record", "source_metadata", "source_name", value="x"), "'epidemia share' did not"),
+        (set_in(*CONFIG, value="[" * 100_000), "is not as 'epidemia share' writes it"),
+        (set_in(*DETAILS, "replicates", value="{"), "replicates is not as"),
+        (twice, "(it has more than one result of epi"),
+        # Nobody could tell whether its score was changed.
+        (set_in(*DETAILS, "l1"), "has no distance (l1)"),
+        (set_in(*DETAILS, "l1", value="nan"), "has no distance (l1)"),
+        (set_in(*DETAILS, "l1", value="abc"), "is 'abc': expected"),
+        (
+            set_in("record", "schema_version", value="0.2.0"),
+            "of schema '0.2.0', 'epidemia share' writes '0.3",
+        ),
+        (set_in("record", "evaluation_timestamp", value="yesterday"), f"'yesterday': {NO_TIME}"),
+        (set_in("record", "evaluation_timestamp", value="9" * 20), NO_TIME),
     ],
 )
-def test_a_record_of_another_form_is_refused(shared, tmp_path, key, value, reason):
-    source = min((shared[0] / "data").rglob("*.json"), key=lambda path: path.stat().st_size)
-    (tmp_path / source.name).write_text(json.dumps(json.loads(source.read_text()) | {key: value}))
-    with pytest.raises(EpidemiaError, match=re.escape(reason)):
-        read_results([tmp_path / source.name])
+def test_records_that_are_not_ours_or_damaged_are_refused(edited, change, why):
+    with pytest.raises(EpidemiaError, match=re.escape(why)):
+        edited(change)
 
 
 def test_a_mean_that_its_tasks_do_not_give_is_noted(edited):
-    def nothing(rows):
-        pass
+    def larger(record, task):
+        record["evaluation_results"][0]["score_details"]["score"] += 1
 
-    def larger(rows):
-        rows[0]["score_details"]["score"] += 1
-
-    def alone(rows):
+    def alone(record, task):
+        rows = record["evaluation_results"]
         (first,) = (row for row in rows if "generation_config" not in row)
         rows.append({**first, "evaluation_name": "epidemia_high_stated"})
 
-    assert not [note for note in edited(nothing).notes if "in the record" in note]
-    (note,) = (note for note in edited(larger).notes if "in the record" in note)
+    def noted(change):
+        notes = edited(change).notes
+        return [*notes[notes["kind"] == "file"]["text"]]
+
+    assert noted(lambda *_: None) == []
+    (note,) = noted(larger)
     assert "which counts" in note and "but the mean of " in note
-    (note,) = (note for note in edited(alone).notes if "the record has" in note)
+    (note,) = noted(alone)
     assert "epidemia_high_stated is left out: the record has none of its tasks" in note
 
 
 def test_a_record_of_another_name_is_told_its_own(edited, tmp_path):
     with pytest.raises(EpidemiaError, match=r"which was [0-9a-f-]{36}\.json: rename it") as raised:
-        edited(lambda rows: None, "mine.json")
+        edited(lambda *_: None, "mine.json")
     with pytest.raises(EpidemiaError, match=r"records from 'epidemia share'.*UUID\.json"):
         read_results([tmp_path])
     name = re.search(r"which was (\S+):", str(raised.value))[1]
     # Wherever it lies.
-    assert edited(lambda rows: None, name).entries
+    assert len(edited(lambda *_: None, name).scores)
 
 
 def test_the_command(tmp_path, monkeypatch):
@@ -464,7 +443,7 @@ def test_the_command(tmp_path, monkeypatch):
         command("share", RESULTS / "real-model" / "mean", tmp_path / "none")
     # Before any result is read.
     (tmp_path / "mine.txt").write_text("mine")
-    monkeypatch.setattr("lm_eval_epidemia.cli.report._report", lambda *_, **__: pytest.fail("late"))
+    monkeypatch.setattr("lm_eval_epidemia.cli.report.read", lambda *_, **__: pytest.fail("late"))
     with pytest.raises(EpidemiaError, match="expected an id on the Hub, OWNER/NAME"):
         command("share", RESULTS / "wording" / "high-bare", folder, "--dataset", "questions")
     with pytest.raises(EpidemiaError, match="holds other files"):

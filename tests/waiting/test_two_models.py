@@ -8,16 +8,15 @@ import shutil
 import numpy as np
 import pytest
 from conftest import recorded
-from lm_eval_epidemia.old.findings.sides import find_side
-from lm_eval_epidemia.old.findings.two_models import _apart, compare_models
-from lm_eval_epidemia.old.report.two_models import LINES, WIDTH
-from lm_eval_epidemia.results.results import read_results
 from scipy import stats
 from sums import EVEN, SIZES, write_tasks
 
 from lm_eval_epidemia import api
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.findings.versus import _find, compare_models
+from lm_eval_epidemia.report.versus import LINES, WIDTH
 from lm_eval_epidemia.results.documents import answered_in
+from lm_eval_epidemia.results.read import read_results
 
 
 @pytest.fixture(scope="session")
@@ -42,22 +41,32 @@ def ran(out, tasks, model, asked=("sums", "even"), **how):
     return recorded(out, [*asked], include_path=str(tasks), batch_size=64, **given, **how)
 
 
+def compared(one, other, *folders, **how):
+    return compare_models(read_results(folders), one, other, **how)
+
+
+def of_documents(made):
+    """Rows on other people's tasks, by task and metric."""
+    return made.documents.table.set_index(["task", "metric"])
+
+
 def test_numbers_are_those_of_the_samples_by_another_route(answered):
     """Samples read as json, tests by scipy; a group's number as lm-eval's own file has it."""
-    compared = compare_models("tiny", "lettered", [answered / "results"])
-    of = {(of.task, str(of.metric)): of for of in compared.documents}
-    assert {task for task, _ in of} == {"sums", "even", *SIZES, *EVEN}
-    assert {metric for _, metric in of} == {"acc", "acc_norm"}
-    files = {run.entry.model: run.file for run in answered_in([answered / "results"])}
-    by_model = {"tiny": {}, "lettered": {}}
-    for run in answered_in([answered / "results"]):
+    of = of_documents(compared("tiny", "lettered", answered / "results"))
+    assert {*of.index} == {
+        (task, metric) for task in ("sums", "even", *SIZES, *EVEN) for metric in ("acc", "acc_norm")
+    }
+    results = read_results([answered / "results"])
+    files, by_model = {}, {"tiny": {}, "lettered": {}}
+    for run in answered_in(results):
         lines = run.samples.read_text().splitlines()
-        by_model[run.entry.model][run.task] = [json.loads(line) for line in lines]
+        by_model[results.runs["model"][run.run]][run.task] = [json.loads(line) for line in lines]
+        files[results.runs["model"][run.run]] = run.file.results
     first, second = by_model["tiny"], by_model["lettered"]
     for group in ("sums", "even"):
-        result = of[group, "acc"].paired
-        for model, value in (("tiny", result.first), ("lettered", result.second)):
-            assert value == pytest.approx(files[model].results[group]["acc,none"])
+        for model, side in (("tiny", "first"), ("lettered", "second")):
+            told = files[model][group]["acc,none"]
+            assert of.loc[group, "acc"][side] == pytest.approx(told)
     d = {
         task: np.array(
             [a["acc"] - b["acc"] for a, b in zip(first[task], second[task], strict=True)]
@@ -66,12 +75,12 @@ def test_numbers_are_those_of_the_samples_by_another_route(answered):
     }
     everything = np.concatenate([d[task] for task in SIZES])
     assert np.count_nonzero(everything) >= 10  # else this says little
-    result = of["sums", "acc"].paired
-    assert (result.wins, result.losses) == ((everything > 0).sum(), (everything < 0).sum())
-    assert result.of.mean == pytest.approx(everything.mean())
+    result = of.loc["sums", "acc"]
+    assert (result["wins"], result["losses"]) == ((everything > 0).sum(), (everything < 0).sum())
+    assert result["difference"] == pytest.approx(everything.mean())
     # Two rows of each task are one document: McNemar's test would take them for two.
-    assert (result.clusters, result.test) == (len(everything) - 8, "paired t")
-    assert of["even_large", "acc_norm"].paired.wins == sum(
+    assert (result["clusters"], result["test"]) == (len(everything) - 8, "paired t")
+    assert of.loc["even_large", "acc_norm"]["wins"] == sum(
         a["acc_norm"] > b["acc_norm"]
         for a, b in zip(first["even_large"], second["even_large"], strict=True)
     )
@@ -84,14 +93,10 @@ def test_a_task_whose_documents_are_all_different_has_mcnemar_and_scipys_p(answe
         for line in lines:  # the second row once more becomes a document of its own
             line["doc_hash"] += str(line["doc_id"])
         file.write_text("\n".join(map(json.dumps, lines)))
-    (of,) = (
-        of
-        for of in compare_models("tiny", "lettered", [results]).documents
-        if (of.task, str(of.metric)) == ("even_large", "acc")
-    )
-    tosses = of.paired.wins + of.paired.losses
-    assert tosses and of.paired.test == "McNemar, exact"
-    assert of.paired.p == stats.binomtest(of.paired.wins, tosses).pvalue
+    of = of_documents(compared("tiny", "lettered", results)).loc["even_large", "acc"]
+    tosses = of["wins"] + of["losses"]
+    assert tosses and of["test"] == "McNemar, exact"
+    assert of["p"] == stats.binomtest(int(of["wins"]), int(tosses)).pvalue
 
 
 def copied(answered, folder):
@@ -103,15 +108,15 @@ def test_documents_that_only_one_has_are_named(answered, tasks, tmp_path):
     (lettered,) = results.glob("*lettered")
     shutil.rmtree(lettered)
     ran(results, tasks, answered / "lettered", limit=4)
-    compared = compare_models("tiny", "lettered", [results])
-    assert compared.notes[0] == (
+    made = compared("tiny", "lettered", results)
+    assert made.notes[0] == (
         "left out: 56 documents that only tiny was asked, in 10 tasks (sums_0: doc_id 4, 5; "
         "sums_1: doc_id 4, 5, 6; sums_2: doc_id 4, 5, 6 and 1 more; ...)"
     )
-    assert compared.notes[1].startswith("not compared: brier_score of sums_0, sums_1, sums_2 and 7")
-    of = {of.task: of for of in compared.documents}
-    assert of["sums_7"].rows == 4 and compared.unlike == {"limit": ("none", "4")}
-    assert of["sums"].rows == 32
+    assert made.notes[1].startswith("not compared: brier_score of sums_0, sums_1, sums_2 and 7")
+    rows = of_documents(made)["rows"]
+    assert (rows["sums_7", "acc"], rows["sums", "acc"]) == (4, 32)
+    assert made.unlike == {"limit": ("none", "4")}
 
 
 def test_other_prompts_versions_and_examples_are_refused(answered, tasks, tmp_path):
@@ -119,25 +124,24 @@ def test_other_prompts_versions_and_examples_are_refused(answered, tasks, tmp_pa
     ran(tmp_path / "more", tasks, answered / "lettered", asked=["even"], num_fewshot=1)
     folders = [*results.glob("*tiny"), tmp_path / "more"]
     with pytest.raises(EpidemiaError, match="were asked no task in the same way") as stopped:
-        compare_models("tiny", "lettered", folders)
+        compared("tiny", "lettered", *folders)
     assert (
         "not compared: even_small, even_large: tiny and lettered were asked with different "
         "number of few-shot examples (0 and 1)" in str(stopped.value)
     )
-    for key, value, why in (
-        ("prompt_hash", "x", "1 of 5 rows of samples had a different prompt"),
-        ("target_hash", "x", "1 of 5 rows of samples have a different right answer"),
+    for key, why in (
+        ("prompt_hash", "1 of 5 rows of samples had a different prompt"),
+        ("target_hash", "1 of 5 rows of samples have a different right answer"),
         (
             "doc_hash",
-            "x",
             "left out: 1 document that only tiny was asked, in 1 task (even_small: doc_id 4)",
         ),
     ):
         changed = shutil.copytree(results, tmp_path / key)
         (file,) = changed.rglob("*lettered/samples_even_small_*.jsonl")
         *lines, last = file.read_text().splitlines()
-        file.write_text("\n".join([*lines, json.dumps({**json.loads(last), key: value})]))
-        notes = compare_models("tiny", "lettered", [changed]).notes
+        file.write_text("\n".join([*lines, json.dumps({**json.loads(last), key: "x"})]))
+        notes = compared("tiny", "lettered", changed).notes
         assert any("even_small" in note and why in note for note in notes), key
         assert any(note.startswith("even is not compared as a whole") for note in notes) == (
             key != "doc_hash"
@@ -150,55 +154,53 @@ def test_each_model_may_have_its_own_chat_template(answered, tasks, tmp_path):
     chat = tmp_path / "chat"
     ran(chat, tasks, answered / "lettered", asked=["even_small"], apply_chat_template=True)
     folders = [*results.glob("*tiny"), chat]
-    compared = compare_models("tiny", "lettered", folders)
-    assert {of.task for of in compared.documents} == {"even_small"}
-    assert compared.unlike["chat_template"] == ("none", "yes")
+    made = compared("tiny", "lettered", *folders)
+    assert {*made.documents.table["task"]} == {"even_small"}
+    assert made.unlike["chat_template"] == ("none", "yes")
     (file,) = chat.rglob("results_*.json")
     written = json.loads(file.read_text())
     written["configs"]["even_small"]["doc_to_text"] = "{{question}}!"
     file.write_text(json.dumps(written))
     with pytest.raises(EpidemiaError, match="the task's files differ in doc_to_text"):
-        compare_models("tiny", "lettered", folders)
+        compared("tiny", "lettered", *folders)
 
 
 def test_rows_are_clustered_by_a_column(answered):
     """Passages: documents two at a time."""
-    results = [answered / "results"]
-    compared = compare_models("tiny", "lettered", results, cluster="passage")
-    (of,) = (of for of in compared.documents if (of.task, str(of.metric)) == ("even_large", "acc"))
+    of = of_documents(compared("tiny", "lettered", answered / "results", cluster="passage"))
+    large = of.loc["even_large", "acc"]
     # Its numbers are 81 to 95, of passages 40 to 47; 83 is replaced by 82.
-    assert of.clustered_by == "passage" and of.paired.clusters == 8
-    assert of.counted == "15 rows, 8 by passage" and not of.too_few
-    (few,) = (of for of in compared.documents if (of.task, str(of.metric)) == ("sums_0", "acc"))
-    assert few.too_few == "too few clusters by passage for an interval" and not few.tested
-    assert np.isnan(few.interval).all()
-    assert of.paired.test == "paired t"
+    columns = ["clustered_by", "rows", "clusters", "too_few", "test"]
+    assert [*large[columns]] == ["passage", 15, 8, "", "paired t"]
+    few = of.loc["sums_0", "acc"]
+    assert few["too_few"] == "too few clusters by passage"
+    assert few[["low", "high", "p"]].isna().all()
     with pytest.raises(
         EpidemiaError, match="no task that both models answered has this column; nearest"
     ):
-        compare_models("tiny", "lettered", results, cluster="pasage")
+        compared("tiny", "lettered", answered / "results", cluster="pasage")
 
 
 def test_a_screen_of_words_and_all_numbers_as_csv(answered, epidemia, monkeypatch):
     """Typed where folders are called like the models, as lm-eval calls them."""
     monkeypatch.chdir(answered)
-    done = epidemia("compare", "tiny", "lettered", "results")
+    both = "tiny", "lettered", "results"
+    done = epidemia("compare", *both)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "tiny against lettered" and len(lines) <= LINES
     assert max(map(len, lines)) <= WIDTH
     assert any(line.startswith("sums, acc, 8 tasks, 76 rows of 68 documents: ") for line in lines)
-    assert epidemia("compare", "--models", "tiny", "lettered", "results").stdout == done.stdout
-    table = epidemia("compare", "tiny", "lettered", "results", "--format", "csv").stdout
-    rows = list(csv.DictReader(io.StringIO(table)))
-    assert {row["kind"] for row in rows} == {"documents"}
-    assert len(rows) == 2 + 2 * (len(SIZES) + len(EVEN))
-    data = json.loads(epidemia("compare", "tiny", "lettered", "results", "--format", "json").stdout)
-    assert [float(row["value"]) for row in rows] == [row["value"] for row in data["rows"]]
-    assert (
-        "\\begin{tabular}"
-        in epidemia("compare", "tiny", "lettered", "results", "--format", "latex").stdout
-    )
+    assert epidemia("compare", "--models", *both).stdout == done.stdout
+    shown = {
+        form: epidemia("compare", *both, "--format", form).stdout
+        for form in ("csv", "json", "latex")
+    }
+    rows = list(csv.DictReader(io.StringIO(shown["csv"])))
+    assert len(rows) == 2 * (2 + len(SIZES) + len(EVEN))
+    written = [row["difference"] for row in json.loads(shown["json"])]
+    assert [float(row["difference"]) for row in rows] == pytest.approx(written)
+    assert "\\begin{tabular}" in shown["latex"]
 
 
 def test_samples_that_are_missing_or_damaged_cost_their_task_alone(answered, tmp_path, epidemia):
@@ -207,9 +209,9 @@ def test_samples_that_are_missing_or_damaged_cost_their_task_alone(answered, tmp
     missing.unlink()
     (damaged,) = results.rglob("*tiny/samples_even_small_*.jsonl")
     damaged.write_text(f"{{{damaged.read_text()}")
-    compared = compare_models("tiny", "lettered", [results], cluster="passage")
-    assert {of.task for of in compared.documents} == {*SIZES, *EVEN} - {"sums_0", "even_small"}
-    notes = "\n".join(compared.notes)
+    made = compared("tiny", "lettered", results, cluster="passage")
+    assert {*made.documents.table["task"]} == {*SIZES, *EVEN} - {"sums_0", "even_small"}
+    notes = "\n".join(made.notes)
     assert "not compared: sums_0: samples of both are missing; run them again with" in notes
     assert "not compared: even_small: " in notes and "line 1 is not a sample" in notes
     for file in results.rglob("samples_*"):
@@ -287,7 +289,7 @@ def test_who_is_better_in_words(ours, epidemia):
     assert len(done.stdout.splitlines()) <= LINES
     table = epidemia("compare", "small-1B", "large-7B", ours, "--format", "csv").stdout
     rows = {row["group"]: row for row in csv.DictReader(io.StringIO(table))}
-    assert float(rows["epidemia_low"]["value"]) == -13.5
+    assert float(rows["epidemia_low"]["difference"]) == -13.5
     assert rows["epidemia_low"]["verdict"] == "worse"
 
 
@@ -312,21 +314,21 @@ def test_names_that_are_wrong_or_of_several_runs(ours, epidemia):
     several = refused("small-1B", "large-7B", ours)
     assert "large-7B was asked the same survey tasks in 2 runs; choose one:" in several
     # The other has neither.
-    named = "large-7B (dtype=bfloat16)"
-    assert several.endswith(f":\n  '{named}'\n  'large-7B (dtype=float32)'\n")
+    named = "large-7B (bfloat16)"
+    assert several.endswith(f":\n  '{named}'\n  'large-7B (float32)'\n")
     removed = refused("small-1B", "large-7B", ours, "--where", "dtype=float32")
     assert removed == (
         "error: --where dtype=float32 leaves no run of 'small-1B'; its runs have: dtype is auto\n"
     )
     scored(ours / "both", "other", {LOW[0]: 50.0}, model_args={"dtype": "float32"})
     assert refused("other", "large-7B", ours).endswith(
-        f":\n  '{named}'\n  'large-7B (dtype=float32)', or --where dtype=float32\n"
+        f":\n  '{named}'\n  'large-7B (float32)', or --where dtype=float32\n"
     )
     done = epidemia("compare", "other", "large-7B", ours, "--where", "dtype=float32")
     assert "large-7B is" in done.stdout
     done = epidemia("compare", "small-1B", named, ours)
     assert done.returncode == 0 and "by 13.5 points" in " ".join(done.stdout.split())
-    done = epidemia("compare", "large-7B (dtype=float32)", named, ours)
+    done = epidemia("compare", "large-7B (float32)", named, ours)
     assert "by 40.0 points" in " ".join(done.stdout.split())
 
 
@@ -368,12 +370,15 @@ def test_a_run_has_its_own_tasks_of_others(tmp_path):
         written["n-samples"] = {"arc": {"original": 20, "effective": limit or 20}}
         file.write_text(json.dumps(written))
         file.with_name("samples_arc_2026.jsonl").touch()
-    runs, answered = read_results([tmp_path]).entries, answered_in([tmp_path])
+    results = read_results([tmp_path])
+    answered = answered_in(results)
     for name, folder in (("m", "whole"), ("m (limit 10)", "cut")):
-        assert find_side(name, runs, answered).answered["arc"].path.parent.name == folder
+        side = _find(name, results, answered, "")
+        assert side.answered["arc"].path.parent.name == folder
     (tmp_path / "cut" / "samples_arc_2026.jsonl").unlink()
-    whole = find_side("m", runs, answered)
-    assert all(not side.answered for side in _apart(whole, whole))
+    with pytest.raises(EpidemiaError, match="were asked no task in the same way") as stopped:
+        compared("m", "m (limit 10)", tmp_path)
+    assert "arc" not in str(stopped.value)
 
 
 def test_folders_of_two_models_are_compared_without_names(ours, epidemia):
@@ -388,8 +393,8 @@ def test_folders_of_two_models_are_compared_without_names(ours, epidemia):
     )
     scored(ours / "third", "third", dict.fromkeys(LOW, 30.0))
     done = epidemia("compare", ours)
-    command = f"epidemia compare large-7B small-1B {ours}"
-    assert done.stdout.endswith(f"in one way. To compare two models: {command}\n")
+    assert done.returncode == 2 and "nothing to compare: " in done.stderr
+    assert "or name two models" in done.stderr
 
 
 def test_who_does_not_answer_is_not_compared(ours, epidemia):
@@ -424,7 +429,7 @@ def test_predictions_are_not_compared_and_what_to_run_is_said(tmp_path, epidemia
     assert "a and c share no task: run both on the same tasks" in said
     for name in "ab":
         scored(tmp_path / f"low-{name}", name, {LOW[0]: 40.0})
-    assert alone in compare_models("a", "b", [tmp_path]).notes
+    assert alone in compared("a", "b", tmp_path).notes
 
 
 def test_a_respondents_run_is_named_by_what_it_knows(tmp_path):
@@ -435,11 +440,11 @@ def test_a_respondents_run_is_named_by_what_it_knows(tmp_path):
     (file,) = (tmp_path / "chat").glob("*.json")
     file.write_text(json.dumps({**json.loads(file.read_text()), "chat_template": "{{m}}"}))
     with pytest.raises(EpidemiaError) as stopped:
-        compare_models("knows averages only", "m", [tmp_path])
+        compared("knows averages only", "m", tmp_path)
     assert "\n  'knows averages only (kind=mean, chat template)'" in str(stopped.value)
     run = "knows averages only (kind=mean, chat template)"
-    of_run = compare_models(run, "m", [tmp_path])
-    assert (of_run.one.name, of_run.comparisons[0].across.difference) == (run, 20.0)
+    of_run = compared(run, "m", tmp_path)
+    assert of_run.one.name == run and of_run.ours.table["difference"][0] == 20.0
 
 
 def test_tasks_asked_otherwise_are_left_out_and_counted(ours, epidemia):
@@ -466,20 +471,20 @@ def test_models_of_one_name_are_called_by_the_settings_that_differ(tmp_path, epi
     scored(tmp_path / "n", "m", dict.fromkeys(LOW, 20.0), model_args={"revision": "b"})
     hint = epidemia("compare", "m", noise.format(3), tmp_path).stderr
     assert "no model 'm' in these results; nearest: m +revision=a, m +revision=b" in hint
-    compared = compare_models("m +revision=b", noise.format(3), [tmp_path])
-    assert compared.called == ("m +revision=b", "knows the truth with noise")
+    made = compared("m +revision=b", noise.format(3), tmp_path)
+    assert made.called == ("m +revision=b", "knows the truth with noise")
 
 
 def test_python_has_what_the_command_prints(ours, epidemia):
-    compared = api.compare("small-1B", "org/large-7B", str(ours))
-    assert f"{compared}\n" == epidemia("compare", "small-1B", "large-7B", ours).stdout
-    assert (compared.one, compared.other) == ("small-1B", "large-7B")
-    assert compared.unlike == {"dtype": ("auto", "bfloat16")}
-    assert all("the file lacks" in note for note in compared.notes)
+    made = api.compare("small-1B", "org/large-7B", str(ours))
+    assert f"{made}\n" == epidemia("compare", "small-1B", "large-7B", ours).stdout
+    assert (made.one, made.other) == ("small-1B", "large-7B")
+    assert made.unlike == {"dtype": ("auto", "bfloat16")}
+    assert all("the file lacks" in note for note in made.notes)
     table = epidemia("compare", "small-1B", "large-7B", ours, "--format", "csv").stdout
     rows = list(csv.DictReader(io.StringIO(table)))
-    assert [row["verdict"] for row in rows] == [*compared.table.verdict]
-    assert [float(row["value"]) for row in rows] == [*compared.table.value]
+    assert [row["verdict"] for row in rows] == [*made.table.verdict]
+    assert [float(row["difference"]) for row in rows] == [*made.table.difference]
     for where, message in (
         ({"dtype": "bfloat16"}, "where={'dtype': 'bfloat16'} leaves no run of 'small-1B'; its"),
         ({"precision": "none"}, "where={'precision': 'none'}: no run has this setting; expected"),
@@ -497,7 +502,7 @@ def test_python_has_what_the_command_prints(ours, epidemia):
 def test_tasks_that_only_one_was_asked_are_counted(ours):
     one_more = dict.fromkeys([*LOW, *HIGH, "epidemia_low_fbi_sex_by_offense"], 30.0)
     scored(ours / "third", "third", one_more)
-    notes = compare_models("third", "small-1B", [ours]).notes
+    notes = compared("third", "small-1B", ours).notes
     alone = "left out: 1 task that only third was asked (epidemia_low_fbi_sex_by_offense)"
     assert notes[-1] == alone
 
