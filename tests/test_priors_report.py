@@ -175,7 +175,8 @@ def test_the_leaderboard_has_lm_evals_number_and_error(results, runs):
     ] == [0, 1, 2]
     assert {*board["rank"][board["kind"] == "published"]} == {""}
     screen = " ".join(command("report", runs, "--published").split())
-    assert "five real" in screen and "scored here" in screen and "lower is better" not in screen
+    assert "stated priors beat five" in screen and "lower is better" not in screen
+    assert "scored here" in "\n".join(results.notes["text"])
 
 
 def test_two_models_are_paired_over_quantities(results, truth):
