@@ -75,8 +75,8 @@ def _read(path: Path, asked: Asked) -> Iterator[dict[str, str]]:
 def of_models(results: Results) -> dict[str, dict[str, Any]]:
     """Return by model the number of its replies, of unread ones, and some: unread ones first."""
     kept = {}
-    is_written = np.array([WAYS[way].generated for way in results.scores["way"]], bool)
-    written = results.scores[is_written]
+    scores = results.scores
+    written = scores[np.array([WAYS[way].generated for way in scores["way"]], bool)]
     for model, rows in written.groupby(written["run"].map(results.runs["model"]), sort=False):
         paths = [
             (asked, path)
