@@ -20,7 +20,7 @@ from lm_eval_epidemia.benchmarks import (
     unions,
     within,
 )
-from lm_eval_epidemia.core.errors import few, plural
+from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.findings.finding import Column, Finding
 from lm_eval_epidemia.findings.leaderboard import (
     TOGETHER,
@@ -244,7 +244,10 @@ def _verdicts(
 
 def share_of(tasks: float, group: str) -> str:
     """Say how many of a group's available tasks were asked, unless all were."""
-    here = len(members(group))
+    try:
+        here = len(members(group))
+    except EpidemiaError:
+        return ""  # no truth of them can be used here
     return f" ({tasks:.0f} of {plural(here, 'task')})" if tasks < here else ""
 
 

@@ -65,7 +65,7 @@ def stated(results: Results) -> pd.DataFrame:
     """Return the scores of known priors, in the order of runs, groups and tasks."""
     listed = [in_way(group, way) for way in PRIOR.ways for group in PRIOR.groups]
     scores = results.scores
-    scores = scores[[isinstance(said, JudgedTask) for said in scores["said"]]]
+    scores = scores[np.array([isinstance(said, JudgedTask) for said in scores["said"]], bool)]
     return scores.assign(place=scores["group"].map(listed.index)).sort_values(
         ["run", "place", "task"], ignore_index=True
     )

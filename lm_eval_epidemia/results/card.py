@@ -150,7 +150,7 @@ def _read(folder: Path, kind: type[Card]) -> Card:
         raise EpidemiaError(
             f"{path} cannot be read ({error.strerror or error}): {mend} to make such a folder"
         ) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise EpidemiaError(f"{path} is not JSON ({error}): {mend} again") from None
     try:
         return checked_card(read, kind)

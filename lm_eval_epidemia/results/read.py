@@ -252,6 +252,11 @@ def _checked(
             f"{plural(len(tasks), 'task')} ({few(tasks)}): {why}" for why, tasks in by_why.items()
         )
         notes.append((names[run], "errors", f"no errors (N/A) for {listed}"))
+    why_not = pd.Series([_without_answers(row) for row in scores.itertuples()], dtype=object)
+    for (run, why), of in scores.groupby(["run", why_not]):  # None is left out
+        listed = f"{plural(len(of), 'task')} ({few(_asked(of))})"
+        text = f"tables from recorded answers leave out {listed}, {why}: run them again"
+        notes.append((names[run], "answers", text))
     apart = replicates.in_conflict(drawn.sample for drawn in scores["draws"] if drawn)
     if apart:
         notes.append(
@@ -302,6 +307,15 @@ def _without_error(row: Any, unfit: set[str], older: set[Path]) -> str:
         "the file has no draws for them. If the truth had no replicates, rebuild it ('epidemia "
         "groundtruth build SURVEY --raw FILE'); then run them again"
     )
+
+
+def _without_answers(row: Any) -> str | None:
+    """Say why there are no answers behind a score; None if there are, or none are needed."""
+    of = _of(in_way(row.task, row.way)).benchmark
+    known = of.name in replicates.KEEPING and row.task in of.available() and row.said is None
+    why = "come from another truth than the installed one" if row.truth else "are not in the file"
+    has_score = not math.isnan(getattr(row, of.primary, row.value))
+    return f"whose answers {why}" if known and has_score else None
 
 
 def named(runs: pd.DataFrame) -> pd.DataFrame:

@@ -93,7 +93,7 @@ def _cards(results: Results, notes: Notes) -> dict[int, Found]:
         for place in near[run]:
             try:
                 card = read_tuned(place)
-            except (EpidemiaError, ValueError, RecursionError) as error:
+            except EpidemiaError as error:
                 text = f"ignored the card of a tuned model in {place}: {error}; copy it again from"
                 notes.append(("", f"{text} the folder that 'epidemia finetune train' wrote"))
                 continue

@@ -217,7 +217,7 @@ def table_of(finding: Finding, files: Mapping[str, str] = {}) -> Markup:
         for row in shown.rows
     )
     return Markup(
-        f'<div class="wide"><table data-sortable><thead><tr>{head}</tr></thead>\n'
+        f'<div class="wide" tabindex="0"><table data-sortable><thead><tr>{head}</tr></thead>\n'
         f"<tbody>{rows}</tbody></table></div>"
     )
 
@@ -272,7 +272,7 @@ def _rendered(markdown: str) -> Markup:
     """Render a data card, without the note about its generation."""
     text = re.sub(r"<!--.*?-->", "", markdown)
     text = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
-    wide = text.replace("<table>", '<div class="wide"><table>').replace(
+    wide = text.replace("<table>", '<div class="wide" tabindex="0"><table>').replace(
         "</table>", "</table></div>"
     )
     return Markup(wide)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
@@ -71,7 +72,7 @@ def _ends(own: Results, can_open: Mapping[str, str]) -> list[dict[str, Any]]:
     letter come first; others appear only without them.
     """
     scores = with_columns(own.scores[own.scores["value"].notna()], ("l1",))
-    scores = scores[[WAYS[way].distribution is not None for way in scores["way"]]]
+    scores = scores[np.array([WAYS[w].distribution is not None for w in scores["way"]], bool)]
     scores = scores[scores["run"] == scores["run"].mode().iloc[0]] if len(scores) else scores
     letters = scores[scores["way"] == "letters"]
     scores = letters if len(letters) else scores

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from lm_eval_epidemia.benchmarks import WAYS, in_way
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
@@ -74,7 +75,8 @@ def _read(path: Path, asked: Asked) -> Iterator[dict[str, str]]:
 def of_models(results: Results) -> dict[str, dict[str, Any]]:
     """Return by model the number of its replies, of unread ones, and some: unread ones first."""
     kept = {}
-    written = results.scores[[WAYS[way].generated for way in results.scores["way"]]]
+    scores = results.scores
+    written = scores[np.array([WAYS[way].generated for way in scores["way"]], bool)]
     for model, rows in written.groupby(written["run"].map(results.runs["model"]), sort=False):
         paths = [
             (asked, path)

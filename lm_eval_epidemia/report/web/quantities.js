@@ -77,7 +77,7 @@
     for (const cells of one.table) {
       body.append(make("tr", {}, ...cells.map((text, i) => make("td", i > 1 ? { class: "number" } : {}, text))));
     }
-    return make("div", { class: "wide" }, make("table", { id: "priors" },
+    return make("div", { class: "wide", tabindex: "0" }, make("table", { id: "priors" },
       make("thead", {}, make("tr", {}, ...head.map((text, i) => make("th", i > 1 ? { class: "number", scope: "col" } : { scope: "col" }, text)))), body));
   }
 

@@ -175,7 +175,7 @@
       body.append(make("tr", {}, make("td", {}, level), ...values.map((text) => make("td", { class: "number" }, text))));
     });
     table.append(body);
-    const box = make("div", { class: "wide" }, table);
+    const box = make("div", { class: "wide", tabindex: "0" }, table);
     if (!q) box.append(make("p", { class: "note" }, nobody ? "No model in this report was asked this." : model.reference
       ? "Only the score was published, not the answers."
       : "No answers of this model: run lm_eval with --log_samples and without --limit."));
@@ -194,7 +194,7 @@
       if (row >= 0) add(one.name, one.q[row], one === model ? "chosen" : "");
     }
     table.append(body);
-    return make("details", {}, make("summary", {}, "All models, this condition"), make("div", { class: "wide" }, table));
+    return make("details", {}, make("summary", {}, "All models, this condition"), make("div", { class: "wide", tabindex: "0" }, table));
   }
 
   function over(data, model, answer) {
@@ -265,7 +265,7 @@
         make("td", { class: "number" }, number(one.score, 1) + (one.error === null || one.score === null ? "" : ` ± ${number(one.error, 1)}`)),
         make("td", { class: "number" }, number(one.l1, 4))));
     }
-    return make("div", { class: "wide" }, make("table", { id: "scores" }, make("thead", {}, make("tr", {},
+    return make("div", { class: "wide", tabindex: "0" }, make("table", { id: "scores" }, make("thead", {}, make("tr", {},
       make("th", { scope: "col" }, "Model"), make("th", { class: "number", scope: "col" }, "score"), make("th", { class: "number", scope: "col" }, "distance"))), body));
   }
 

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 from conftest import recorded
 from recorded_runs import copied_run
+from report_parts import rewritten
 from test_finetune_report import BASE, card, put, renamed
 from test_finetune_report import TASKS as TUNED_TASKS
 from test_huggingface import samples_in
@@ -93,6 +94,11 @@ def home(place, monkeypatch):
     monkeypatch.setenv("EPIDEMIA_HOME", str(place))
 
 
+def other_tasks_alone(results):
+    results["results"] = {"mmlu": {"acc,none": 0.65}}
+    results["config"]["model_args"] = {"pretrained": "x/asked-nothing"}
+
+
 @pytest.fixture(scope="module")
 def made(place, tiny_llama, tmp_path_factory):
     """The folder of runs, their results, and the site."""
@@ -108,6 +114,7 @@ def made(place, tiny_llama, tmp_path_factory):
             more = {"peft": put(folder / f"answers-{rows}", card(rows=rows, writer=HOSTILE))}
         renamed(source, runs / f"tuned-{name}", pretrained=BASE, **more)
     renamed(folder / "0.6", runs / "version", pretrained=f"{BASE}-it")
+    rewritten(runs / "mean", runs / "other", other_tasks_alone)
     arguments = f"pretrained={tiny_llama},dtype=float32"
     how = {"model": "choice-hf", "device": "cpu", "batch_size": 16}
     copied_run(tmp_path_factory, runs / "tiny", [COCAINE, AGE_SEX], model_args=arguments, **how)
@@ -132,7 +139,12 @@ def made(place, tiny_llama, tmp_path_factory):
         recorded(runs / "evil", [EVIL], model_args="kind=mean")
         results = read([runs], published=True)
         build_site(results, folder / "out")
-    return SimpleNamespace(runs=runs, results=results, site=folder / "out")
+    (hostile,) = (
+        name
+        for name, of in zip(results.runs["name"], results.runs["weights"], strict=True)
+        if of.model == NAME
+    )
+    return SimpleNamespace(runs=runs, results=results, site=folder / "out", hostile=hostile)
 
 
 def text_of(html):
@@ -171,9 +183,8 @@ def test_every_page_is_written_and_links_within_the_folder(made):
     files = {path.stem for path in (made.site / "data").iterdir()}
     for page in ("task.html", "quantities.html", "replies.html"):
         (index,) = re.findall(r'id="index">(.*?)</script>', pages[page])
-        here = {*json.loads(index).popitem()[1].values()} if "sets" in index else set()
-        for named in ("tasks", "replies"):
-            here |= {*json.loads(index).get(named, {}).values()}
+        of = json.loads(index)
+        here = {of[key][name] for key in ("tasks", "sets", "replies") for name in of.get(key, ())}
         assert here and here <= files
         files -= here
     assert not files
@@ -221,15 +232,9 @@ def test_a_figure_is_drawn_from_the_rows_of_its_finding(made, name, tmp_path):
     text = save(name, lambda: made.results, tmp_path / "f.svg", of_task).read_text()
     assert text.startswith("<svg") and "NaN" not in text and "undefined" not in text
     drawn = re.findall(r'<path [^>]*(?:fill|stroke)="#', text)
-    assert len(drawn) > 2
-    if not CHARTS[name].task:
-        page = made.site / f"finding-{CHARTS[name].finding}.html"
-        page = page if page.is_file() else made.site / "index.html"
-        if name != "uncertainty":  # of a finding without a page
-            assert page.read_text().count("<figure>") >= 1
-        with pytest.raises(EpidemiaError):
-            save(name, lambda: read([made.runs / "evil"]), tmp_path / "none.svg")
-            raise EpidemiaError("one respondent in one task has this figure, too")
+    assert len(drawn) >= 2
+    page = made.site / f"finding-{CHARTS[name].finding}.html"
+    assert not page.is_file() or "<figure>" in page.read_text()
 
 
 def test_a_card_holds_any_label():
@@ -403,7 +408,7 @@ def test_the_first_page_has_the_numbers_of_the_result_files_sorts_and_has_a_them
     score, error = (written["results"][AGE_SEX][f"score{of},none"] for of in ("", "_stderr"))
     (row,) = tables.last.locator("tbody tr", has_text="kind=mean").all_inner_texts()
     assert f"{score:.1f} ± {error:.1f}" in row
-    assert "LLama3 70B" in tables.first.inner_text()
+    assert "LLama3 70B" in tables.last.inner_text()
     # Sorted by a number, blanks last either way; then filtered.
     number = heads.index(next(head for head in heads if "epidemia_high" in head)) + 1
     for _ in range(2):
@@ -431,8 +436,8 @@ def test_a_task_opens_from_the_list_and_shows_truth_and_answers(made, visit):
     tab.select_option("#filter-way", "letters")
     shown = tab.locator("#tasks tbody tr").count()
     assert tab.locator("#shown").inner_text() == f"{shown} of {every} tasks" and 4 < shown < 9
-    tab.select_option("#one", NAME)
-    assert NAME in tab.locator("#tasks thead th").last.inner_text()
+    tab.select_option("#one", made.hostile)
+    assert made.hostile in tab.locator("#tasks thead th").last.inner_text()
     (path,) = (made.runs / "tiny").rglob("results_*.json")
     expected = json.loads(path.read_text())["results"][COCAINE]
     row = tab.locator(f"#tasks tr[data-task={COCAINE}]")
@@ -441,7 +446,7 @@ def test_a_task_opens_from_the_list_and_shows_truth_and_answers(made, visit):
     tab.keyboard.press("Enter")
     tab.wait_for_selector("#answers")
     assert tab.evaluate("document.activeElement.id") == "open"
-    tab = visit(f"task.html#{urlencode({'task': COCAINE, 'model': NAME})}")
+    tab = visit(f"task.html#{urlencode({'task': COCAINE, 'model': made.hostile})}")
     tab.wait_for_selector("#answers")
     facts = tab.locator("#facts").text_content()
     for said in (
@@ -470,7 +475,8 @@ def test_a_task_opens_from_the_list_and_shows_truth_and_answers(made, visit):
     # Every model, the best first; an address opens what it names.
     assert tab.locator("#scores tbody tr").first.inner_text().startswith("knows the truth")
     tab.locator("#next").click()
-    tab.wait_for_function("name => document.getElementById('model').value !== name", arg=NAME)
+    changed = "name => document.getElementById('model').value !== name"
+    tab.wait_for_function(changed, arg=made.hostile)
     again = visit(f"task.html{tab.evaluate('location.hash')}")
     again.wait_for_selector("#answers")
     assert again.locator("#model").input_value() == tab.locator("#model").input_value()
@@ -547,17 +553,16 @@ def test_no_text_of_a_file_is_a_script_and_every_page_is_fit_for_all(made, visit
     ways = [f"finding-{name}.html" for name in ("trained", "tuning", "calibration")]
     pages = ["index", "explorer", "findings", "method", "replies", "surveys", "survey-evil2020"]
     pages = [*(f"{page}.html" for page in pages), *ways, model, "hierarchy.html"]
-    pages += [f"task.html#{urlencode({'task': COCAINE, 'model': NAME})}"]
+    pages += [f"task.html#{urlencode({'task': COCAINE, 'model': made.hostile})}"]
     pages += [f"task.html#task={EVIL}&cell=0", f"quantities.html#set={NHANES}&quantity=hard_3"]
     for page in pages:
-        tab = visit(page, 390, bypass_csp=True, color_scheme="dark")
+        tab = visit(page, bypass_csp=True, color_scheme="dark")
         tab.wait_for_load_state("networkidle")
         if "#" in page:
             tab.wait_for_selector("#panel svg")
         assert tab.evaluate("window.hacked") is None, page
         assert tab.locator("main img, main script:not([type='application/json'])").count() == 0
         assert tab.locator("a[href^=javascript]").count() == 0
-        assert tab.evaluate("document.documentElement.scrollWidth") <= 390, page
         found = axe.run(tab, options=options).response["violations"]
         serious = [
             (rule["id"], rule["nodes"][0]["html"][:200])
@@ -565,6 +570,8 @@ def test_no_text_of_a_file_is_a_script_and_every_page_is_fit_for_all(made, visit
             if rule["impact"] in ("serious", "critical")
         ]
         assert serious == [], page
+        tab.set_viewport_size({"width": 390, "height": 900})
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390, page
         body = tab.locator("body").inner_text()
         if EVIL in page or "evil2020" in page:
             assert HOSTILE[:25] in body and "[a](javascript:window.hacked=1) **b** `c` | d" in body

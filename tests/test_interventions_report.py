@@ -25,6 +25,7 @@ from lm_eval_epidemia.results.choose import of_runs
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.results.replicates import said_of
 from lm_eval_epidemia.score import estimates
+from lm_eval_epidemia.score.joint import own_errors
 
 RANDOM, TUEBINGEN, ANTI = (
     f"epidemia_intervention_{names}" for names in ("random", "tuebingen", "anticommonsense")
@@ -126,7 +127,7 @@ def test_the_overall_accuracy_is_lm_evals_with_its_error(results, seen):
     scores = scores_of(results, "noisy", (RANDOM, TUEBINGEN, ANTI))
     assert len(scores) == 3 and one.value == pytest.approx(scores["value"].mean())
     # Draws stand in the file with four digits.
-    error = math.sqrt(sum(draws.asking**2 for draws in scores["draws"])) / 3
+    error = math.sqrt(sum(x**2 for x in own_errors([*scores["draws"]]))) / 3
     assert one.error == pytest.approx(error, rel=1e-3)
     by_kappa = {f"kappa = {kappa}": f"kappa{kappa}_accuracy" for kappa in (0, 1)}
     for part, metric in {**by_kappa, "before": "base_accuracy", "after": "post_accuracy"}.items():
