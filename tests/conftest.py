@@ -21,9 +21,6 @@ import replicates
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
-#: Tests of the old reports: see the README there.
-collect_ignore = ["waiting"]
-
 # Before anything imports a library that might want the network.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
