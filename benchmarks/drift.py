@@ -5,8 +5,8 @@
 FOLDER has the survey files under the names in `redraw.FILES`. Of each survey two samples are drawn
 from one population: PSUs with replacement from the shipped sample, ten of its strata taken for one,
 since two PSUs of a stratum vary half as much as those that they were drawn from. Each sample has
-replicates of its own, as a build makes them. They are compared as `epidemia anchors --compare`
-compares vintages: task by task, all tasks together, and again with the log-odds in the second
+replicates of its own, as a build makes them. They are compared as `vintages.py` compares
+vintages: task by task, all tasks together, and again with the log-odds in the second
 sample shifted. Where nothing is shifted, 5 % may show drift (3 to 7, up to Monte Carlo error).
 """
 
@@ -19,8 +19,8 @@ from types import SimpleNamespace
 import numpy as np
 from redraw import FILES, GROUPS, SEED, Redrawable, counted, drawn, factors, redrawable, tilted
 from tqdm import tqdm
+from vintages import LEVEL, chance, holm, p_value, unsure
 
-from lm_eval_epidemia.benchmarks.observation.drift import LEVEL, chance, holm, p_value, unsure
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate.joint import multiplicities
 

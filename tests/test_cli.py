@@ -428,7 +428,7 @@ def test_tasks_summary_says_per_survey_what_is_there_and_what_it_waits_for(epide
     assert rows["nsduh"][1:4] == ["10", "33", "15"]
 
 
-def test_anchors_of_a_survey_a_vintage_a_summary_and_a_comparison(epidemia):
+def test_anchors_of_a_survey_a_vintage_and_a_summary(epidemia):
     listed = epidemia("anchors", "gss").stdout
     assert listed.count("epidemia_low_gss_") == 10
     older = epidemia("anchors", "gss", "--vintage", "2018").stdout
@@ -438,12 +438,6 @@ def test_anchors_of_a_survey_a_vintage_a_summary_and_a_comparison(epidemia):
     assert "standin" not in summary
     union = epidemia("anchors", "epidemia_high_standin", "--summary").stdout
     assert re.search(r"─ *\n +epidemia_high_standin +94 .*\n +epidemia_extra +50 ", union)
-    compared = epidemia("anchors", "bls", "--compare").stdout
-    rows = [line.split() for line in compared.splitlines() if "sex_by_occupation" in line]
-    assert [row[1:4] for row in rows] == [
-        ["2023", year, "314"] for year in ("2022", "2021", "2019")
-    ]
-    assert "for two vintages" in epidemia("anchors", "scf", "--compare").stderr
 
 
 def test_survey_check_and_card(tmp_path, nsduh_file, epidemia):

@@ -75,7 +75,7 @@ def test_a_build_that_scores_do_not_use_says_so(home, tmp_path):
     older = building.Built("gss_2018", folder, [GSS], [])
     assert building.not_scored(older) == (
         "scores of 1 of them still use gss_2022 (built here), which the record of gss lists "
-        "before 2018; 'epidemia anchors gss --compare' shows how they differ"
+        "before 2018: see 'epidemia anchors gss --vintage 2018'"
     )
     assert building.not_scored(building.Built("gss_2022", folder, [GSS], [])) == ""
     elsewhere = building.Built("gss_2022", tmp_path / "elsewhere", [GSS], [])

@@ -16,9 +16,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError, plural
 def anchors(
     names: NamesOrAll = None,
     summary: Annotated[bool, Option("--summary", help="Print one line per group.")] = False,
-    compare: Annotated[
-        bool, Option("--compare", help="Compare the truth with every other vintage available here.")
-    ] = False,
     vintage: Annotated[
         Text, Option(help="Use the truth of this vintage instead of the one that scores use.")
     ] = None,
@@ -31,7 +28,6 @@ def anchors(
     ] = None,
 ) -> None:
     """Print the distances that set each task's scale, and the score for knowing averages only."""
-    from lm_eval_epidemia.benchmarks.observation.drift import drifts
     from lm_eval_epidemia.benchmarks.observation.scales import has_bootstrap, scales
     from lm_eval_epidemia.cli import listings
     from lm_eval_epidemia.estimate import store
@@ -40,11 +36,6 @@ def anchors(
         raise EpidemiaError(f"--quantile {quantile}: expected a number between 0 and 1")
     scheme = None if bootstrap is None else scheme_of(bootstrap)
     tasks = asked = _anchored(names)
-    if compare:
-        pairs = drifts(tasks, vintage)
-        show(listings.drifts(pairs))
-        print("\n".join(listings.drift_notes(pairs)))
-        return
     # One task alone is refused with what it lacks; of several, those that have it are shown.
     if scheme:
         tasks = [name for name in asked if has_bootstrap(name, scheme, vintage)] or asked

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from lm_eval_epidemia.cli.options import Backend, InVintage, Jobs, Raw, Surveys, Texts
-from lm_eval_epidemia.cli.printing import show
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 
@@ -124,26 +123,6 @@ def truth_check() -> None:
         print(
             f"these have no joint replicates, so their errors are N/A: {lacking} (build them anew)"
         )
-
-
-@app.command("changes")
-def truth_changes(
-    old: Annotated[Path, Argument(help="A folder of ground truth.")],
-    new: Annotated[
-        Path | None, Argument(help="Another one. Default: the one the package ships.")
-    ] = None,
-) -> None:
-    """Compare two builds of the truth, task by task."""
-    from lm_eval_epidemia.benchmarks.observation.changes import changes
-    from lm_eval_epidemia.cli import listings
-    from lm_eval_epidemia.core import paths
-
-    common = changes(old, new or paths.shipped_groundtruth())
-    if moved := [change for change in common if not change.same]:
-        show(listings.changes(moved))
-    print(f"{len(common) - len(moved)} of {len(common)} truths are unchanged")
-    if gone := sum(change.errors != change.new_errors for change in common):
-        print(f"{gone} of {len(common)} have joint replicates, and so errors, in one build only")
 
 
 def scheme_of(name: str) -> Any:

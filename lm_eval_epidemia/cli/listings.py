@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from rich.table import Table
 
-    from lm_eval_epidemia.benchmarks.observation.changes import TruthChange
-    from lm_eval_epidemia.benchmarks.observation.drift import Drift
     from lm_eval_epidemia.benchmarks.observation.scales import Scale
 
 
@@ -65,76 +62,6 @@ def groups_of_scales(listed: Iterable[Scale]) -> Table:
         rows.append((group, len(members), barely, mean))
     numbers = {"tasks": "", "barely informative": "", "score of mean": ".2f"}
     return _table("", ["group"], numbers, rows)
-
-
-def drifts(listed: Sequence[Drift]) -> Table:
-    """Whether the truth changed between two vintages, and what the other vintage's truth scores."""
-    from lm_eval_epidemia.benchmarks.observation.drift import LEVEL, holm
-
-    numbers = {
-        "cells": "",
-        "common": "",
-        "distance": ".4f",
-        "by chance": "",
-        "p": "",
-        "p, Holm": "",
-        "drift": "",
-    }
-    numbers |= {"score": ".1f"}
-    numbers |= dict.fromkeys(("D_mean", "other D_mean", "D_perfect", "other D_perfect"), ".4f")
-    rows = []
-    for drift, adjusted in zip(listed, holm([drift.p_value for drift in listed]), strict=True):
-        test = ("", "", "", "")
-        if not math.isnan(adjusted):
-            seen = "seen" if adjusted <= LEVEL else "not seen"
-            p = (f"{drift.p_value:.4f}", f"{adjusted:.4f}")
-            test = (f"{drift.by_chance:.4f}", *p, seen)
-        means = (drift.anchors.mean, drift.other_anchors.mean)
-        perfects = (drift.anchors.perfect, drift.other_anchors.perfect)
-        rows.append((*drift[:6], *test, drift.score, *means, *perfects))
-    return _table("Another vintage's truth", ["task", "vintage", "other"], numbers, rows)
-
-
-def drift_notes(listed: Sequence[Drift]) -> list[str]:
-    """The number of tests, and the joint result over the tasks of two vintages."""
-    from lm_eval_epidemia.benchmarks.observation.drift import LEVEL, holm, together
-
-    tests = sum(not math.isnan(drift.p_value) for drift in listed)
-    notes = []
-    if tests:
-        notes.append(
-            f"{tests} tests. 'by chance': the mean distance between two such samples of one "
-            "population; p: the probability that chance alone puts them as far apart as these. "
-            f"Drift is seen if p, adjusted for the number of tests (Holm), is at most {LEVEL:g}."
-        )
-    pairs = together(listed)
-    for test, adjusted in zip(pairs, holm([test.p_value for test in pairs]), strict=True):
-        seen = "drift seen" if adjusted <= LEVEL else "no drift seen"
-        tasks = plural(test.tasks, "task")
-        notes.append(
-            f"{test.survey} {test.vintage} against {test.other}, {tasks} together: "
-            f"{test.ratio:.2f} times the distance expected by chance, p = {test.p_value:.4f} "
-            f"({adjusted:.4f} for {len(pairs)} such tests): {seen}"
-        )
-    if untested := len(listed) - tests:
-        notes.append(
-            f"{untested} comparisons could not be tested: tables without sampling error, truths "
-            "without replicates, different answers in the two vintages, or samples that share "
-            "people"
-        )
-    return notes
-
-
-def changes(listed: Iterable[TruthChange]) -> Table:
-    """What changes with another build of the truth."""
-    numbers = {"cells": "", **dict.fromkeys(("distance", "D_perfect", "new D_perfect"), ".4f")}
-    numbers |= {"score of mean": ".1f", "new score of mean": ".1f"}
-    rows = []
-    for change in listed:
-        perfects = (change.anchors.perfect, change.new_anchors.perfect)
-        means = (change.anchors.score_of_mean, change.new_anchors.score_of_mean)
-        rows.append((*change[:4], *perfects, *means))
-    return _table("What the other build changes", ["task", "vintage"], numbers, rows)
 
 
 def tasks_summary(declared: DataFrame) -> Table:

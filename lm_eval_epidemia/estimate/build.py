@@ -402,5 +402,5 @@ def not_scored(built: Built) -> str:
     named = few(sorted({f"{place.key} ({place.state})" for place in others}))
     return (
         f"scores of {len(others)} of them still use {named}, which the record of {survey} lists "
-        f"before {vintage}; 'epidemia anchors {survey} --compare' shows how they differ"
+        f"before {vintage}: see 'epidemia anchors {survey} --vintage {vintage}'"
     )

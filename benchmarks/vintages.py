@@ -1,5 +1,9 @@
 """Drift: how a task's truth and anchors differ between two vintages, and whether by chance.
 
+    python benchmarks/vintages.py gss bls
+
+prints a row per task and pair of vintages that are here, and the tests of all tasks together.
+
 Two samples of the same population differ too. The replicates of both vintages show by how much: if
 the populations were the same, the two truths would be as far apart as ``(P1^(b) - P1) - (P2^(j) -
 P2)`` is from 0 for other samples b and j of each. This size is itself estimated, and roughly if a
@@ -8,6 +12,7 @@ survey has few PSUs: `unsure` allows for that, as a t distribution does in place
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -288,3 +293,28 @@ def drifts(tasks: Iterable[str], vintage: str | None = None) -> list[Drift]:
             "none of these tasks has truths for two vintages here: build another vintage first"
         )
     return pairs
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("surveys", nargs="+", help="as 'epidemia show' names them")
+    surveys = parser.parse_args().surveys
+    tasks = [name for name in store.available() if declared_task(name).survey in surveys]
+    listed = drifts(tasks)
+    print("| task | vintage | other | common cells | distance | by chance | p | p, Holm | score |")
+    print("|---|---|---|--:|--:|--:|--:|--:|--:|")
+    for each, adjusted in zip(listed, holm([of.p_value for of in listed]), strict=True):
+        numbers = f"{each.distance:.4f} | {each.by_chance:.4f} | {each.p_value:.4f}"
+        print(
+            f"| {each.task} | {each.vintage} | {each.other} | {each.common} of {each.cells} | "
+            f"{numbers} | {adjusted:.4f} | {each.score:.1f} |"
+        )
+    for test in together(listed):
+        print(
+            f"{test.survey} {test.vintage} against {test.other}, {test.tasks} tasks together: "
+            f"{test.ratio:.2f} times the distance expected by chance, p = {test.p_value:.4f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
