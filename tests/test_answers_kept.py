@@ -14,7 +14,6 @@ from lm_eval_epidemia.elicit.orderings import orderings
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.findings.cells import answers, cells
-from lm_eval_epidemia.report.share import share
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.results.samples import KEPT, answers_of, undated_of
@@ -116,20 +115,6 @@ def edit(folder, change):
     change(whole)
     path.write_text(json.dumps(whole))
     return read_results([folder])
-
-
-def test_a_record_of_every_eval_ever_has_them_too(folder, tmp_path):
-    def of_a_model(whole):  # a reference respondent has no record
-        whole["config"] |= {"model": "hf", "model_args": {"pretrained": "org/model"}}
-
-    results = edit(folder, of_a_model)
-    before, _ = answers(results)
-    share(results, tmp_path / "shared")
-    after, notes = answers(read_results([tmp_path / "shared"]))
-    assert not notes
-    assert {own for _, own in after} == {own for _, own in before} == {*ASKED}
-    for (_, asked), own in after.items():
-        assert (own.q == next(was.q for (_, of), was in before.items() if of == asked)).all()
 
 
 CELLS, Q, SHARES, CHANCE = range(4)

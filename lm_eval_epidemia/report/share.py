@@ -19,10 +19,8 @@ from lm_eval_epidemia.findings.headline import share_of
 from lm_eval_epidemia.findings.leaderboard import leaderboard_table
 from lm_eval_epidemia.findings.mean import grouped, with_interval
 from lm_eval_epidemia.results import every_eval_ever as eee
-from lm_eval_epidemia.results.card import LOSSES
 from lm_eval_epidemia.results.export import check_hub_id
 from lm_eval_epidemia.results.read import Results
-from lm_eval_epidemia.results.records import SOURCE
 from lm_eval_epidemia.score.collect import LOW_MASS
 from lm_eval_epidemia.score.joint import own_errors
 
@@ -113,9 +111,12 @@ def share(results: Results, out: Path, dataset: str | None = None) -> Shared:
         folder, file = eee.model_folder(run["weights"]), eee.file_name(record)
         above = folder if len(folder.parts) > 1 else Path("unknown") / folder
         written = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
-        texts[Path("data") / SOURCE / above / file] = f"{written}\n"
-        if lost := _lost(run):
-            lines.append(f"{name}: {lost}")
+        texts[Path("data") / eee.SOURCE / above / file] = f"{written}\n"
+        if run["card"] is not None and "/" in (model := eee.model_id(run["weights"])):
+            lines.append(
+                f"{name}: {model} is assumed to be a model on the Hub: if it is a folder, run it "
+                f"as ./{model}"
+            )
         own = results.scores[results.scores["run"] == number]
         if missing := int(own["value"].isna().sum()):
             lines.append(f"{name}: {plural(missing, 'task')} without a score left out")
@@ -167,22 +168,6 @@ def _unfit(run: pd.Series, means: pd.DataFrame, ambiguous: bool) -> str:
     if ambiguous:
         return "another run differs from it only in folders, which are not shared: rename one"
     return ""
-
-
-def _lost(run: pd.Series) -> str:
-    """Say what a record of a tuned model lacks, and what its name is taken for."""
-    if run["card"] is None:
-        return ""
-    folder, name = run.get("card_folder"), eee.model_id(run["weights"])
-    is_written = isinstance(folder, Path) and (folder / LOSSES).is_file()
-    parts = []
-    if is_written:
-        parts.append(f"records do not contain the losses of its training ({LOSSES})")
-    if "/" in name:
-        parts.append(
-            f"{name} is assumed to be a model on the Hub: if it is a folder, run it as ./{name}"
-        )
-    return "; ".join(parts)
 
 
 def _said(run: pd.Series, row: pd.Series, scores: pd.DataFrame) -> str:

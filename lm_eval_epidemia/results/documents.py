@@ -19,7 +19,6 @@ from lm_eval_epidemia.results.naming import is_chat
 from lm_eval_epidemia.results.others import metrics_in
 from lm_eval_epidemia.results.protocol import as_given, number_in, printable
 from lm_eval_epidemia.results.read import Results
-from lm_eval_epidemia.results.records import is_record
 from lm_eval_epidemia.results.samples import stamp_of
 
 #: Of a task's configuration, what makes its prompts, whatever the chat template.
@@ -129,8 +128,6 @@ def answered_in(results: Results) -> list[Answered]:
     answered = []
     with_others = results.files[results.files["run"].isin(results.others["run"])]
     for run, path in with_others.itertuples(index=False):
-        if is_record(path):
-            continue
         file = read_file(path, configs=True)
         stamp = stamp_of(path)
         for task in file.results:

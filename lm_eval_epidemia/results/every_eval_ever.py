@@ -1,8 +1,6 @@
-"""Runs as records of Every Eval Ever (schema 0.3, https://evalevalai.com), written and read back.
+"""Runs as records of Every Eval Ever (schema 0.3, https://evalevalai.com).
 
-A record has a result for each group and each task. For tasks it also keeps, as text, the other
-contents of the result file: metrics, draws, recorded answers. So a record gives the same errors,
-means and comparisons as its result file. It does not contain samples.
+A record has a result for each group and each task, with its other metrics.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ import re
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -26,11 +23,15 @@ from lm_eval_epidemia.benchmarks.benchmark import Benchmark
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.harness.keys import SECRET
-from lm_eval_epidemia.results.card import Tuned
 from lm_eval_epidemia.results.naming import HASHES, NO_SETTINGS, Config, Weights, pairs
 from lm_eval_epidemia.results.protocol import number_in
 from lm_eval_epidemia.results.read import NOT_SETTINGS, in_words
-from lm_eval_epidemia.results.records import SOURCE, TUNED, VERSION, is_record
+
+#: What our records name as their source, and the folder of them in a data store.
+SOURCE = "lm-eval-epidemia"
+
+#: The version of the schema that our records are of.
+VERSION = "0.3.0"
 
 #: What is kept of a task's metadata: the rest are arguments of the model.
 _METADATA = ("truth", "vintage", *Variant._fields)
@@ -112,16 +113,8 @@ def record(
         Notes on the mean of a group: its settings in words, and doubts.
     dataset : str, optional
         The id on the Hub of the exported questions.
-
-    Raises
-    ------
-    ValueError
-        If a score comes from a record, which is already shared.
     """
-    paths = sorted({*tasks["file"]})
-    if any(map(is_record, paths)):
-        raise ValueError("it was read from a record, so it is already shared")
-    files = {path: json.loads(path.read_bytes()) for path in paths}
+    files = {path: json.loads(path.read_bytes()) for path in sorted({*tasks["file"]})}
     means = [_of_group(row, said[row["group"]]) for _, row in groups_of.iterrows()]
     rows = means + [_of_task(row, files[row["file"]]) for _, row in tasks.iterrows()]
     for row in rows:
@@ -142,7 +135,7 @@ def record(
             "version": _versions(files.values(), "lm_eval_version") or "unknown",
             "additional_details": {"plugin": SOURCE, "plugin_version": __version__},
         },
-        "model_info": _model(weights, list(files.values()), run["card"]),
+        "model_info": _model(weights, list(files.values())),
         "evaluation_results": rows,
     }
     digest = hashlib.sha256(json.dumps(written, sort_keys=True).encode()).digest()
@@ -174,7 +167,7 @@ def _versions(files: Iterable[Mapping[str, Any]], key: str) -> str:
     return ", ".join(sorted({str(file[key]) for file in files if file.get(key)}))
 
 
-def _model(weights: Weights, files: list[dict[str, Any]], card: Tuned | None) -> dict[str, Any]:
+def _model(weights: Weights, files: list[dict[str, Any]]) -> dict[str, Any]:
     config: dict[str, Any] = {}
     for file in files:
         own = {key: (file.get("config") or {}).get(key) for key in Config.__struct_fields__}
@@ -187,7 +180,6 @@ def _model(weights: Weights, files: list[dict[str, Any]], card: Tuned | None) ->
         "model_availability": "unknown",
         "lm_eval_config": json.dumps(config),
         **_hashes(last),
-        **({TUNED: json.dumps(asdict(_public_card(card)))} if card else {}),
     }
     engine = {"name": config["model_args"].get("server") or _ENGINES.get(backend, backend)}
     version = _versions(files, "transformers_version")
@@ -199,12 +191,6 @@ def _model(weights: Weights, files: list[dict[str, Any]], card: Tuned | None) ->
         "inference_engine": engine,
         "additional_details": details,
     }
-
-
-def _public_card(card: Tuned) -> Tuned:
-    """Remove the paths of models from a card."""
-    dataset = replace(card.dataset, writer=public(card.dataset.writer))
-    return replace(card, base=public(card.base), dataset=dataset)
 
 
 def _hashes(file: Mapping[str, Any]) -> dict[str, str]:
@@ -274,12 +260,7 @@ def _of_task(scored: Any, file: Mapping[str, Any]) -> dict[str, Any]:
         if filtered == "none" and metric != benchmark.leading
         if not math.isnan(number := number_in(value))
     }
-    ours, kept = file.get("epidemia") or {}, {}
-    if name in (ours.get("replicates") or {}):
-        kept["replicates"] = json.dumps(ours["replicates"][name])
-    if name in (ours.get("said") or {}):
-        kept["said"] = ours["said"][name]
-    row["score_details"]["details"] = metrics | kept
+    row["score_details"]["details"] = metrics
     told = config.get("metadata") or {}
     metadata = {key: value for key, value in told.items() if key in _METADATA}
     generation = config.get("generation_kwargs") or {} if WAYS[scored["way"]].generated else {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -94,17 +93,11 @@ def _decoded(data: bytes, form: type[ResultFile]) -> ResultFile:
         read = json.loads(text)
         if isinstance(read, dict):
             if "evaluation_results" in read:
-                raise ValueError(_renamed(read))
+                raise ValueError("a record of Every Eval Ever, which keeps no errors")
             read = {key: value for key, value in read.items() if value is not None}
         return msgspec.convert(read, ResultFile)
     except RecursionError:
         raise ValueError("brackets nested without end") from None
-
-
-def _renamed(record: Mapping[str, Any]) -> str:
-    """Say what name a record of Every Eval Ever needs to be recognised."""
-    name = f"{str(record.get('evaluation_id'))[-36:]}.json"
-    return f"a record of Every Eval Ever, recognised only by its name, which was {name}: rename it"
 
 
 def _draws_together(file: ResultFile) -> None:

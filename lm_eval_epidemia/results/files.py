@@ -21,12 +21,10 @@ from lm_eval_epidemia.core.names import GROUPS
 from lm_eval_epidemia.core.paths import fresh_tasks, home
 from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.results import replicates
-from lm_eval_epidemia.results.card import Tuned
 from lm_eval_epidemia.results.entry import POPULATION, Asked, TaskScore, leaf
 from lm_eval_epidemia.results.file import ResultFile, TaskConfig, read_file
 from lm_eval_epidemia.results.others import Other, labels_of, others_in
 from lm_eval_epidemia.results.protocol import number_in, printable
-from lm_eval_epidemia.results.records import is_record, read_record
 from lm_eval_epidemia.results.replicates import ENDLESS, Joint
 from lm_eval_epidemia.results.shards import join_shards
 from lm_eval_epidemia.surveys.catalogue import records
@@ -48,7 +46,6 @@ class ReadFile(NamedTuple):
     metadata: dict[Asked, dict[str, Any]]
     others: dict[Other, float]
     notes: list[str]
-    card: Tuned | None = None
 
     @property
     def when(self) -> tuple[float, str]:
@@ -77,9 +74,8 @@ def read_files(
 
 def _read(path: Path) -> ReadFile:
     """Read a result file, its scores and those of other tasks; ValueError as in `read_file`."""
-    file, notes, card = read_record(path) if is_record(path) else (read_file(path), [], None)
-    notes = [*(f"{path}: {note}" for note in notes), *_unknown(path, file)]
-    run = ReadFile(path, file, {}, {}, {}, notes, card)
+    file = read_file(path)
+    run = ReadFile(path, file, {}, {}, {}, _unknown(path, file))
     for name, row in file.results.items():
         ours = leaves().get(name)
         if ours and f"{ours.benchmark.primary},none" in row:
@@ -245,7 +241,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 def _may_be_results(path: Path) -> bool:
     """Tell result files by name or, of ``--output_path x.json``, by how they begin."""
-    if fnmatchcase(path.name, "results*.json") or is_record(path):
+    if fnmatchcase(path.name, "results*.json"):
         return True
     if path.suffix != ".json" or not path.is_file():
         return False
@@ -266,8 +262,7 @@ def result_files(folders: Iterable[Path]) -> list[Path]:
         if not here:
             raise EpidemiaError(
                 f"{folder} holds no results_*.json: give the folder that lm_eval wrote "
-                "(--output_path), or one with records from 'epidemia share', with their "
-                "original names (UUID.json)"
+                "(--output_path)"
             )
         for file in here:
             # Samples lie beside the file itself, not beside a link to it.
@@ -321,10 +316,7 @@ def put_together(
 
 def left_out(path: Path, why: str) -> str:
     """Say that a file cannot be read."""
-    what = (
-        "a record as 'epidemia share' writes it" if is_record(path) else "a result file of lm-eval"
-    )
     return (
-        f"{path} is not {what} and was left out ({why}): copy it again from its source, or "
-        "run that evaluation again"
+        f"{path} is not a result file of lm-eval and was left out ({why}): copy it again from its "
+        "source, or run that evaluation again"
     )

@@ -41,7 +41,6 @@ from lm_eval_epidemia.results.protocol import (
     printable,
     sha_of,
 )
-from lm_eval_epidemia.results.records import is_record
 
 
 class Results(NamedTuple):
@@ -138,8 +137,7 @@ def read_results(folders: Iterable[Path]) -> Results:
     Parameters
     ----------
     folders : iterable of Path
-        Result files, or folders that hold, at any depth, files that lm-eval wrote, or records of
-        Every Eval Ever with the names that 'epidemia share' gave them.
+        Result files, or folders that hold files that lm-eval wrote, at any depth.
 
     Raises
     ------
@@ -192,7 +190,7 @@ def _tables(files: Sequence[ReadFile], installed: Mapping[str, Any]) -> Results:
         size = number_in(file.file.config.model_num_parameters)
         row["parameters"] = size if 0 < size < math.inf else row["parameters"]
         row["date"] = number_in(file.file.date)
-        row["card"] = row.get("card") or file.card
+        row["card"] = None  # see `tuned.with_cards`
         read.append({"run": run, "path": file.path})
         scores += [{"run": run} | row for row in _score_rows(file, installed)]
         others += [
@@ -268,12 +266,6 @@ def _checked(
                 "as ties: run one again",
             )
         )
-    if kept := [file for file in files if is_record(file.path)]:
-        text = (
-            f"{plural(len(kept), 'run')} read from records of Every Eval Ever: these hold no "
-            "samples, so tables from single replies leave them out"
-        )
-        notes.append(("", "records", text))
     told = pd.DataFrame(
         [(printable(run), kind, printable(text)) for run, kind, text in notes],
         columns=["run", "kind", "text"],

@@ -37,10 +37,10 @@ Found = tuple[Tuned | None, Path | None]
 def with_cards(results: Results, given: Sequence[tuple[str, str]] = ()) -> Results:
     """Say of runs how they were tuned, and which run is that of the base.
 
-    A run is of a tuned model if it has an adapter, or if there is a card in its record, in the
-    folder of its adapter or weights, or beside or above its result files (within the folders read).
-    Its base is the one on its card or, without a card, the same weights without the adapter, asked
-    in the same way.
+    A run is of a tuned model if it has an adapter, or if there is a card in the folder of its
+    adapter or weights, or beside or above its result files (within the folders read). Its base is
+    the one on its card or, without a card, the same weights without the adapter, asked in the same
+    way.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ def with_cards(results: Results, given: Sequence[tuple[str, str]] = ()) -> Resul
     Returns
     -------
     Results
-        With notes, and columns of runs: ``card`` (Tuned or None), ``card_folder`` (Path, None for
-        a card in a record), ``base`` (number of the base's run, NaN without one). A tuned run is no
+        With notes, and columns of runs: ``card`` (Tuned or None), ``card_folder`` (Path or
+        None), ``base`` (number of the base's run, NaN without one). A tuned run is no
         version of a model: its ``bases`` are empty.
     """
     runs, notes = results.runs, Notes()
@@ -105,8 +105,7 @@ def _cards(results: Results, notes: Notes) -> dict[int, Found]:
             others = {
                 runs["model"][other]
                 for other in weights
-                if runs["card"][other] is None
-                and place in above[other]
+                if place in above[other]
                 and near[other][0] == place
                 and weights[other] != weights[run]
                 and _can_be(weights[other], card)
@@ -119,8 +118,7 @@ def _cards(results: Results, notes: Notes) -> dict[int, Found]:
             break
         return None, None
 
-    cards = runs["card"]
-    return {run: (cards[run], None) if cards[run] is not None else card_of(run) for run in weights}
+    return {run: card_of(run) for run in weights}
 
 
 def _above(paths: Iterable[Path], folders: Iterable[Path]) -> list[Path]:
