@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, groups, in_way, leaves, unions, within
 from lm_eval_epidemia.core.errors import few, plural
@@ -522,6 +521,8 @@ def beside(results: Results) -> pd.DataFrame:
 
 def correlation(results: Results) -> Finding:
     """Rank correlation of our groups with other people's tasks."""
+    from scipy import stats  # a third of what a report takes to start
+
     scores = grouped(results.scores)
     scores = scores[scores["value"].notna() & (scores["asked_as"] == "")]
     others = beside(results)

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import special
 
 from lm_eval_epidemia.benchmarks import WAYS, groups, in_way
 from lm_eval_epidemia.benchmarks.observation.measured import Measured
@@ -371,7 +371,7 @@ def _verdict(row: Any, silent: set[tuple[int, str]]) -> str:
     # survey's error.
     error = math.hypot(row.error, row.over_seeds)
     freedom = (row.seeds - 1) * (error / row.over_seeds) ** 4 if row.over_seeds else math.inf
-    if not abs(row.difference) > stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * error:
+    if not abs(row.difference) > special.stdtrit(freedom, (1 + CONFIDENCE) / 2) * error:
         return "not shown"
     return "better here" if is_better else "worse here"
 

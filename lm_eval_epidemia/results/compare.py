@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import special
 
 from lm_eval_epidemia.benchmarks import PRIOR, Benchmark, in_way, leaves
 from lm_eval_epidemia.core.distance import Array
@@ -29,7 +29,7 @@ POPULATION = "score_population"
 CONFIDENCE = 0.95
 
 #: Standard errors beyond which a difference is shown in these tasks, and by which a task is won.
-HERE, WON_BY = float(stats.norm.ppf((1 + CONFIDENCE) / 2)), 2
+HERE, WON_BY = float(special.ndtri((1 + CONFIDENCE) / 2)), 2
 
 #: With fewer outcomes nothing is said of others from the metric itself, or from log `l1`.
 FEWEST, FEWEST_ON_LOG = 8, 4

@@ -119,16 +119,20 @@ def _kind_of(name: str) -> tuple[str, str]:
 
 def _unknown(path: Path, file: ResultFile) -> list[str]:
     """Say which of our tasks are unknown here."""
+    strange = [
+        name
+        for name in file.results.keys() - leaves().keys() - unions().keys()
+        if name.startswith("epidemia_") and not file.group_subtasks.get(name)
+    ]
+    if not strange:
+        return []
     ours = {in_way(group, leaf_.way) for leaf_ in leaves().values() for group in leaf_.entry.groups}
-    ours |= unions().keys()
     kinds: dict[str, list[str]] = {"quantities": [], "fresh": [], "own": [], "other": []}
     surveys: dict[str, None] = {}
-    for name in file.results:
-        known = name in leaves() or name in ours or file.group_subtasks.get(name)
-        if name.startswith("epidemia_") and not known:
-            kind, survey = _kind_of(name)
-            kinds[kind].append(name)
-            surveys |= {survey: None} if survey else {}
+    for name in sorted({*strange} - ours):
+        kind, survey = _kind_of(name)
+        kinds[kind].append(name)
+        surveys |= {survey: None} if survey else {}
     reasons = {
         "quantities": ": their quantities are not here. Make the set again with 'epidemia "
         "quantities new SURVEY --raw FILE --n N --seed SEED' as before, or copy its files (.json "

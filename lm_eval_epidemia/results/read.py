@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -162,8 +163,8 @@ def read_results(folders: Iterable[Path]) -> Results:
             files,
             lambda file, asked: (
                 weights_of(file.file.config),
-                *sorted({**settings_in(file, installed), "limit": ""}.items()),
-                _asked_as({**vars_of(file, asked, installed), "limit": ""}),
+                *sorted(settings_in(file, installed).items()),
+                _asked_as(file, asked, installed),
             ),
         )
     ]
@@ -359,34 +360,41 @@ def in_words(name: str, value: str) -> str:
 
 def settings_in(file: ReadFile, installed: Mapping[str, Any]) -> dict[str, str]:
     """Return the settings of a file's run: texts, without those that are the usual ones."""
-    read = file.file
-    asked = list(file.scores)
-    written = [WAYS[way] for _, way in asked if WAYS[way].generated]
-    given = {key: plainly(value) for key, value in pairs(read.config.gen_kwargs).items()}
+    read, asked = file.file, list(file.scores)
+    each = [_told(file, a, installed) for a in asked]
+    revision = [part for part in weights_of(read.config).more if part.startswith("revision=")]
     told = {
         **dict(settings_of(read.config)),
-        "revision": "".join(
-            part.removeprefix("revision=")
-            for part in weights_of(read.config).more
-            if part.startswith("revision=")
-        ),
+        "revision": "".join(revision).removeprefix("revision="),
         "chat_template": "yes" if read.chat_template or is_chat(read.config) else "",
         "template": sha_of(read.chat_template_sha, read.chat_template),
-        "num_fewshot": _joined(read.shots.get(in_way(*a)) or "" for a in asked),
         "system": sha_of(read.system_instruction_sha, read.system_instruction),
         "limit": _limit(file),
-        "task_version": _joined(_version(file, a, installed) for a in asked),
-        "truth": _joined(_truth(file, a, installed) for a in asked),
-        **(given if written else {}),
+        **{key: _joined(of.get(key) for of in each) for key in dict.fromkeys(chain(*each))},
     }
-    if {told.get("temperature")} == {plainly(way.temperature) for way in written}:
-        del told["temperature"]
-    if any(way.drawn for way in written) and read.config.torch_seed is not None:
+    if any(WAYS[way].drawn for _, way in asked) and read.config.torch_seed is not None:
         told["torch_seed"] = str(read.config.torch_seed)
-    for key, usual in Variant()._asdict().items():
-        values = (file.metadata[a].get(key) for a in asked)
-        told[key] = _joined(value for value in values if value not in (None, usual))
     return {key: encodable(value) for key, value in told.items() if value}
+
+
+def _told(file: ReadFile, asked: Asked, installed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a task was asked with, where they are not the usual ones."""
+    metadata, way = file.metadata[asked], WAYS[asked.way]
+    told: dict[str, Any] = {
+        "num_fewshot": file.file.shots.get(in_way(*asked)) or None,
+        "task_version": _version(file, asked, installed),
+        "truth": _truth(file, asked, installed),
+    }
+    if way.generated:
+        given = pairs(file.file.config.gen_kwargs).items()
+        told |= {key: plainly(value) for key, value in given}
+        if told.get("temperature") == plainly(way.temperature):
+            del told["temperature"]
+    return told | {
+        key: metadata[key]
+        for key, usual in Variant()._asdict().items()
+        if metadata.get(key) not in (None, usual)
+    }
 
 
 def _joined(values: Iterable[Any]) -> str:
@@ -428,7 +436,7 @@ def _score_rows(file: ReadFile, installed: Mapping[str, Any]) -> Iterator[dict[s
             "task": asked.task,
             "way": asked.way,
             "group": leaves()[in_way(*asked)].group,
-            "asked_as": _asked_as(vars_of(file, asked, installed)),
+            "asked_as": _asked_as(file, asked, installed),
             "value": score.value,
             "draws": score.draws,
             "population": score.population,
@@ -442,31 +450,15 @@ def _score_rows(file: ReadFile, installed: Mapping[str, Any]) -> Iterator[dict[s
         }
 
 
-def vars_of(file: ReadFile, asked: Asked, installed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that a score heeds, where they are not the usual ones."""
-    read, metadata, way = file.file, file.metadata[asked], WAYS[asked.way]
-    of = leaves()[in_way(*asked)]
-    told: dict[str, Any] = {
-        key: as_given(metadata[key])
-        for key, usual in Variant()._asdict().items()
-        if metadata.get(key) not in (None, usual) and key != "n_samples" and of.heeds(key)
+def _asked_as(file: ReadFile, asked: Asked, installed: Mapping[str, Any]) -> str:
+    """Say the settings that a score heeds, where they are not the usual ones."""
+    read, heeds = file.file, leaves()[in_way(*asked)].heeds
+    told = {
+        key: value
+        for key, value in _told(file, asked, installed).items()
+        if key not in ("n_samples", "max_gen_toks") and (key not in Variant._fields or heeds(key))
     }
     told["limit"] = read.config.limit if file.scores[asked].seen < 1 else None
-    told |= {
-        "num_fewshot": read.shots.get(in_way(*asked)),
-        "system": sha_of(read.system_instruction_sha, read.system_instruction),
-        "task_version": _version(file, asked, installed),
-        "truth": _truth(file, asked, installed),
-    }
-    if way.generated:
-        drawn = {key: plainly(value) for key, value in pairs(read.config.gen_kwargs).items()}
-        drawn.pop("max_gen_toks", None)
-        if drawn.get("temperature") == plainly(way.temperature):
-            del drawn["temperature"]
-        told |= drawn
-    return told
-
-
-def _asked_as(told: Mapping[str, Any]) -> str:
+    told["system"] = sha_of(read.system_instruction_sha, read.system_instruction)
     parts = [f"{key}={as_given(value)}" for key, value in sorted(told.items()) if value]
     return encodable("; ".join(parts))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from lm_eval_epidemia.core.distance import Array
 
@@ -48,7 +48,7 @@ class Estimate(NamedTuple):
         """Interval of 95 %, by Student's t; NaN if the error is unknown."""
         if not self.freedom > 0 or math.isnan(self.error):
             return math.nan, math.nan
-        reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, self.freedom)) * self.error
+        reach = float(special.stdtrit(self.freedom, (1 + CONFIDENCE) / 2)) * self.error
         return self.value - reach, self.value + reach
 
 

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from lm_eval_epidemia.score.joint import Draws, contrast_error
 
@@ -170,7 +170,7 @@ def contrast(
     observed = float((left - right[match]).var(ddof=1))
     sigma = max(0.0, observed - _explained(drawn, n, match)) / expected
     error = math.sqrt(survey**2 + sigma * (1 / n + (times**2).sum() / n**2))
-    reach = error * float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1))
+    reach = error * float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2))
     difference = value[0] - value[1]
     return PairDifference(
         *value, n, len(used), survey, error, difference - reach, difference + reach

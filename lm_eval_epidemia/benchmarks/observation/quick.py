@@ -156,7 +156,8 @@ def apart(p: Array, said: Array) -> Array:
 def choices() -> dict[str, Choice]:
     """Return the chosen cells and curves, by the name of the quick task."""
     text = (files(__package__) / FILE).read_text(encoding="utf-8")
-    return {name: _choice(content) for name, content in yaml.safe_load(text)["tasks"].items()}
+    read = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return {name: _choice(content) for name, content in read["tasks"].items()}
 
 
 def _choice(content: dict[str, Any]) -> Choice:

@@ -108,9 +108,9 @@ def uncertainty_rank_of(judged: Judged) -> float:
     both = np.round(both, 9)
     if len(both) < 3 or (both == both[0]).all(axis=0).any():
         return math.nan
-    from scipy import stats  # half of what importing the package would take
+    import pandas as pd  # half of what importing the package would take
 
-    return float(stats.spearmanr(*both.T).statistic)
+    return float(np.corrcoef(pd.DataFrame(both).rank(), rowvar=False)[0, 1])
 
 
 def worth(win_rates: Array) -> float:
