@@ -139,3 +139,12 @@ def test_where_nothing_was_asked_a_finding_is_empty_and_says_what_to_run(name, o
             assert any(re.search(r"\brun\b|--|\bgive", text.lower()) for text in finding.left_out)
     # Of every run there are a leaderboard, its tasks and notes; implied needs none.
     assert empty or name in ("leaderboard", "tasks", "notes", "implied", "population", "scale")
+
+
+def test_the_guide_lists_every_finding_as_help_does():
+    """`--show help` prints the first lines of the findings' docstrings."""
+    page = (REPOSITORY / "docs" / "guides" / "report-findings.md").read_text()
+    listed = dict(re.findall(r"^\| `([\w-]+)` \| (.+) \|$", page, re.M))
+    assert listed == {
+        name: (find(name).__doc__ or "").splitlines()[0].removesuffix(".") for name in FINDINGS
+    }

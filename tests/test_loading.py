@@ -87,17 +87,15 @@ def bad(tiny_llama, tmp_path):
     (adapter / "adapter_config.json").write_text("{}")
     return {
         tmp_path / "nowhere" / "model": ".*nowhere/model does not exist: expected a model folder",
-        "no-owner/no-model": "not a local folder, and could not be downloaded from the Hugging",
-        tiny_llama / "config.json": "is not a folder: expected one with config.json",
-        copy_of(tiny_llama, tmp_path / "a", *tokenizer): "has no tokenizer that transformers can "
-        "read .*expected tokenizer.json.*save_pretrained",
-        copy_of(tiny_llama, tmp_path / "b", "config.json"): "has no config.json; expected a folder",
-        adapter: "has no config.json; it is an adapter, .*give lm_eval pretrained=BASE and peft=",
-        tmp_path: "has no config.json; it contains new.gguf, page.gguf: give that file",
-        tmp_path / "new.gguf": "architecture frobnicate is not supported yet: transformers .* "
-        "can only read GGUF files of .*llama.*Give the model as safetensors",
-        tmp_path / "page.gguf": "is not a GGUF file: it begins with b'<htm'",
-        tmp_path / "third.gguf": "contains no file third.gguf: it has new.gguf, page.gguf",
+        "no-owner/no-model": r"no-owner/no-model cannot be loaded \(OSError: ",
+        tiny_llama / "config.json": "has no config.json: expected a folder",
+        copy_of(tiny_llama, tmp_path / "a", *tokenizer): r"/a cannot be loaded \(.*tokenizer",
+        copy_of(tiny_llama, tmp_path / "b", "config.json"): "has no config.json: expected a folder",
+        adapter: "has no config.json: .*an adapter as pretrained=BASE,peft=FOLDER",
+        tmp_path: r"has no config.json \(it has new.gguf, page.gguf\): expected",
+        tmp_path / "new.gguf": r"cannot be loaded \(.*frobnicate",
+        tmp_path / "page.gguf": r"cannot be loaded \(",
+        tmp_path / "third.gguf": r"has no third.gguf \(it has new.gguf, page.gguf\): expected",
     }
 
 
@@ -125,13 +123,13 @@ def test_each_stops_the_demonstration_before_its_baselines(bad, tmp_path, monkey
 def test_a_named_tokenizer_mends_a_folder_without_one(tiny_llama, tmp_path):
     folder = copy_of(tiny_llama, tmp_path / "a", "token", "chat")
     assert load(pretrained=folder, tokenizer=tiny_llama).tokenizer.vocab_size > 0
-    with pytest.raises(EpidemiaError, match=f"{tmp_path}/a has no tokenizer"):
+    with pytest.raises(EpidemiaError, match=rf"{tiny_llama} cannot be loaded \(.*tokenizer"):
         load(pretrained=tiny_llama, tokenizer=folder)
 
 
 def test_a_folder_without_weights(tiny_llama, tmp_path):
     folder = copy_of(tiny_llama, tmp_path / "a", "model")
-    with pytest.raises(EpidemiaError, match=r"has no weights .*Was the download interrupted"):
+    with pytest.raises(EpidemiaError, match=r"/a cannot be loaded \(OSError: .*model\.safetensors"):
         load(pretrained=folder)
 
 
@@ -163,14 +161,18 @@ def test_a_model_given_twice_is_refused(tiny_llama, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"hidden_size": 96}, r"layers.0\S+ has the shape \(2, 96\) there, but \(2, 64\) here"),
+        (
+            {"hidden_size": 96},
+            r"cannot be loaded \(.*size mismatch for \S+layers.0.*\[2, 96\].*\[2, 64\]",
+        ),
         (
             {"num_hidden_layers": LAYERS + 2},
-            rf"8 of its weights do not exist in the base; .*layers.{LAYERS}",
+            rf"does not fit .*8 of its weights do not exist in the base; .*layers.{LAYERS}"
+            ".*trained on somebody/other-base",
         ),
         (
             {"num_hidden_layers": LAYERS - 1},
-            r"it lacks 4 weights that the base needs; the first is .*s\.1",
+            r"does not fit .*4 weights that the base needs are not in it; the first is .*s\.1",
         ),
     ],
     ids=["wider", "deeper", "shallower"],
@@ -184,9 +186,7 @@ def test_an_adapter_of_another_base_is_refused(tiny_llama, tmp_path, changed, sa
     config = json.loads((adapter / "adapter_config.json").read_text())
     config["base_model_name_or_path"] = "somebody/other-base"
     (adapter / "adapter_config.json").write_text(json.dumps(config))
-    with pytest.raises(
-        EpidemiaError, match=f"does not fit pretrained={tiny_llama}: .*{said}.*somebody/other-base"
-    ):
+    with pytest.raises(EpidemiaError, match=f"peft={adapter} {said}"):
         load(pretrained=tiny_llama, peft=adapter)
 
 
@@ -254,14 +254,14 @@ def test_an_adapter_of_other_weights_of_the_same_shape_is_refused(
         ("adapter_model.bin", lambda whole: b"PK\x03\x04"),
     ],
 )
-def test_a_damaged_adapter_is_not_blamed_on_its_base(tiny_llama, tmp_path, file, damage):
+def test_a_damaged_adapter_is_named(tiny_llama, tmp_path, file, damage):
     pytest.importorskip("peft")
     adapter = adapter_for(llama(tiny_llama), tmp_path / "adapter")
     path = adapter / file
     if file.endswith(".bin"):
         (adapter / "adapter_model.safetensors").rename(path)
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(EpidemiaError, match=f"peft={adapter}: the adapter's {file}"):
+    with pytest.raises(EpidemiaError, match=f"peft={adapter}"):
         load(pretrained=tiny_llama, peft=adapter)
 
 
@@ -284,35 +284,34 @@ def configured(**changed):
     ("damage", "says"),
     [
         (renamed, "does not fit"),
-        (configured(r=4), "has the shape"),
+        (configured(r=4), r"cannot be loaded \(.*size mismatch"),
         (configured(target_modules=["nowhere"]), "not found in the base model"),
-        (configured(lora_alpha="x"), r"peft cannot load it onto .* \(TypeError: "),
-        (configured(r=0), r"peft cannot load it onto .* \(ValueError: "),
+        (configured(lora_alpha="x"), r"cannot be loaded \(TypeError: "),
+        (configured(r=0), r"cannot be loaded \(ValueError: "),
         (configured(peft_type="LOHA"), "peft=.*adapter"),
     ],
     ids=["renamed", "r", "modules", "alpha", "r0", "type"],
 )
-def test_a_changed_adapter_is_not_told_to_take_the_base_it_has(tiny_llama, tmp_path, damage, says):
+def test_a_changed_adapter_is_refused(tiny_llama, tmp_path, damage, says):
     pytest.importorskip("peft")
     adapter = adapter_for(llama(tiny_llama), tmp_path / "adapter")
     configured(base_model_name_or_path=str(tiny_llama))(adapter)
     damage(adapter)
-    with pytest.raises(EpidemiaError, match=says) as raised:
+    with pytest.raises(EpidemiaError, match=says):
         load(pretrained=tiny_llama, peft=adapter)
-    assert "give that as pretrained" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"pretrain": "x"}, r"needs --model_args pretrained=.* \(given: dtype, pretrain\)"),
+        ({"pretrain": "x"}, r"a model without pretrained= cannot be loaded \(TypeError: "),
         ({"max_length": -1}, "max_length=-1: expected the most tokens .* at least 1"),
         ({"max_length": 0}, "max_length=0: expected"),
         ({"max_length": "many"}, "max_length=many: expected"),
         ({"max_length": 60.5}, "max_length=60.5: expected"),
-        ({"dtype": "int8"}, "dtype=int8: expected a type of PyTorch"),
-        ({"max_lenght": 60}, r"no argument 'max_lenght' \(nearest: max_length"),
-        ({"dtype": "float33"}, "dtype=float33: expected a type of PyTorch"),
+        ({"dtype": "int8"}, r"cannot be loaded \(ValueError: .*dtype"),
+        ({"max_lenght": 60}, r"cannot be loaded \(TypeError: .*'max_lenght'"),
+        ({"dtype": "float33"}, r"cannot be loaded \(AttributeError: .*'float33'"),
     ],
     ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
 )
@@ -328,23 +327,25 @@ def test_an_adapter_for_other_layers_is_refused(tiny_llama, tmp_path):
 
     other = GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=1, n_head=2, vocab_size=100))
     adapter = adapter_for(other, tmp_path / "a", target_modules=["c_attn"], fan_in_fan_out=True)
-    with pytest.raises(EpidemiaError, match=r"does not fit .*\{'c_attn'\} not found in the base"):
+    with pytest.raises(
+        EpidemiaError, match=r"cannot be loaded \(.*\{'c_attn'\} not found in the base"
+    ):
         load(pretrained=tiny_llama, peft=adapter)
 
 
-def test_what_is_no_adapter_is_refused_before_the_base_is_loaded(tiny_llama, tmp_path):
+def test_what_is_no_adapter_is_refused(tiny_llama, tmp_path):
     pytest.importorskip("peft")
     for given, said in {
-        tiny_llama: "has no adapter_config.json; it is a whole model, not an adapter: give",
-        tmp_path: "has no adapter_config.json; expected a folder as PeftModel.save_pretrained",
-        tmp_path / "no" / "such" / "adapter": "is neither a folder nor a Hub id",
-        "no-owner/no-adapter": "is not a local folder, and no adapter of that name",
+        tiny_llama: "adapter_config.json",
+        tmp_path: "adapter_config.json",
+        tmp_path / "no" / "such" / "adapter": "adapter_config.json",
+        "no-owner/no-adapter": "adapter_config.json",
     }.items():
-        with pytest.raises(EpidemiaError, match=said):
+        with pytest.raises(EpidemiaError, match=f"peft={given} cannot be loaded .*{said}"):
             load(pretrained=tiny_llama, peft=given)
     adapter = adapter_for(llama(tiny_llama), tmp_path / "adapter")
     (adapter / "adapter_model.safetensors").unlink()
-    with pytest.raises(EpidemiaError, match=r"has no weights \(adapter_model\.safetensors\)"):
+    with pytest.raises(EpidemiaError, match=r"peft=\S+ cannot be loaded \("):
         load(pretrained=tiny_llama, peft=adapter)
 
 

@@ -26,13 +26,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.paths import atomic_write, check_writable, sha256_of
 from lm_eval_epidemia.finetune.tokens import encoded, padded
-from lm_eval_epidemia.models.loading import (
-    Given,
-    check_folder,
-    explaining_config,
-    explaining_tokenizer,
-    explaining_weights,
-)
+from lm_eval_epidemia.models.loading import Given, check_folder, loading
 from lm_eval_epidemia.results.card import (
     KINDS,
     LOSSES,
@@ -267,11 +261,8 @@ def _loaded(model: str, settings: Settings) -> tuple[Any, Any]:
             "was made from, or save it as safetensors"
         )
     check_folder(given)
-    with explaining_config(given):
-        transformers.AutoConfig.from_pretrained(model)
-    with explaining_tokenizer(given):
+    with loading(given):
         tokenizer = transformers.AutoTokenizer.from_pretrained(model)
-    with explaining_weights(given):
         weights = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     if tokenizer.eos_token is None:
         raise EpidemiaError(

@@ -22,7 +22,6 @@ from tqdm import tqdm
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import install
-from lm_eval_epidemia.models import loading
 from lm_eval_epidemia.models.choices import (
     Batch,
     Encoded,
@@ -30,6 +29,14 @@ from lm_eval_epidemia.models.choices import (
     answer_requests,
     plan,
     remember,
+)
+from lm_eval_epidemia.models.loading import (
+    Given,
+    check_adapter,
+    check_arguments,
+    check_folder,
+    is_batch_given,
+    loading,
 )
 from lm_eval_epidemia.models.prefix_tree import BLOCK, Costs, Pack, Tree, plan_paths, tree_of
 
@@ -70,36 +77,23 @@ class ChoiceHF(HFLM):
     # Loading is the stock class's, with errors that say what to mend.
 
     def __init__(self, *args: Any, **given: Any) -> None:
-        with loading.explaining_arguments("choice-hf", HFLM, args, given):
+        check_arguments("choice-hf", given)
+        peft = given.get("peft")
+        named = given.get("pretrained", args[0] if args else "a model without pretrained=")
+        with loading(f"{named} with peft={peft}" if peft else named):
             super().__init__(*args, **given)
         # Not batch_size="auto" where none is given, as `choice-vllm` has it: the stock paths then
         # try out what fits before each task, which takes longer than one at a time.
-        self._fills_batches = self.batch_size == "auto" or not loading.is_batch_given(given)
+        self._fills_batches = self.batch_size == "auto" or not is_batch_given(given)
 
     def _get_config(self, pretrained: str, **more: Any) -> None:
-        subfolder = more.get("subfolder") or ""
-        self._given = loading.Given(pretrained, more.get("gguf_file"), subfolder)
-        loading.check_folder(self._given)
-        with loading.explaining_config(self._given):
-            super()._get_config(pretrained, **more)
-
-    def _create_tokenizer(self, pretrained: Any, tokenizer: Any = None, **more: Any) -> None:
-        # A model in the hand has no configuration to read: `_get_config` is not called.
-        whole = isinstance(pretrained, str)
-        given = self._given if whole else loading.Given(pretrained.name_or_path)
-        named = tokenizer if isinstance(tokenizer, str) else None
-        with loading.explaining_tokenizer(given, named):
-            super()._create_tokenizer(pretrained, tokenizer, **more)
+        check_folder(Given(pretrained, more.get("gguf_file"), more.get("subfolder") or ""))
+        super()._get_config(pretrained, **more)
 
     def _create_model(self, pretrained: str, **more: Any) -> None:
-        peft = more.get("peft")
-        if peft:
-            loading.check_adapter_folder(peft, pretrained)
-        adapter = loading.explaining_adapter(peft, pretrained)
-        with loading.explaining_weights(self._given), adapter:
-            super()._create_model(pretrained, **more)
-            if peft:
-                loading.check_adapter_in_place(self.model, peft, pretrained)
+        super()._create_model(pretrained, **more)
+        if peft := more.get("peft"):
+            check_adapter(self.model, peft, pretrained)
 
     def loglikelihood(
         self, requests: list[Any], disable_tqdm: bool = False

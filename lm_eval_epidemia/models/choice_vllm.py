@@ -19,7 +19,7 @@ from tqdm import tqdm
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.models.choices import Encoded, Question, answer_requests, remember
-from lm_eval_epidemia.models.loading import explaining_arguments, is_batch_given
+from lm_eval_epidemia.models.loading import check_arguments, is_batch_given, loading
 
 try:
     from lm_eval.models.vllm_causallms import VLLM
@@ -63,7 +63,8 @@ class ChoiceVLLM(VLLM):
     def __init__(self, *args: Any, **given: Any) -> None:
         if not is_batch_given(given):  # the engine batches itself
             given["batch_size"] = "auto"
-        with explaining_arguments("choice-vllm", VLLM, args, given):
+        check_arguments("choice-vllm", given)
+        with loading(given.get("pretrained", args[0] if args else "a model without pretrained=")):
             super().__init__(*args, **given)
 
     def loglikelihood(
