@@ -119,17 +119,16 @@ def _kind_of(name: str) -> tuple[str, str]:
 
 def _unknown(path: Path, file: ResultFile) -> list[str]:
     """Say which of our tasks are unknown here."""
-    strange = [
-        name
-        for name in file.results.keys() - leaves().keys() - unions().keys()
-        if name.startswith("epidemia_") and not file.group_subtasks.get(name)
-    ]
+    known = (
+        leaves().keys() | unions().keys() | {name for name, of in file.group_subtasks.items() if of}
+    )
+    strange = [name for name in file.results if name.startswith("epidemia_") and name not in known]
     if not strange:
         return []
     ours = {in_way(group, leaf_.way) for leaf_ in leaves().values() for group in leaf_.entry.groups}
     kinds: dict[str, list[str]] = {"quantities": [], "fresh": [], "own": [], "other": []}
     surveys: dict[str, None] = {}
-    for name in sorted({*strange} - ours):
+    for name in (name for name in strange if name not in ours):
         kind, survey = _kind_of(name)
         kinds[kind].append(name)
         surveys |= {survey: None} if survey else {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,6 @@ from pydantic import ValidationError
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys.record import Record
 from lm_eval_epidemia.surveys.variable import written_out
-
-#: Values of a record with what its aliases stand for; the largest that ships has 5,200. A file in
-#: which aliases of aliases stand for billions would never be read to its end.
-MAX_VALUES = 500_000
-#: Bytes; the largest that ships has 48,000.
-MAX_SIZE = 5_000_000
-#: Lists in lists; those that ship have 6. libyaml ends the process at some tens of thousands.
-MAX_DEPTH = 50
 
 
 def _written(levels: yaml.SequenceNode) -> list[yaml.Node]:
@@ -63,36 +54,6 @@ def _repeated(node: yaml.Node | None) -> Iterator[tuple[int, str]]:
             yield from _repeated(child)
 
 
-def _values(node: yaml.Node | None, known: dict[int, float]) -> float:
-    """Count the values below a node, those behind an alias as often as it stands there."""
-    if id(node) not in known:
-        known[id(node)] = inf  # an alias of what it stands in never ends
-        below: list[yaml.Node] = []
-        if isinstance(node, yaml.MappingNode):
-            below = [child for pair in node.value for child in pair]
-        elif isinstance(node, yaml.SequenceNode):
-            below = node.value
-        known[id(node)] = 1 + sum(_values(child, known) for child in below)
-    return known[id(node)]
-
-
-def _depth(text: str) -> int:
-    """Return how deeply a YAML text is nested, without recursion; as far as it is YAML."""
-    deepest = 0
-    # libyaml stops at an error before it tells what stands above it, and counts great depth as one.
-    for loader in (getattr(yaml, "CSafeLoader", yaml.SafeLoader), yaml.SafeLoader):
-        depth = 0
-        with suppress(yaml.YAMLError):
-            for event in yaml.parse(text, loader):
-                depth += isinstance(event, yaml.CollectionStartEvent)
-                depth -= isinstance(event, yaml.CollectionEndEvent)
-                deepest = max(deepest, depth)
-                if depth > MAX_DEPTH:
-                    break
-            break
-    return deepest
-
-
 def _composed(text: str) -> tuple[yaml.Node | None, Any]:
     """Return the nodes of a YAML text and a loader for their data."""
     # libyaml's parser, where PyYAML was built with it, is ten times as fast; of an error, the one
@@ -105,18 +66,8 @@ def _composed(text: str) -> tuple[yaml.Node | None, Any]:
 
 def _parsed(path: Path) -> tuple[Any, yaml.Node | None]:
     """Return the data of a YAML file, and its nodes, which know their lines."""
-    if (size := path.stat().st_size) > MAX_SIZE:
-        raise EpidemiaError(f"{path.name} has {size:,} bytes, too large for a survey record")
     text = path.read_text(encoding="utf-8")
-    # This costs as much as reading: it is spared where the record is one that ships.
-    if path.parent != Path(__file__).parent and _depth(text) > MAX_DEPTH:
-        raise EpidemiaError(f"{path.name} is nested too deeply for a survey record")
     tree, loader = _composed(text)
-    if _values(tree, {}) > MAX_VALUES:
-        raise EpidemiaError(
-            f"{path.name}: its aliases (*name) expand to more than {MAX_VALUES:,} values: write "
-            "the values out"
-        )
     return yaml.load(text, loader), tree
 
 
