@@ -383,18 +383,6 @@ def counts_of(truth: GroundTruth) -> GroundTruth | None:
     return counts if same_cells else None
 
 
-def load_folder(folder: Path) -> dict[tuple[str, str], GroundTruth]:
-    """Return all truths of a folder by the key of the survey's vintage and the task."""
-    declared = all_tasks()
-    return {
-        (key, name): _load(name, Place(part, key, "built here"), stamp(part / REGISTRY))
-        for part in folders(folder)
-        for key, truth in read_registry(part).items()
-        for name in truth["tasks"]
-        if name in declared
-    }
-
-
 @lru_cache(maxsize=512)
 def _load(name: str, place: Place, _stamp: tuple[int, int, int]) -> GroundTruth:
     truth, entry = entry_of(place, name)

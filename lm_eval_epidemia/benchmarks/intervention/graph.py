@@ -112,10 +112,6 @@ class Graph:
             return 0
         return int(nx.shortest_path_length(self._network, cause, result))
 
-    def generations(self) -> list[list[str]]:
-        """Return the nodes by the length of the longest path that leads to them, from 0."""
-        return [list(nodes) for nodes in nx.topological_generations(self._network)]
-
     def after(self, intervened: str) -> Graph:
         """Return the graph after do(X): without the edges into X."""
         if intervened not in self.nodes:
