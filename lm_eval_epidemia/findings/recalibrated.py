@@ -16,13 +16,25 @@ from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.benchmarks.observation.recalibrated import marginal, parts, recalibrate
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.elicit.way import Elicited
-from lm_eval_epidemia.findings.cells import LETTERS, cells, nothing
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled
+from lm_eval_epidemia.findings.cells import RUN_LETTERS, cells, finding_of
+from lm_eval_epidemia.findings.finding import Column, Finding
 from lm_eval_epidemia.findings.mean import averaged
 from lm_eval_epidemia.results.entry import leaf
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.joint import Draws, difference
+
+COLUMNS = {
+    "group": Column(),
+    "tasks": Column(),
+    "score": Column("", 1, error="score_error"),
+    "recalibrated": Column("", 1, error="recalibrated_error"),
+    "averages": Column("averages only", 1, error="averages_error"),
+    "gain": Column("difference", 1, signed=True, error="gain_error"),
+    "l1": Column("", 3),
+    "l1_marginal": Column("of P(Y)", 3),
+    "l1_conditional": Column("left", 3),
+}
 
 NOTE = (
     "Recalibrated: each answer's probability is multiplied by one factor, the same for everybody, "
@@ -42,68 +54,44 @@ def recalibrated(results: Results) -> Finding:
     rows = [
         group.row | averaged([_of_task(*of) for of in group.tasks.values()]) for group in groups
     ]
-    columns = {
-        **WHO,
-        "group": Column(),
-        "tasks": Column(),
-        "score": Column("", 1, error="score_error"),
-        "recalibrated": Column("", 1, error="recalibrated_error"),
-        "averages": Column("averages only", 1, error="averages_error"),
-        "gain": Column("difference", 1, signed=True, error="gain_error"),
-        "l1": Column("", 3),
-        "l1_marginal": Column("of P(Y)", 3),
-        "l1_conditional": Column("left", 3),
-    }
-    finding = Finding(
-        "recalibrated",
-        "Who answers what, apart from how common answers are",
-        tabled(rows, columns, results.runs),
-        columns,
-        NOTE,
-        left_out=left_out,
-    )
-    return finding if rows else nothing(finding, "recalibrate", LETTERS)
+    title = "Who answers what, apart from how common answers are"
+    lacks = f"recalibrate: {RUN_LETTERS}"
+    return finding_of(results, "recalibrated", title, rows, COLUMNS, NOTE, left_out, lacks)
 
 
 def _of_task(part: Part, answers: Elicited) -> dict[str, Known]:
     """Return three scores of the answers to a task, their gain, and three distances."""
     weights, at, true = part.weights, part.replicates, marginal(part.weights, part.p)
-    now = parts(weights, part.p, answers.q)
-    then = None if at is None else parts(weights, at, answers.q)
 
-    def asking(of: Callable[[Array], Array]) -> float:
-        """Error of a score of answers, original or recalibrated, from sampled orderings."""
+    def distances(p: Array) -> dict[str, Array]:
+        """Return the distances from the truth, or from each replicate of it."""
+        of = parts(weights, p, answers.q)
+        averages = distance(weights, p, marginal(weights, p)[..., None, :])
+        scored = {"score": of.total, "recalibrated": of.conditional, "averages": averages}
+        l1 = {"l1": of.total, "l1_marginal": of.marginal, "l1_conditional": of.conditional}
+        return scored | l1
+
+    def asking(changed: Callable[[Array], Array]) -> float:
+        """Return the error of a score from sampled orderings."""
         if answers.by_order is None:
             return 0.0
         return scoring.ordering_error(
             answers.by_order,
-            lambda q: part.score_of(part.distance(np.asarray([of(each) for each in q]))),
+            lambda q: part.score_of(part.distance(np.asarray([changed(each) for each in q]))),
         )
 
-    known = {
-        "score": _score(part, now.total, then and then.total, asking(lambda q: q)),
-        "recalibrated": _score(
-            part,
-            now.conditional,
-            then and then.conditional,
-            asking(lambda q: recalibrate(weights, q, true)),
-        ),
-        "averages": _score(
-            part,
-            distance(weights, part.p, true),
-            None if at is None else distance(weights, at, marginal(weights, at)[..., None, :]),
-        ),
-    }
+    now, known = distances(part.p), {}
+    then = None if at is None else distances(at)
+    for name, error in {
+        "score": asking(lambda q: q),
+        "recalibrated": asking(lambda q: recalibrate(weights, q, true)),
+        "averages": 0.0,
+    }.items():
+        draws = None
+        if then is not None and part.zeros is not None:
+            drawn = scoring.scale(then[name], part.zeros, part.anchors.perfect)
+            draws = Draws(part.truth.sample or "", drawn, error)
+        known[name] = Known(float(part.score_of(now[name])), draws)
     told, alone = known["recalibrated"], known["averages"]
     known["gain"] = Known(told.value - alone.value, difference(told.draws, alone.draws))
-    distances = {"l1": now.total, "l1_marginal": now.marginal, "l1_conditional": now.conditional}
-    return known | {name: Known(float(of), None) for name, of in distances.items()}
-
-
-def _score(part: Part, d: Array, at: Array | None, asking: float = 0.0) -> Known:
-    """Put a distance on the task's scale, and its replicates with their own zeros."""
-    value = float(part.score_of(d))
-    if at is None or part.zeros is None:
-        return Known(value, None)
-    drawn = scoring.scale(at, part.zeros, part.anchors.perfect)
-    return Known(value, Draws(part.truth.sample or "", drawn, asking))
+    return known | {name: Known(float(d), None) for name, d in now.items() if name not in known}

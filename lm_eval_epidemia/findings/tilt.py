@@ -13,19 +13,24 @@ from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.benchmarks.observation.apart import Tilt, line_of
 from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS, answers
-from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.way import Elicited
-from lm_eval_epidemia.findings.cells import LETTERS, Answered, cells, nothing, with_known
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled
+from lm_eval_epidemia.findings.cells import RUN_LETTERS, Answered, cells, finding_of, with_known
+from lm_eval_epidemia.findings.finding import Column, Finding
 from lm_eval_epidemia.findings.mean import REACH
 from lm_eval_epidemia.findings.references import AVERAGES, KNOWS_MARGINAL, KNOWS_POPULATION, UNIFORM
 from lm_eval_epidemia.results.read import Results
 
 #: Respondents that are known, asked what the runs were asked.
 KNOWN = {
-    RESPONDENTS[UNIFORM]: lambda part: _told(part, UNIFORM),
-    KNOWS_MARGINAL: lambda part: _told(part, AVERAGES),
+    RESPONDENTS[UNIFORM]: lambda part: answers(part.truth, UNIFORM)[part.complete],
+    KNOWS_MARGINAL: lambda part: answers(part.truth, AVERAGES)[part.complete],
     KNOWS_POPULATION: lambda part: part.p,
+}
+
+COLUMNS = {
+    **{name: Column() for name in ("group", "task", "tasks")},
+    "tilt": Column("", 2, signed=True, error="tilt_error"),
+    "slope": Column("", 2, error="slope_error"),
 }
 
 NOTE = (
@@ -33,13 +38,12 @@ NOTE = (
     "q is the model's probability and p the survey's, each answer against the rest, relative to "
     "1/K. Someone who knows the population has slope 1 and tilt 0. A slope below 1 understates "
     "differences, as people do (0: no idea of them); above 1 overstates them. Tilt: how far "
-    "answers lean to one side, in log-odds; with two answers, to the first. The line is corrected "
-    "for the survey's sampling error, which would flatten it. Two references therefore miss 1: "
-    "the survey's own figures have a slope above 1 if people are counted; in boosted tasks "
-    "(several conditions) it can be below 1, because they are up to a tenth flatter than the "
-    "population. Rounding in written answers bends the line: compare with kind=truth in the same "
-    "way of asking. Empty: the truth varies by no more than its noise, for example in a single "
-    "cell."
+    "answers lean to one side, in log-odds; with two answers, to the first. Corrected for the "
+    "survey's sampling error, which would flatten the line; so the survey's own figures have a "
+    "slope above 1 if people are counted, and may be below 1 in boosted tasks (several "
+    "conditions), which are up to a tenth flatter than the population. Rounding in written answers "
+    "bends the line: compare with kind=truth in the same way of asking. Empty: the truth varies by "
+    "no more than its noise, for example in a single cell."
 )
 
 
@@ -53,29 +57,9 @@ def tilt(results: Results) -> Finding:
             group.row | {"task": in_way(*asked), "tasks": 1} | _line(group, [task])
             for asked, task in group.tasks.items()
         ]
-    columns = {
-        **WHO,
-        "group": Column(),
-        "task": Column(),
-        "tasks": Column(),
-        "tilt": Column("", 2, signed=True, error="tilt_error"),
-        "slope": Column("", 2, error="slope_error"),
-    }
     ends = [f"{name}_{end}" for name in ("tilt", "slope") for end in ("low", "high")]
-    finding = Finding(
-        "tilt",
-        "Tilt and slope of the answers",
-        tabled(rows, columns, results.runs, ends),
-        columns,
-        NOTE,
-        details="task",
-        left_out=left_out,
-    )
-    return finding if rows else nothing(finding, "compare with the truth", LETTERS)
-
-
-def _told(part: Part, kind: str) -> Array:
-    return answers(part.truth, kind)[part.complete]
+    title, lacks = "Tilt and slope of the answers", f"compare with the truth: {RUN_LETTERS}"
+    return finding_of(results, "tilt", title, rows, COLUMNS, NOTE, left_out, lacks, "task", ends)
 
 
 def _line(of: Answered, tasks: Sequence[tuple[Part, Elicited]]) -> dict[str, float]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from lm_eval_epidemia.benchmarks import UNDATED, in_way
 from lm_eval_epidemia.benchmarks.observation import undated
-from lm_eval_epidemia.benchmarks.observation.lived import Lived, course_of, lived, log_ratios
+from lm_eval_epidemia.benchmarks.observation.lived import course_of, lived, log_ratios
 from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.benchmarks.observation.years import (
     YEAR,
@@ -23,13 +23,11 @@ from lm_eval_epidemia.benchmarks.observation.years import (
     years_of,
 )
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import few
-from lm_eval_epidemia.findings.cells import cells, nothing, with_known
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled
+from lm_eval_epidemia.findings.cells import answers, cells, finding_of, with_known
+from lm_eval_epidemia.findings.finding import Column, Finding
 from lm_eval_epidemia.findings.task import asked_as
 from lm_eval_epidemia.results.entry import Asked, leaf
 from lm_eval_epidemia.results.read import Results
-from lm_eval_epidemia.results.samples import undated_of
 from lm_eval_epidemia.score.confidence import interval
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
@@ -41,6 +39,9 @@ KNOWN: dict[str, Callable[[Part], Array]] = {
 
 #: Respondents that are known, asked without a year: kinds of `respondents.answers`.
 KNOWN_UNDATED = {"truth": "knows the latest year", "mean": "knows the average over the years"}
+
+#: What to run for answers over the years.
+RUN = "compare over the years: run lm_eval on epidemia_years"
 
 NOTE = (
     "Slope: how much answers change from year to year if the truth changes by 1, over all series "
@@ -62,23 +63,25 @@ NOTE_LIVED = (
 )
 
 
+def _given(asked: Asked) -> tuple[str, ...]:
+    return all_tasks()[asked.task].given
+
+
+def _years(part: Part) -> Years:
+    years = years_of(part)
+    assert years is not None
+    return years
+
+
 def years(results: Results) -> Finding:
     """Whether answers follow the years: scores, slopes, and the error of every year."""
-    groups, left_out = cells(results, _has_years, years_of)
+    groups, left_out = cells(results, lambda asked: YEAR in _given(asked), years_of)
     rows: list[dict[str, object]] = []
     for group in with_known(groups, KNOWN):
-        known = ((part, years_of(part), told.q) for part, told in group.tasks.values())
-        tasks = [(part, of, q) for part, of, q in known if of]
+        tasks = [(part, _years(part), told.q) for part, told in group.tasks.values()]
         value, error = slope([change(*task) for task in tasks])
-        rows.append(
-            group.row
-            | {
-                "score": np.mean([part.score_of(part.distance(q)) for part, _, q in tasks]),
-                "slope": value,
-                "slope_error": error,
-                "agreement": _agreement(tasks),
-            }
-        )
+        of_all = {"slope": value, "slope_error": error, "agreement": _agreement(tasks)}
+        rows.append(group.row | {"score": group.score} | of_all)
         off: dict[int, list[float]] = {}
         for task in tasks:
             for year, of_year in off_by_year(*task).items():
@@ -88,21 +91,14 @@ def years(results: Results) -> Finding:
             for year, of in sorted(off.items())
         ]
     columns = {
-        **WHO,
         **{name: Column() for name in ("group", "year", "tasks")},
         "score": Column("", 1),
         "slope": Column("slope over the years", 2, error="slope_error"),
         "agreement": Column("rank agreement over the years", 2),
         "off": Column("", 1, unit=" %"),
     }
-    table = tabled(rows, columns, results.runs)
     title = "Whether answers follow the years"
-    finding = Finding("years", title, table, columns, NOTE, details="year", left_out=left_out)
-    return finding if rows else nothing(finding, "compare over the years", "epidemia_years")
-
-
-def _has_years(asked: Asked) -> bool:
-    return YEAR in all_tasks()[asked.task].given
+    return finding_of(results, "years", title, rows, columns, NOTE, left_out, RUN, "year")
 
 
 def _agreement(tasks: list[tuple[Part, Years, Array]]) -> float:
@@ -141,79 +137,69 @@ def course(results: Results, task: str = "") -> Finding:
     """
     only = asked_as(task) if task else None
     groups, left_out = cells(
-        results, lambda asked: _has_years(asked) and only in (None, asked), years_of
+        results, lambda asked: YEAR in _given(asked) and only in (None, asked), years_of
     )
     parts = {asked: part for group in groups for asked, (part, _) in group.tasks.items()}
     fewest: dict[Any, Asked] = {}
-    for asked in sorted(parts, key=lambda asked: len(all_tasks()[asked.task].given)):
+    for asked in sorted(parts, key=lambda asked: len(_given(asked))):
         fewest.setdefault((all_tasks()[asked.task].outcome, leaf(asked).group), asked)
     rows: list[dict[str, object]] = []
     for asked in fewest.values():
         part, of = parts[asked], {"group": leaf(asked).group, "task": in_way(*asked)}
-        truths, ends = _by_year(part, part.p), _intervals(part)
-        moved = int(np.ptp(np.array([*truths.values()]), axis=0).round(9).argmax())
-        survey: dict[str, object] = {"run": -1, "model": "truth", "kind": "survey"}
-        told = [(survey, truths)]
-        told += [
-            ({"run": group.run}, _by_year(own, answers.q))
-            for group in groups
-            if asked in group.tasks
-            for own, answers in [group.tasks[asked]]
-        ]
+        survey = {"value": _by_year(part, part.p)}
+        if len(_given(asked)) == 1:
+            ends = interval(part.truth.p, part.truth.n_eff)
+            for name, end in zip(("low", "high"), ends, strict=True):
+                survey[name] = _by_year(part, end[part.complete])
+        told: list[tuple[dict[str, object], dict[str, dict[int, Array]]]]
+        told = [({"run": -1, "model": "truth", "kind": "survey"}, survey)]
+        for group in groups:
+            if asked in group.tasks:
+                own, answered = group.tasks[asked]
+                told.append(({"run": group.run}, {"value": _by_year(own, answered.q)}))
+        moved = np.ptp([*survey["value"].values()], axis=0).round(9).argmax()
         for place in range(part.p.shape[1]) if task else [moved]:
             of["series"] = f"{leaf(asked).entry.title}: {part.truth.levels[place]}"
-            for who, values in told:
-                known = ends if who is survey else {}
-                rows += [
-                    who | of | {"year": year, "value": value[place]} | known.get((year, place), {})
-                    for year, value in values.items()
-                ]
+            rows += [
+                {**who, **of, "year": year, **{name: by[year][place] for name, by in known.items()}}
+                for who, known in told
+                for year in known["value"]
+            ]
     columns = {
-        **WHO,
         "series": Column(),
         "year": Column(),
         "value": Column("probability", 3, interval=("low", "high")),
     }
-    table = tabled(rows, columns, results.runs, ("group", "task"))
-    title = "Answers over the years"
-    finding = Finding("course", title, table, columns, details="year", left_out=left_out)
-    return finding if rows else nothing(finding, "compare over the years", "epidemia_years")
+    title, more = "Answers over the years", ("group", "task")
+    return finding_of(results, "course", title, rows, columns, "", left_out, RUN, "year", more)
 
 
 def _by_year(part: Part, values: Array) -> dict[int, Array]:
     """Average over the other conditions, by weight."""
-    of = years_of(part)
-    assert of is not None
-    at = {int(year): of.of == year for year in np.unique(of.of)}
+    of = _years(part).of
+    at = {int(year): of == year for year in np.unique(of)}
     return {year: part.weights[i] @ values[i] / part.weights[i].sum() for year, i in at.items()}
-
-
-def _intervals(part: Part) -> dict[tuple[int, int], dict[str, float]]:
-    """Return the ends of the truth's interval by year and answer, if nothing else is given."""
-    if len(all_tasks()[part.truth.task].given) > 1:
-        return {}
-    low, high = interval(part.truth.p, part.truth.n_eff)
-    return {
-        (int(year), place): {"low": low[cell, place], "high": high[cell, place]}
-        for cell, (year,) in enumerate(part.truth.given)
-        for place in range(low.shape[1])
-    }
 
 
 def year_lived(results: Results) -> Finding:
     """The year a model lives in: the years that its answers fit, asked without a year."""
-    told, left_out = _undated(results)
-    asked = sorted({task for answers in told.values() for task in answers})
-    everybody: list[tuple[dict[str, Any], dict[str, Array]]]
-    everybody = [({"run": run}, answers) for run, answers in told.items()]
-    for kind, name in KNOWN_UNDATED.items() if asked else ():
-        who = {"run": -1, "model": f"{name} (baseline)", "kind": "respondent"}
-        believed = {task: undated.answers(undated.load(task), kind) for task in asked}
-        everybody.append((who, believed))
+    made, left_out = answers(results, benchmark=UNDATED)
+    everybody: dict[tuple[int, str], dict[str, Array]] = {}
+    for (run, asked), own in sorted(made.items()):
+        everybody.setdefault((run, ""), {})[asked.task] = own.q
+    tasks = sorted({asked.task for _, asked in made})
+    for kind, name in KNOWN_UNDATED.items() if tasks else ():
+        believed = {task: undated.answers(undated.load(task), kind) for task in tasks}
+        everybody[-1, name] = believed
     rows: list[dict[str, object]] = []
-    for who, answers in everybody:
-        of = _lived(answers)
-        who |= {"group": undated.GROUP, "told": not of.untold}
+    for (run, name), told in everybody.items():
+        of = lived(
+            course_of([undated.load(task).series for task in told]),
+            np.concatenate([log_ratios(q) for q in told.values()]),
+        )
+        who: dict[str, object] = {"run": run, "group": undated.GROUP, "told": not of.untold}
+        if name:
+            who |= {"model": f"{name} (baseline)", "kind": "respondent"}
         lives = f"cannot be told: {of.untold}" if of.untold else of.stretches
         single = {"nearest": str(of.best), "years": float(of.fits.sum()), "misfit": of.misfit}
         rows.append(who | {"lives_in": lives} | single)
@@ -223,57 +209,15 @@ def year_lived(results: Results) -> Finding:
             for year, more, fits in zip(of.course.years, apart, of.fits, strict=True)
         ]
     columns = {
-        **WHO,
         "lives_in": Column("lives in"),
         "nearest": Column("nearest year"),
-        "years": Column("years that fit", 0),
         "misfit": Column("", 2),
         "year": Column(),
         "apart": Column("further off", 1),
         "fits": Column(),
     }
-    table = tabled(rows, columns, results.runs, ("group", "told"))
-    finding = Finding(
-        "year-lived",
-        "The year a model lives in",
-        table,
-        columns,
-        NOTE_LIVED,
-        details="year",
-        left_out=left_out,
+    title, more = "The year a model lives in", ("group", "told", "years")
+    lacks = f"find a year for: run lm_eval on {undated.GROUP}"
+    return finding_of(
+        results, "year-lived", title, rows, columns, NOTE_LIVED, left_out, lacks, "year", more
     )
-    return finding if rows else nothing(finding, "find a year for", undated.GROUP)
-
-
-def _undated(results: Results) -> tuple[dict[int, dict[str, Array]], list[str]]:
-    """Read what runs answered without a year, by run and task; and say what is not known."""
-    told: dict[int, dict[str, Array]] = {}
-    notes: list[str] = []
-    missing: dict[int, list[str]] = {}
-    scores = results.scores.sort_values(["run", "task"])
-    for run, task, way, file, said, truth in zip(
-        *(scores[name] for name in ("run", "task", "way", "file", "said", "truth")), strict=True
-    ):
-        asked = Asked(task, way)
-        if leaf(asked).benchmark is not UNDATED:
-            continue
-        try:
-            q = None if truth and isinstance(said, str) else undated_of(file, asked, said)
-        except ValueError as error:
-            notes.append(f"{results.runs['name'][run]}: {error}")
-            continue
-        if q is None:
-            missing.setdefault(run, []).append(task)
-        else:
-            told.setdefault(run, {})[task] = q
-    notes += [
-        f"{results.runs['name'][run]}: no answers to {few(tasks)}, or not to every prompt"
-        for run, tasks in missing.items()
-    ]
-    return told, notes
-
-
-def _lived(answers: dict[str, Array]) -> Lived:
-    """Return the years that answers fit, from answers by task."""
-    known = course_of([undated.load(task).series for task in answers])
-    return lived(known, np.concatenate([log_ratios(q) for q in answers.values()]))
