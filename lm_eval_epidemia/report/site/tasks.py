@@ -161,7 +161,7 @@ def task_data(
         heading += ", asked for each answer, here for the first"
     labels = [list(dict.fromkeys(column)) for column in zip(*truth.given, strict=True)]
     given = all_tasks()[truth.task].given
-    is_ordered = len(given) > 1 or ways_of(truth)[given[0]].ordered
+    is_ordered = len(given) != 1 or ways_of(truth)[given[0]].ordered
     everywhere = _anchors(asked, 1.0, "")
     on_map = {}
     if mapped and (countries := countries_of(truth)):
