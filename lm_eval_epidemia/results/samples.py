@@ -1,11 +1,11 @@
-"""Read lm-eval's sample files: a model's answers in every cell of a task."""
+"""Read lm-eval's sample files: a model's answers in every cell of a task, whole or in parts."""
 
 from __future__ import annotations
 
 import logging
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import MOST_SAMPLES
 from lm_eval_epidemia.elicit.within import is_withheld
-from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.entry import POPULATION, Asked, TaskScore, leaf
 from lm_eval_epidemia.score import monte_carlo
 
 #: By how much a probability may be off that was kept to six significant digits: the last of up to
@@ -258,3 +258,49 @@ def _whole(parts: Array) -> Array:
     if not ((both > -KEPT) & (both < 1 + KEPT)).all():
         raise ValueError("a probability is not between 0 and 1")
     return np.asarray(both.clip(0, 1))
+
+
+def join_shards(asked: Asked, paths: Sequence[Path]) -> TaskScore | None:
+    """Return the score of a task whose prompts a run answered in several files (``--samples``).
+
+    Parameters
+    ----------
+    asked : Asked
+    paths : sequence of Path
+        Result files of one run, the newest last, with samples beside them.
+
+    Returns
+    -------
+    TaskScore or None
+        None if the newest file has all prompts that the others have.
+
+    Raises
+    ------
+    EpidemiaError
+        If samples are missing or damaged, or a prompt was answered in two ways.
+    """
+    answers: dict[tuple[int, int], Any] = {}
+    newest: list[Any] = []
+    for path in paths:
+        if (file := sample_file(path, asked)) is None:
+            raise EpidemiaError(f"{path} has no samples: run its part again with --log_samples")
+        newest = answers_in(file, asked)
+        for answer in newest:
+            before = answers.setdefault((answer.cell, answer.place), answer)
+            if before.value != answer.value:
+                raise EpidemiaError(f"{path} answers prompts of the others in another way")
+    if len(newest) == len(answers):
+        return None
+    metrics, whole = leaf(asked).metrics, [*answers.values()]
+    primary = leaf(asked).benchmark.primary
+    with said_before():
+        values = {
+            name: metric.of([metric.of_one(each) for each in whole] if metric.of_one else whole)
+            for name, metric in metrics.items()
+            if not (name.endswith("_stderr") or metric.of_text)
+        }
+        of_draws = (metrics[name].draws for name in (primary, POPULATION))
+        at, population = (draws(whole) if draws else None for draws in of_draws)
+        keep = metrics[primary].kept
+        said = keep(whole) if keep else None
+    return TaskScore(values.pop(primary), at, values, population, said=said)

@@ -24,6 +24,7 @@ from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.version import __version__
+from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import FINDINGS, find, quantities
 from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.headline import headline
@@ -34,9 +35,10 @@ from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.report.render import for_people
-from lm_eval_epidemia.report.site import method, models, replies, surveys, tasks
+from lm_eval_epidemia.report.site import method, models, replies, tasks
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.surveys.catalogue import records
+from lm_eval_epidemia.surveys.record import Declared
 
 #: Lies in sites of version 0.1.0, which has no list of what it wrote.
 MARKER = ".epidemia-site"
@@ -62,6 +64,9 @@ OF_MODEL = ("leaderboard", "survey", "tilt", "order-bias", "population", "letter
 
 #: What is not a page of its own: programs read it.
 NO_PAGE = ("tasks", "notes", "leaderboard", "quantities")
+
+#: Groups of tasks, as records list them.
+KINDS: tuple[Declared, ...] = ("low", "high", "extra")
 
 #: How many models a figure of a page shows; its table has them all.
 DRAWN = 24
@@ -150,10 +155,34 @@ def _write(folder: Path, results: Results) -> None:
     page("interventions.html", **examples(results))
     stated = charts.stated().to_dict()
     page("quantities.html", **quantities.page(results, write), figure=stated)
-    page("surveys.html", surveys=surveys.shown(), kinds=surveys.KINDS)
+    page("surveys.html", surveys=_surveys(), kinds=KINDS)
     for name, survey in records().items():
         of_survey = {"title": survey.title, "surveys": list(records())}
         page(f"survey-{name}.html", "survey.html", **of_survey, card=_rendered(card(survey)))
+
+
+def _surveys() -> list[dict[str, Any]]:
+    """Return for every survey its people, questions, and number of tasks by state."""
+    places, rows = store.available(), []
+    for name, survey in records().items():
+        here = [places[task.name] for task in survey.all_tasks if task.name in places]
+        official = survey.vintages[survey.official]
+        outcomes = dict.fromkeys(task.outcome for task in survey.all_tasks)
+        rows.append(
+            {
+                "name": name,
+                "title": survey.title,
+                "publisher": survey.publisher,
+                "about": survey.people,
+                "questions": [survey.variables[outcome][-1].question for outcome in outcomes],
+                "counts": [len(survey.tasks.get(kind, ())) for kind in KINDS],
+                "available": len(here),
+                "all": len(survey.all_tasks),
+                "vintages": ", ".join(dict.fromkeys(place.vintage for place in here)),
+                "needs": official.needed if len(here) < len(survey.all_tasks) else "",
+            }
+        )
+    return rows
 
 
 def _environment(results: Results) -> jinja2.Environment:
