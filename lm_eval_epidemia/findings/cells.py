@@ -100,7 +100,7 @@ def answers(
     if missing:
         notes.append(
             f"{few([*missing])}: no answers in {plural(missing.total(), 'task')}: the "
-            "file holds none, or not to every prompt, or to questions of another truth; run again"
+            "files hold none, or not to every prompt, or to questions of another truth; run again"
         )
     return made, notes
 

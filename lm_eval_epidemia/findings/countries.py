@@ -4,23 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import numpy as np
 
+from lm_eval_epidemia.benchmarks.observation import places as measures
 from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
-from lm_eval_epidemia.benchmarks.observation.places import (
-    FEWEST,
-    Places,
-    Regions,
-    averages,
-    by_region,
-    misplaced,
-    places_of,
-    rounding,
-    score_alike,
-)
-from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.wording import ways_of
@@ -29,7 +17,7 @@ from lm_eval_epidemia.findings.cells import Answered, cells, finding_of, with_kn
 from lm_eval_epidemia.findings.finding import WHO, Column, Finding
 from lm_eval_epidemia.findings.mean import REACH
 from lm_eval_epidemia.findings.references import KNOWS_MARGINAL
-from lm_eval_epidemia.findings.task import asked_as, cells_of
+from lm_eval_epidemia.findings.task import asked_as, cells_of, over_levels
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score import score as scoring
@@ -49,20 +37,19 @@ RUN = "compare between places: run lm_eval on epidemia_world"
 
 NOTE = (
     "Score: countries count by population, so India and China are a third of the world. Places "
-    "alike: the same tasks with every country counted equally. Gap: the share of probability given "
-    "to wrong answers in the worst-known place less that in the best-known one, in percentage "
-    "points, every country counting equally, ± a standard error over countries. Places are regions "
-    f"with at least {FEWEST} countries, or thirds by GDP per head. It is the largest gap of all "
-    "pairs, so chance alone makes one; 'regions' lists every place. Rounding (in csv): the most by "
-    "which a score could change if every published share were off by half its last digit; "
-    "publishers state no errors, nor any for their different years. 'knows its region's average' "
-    "gives every country its region's average, the country included: scores above it show "
-    "knowledge of countries."
+    "alike: every country counted equally. Gap: the share of probability given to wrong answers in "
+    "the worst-known place less that in the best-known one, in percentage points, every country "
+    "counting equally, ± a standard error over countries. Places are regions with at least "
+    f"{measures.FEWEST} countries, or thirds by GDP per head. It is the largest gap of all pairs, "
+    "so chance alone makes one; 'regions' lists every place. Rounding (in csv): the most by which "
+    "a score could change if every published share were off by half its last digit; publishers "
+    "state no errors, nor any for their different years. 'knows its region's average' gives every "
+    "country that, the country included: scores above it show knowledge of countries."
 )
 
 
-def _places(part: Part) -> Places:
-    where = places_of(part)
+def _places(part: Part) -> measures.Places:
+    where = measures.places_of(part)
     assert where is not None
     return where
 
@@ -70,7 +57,7 @@ def _places(part: Part) -> Places:
 #: Respondents that are known, and what they answer.
 KNOWN: dict[str, Callable[[Part], Array]] = {
     KNOWS_MARGINAL: lambda part: scoring.mean(part.weights, part.p),
-    "knows its region's average": lambda part: averages(part, _places(part), "region"),
+    "knows its region's average": lambda part: measures.averages(part, _places(part), "region"),
 }
 
 
@@ -78,19 +65,19 @@ def _answered(results: Results) -> tuple[Iterator[Answered], list[str]]:
     """Return the answers to tasks about places, with those of known respondents."""
 
     def has_places(asked: Asked) -> bool:
-        return places_of(part_of(store.load(asked.task))) is not None
+        return measures.places_of(part_of(store.load(asked.task))) is not None
 
-    groups, left_out = cells(results, has_places, places_of)
+    groups, left_out = cells(results, has_places, measures.places_of)
     return with_known(groups, KNOWN), left_out
 
 
-def _regions(of: Answered) -> Iterator[tuple[str, Regions]]:
+def _regions(of: Answered) -> Iterator[tuple[str, measures.Regions]]:
     """Yield the kinds of larger places, and the errors in each; none with too few places."""
     tasks = [(part, _places(part), told.q) for part, told in of.tasks.values()]
-    off = [misplaced(part, where.names, q) for part, where, q in tasks]
+    off = [measures.misplaced(part, where.names, q) for part, where, q in tasks]
     for kind in KINDS:
         within = {place: of[kind] for _, where, _ in tasks for place, of in where.within.items()}
-        if known := by_region(off, within):
+        if known := measures.by_region(off, within):
             yield kind, known
 
 
@@ -103,8 +90,10 @@ def places(results: Results) -> Finding:
         row = group.row | {
             "places": len({name for _, names, _ in tasks for name in names}),
             "score": group.score,
-            "alike": np.mean([score_alike(*of) for of in tasks]),
-            "rounding": np.mean([rounding(part, float(part.distance(q))) for part, _, q in tasks]),
+            "alike": np.mean([measures.score_alike(*of) for of in tasks]),
+            "rounding": np.mean(
+                [measures.rounding(part, float(part.distance(q))) for part, _, q in tasks]
+            ),
         }
         for kind, of in _regions(group):
             if of.gap > ALIKE:
@@ -179,15 +168,10 @@ def map_of(results: Results, task: str) -> Finding:
     truth = store.load(asked_as(task).task)
     if (countries := countries_of(truth)) is None:
         raise EpidemiaError(f"{task} has no country as a condition, so it has no map")
-    at, codes = countries
+    condition, codes = countries
     every = cells_of(results, task)
-    known = {f"{name} (baseline)" for name in RESPONDENTS.values()}
-    table = every.table[(every.table["place"] == 0) & ~every.table["model"].isin(known)].copy()
-    table["country"] = [truth.given[cell][at] for cell in table["cell"]]
-    table[["value", "truth"]] = table[["value", "truth"]].mul(table["weight"], axis="index")
-    by, numbers = [*WHO, "kind", "country", "answer"], ["value", "truth", "weight"]
-    sums = table.groupby(by, sort=False)[numbers].sum()
-    table = sums[["value", "truth"]].div(sums["weight"], axis="index").reset_index()
+    table = over_levels(every, all_tasks()[truth.task].given[condition])
+    table = table[table["place"] == 0].rename(columns={"level": "country"})
     apart = (table["value"] - table["truth"]).where(table["kind"] != "survey")
     table = table.assign(code=table["country"].map(codes), error=apart)
     columns = {
@@ -196,4 +180,4 @@ def map_of(results: Results, task: str) -> Finding:
         "value": Column("probability", 3),
         "error": Column("too high by", 3, signed=True),
     }
-    return replace(every, name="map", title=task, table=table, columns=columns)
+    return Finding("map", task, table, columns, left_out=every.left_out)

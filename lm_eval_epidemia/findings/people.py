@@ -41,10 +41,8 @@ ALSO = {"white": 69.1, "jewish": 2.2, "american_indian": 1.5}
 AMERICANS = "the average American of 2000"
 
 COLUMNS = {
-    "group": Column(),
-    "question": Column(),
-    "truth": Column("", 1, unit=" %"),
-    "answer": Column("", 1, unit=" %"),
+    **{name: Column() for name in ("group", "question")},
+    **{name: Column("", 1, unit=" %") for name in ("truth", "answer")},
     "off": Column("percentage points off", 1),
     "beaten": Column("people whose guess was further off", 0, unit=" %"),
     "slope": Column("", 2),
@@ -52,12 +50,12 @@ COLUMNS = {
 }
 
 NOTE = (
-    "Some 1,300 Americans guessed six shares of the US population in 2000, in per cent. Off: "
-    "percentage points from the truth; if the question leaves open which figure it means, from "
-    "the nearest one (white and not Hispanic 69.1, Jewish up to 2.2, American Indian in "
-    "combination 1.5). Beaten: the people whose guess was further off. Slope and tilt: the line "
-    "of the log-odds of the six answers on those of the truths. A slope below 1 means guesses too "
-    "close to one half, as people's are. Six questions are too few to rank models."
+    "Some 1,300 Americans guessed six shares of the US population in 2000. Off: percentage points "
+    "from the truth; if the question leaves open which figure it means, from the nearest one "
+    "(white and not Hispanic 69.1, Jewish up to 2.2, American Indian in combination 1.5). Beaten: "
+    "the people whose guess was further off. Slope and tilt: the line of the log-odds of the six "
+    "answers on those of the truths; a slope below 1 means guesses too close to one half, as "
+    "people's are. Six questions are too few to rank models."
 )
 
 
@@ -66,10 +64,13 @@ def people(results: Results) -> Finding:
     groups, left_out = cells(results, lambda asked: asked.task.startswith(f"{GROUP}_"))
     rows: list[dict[str, object]] = []
     for group in with_known(groups, {AMERICANS: _average_american}):
-        single = [
-            _guessed(task(asked.task).outcome, 100 * part.p[0, 0], 100 * told.q[0, 0])
-            for asked, (part, told) in group.tasks.items()
-        ]
+        single: list[dict[str, Any]] = []
+        for asked, (part, told) in group.tasks.items():
+            outcome = task(asked.task).outcome
+            truth, answer = 100 * float(part.p[0, 0]), 100 * float(told.q[0, 0])
+            row = {"question": outcome.replace("_", " "), "truth": truth, "answer": answer}
+            row |= {"off": float(off(outcome, truth, answer)), "also": ALSO.get(outcome, math.nan)}
+            single.append(row | {"beaten": beaten(outcome, truth, answer)})
         means = {
             name: math.fsum(row[name] for row in single) / len(single) for name in ("off", "beaten")
         }
@@ -79,18 +80,6 @@ def people(results: Results) -> Finding:
     title, more = "Compared with the guesses of Americans", ("also", "tasks")
     lacks = f"compare with people's guesses: run lm_eval on {GROUP}"
     return finding_of(results, "people", title, rows, COLUMNS, NOTE, left_out, lacks, more=more)
-
-
-def _guessed(outcome: str, truth: float, answer: float) -> dict[str, Any]:
-    """Return the row of an answer to one question."""
-    return {
-        "question": outcome.replace("_", " "),
-        "truth": truth,
-        "also": ALSO.get(outcome, math.nan),
-        "answer": answer,
-        "off": float(off(outcome, truth, answer)),
-        "beaten": beaten(outcome, truth, answer),
-    }
 
 
 @cache

@@ -194,7 +194,7 @@ def population_known_over(tasks: Iterable[str]) -> dict[str, float]:
     if not scores or len(scores) < len(known):
         return {"value": math.nan}
     # Surveys are independent of one another: it is all the same which replicates meet.
-    replicates = max(len(at) for at in scores)
+    replicates = max(map(len, scores))
     means = np.mean([np.resize(at, replicates) for at in scores], axis=0).clip(max=100)
     low, high = np.quantile(means, [0.025, 0.975]).tolist()
     value, error = float(means.mean()), float(means.std())

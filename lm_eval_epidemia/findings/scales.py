@@ -106,16 +106,15 @@ def distances(results: Results) -> Finding:
 
 
 TILT = (
-    "The line logit q = tilt + slope logit p through all cells and answers of the group's tasks. "
-    "q is the model's probability and p the survey's, each answer against the rest, relative to "
-    "1/K. Someone who knows the population has slope 1 and tilt 0. A slope below 1 understates "
+    "The line logit q = tilt + slope logit p through all cells and answers of the group's tasks: q "
+    "the model's probability and p the survey's, each answer against the rest, relative to 1/K. "
+    "Someone who knows the population has slope 1 and tilt 0. A slope below 1 understates "
     "differences, as people do (0: no idea of them); above 1 overstates them. Tilt: how far "
     "answers lean to one side, in log-odds; with two answers, to the first. Corrected for the "
-    "survey's sampling error, which would flatten the line; so the survey's own figures have a "
-    "slope above 1 if people are counted, and may be below 1 in boosted tasks (several "
-    "conditions), which are up to a tenth flatter than the population. Rounding in written answers "
-    "bends the line: compare with kind=truth in the same way of asking. Empty: the truth varies by "
-    "no more than its noise, for example in a single cell."
+    "survey's sampling error: its own figures have a slope above 1 if people are counted, and may "
+    "be below 1 in boosted tasks (several conditions), up to a tenth flatter than the population. "
+    "Rounding in written answers bends the line: compare with kind=truth in the same way of "
+    "asking. Empty: the truth varies by no more than its noise, for example in a single cell."
 )
 
 
@@ -154,13 +153,12 @@ def _line(of: Answered, tasks: Sequence[tuple[Part, Elicited]]) -> dict[str, flo
 
 RECALIBRATED = (
     "Recalibrated: each answer's probability is multiplied by one factor, the same for everybody, "
-    "so that the overall mix equals the survey's P(Y); odds ratios between groups of people do "
-    "not change. Averages only: the survey's P(Y) as the answer about everybody. Difference: what "
-    "the model knows about who answers what; 0 if nothing, below 0 if its differences between "
-    "people mislead. l1 is the distance as answered, 'of P(Y)' the distance of its overall mix, "
-    "'left' the distance that remains when the mix is right. ± covers the survey's sampling "
-    "error, with P(Y) taken from every replicate, and that of sampled orderings. Left out: tasks "
-    "without conditions (marginal), which contain nothing but P(Y)."
+    "so that the overall mix equals the survey's P(Y); odds ratios between groups of people do not "
+    "change. Averages only: P(Y) as the answer about everybody. Difference: what the model knows "
+    "about who answers what; below 0 if its differences between people mislead. l1: the distance "
+    "as answered; 'of P(Y)': of its overall mix; 'left': what remains when the mix is right. ± "
+    "covers the survey's sampling error, with P(Y) of every replicate, and sampled orderings. Left "
+    "out: tasks without conditions (marginal), which contain nothing but P(Y)."
 )
 
 

@@ -130,6 +130,19 @@ def curve(results: Results, task: str) -> Finding:
     return replace(every, name="curve", table=table)
 
 
+def over_levels(every: Finding, condition: str) -> pd.DataFrame:
+    """Average what survey and runs say in `cells_of` over people with one level of a condition."""
+    table, truth = every.table, store.load(asked_as(every.title).task)
+    at = all_tasks()[truth.task].given.index(condition)
+    known = {f"{name} (baseline)" for name in RESPONDENTS.values()}
+    table = table[~table["model"].isin(known)]
+    table = table.assign(level=[truth.given[cell][at] for cell in table["cell"]])
+    by, numbers = [*WHO, "kind", "level", "answer", "place"], ["value", "truth", "low", "high"]
+    table[numbers] = table[numbers].mul(table["weight"], axis="index")
+    sums = table.groupby(by, sort=False)[[*numbers, "weight"]].sum(min_count=1)
+    return sums[numbers].div(sums["weight"], axis="index").reset_index()
+
+
 def bootstrap(task: str) -> Finding:
     """The anchors of a task's scale, and its distances in each bootstrap ``replicate``.
 

@@ -36,9 +36,9 @@ NOTE = (
     "The same tasks in every wording (--metadata '{\"wording\": ...}'), ± joint standard errors of "
     "sampled people and orderings. Between: the standard deviation of these scores. Flips: the "
     f"share of tasks in which the model beats the respondent that {KNOWS_MARGINAL} in some "
-    "wordings but not in others (in brackets: the number of tasks). p: the probability of such "
-    "differences if wordings have no effect. It permutes wordings within the outcomes of a survey, "
-    "whose tasks share errors; empty: too few outcomes to exclude chance."
+    "wordings but not in others (in brackets: tasks). p: the probability of such differences if "
+    "wordings have no effect, by permuting them within the outcomes of a survey, whose tasks share "
+    "errors; empty: too few outcomes to exclude chance."
 )
 
 

@@ -7,34 +7,26 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from lm_eval_epidemia.benchmarks import UNDATED, in_way
 from lm_eval_epidemia.benchmarks.observation import undated
+from lm_eval_epidemia.benchmarks.observation import years as measures
 from lm_eval_epidemia.benchmarks.observation.lived import course_of, lived, log_ratios
 from lm_eval_epidemia.benchmarks.observation.measured import Part
-from lm_eval_epidemia.benchmarks.observation.years import (
-    YEAR,
-    Years,
-    averages,
-    change,
-    off_by_year,
-    slope,
-    todays,
-    years_of,
-)
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.cells import answers, cells, finding_of, with_known
-from lm_eval_epidemia.findings.finding import Column, Finding
-from lm_eval_epidemia.findings.task import asked_as
+from lm_eval_epidemia.findings.finding import WHO, Column, Finding
+from lm_eval_epidemia.findings.task import asked_as, cells_of, over_levels
 from lm_eval_epidemia.results.entry import Asked, leaf
 from lm_eval_epidemia.results.read import Results
-from lm_eval_epidemia.score.confidence import interval
+from lm_eval_epidemia.score.scales import rank_agreement
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 #: Respondents that are known, and what they answer.
 KNOWN: dict[str, Callable[[Part], Array]] = {
-    "knows the average over the years": averages,
-    "knows today's": todays,
+    "knows the average over the years": measures.averages,
+    "knows today's": measures.todays,
 }
 
 #: Respondents that are known, asked without a year: kinds of `respondents.answers`.
@@ -46,20 +38,20 @@ RUN = "compare over the years: run lm_eval on epidemia_years"
 NOTE = (
     "Slope: how much answers change from year to year if the truth changes by 1, over all series "
     "(men, a state, everybody) and answers of the tasks, ± a standard error of the survey's "
-    "sampling; it is corrected for the truth's own sampling error. 1: answers follow the years; "
-    "0: they stay the same, like those of someone who knows only the average over the years or "
-    "today's values. The survey's own figures contain its errors, so their slope is above 1. "
-    "Agreement: Spearman's correlation of answers and truth over the years, -1 to 1, averaged. "
-    "Off: in a single year, the share of the probability given to wrong answers."
+    "sampling; corrected for the truth's own sampling error, so that of the survey's figures is "
+    "above 1. 1: answers follow the years; 0: they stay the same, as of someone who knows only the "
+    "average over the years or today's values. Agreement: Spearman's correlation of answers and "
+    "truth over the years, -1 to 1, averaged. Off: in a single year, the share of the probability "
+    "given to wrong answers."
 )
 
 NOTE_LIVED = (
-    "Lives in: the years whose truth the answers fit (95 %), given the survey's sampling error "
-    "and the misfit: the standard deviation of the answers' log-probabilities around the truth of "
-    "the nearest year. No year is named if more than half of the years fit, or if fewer than "
-    "three outcomes changed. Someone who knows only the average over the years seems to live in "
-    "the middle. Further off: of a single year, the difference in squared distance from the "
-    "nearest year, in units of its error."
+    "Lives in: the years whose truth the answers fit (95 %), given the survey's sampling error and "
+    "the misfit: the standard deviation of the answers' log-probabilities around the truth of the "
+    "nearest year. None if more than half of the years fit, or fewer than three outcomes changed. "
+    "Someone who knows only the average over the years seems to live in the middle. Further off: "
+    "of a single year, the difference in squared distance from the nearest year, in units of its "
+    "error."
 )
 
 
@@ -67,24 +59,26 @@ def _given(asked: Asked) -> tuple[str, ...]:
     return all_tasks()[asked.task].given
 
 
-def _years(part: Part) -> Years:
-    years = years_of(part)
+def _years(part: Part) -> measures.Years:
+    years = measures.years_of(part)
     assert years is not None
     return years
 
 
 def years(results: Results) -> Finding:
     """Whether answers follow the years: scores, slopes, and the error of every year."""
-    groups, left_out = cells(results, lambda asked: YEAR in _given(asked), years_of)
+    groups, left_out = cells(
+        results, lambda asked: measures.YEAR in _given(asked), measures.years_of
+    )
     rows: list[dict[str, object]] = []
     for group in with_known(groups, KNOWN):
         tasks = [(part, _years(part), told.q) for part, told in group.tasks.values()]
-        value, error = slope([change(*task) for task in tasks])
+        value, error = measures.slope([measures.change(*task) for task in tasks])
         of_all = {"slope": value, "slope_error": error, "agreement": _agreement(tasks)}
         rows.append(group.row | {"score": group.score} | of_all)
         off: dict[int, list[float]] = {}
         for task in tasks:
-            for year, of_year in off_by_year(*task).items():
+            for year, of_year in measures.off_by_year(*task).items():
                 off.setdefault(year, []).append(of_year)
         rows += [
             group.row | {"year": str(year), "tasks": len(of), "off": 100 * np.mean(of)}
@@ -101,18 +95,12 @@ def years(results: Results) -> Finding:
     return finding_of(results, "years", title, rows, columns, NOTE, left_out, RUN, "year")
 
 
-def _agreement(tasks: list[tuple[Part, Years, Array]]) -> float:
+def _agreement(tasks: list[tuple[Part, measures.Years, Array]]) -> float:
     """Average Spearman's correlation over the years, for every series and answer of every task."""
-    from scipy.stats import spearmanr
-
     of_tasks = []
     for part, of, q in tasks:
-        ranks = []
-        for series in np.unique(of.series):
-            here = of.series == series
-            for true, told in zip(part.p[here].T, q[here].T, strict=True):
-                if len(true) > 2 and np.ptp(true) > 0:
-                    ranks.append(spearmanr(true, told).statistic if np.ptp(told) > 0 else 0.0)
+        series = [of.series == number for number in np.unique(of.series)]
+        ranks = [rank_agreement(part.p[at], q[at]) for at in series if at.sum() > 2]
         of_tasks += [np.mean(ranks)] if ranks else []
     return float(np.mean(of_tasks)) if of_tasks else math.nan
 
@@ -136,49 +124,37 @@ def course(results: Results, task: str = "") -> Finding:
         ``survey``) have the ends of an interval where the year is the only condition.
     """
     only = asked_as(task) if task else None
+    year = measures.YEAR
     groups, left_out = cells(
-        results, lambda asked: YEAR in _given(asked) and only in (None, asked), years_of
+        results, lambda asked: year in _given(asked) and only in (None, asked), measures.years_of
     )
-    parts = {asked: part for group in groups for asked, (part, _) in group.tasks.items()}
+    asked_of = dict.fromkeys(asked for group in groups for asked in group.tasks)
     fewest: dict[Any, Asked] = {}
-    for asked in sorted(parts, key=lambda asked: len(_given(asked))):
+    for asked in sorted(asked_of, key=lambda asked: len(_given(asked))):
         fewest.setdefault((all_tasks()[asked.task].outcome, leaf(asked).group), asked)
-    rows: list[dict[str, object]] = []
-    for asked in fewest.values():
-        part, of = parts[asked], {"group": leaf(asked).group, "task": in_way(*asked)}
-        survey = {"value": _by_year(part, part.p)}
-        if len(_given(asked)) == 1:
-            ends = interval(part.truth.p, part.truth.n_eff)
-            for name, end in zip(("low", "high"), ends, strict=True):
-                survey[name] = _by_year(part, end[part.complete])
-        told: list[tuple[dict[str, object], dict[str, dict[int, Array]]]]
-        told = [({"run": -1, "model": "truth", "kind": "survey"}, survey)]
-        for group in groups:
-            if asked in group.tasks:
-                own, answered = group.tasks[asked]
-                told.append(({"run": group.run}, {"value": _by_year(own, answered.q)}))
-        moved = np.ptp([*survey["value"].values()], axis=0).round(9).argmax()
-        for place in range(part.p.shape[1]) if task else [moved]:
-            of["series"] = f"{leaf(asked).entry.title}: {part.truth.levels[place]}"
-            rows += [
-                {**who, **of, "year": year, **{name: by[year][place] for name, by in known.items()}}
-                for who, known in told
-                for year in known["value"]
-            ]
     columns = {
+        **WHO,
         "series": Column(),
         "year": Column(),
         "value": Column("probability", 3, interval=("low", "high")),
     }
-    title, more = "Answers over the years", ("group", "task")
-    return finding_of(results, "course", title, rows, columns, "", left_out, RUN, "year", more)
-
-
-def _by_year(part: Part, values: Array) -> dict[int, Array]:
-    """Average over the other conditions, by weight."""
-    of = _years(part).of
-    at = {int(year): of == year for year in np.unique(of)}
-    return {year: part.weights[i] @ values[i] / part.weights[i].sum() for year, i in at.items()}
+    parts = [pd.DataFrame(columns=[*columns])]
+    for asked in fewest.values():
+        of = over_levels(cells_of(results, in_way(*asked)), year).sort_values(
+            "place", kind="stable"
+        )
+        moved = of[of["kind"] == "survey"].groupby("place")["value"].agg(np.ptp).round(9).idxmax()
+        if len(_given(asked)) > 1:
+            of[["low", "high"]] = math.nan
+        series = leaf(asked).entry.title + ": " + of["answer"]
+        whose = {"group": leaf(asked).group, "task": in_way(*asked)}
+        of = of.assign(series=series, year=of["level"].astype(int), **whose)
+        parts.append(of if task else of[of["place"] == moved])
+    names = [*WHO, "kind", "series", "year", "value", "low", "high", "group", "task"]
+    table = pd.concat(parts[1:] or parts, ignore_index=True).reindex(columns=names)
+    says = [f"no answers to {RUN}"] * table.empty
+    title = "Answers over the years"
+    return Finding("course", title, table, columns, "", "", "year", [*says, *left_out])
 
 
 def year_lived(results: Results) -> Finding:
