@@ -76,30 +76,25 @@ def _known(asked: Asked, fingerprint: str, cells: int, answers: int, kind: str) 
     return Known(float(np.mean(part.score_of(l1))), float(np.mean(l1)))
 
 
-def _cells(task: str, seen: float) -> int:
-    """Return the number of cells of a task that were asked; 0 if unknown.
-
-    Prompts are asked in the order of the cells, so ``--limit`` keeps the first ones, whose shares
-    sum to the recorded share. Other cells (``--samples``) have another sum.
-    """
-    weights = store.load(task).weights
-    if not seen < 1:
-        return len(weights)
-    misses = np.abs(np.cumsum(weights) - seen)
-    nearest = int(misses.argmin())
-    return nearest + 1 if misses[nearest] < ROUNDING else 0
-
-
 def part_asked(asked: Asked, seen: float, truth: str = "") -> Part | None:
     """Return the part of a task that was asked.
 
+    Prompts are asked in the order of the cells, so ``--limit`` keeps the first ones, whose shares
+    sum to the recorded share, `seen`. Other cells (``--samples``) have another sum.
+
     None if unknown: the task is not about a survey, its truth is not the installed one, or other
-    than the first cells were asked (``--samples``).
+    than the first cells were asked.
     """
     if truth or leaf(asked).benchmark is not OBSERVATION or not store.is_available(asked.task):
         return None
-    cells = _cells(asked.task, seen)
-    return _part(asked.task, store.load(asked.task).fingerprint, cells) if cells else None
+    whole = store.load(asked.task)
+    cells = len(whole.weights)
+    if seen < 1:
+        misses = np.abs(np.cumsum(whole.weights) - seen)
+        cells = int(misses.argmin()) + 1
+        if not misses[cells - 1] < ROUNDING:
+            return None
+    return _part(asked.task, whole.fingerprint, cells)
 
 
 def known_scores(scores: pd.DataFrame, runs: pd.DataFrame, kind: str = AVERAGES) -> pd.DataFrame:
