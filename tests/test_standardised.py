@@ -246,14 +246,18 @@ def test_contrasts_are_of_declared_tasks():
     tasks, answers = all_tasks(), store.load(EDUCATION).levels
     assert tasks[EDUCATION].outcome == "education"
     assert len({(one.task, one.x) for one in CONTRASTS}) == len(CONTRASTS)
+    left = {*contrast(OWNED, "education").education}
     for one in CONTRASTS:
         truth, conditions = store.load(one.task), tasks[one.task].given
         assert one.x in conditions and len(truth.levels) == 2
         if one.education:
             assert one.x == "education" and conditions[0] == "age"
-            assert {*one.education} <= {given[1] for given in truth.given}
-            named = [answer for some in one.education.values() for answer in some]
+            labels = {given[1] for given in truth.given} & {*one.education}
+            assert len(labels) == 3
+            left -= labels
+            named = [answer for label in labels for answer in one.education[label]]
             assert {*named} <= {*answers} and len({*named}) == len(named)
+    assert not left  # every level is one of some task
 
 
 def test_the_error_of_drawn_answers():

@@ -18,7 +18,6 @@ from lm_eval_epidemia.findings.finding import WHO, Column, Finding
 from lm_eval_epidemia.findings.mean import REACH
 from lm_eval_epidemia.findings.references import KNOWS_MARGINAL
 from lm_eval_epidemia.findings.task import asked_as, cells_of, over_levels
-from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.surveys.catalogue import all_tasks
@@ -63,11 +62,8 @@ KNOWN: dict[str, Callable[[Part], Array]] = {
 
 def _answered(results: Results) -> tuple[Iterator[Answered], list[str]]:
     """Return the answers to tasks about places, with those of known respondents."""
-
-    def has_places(asked: Asked) -> bool:
-        return measures.places_of(part_of(store.load(asked.task))) is not None
-
-    groups, left_out = cells(results, has_places, measures.places_of)
+    of = measures.places_of
+    groups, left_out = cells(results, lambda asked: of(part_of(store.load(asked.task))), of)
     return with_known(groups, KNOWN), left_out
 
 
@@ -117,11 +113,11 @@ def regions(results: Results) -> Finding:
     rows = []
     for group in groups:
         for kind, of in _regions(group):
-            numbers = zip(of.names, of.places, 100 * of.off, 100 * of.errors, strict=True)
-            for name, number, off, error in numbers:
-                row = {"of": KINDS[kind], "place": name, "places": number, "off": off}
-                ends = {"low": off - REACH * error, "high": off + REACH * error}
-                rows.append(group.row | row | {"off_error": error} | ends)
+            for place, number, off, error in zip(*of[:4], strict=True):
+                row = {"of": KINDS[kind], "place": place, "places": number}
+                row |= {"off": 100 * off, "off_error": 100 * error}
+                row |= {"low": 100 * (off - REACH * error), "high": 100 * (off + REACH * error)}
+                rows.append(group.row | row)
     columns = {
         **{name: Column() for name in ("group", "of", "place", "places")},
         "off": Column("off", 1, unit=" %", error="off_error"),

@@ -14,10 +14,12 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib.resources import files
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks import in_way
@@ -43,7 +45,7 @@ class Contrast(NamedTuple):
         The condition whose levels are compared; the task's others are Z.
     why : str
         The expected role of Z.
-    education : mapping of str to tuple of str
+    education : mapping of str to list of str
         By level of X, the answers to `EDUCATION` that make up this level. Empty: P(x | z) is not
         known.
     """
@@ -51,65 +53,26 @@ class Contrast(NamedTuple):
     task: str
     x: str
     why: str
-    education: Mapping[str, tuple[str, ...]] = {}
+    education: Mapping[str, Sequence[str]] = {}
 
 
 #: The task that asks for P(x | z): its outcome is education, its only condition age in single
 #: years. No survey asks for P(x | z) itself, but the American Community Survey does for this one.
 EDUCATION = "epidemia_low_acs_education_by_age"
 
-_SCHOOL = ("Regular high school diploma", "GED or alternative credential")
-_COLLEGE = (
-    "Some college, less than one year",
-    "One or more years of college, no degree",
-    "Associate's degree",
-)
-_BACHELOR = ("Bachelor's degree",)
-_BEYOND = ("Master's degree", "Professional degree beyond a bachelor's degree", "Doctorate")
-_MEPS = {
-    "12 years": ("Grade 12 without a diploma", *_SCHOOL),
-    "16 years": _BACHELOR,
-    "17 or more years": _BEYOND,
-}
-_NSDUH = {
-    "High school graduate": _SCHOOL,
-    "Some college or associate degree": _COLLEGE,
-    "College graduate": _BACHELOR + _BEYOND,
-}
-_SCF = {
-    "High school diploma or GED": _SCHOOL,
-    "Some college": _COLLEGE,
-    "College degree": _BACHELOR + _BEYOND,
-}
+_DECLARED = yaml.safe_load((files(__package__) / "contrasts.yaml").read_text("utf-8"))
 
-_SCHOOLING = "generations differ in schooling, and the outcome changes with age"
-_ALL = "as above; sex and race are also related to schooling and to the outcome"
-_ORIGIN = "the groups differ in age, and the outcome changes with age"
-_SEX = "a check: both sexes are about equally old, so little should change"
-_INCOME = "people in mid-life earn most, and illness comes with age"
-
-#: Of every published outcome with several conditions the same four, and extra tasks likewise.
-CONTRASTS: tuple[Contrast, ...] = (
-    *(
-        Contrast(f"epidemia_{outcome}_by_{given}", x, why, levels)
-        for outcome, education in (
-            ("high_meps_insured", _MEPS),
-            ("high_nsduh_marijuana_ever", _NSDUH),
-            ("high_nsduh_cocaine_ever", _NSDUH),
-            ("high_scf_home_ownership", _SCF),
-            ("extra_nsduh_cigarettes_ever", _NSDUH),
-        )
-        for given, x, why, levels in (
-            ("age_education", "education", _SCHOOLING, education),
-            ("age_education_sex_race", "education", _ALL, {}),
-            ("age_race", "race", _ORIGIN, {}),
-            ("age_sex", "sex", _SEX, {}),
-        )
-    ),
-    Contrast("epidemia_extra_nhis_diabetes_by_age_income", "income", _INCOME),
-    Contrast("epidemia_extra_nhis_diabetes_by_age_race", "race", _ORIGIN),
-    Contrast("epidemia_extra_nhis_depression_by_age_income", "income", _INCOME),
-    Contrast("epidemia_extra_nhis_high_blood_pressure_by_age_race", "race", _ORIGIN),
+#: In the order of the table.
+CONTRASTS: tuple[Contrast, ...] = tuple(
+    Contrast(
+        f"epidemia_{outcome}_by_{of['given']}",
+        of["x"],
+        of["why"],
+        _DECLARED["education"] if of["given"] == "age_education" else {},
+    )
+    for part in _DECLARED["contrasts"]
+    for outcome in part["outcomes"]
+    for of in part["compared"]
 )
 
 
@@ -285,17 +248,16 @@ def _rows(
 
 NOTE = (
     "Differences between two groups in the share of the first answer, in points. Crude: among "
-    "people as they are. Standardised: if both groups had the whole population's mix of Z, sum_z "
-    "P(y | x, z) P(z). Weighted: the same by inverse propensities P(x | z), divided by the sum of "
-    "weights; the model's are its own (the survey's: of the American Community Survey), empty if "
-    "P(x | z) was not asked, or is 0 for people who exist. P(z) and P(x, z) are the survey's, for "
-    "the model too. 'survey by': its P(y | x, z) are counts of its records or, if these are not "
-    "available, the boosted trees that scores use, which pull groups together. 'people': the share "
-    "of the population in those Z with answers for both groups; the row covers only them. ± is the "
-    "survey's sampling error (joint replicates of P(y | x, z), with fixed weights) or, for a "
-    "model, the error of asking; 0 if everything was asked. These are effects of an intervention "
-    "only under the graph Z -> X, Z -> Y, X -> Y without other common causes of X and Y: "
-    "docs/background/standardised.md."
+    "people as they are. Standardised: if both groups had everybody's mix of Z, sum_z P(y | x, z) "
+    "P(z). Weighted: the same by inverse propensities P(x | z), divided by the sum of weights; the "
+    "model's are its own (the survey's: of the American Community Survey), empty if P(x | z) was "
+    "not asked, or is 0 for people who exist. P(z) and P(x, z) are the survey's, for the model "
+    "too. 'survey by': its P(y | x, z) are counts of its records or, without these, the boosted "
+    "trees that scores use, which pull groups together. 'people': the share of the population in "
+    "those Z with answers for both groups; the row covers only them. ± is the survey's sampling "
+    "error (joint replicates of P(y | x, z), fixed weights) or, for a model, the error of asking; "
+    "0 if everything was asked. These are effects of an intervention only under the graph Z -> X, "
+    "Z -> Y, X -> Y without other common causes of X and Y: docs/background/standardised.md."
 )
 
 
