@@ -62,15 +62,15 @@ def shown(results: Results, write: Callable[[str, str, Any], None]) -> dict[str,
         name, about = in_way(*asked), leaf(asked)
         rows = by_task.get(tuple(asked), scores[:0])
         there, survey = asked.task in here[about.benchmark.name], about.entry.facets.get("survey")
-        informative, known = "", scores["known"][:0]
+        scored, informative, averages = rows[rows["value"].notna()], "", scores["known"][:0]
         # What is not about a distribution has no truth to be shown beside answers.
         if there and asked.task in truths and WAYS[asked.way].distribution is not None:
             anchors, data = Anchors.of(store.load(asked.task)), task_data(asked, rows, own, mapped)
             write(name, name, data)
             files[name], informative = name, anchors.said
-            known = rows["known"][rows["value"].notna()].dropna()
+            averages = scored["known"].dropna()
             if rows.empty:
-                known = pd.Series([anchors.score(data["anchors"]["D mean"])])
+                averages = pd.Series([anchors.score(data["anchors"]["D mean"])])
         state = OPEN if there else WAITING
         listed.append(
             {
@@ -84,17 +84,14 @@ def shown(results: Results, write: Callable[[str, str, Any], None]) -> dict[str,
                 "needs": _needs(survey) if state == WAITING else "",
                 "file": name in files,
                 "informative": informative,
-                "mean": "; ".join(known.map("{:.1f}".format).unique()),
-                **_told(rows[rows["value"].notna()], about.benchmark.digits),
+                "mean": "; ".join(averages.map("{:.1f}".format).unique()),
+                **_told(scored, about.benchmark.digits),
             }
         )
     facets = pd.DataFrame([task["facets"] for task in listed])
     names = [*dict.fromkeys(scores.sort_values("kind", kind="stable")["name"])]
-    of_tasks = {
-        task["name"]: [task["scores"].get(name) for name in names]
-        for task in listed
-        if task["scores"]
-    }
+    known = {task["name"]: task["scores"] for task in listed if task["scores"]}
+    of_tasks = {task: [of.get(name) for name in names] for task, of in known.items()}
     return {
         "tasks": listed,
         "files": files,
@@ -266,27 +263,16 @@ def _answered(
 
 def specifications(mapped: bool) -> dict[str, Any]:
     """Return the figures of the task page, which take their rows from its script."""
-    names = ["truth", "knows averages only", "guesses uniformly", MODEL]
-    sample = pd.DataFrame(
-        {
-            "model": names,
-            "kind": ["survey", "respondent", "respondent", "run"],
-            "answer": "A",
-            "condition": "A longer one",
-            "value": 0.5,
-            "truth": 0.5,
-            "low": 0.4,
-            "high": 0.6,
-        }
+    kinds = dict.fromkeys(("knows averages only", "guesses uniformly"), "respondent")
+    kinds = {"truth": "survey", **kinds, MODEL: "run"}
+    sample = pd.DataFrame({"model": [*kinds], "kind": [*kinds.values()]}).assign(
+        answer="A", condition="A longer one", value=0.5, truth=0.5, low=0.4, high=0.6
     )
-    made = {}
-    for name in ("distribution", "curve", "cells"):
-        made[name] = charts.draw(CHARTS[name], sample).to_dict()
+    drawn = {name: charts.draw(CHARTS[name], sample) for name in ("distribution", "curve", "cells")}
     if mapped:
         for name, colour in (("shares", "p"), ("errors", "error")):
-            made[name] = charts.on_map(colour).properties(width=640, height=310).to_dict()
+            drawn[name] = charts.on_map(colour).properties(width=640, height=310)
+    made = {name: {**of.to_dict(), "data": {"name": "rows"}} for name, of in drawn.items()}
     for of in made.values():
-        # Colours of text and axes are the page's.
-        of.pop("config", None)
-        of["data"] = {"name": "rows"}
+        of.pop("config", None)  # colours of text and axes are the page's
     return made
