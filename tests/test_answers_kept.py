@@ -13,10 +13,10 @@ from lm_eval_epidemia.benchmarks.observation import undated
 from lm_eval_epidemia.elicit.orderings import orderings
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import find
-from lm_eval_epidemia.findings.cells import answers, cells
+from lm_eval_epidemia.findings.cells import answers, beside_truth
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.read import read_results
-from lm_eval_epidemia.results.samples import KEPT, answers_of, undated_of
+from lm_eval_epidemia.results.samples import KEPT, answers_of
 
 TASK = "epidemia_low_nsduh_heroin_ever_by_race"  # 4 cells, 2 levels
 SEVERAL = "epidemia_low_acs_employer_by_sex"  # 2 cells, 4 levels
@@ -92,11 +92,10 @@ def test_where_orderings_are_too_many_samples_are_read_or_missed(tmp_path):
 
 
 def test_a_run_without_samples_has_the_cells_of_all_its_tasks(ran, folder):
-    groups, notes = cells(read_results([folder]), drawn=True)
-    assert not notes
-    found = {asked: told for group in groups for asked, told in group.tasks.items()}
-    assert set(found) == set(ASKED)
-    for asked, (part, told) in found.items():
+    made, notes = answers(read_results([folder]))
+    assert not notes and {asked for _, asked in made} == {*ASKED}
+    for (_, asked), own in made.items():
+        part, told = beside_truth(asked, own)
         assert told.q.shape == part.p.shape == store.load(asked.task).p.shape
         assert part.distance(told.q) >= 0
 
@@ -202,7 +201,8 @@ def test_answers_without_a_year_are_kept_too(tmp_path):
     scores, found = read_results([tmp_path]).scores, find("year-lived")
     for row in scores.itertuples():
         asked = Asked(row.task, row.way)
-        assert same(undated_of(row.file, asked, row.said), undated_of(row.file, asked))
+        kept, logged = answers_of(row.file, asked, row.said), answers_of(row.file, asked)
+        assert kept.cells == logged.cells and same(kept.q, logged.q)
     before = found(read_results([tmp_path])).table
     for path in tmp_path.rglob("samples_*"):
         path.unlink()

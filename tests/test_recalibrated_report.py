@@ -10,7 +10,7 @@ from lm_eval_epidemia.api import load_truth
 from lm_eval_epidemia.api import score as scored
 from lm_eval_epidemia.benchmarks.observation.recalibrated import marginal, recalibrate
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.recalibrated import recalibrated
+from lm_eval_epidemia.findings.scales import recalibrated
 from lm_eval_epidemia.results.read import read_results
 
 TASKS = ["epidemia_low_nsduh_marijuana_ever_by_age", "epidemia_low_gss_political_view_by_age"]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit import orderings
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.cells import LETTERS, answers, nothing
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled
+from lm_eval_epidemia.findings.cells import RUN_LETTERS, answers, finding_of
+from lm_eval_epidemia.findings.finding import Column, Finding
 from lm_eval_epidemia.findings.mean import with_columns
 from lm_eval_epidemia.findings.task import asked_as
 from lm_eval_epidemia.results.entry import Asked
@@ -21,6 +19,9 @@ from lm_eval_epidemia.results.samples import TaskAnswers
 
 #: Bins of probabilities, per axis.
 BINS = 20
+
+#: What to run for answers by letter.
+RUN = f"compare: {RUN_LETTERS}"
 
 
 def letters(results: Results) -> Finding:
@@ -31,20 +32,20 @@ def letters(results: Results) -> Finding:
     table = curve.groupby("run", sort=False)[["calibration_error"]].sum()
     scores = with_columns(results.scores, ("order_bias", "choice_mass"))
     means = scores[scores["way"] == "letters"].groupby("run")[["order_bias", "choice_mass"]].mean()
-    table = table.join(means).assign(tasks=pd.Series(Counter(run for run, _ in made), dtype=int))
+    tasks = pd.Series(Counter(run for run, _ in made), dtype=int)
+    table = table.join(means).assign(tasks=tasks).rename_axis("run").reset_index()
     columns = {
-        **WHO,
         "calibration_error": Column("calibration error", 4),
         "order_bias": Column("order bias", 4),
         "choice_mass": Column("choice mass", 4),
         "tasks": Column(),
     }
-    note = (
+    title, note = (
+        "Calibration of letters",
         "Calibration error: the weighted mean distance between a bin's answers and their truths. "
-        "Order bias and choice mass: means over all tasks asked by letter."
+        "Order bias and choice mass: means over all tasks asked by letter.",
     )
-    table = tabled(table.rename_axis("run").reset_index(), columns, results.runs)
-    return _said(Finding("letters", "Calibration of letters", table, columns, note), left_out)
+    return finding_of(results, "letters", title, table, columns, note, left_out, RUN)
 
 
 def calibration(results: Results, task: str = "") -> Finding:
@@ -67,21 +68,19 @@ def calibration(results: Results, task: str = "") -> Finding:
     """
     made, left_out = _by_letter(results, task)
     density = _density(made)
-    bins = density.groupby(["run", "bin", "bin_p"], as_index=False)["w"].sum()
-    bins = bins[bins["w"] > 0].assign(
-        mark="density",
-        q=lambda of: of["bin"] / BINS,
-        q2=lambda of: (of["bin"] + 1) / BINS,
-        p=lambda of: of["bin_p"] / BINS,
-        p2=lambda of: (of["bin_p"] + 1) / BINS,
-        share=lambda of: of["w"],
+    bins = density.groupby(["run", "bin", "bin_p"], as_index=False)["share"].sum()
+    ends = {"q": bins["bin"], "q2": bins["bin"] + 1, "p": bins["bin_p"], "p2": bins["bin_p"] + 1}
+    bins = bins.assign(mark="density", **{name: end / BINS for name, end in ends.items()})
+    rows = pd.concat(
+        [_curve(density).assign(mark="curve"), bins[bins["share"] > 0]], ignore_index=True
     )
-    columns = {**WHO, "q": Column("answer", 3), "p": Column("truth", 3), "share": Column("", 3)}
-    rows = pd.concat([_curve(density).assign(mark="curve"), bins], ignore_index=True)
-    table = tabled(rows, columns, results.runs, ("mark", "q2", "p2"))
-    note = "In each bin of the answers: their mean, the mean truth, and the bin's share."
+    columns = {"q": Column("answer", 3), "p": Column("truth", 3), "share": Column("", 3)}
     title = "Answers against true probabilities"
-    return _said(Finding("calibration", title, table, columns, note, details="p2"), left_out)
+    note = "In each bin of the answers: their mean, the mean truth, and the bin's share."
+    more = ("mark", "q2", "p2")
+    return finding_of(
+        results, "calibration", title, rows, columns, note, left_out, RUN, "p2", more=more
+    )
 
 
 def order_bias(results: Results, task: str = "") -> Finding:
@@ -94,25 +93,21 @@ def order_bias(results: Results, task: str = "") -> Finding:
         The lm-eval name of the only task.
     """
     made, left_out = _by_letter(results, task)
-    shares: dict[tuple[int, int], list[np.ndarray]] = {}
-    for (run, _), own in sorted(made.items()):
-        if own.by_position is not None:
-            shares.setdefault((run, len(own.by_position)), []).append(own.by_position)
-    rows = [
-        {"run": run, "answers": number, "position": letter, "times": float(times)}
-        for (run, number), of in sorted(shares.items())
-        for letter, times in zip(orderings.LETTERS, np.mean(of, axis=0) * number, strict=False)
-    ]
-    columns = {**WHO, "answers": Column(), "position": Column(), "times": Column("", 2)}
-    note = "1: as often as if its place made no difference. Means over tasks with so many answers."
+    shares = pd.DataFrame(
+        [
+            (run, len(own.by_position), letter, share)
+            for (run, _), own in sorted(made.items())
+            if own.by_position is not None
+            for letter, share in zip(orderings.LETTERS, own.by_position, strict=False)
+        ],
+        columns=["run", "answers", "position", "times"],
+    )
+    rows = shares.groupby(["run", "answers", "position"], as_index=False)["times"].mean()
+    rows["times"] *= rows["answers"]
+    columns = {"answers": Column(), "position": Column(), "times": Column("", 2)}
     title = "Probability of each displayed position, relative to uniform"
-    table = tabled(rows, columns, results.runs)
-    return _said(Finding("order-bias", title, table, columns, note), left_out)
-
-
-def _said(finding: Finding, left_out: list[str]) -> Finding:
-    finding = replace(finding, left_out=left_out)
-    return finding if len(finding.table) else nothing(finding, "compare", LETTERS)
+    note = "1: as often as if its place made no difference. Means over tasks with so many answers."
+    return finding_of(results, "order-bias", title, rows, columns, note, left_out, RUN)
 
 
 def _by_letter(
@@ -128,27 +123,23 @@ def _by_letter(
 def _density(made: dict[tuple[int, Asked], TaskAnswers]) -> pd.DataFrame:
     """Return every answer ``q`` beside its truth ``p``, with bins of both and its weight."""
     tasks = Counter(run for run, _ in made)
-    parts = [pd.DataFrame(columns=["run", "q", "p", "w"])]
+    parts = [pd.DataFrame(columns=["run", "q", "p", "share"])]
     for (run, asked), own in sorted(made.items()):
         truth, levels = store.load(asked.task), own.q.shape[1]
-        weights = truth.weights[own.cells] / truth.weights[own.cells].sum()
-        w = np.repeat(weights, levels) / levels / tasks[run]
-        of = {"run": run, "q": own.q.ravel(), "p": truth.p[own.cells].ravel(), "w": w}
-        parts.append(pd.DataFrame(of))
+        weights = (truth.weights[own.cells] / truth.weights[own.cells].sum()).repeat(levels)
+        of = {"run": run, "q": own.q.ravel(), "p": truth.p[own.cells].ravel()}
+        parts.append(pd.DataFrame({**of, "share": weights / levels / tasks[run]}))
     every = pd.concat(parts[1:] or parts, ignore_index=True)
-    return every.assign(bin=_bin(every["q"]), bin_p=_bin(every["p"]))
-
-
-def _bin(probability: pd.Series[float]) -> np.ndarray:
-    return np.minimum((probability.to_numpy(float) * BINS).astype(int), BINS - 1)
+    bins = (every[["q", "p"]].astype(float) * BINS).astype(int).clip(upper=BINS - 1)
+    return every.assign(bin=bins["q"], bin_p=bins["p"])
 
 
 def _curve(density: pd.DataFrame) -> pd.DataFrame:
     """Return the weighted means of answers and truth, by run and bin of the answers."""
     sums = (
-        density.assign(q=density["q"] * density["w"], p=density["p"] * density["w"])
-        .groupby(["run", "bin"], as_index=False)[["w", "q", "p"]]
+        density.assign(q=density["q"] * density["share"], p=density["p"] * density["share"])
+        .groupby(["run", "bin"], as_index=False)[["share", "q", "p"]]
         .sum()
     )
-    sums = sums[sums["w"] > 0]
-    return sums.assign(q=sums["q"] / sums["w"], p=sums["p"] / sums["w"], share=sums["w"])
+    sums = sums[sums["share"] > 0]
+    return sums.assign(q=sums["q"] / sums["share"], p=sums["p"] / sums["share"])

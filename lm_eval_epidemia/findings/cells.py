@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, Benchmark, in_way
 from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
 from lm_eval_epidemia.benchmarks.observation.metrics import DROPPED
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.elicit.way import Elicited
-from lm_eval_epidemia.findings.finding import Finding
+from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled
+from lm_eval_epidemia.findings.mean import with_columns
 from lm_eval_epidemia.results.choose import own_scores
 from lm_eval_epidemia.results.entry import Asked, leaf
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers, answers_of
 
-#: Tasks whose answers are of use beside their truth.
-LETTERS = "tasks with letters or likelihoods, such as epidemia_low"
+#: What to run for answers that are of use beside their truth.
+RUN_LETTERS = "run lm_eval on tasks with letters or likelihoods, such as epidemia_low"
 
 
 class Answered(NamedTuple):
@@ -50,52 +52,55 @@ class Answered(NamedTuple):
         kind = {"model": f"{self.who} (baseline)", "kind": "respondent"} if self.who else {}
         return {"run": self.run, **kind, "group": self.group, "tasks": len(self.tasks)}
 
+    @property
+    def score(self) -> float:
+        """The mean score of the tasks."""
+        tasks = self.tasks.values()
+        return float(np.mean([part.score_of(part.distance(told.q)) for part, told in tasks]))
+
 
 def answers(
-    results: Results, wanted: Callable[[Asked], object] = lambda asked: True
+    results: Results,
+    wanted: Callable[[Asked], object] = lambda asked: True,
+    benchmark: Benchmark = OBSERVATION,
 ) -> tuple[dict[tuple[int, Asked], TaskAnswers], list[str]]:
-    """Read what runs answered in survey tasks, by run and task; and say what is not known."""
+    """Read what runs answered about surveys, by run and task; and say what is not known."""
     made: dict[tuple[int, Asked], TaskAnswers] = {}
     notes: list[str] = []
-    missing: dict[str, int] = {}
-    unordered: dict[str, int] = {}
-    scores = own_scores(results)
-    for run, task, way, file, value, said, truth, l1 in zip(
-        *(scores[name] for name in ("run", "task", "way", "file", "value", "said", "truth")),
-        scores.get("l1", pd.Series(math.nan, scores.index)),
-        strict=True,
-    ):
-        asked, name = Asked(task, way), results.runs["name"][run]
-        is_known = leaf(asked).benchmark is OBSERVATION and WAYS[way].distribution is not None
-        if not is_known or math.isnan(value) or not wanted(asked):
+    missing, unordered = Counter[str](), Counter[str]()
+    row: Any
+    for row in with_columns(own_scores(results), ("l1",)).itertuples():
+        asked, name = Asked(row.task, row.way), results.runs["name"][row.run]
+        is_known = leaf(asked).benchmark is benchmark and wanted(asked)
+        if not is_known or (benchmark.scored and math.isnan(row.value)):
             continue
+        is_kept = isinstance(row.said, str)
         try:
-            own = None if truth and isinstance(said, str) else answers_of(file, asked, said)
+            own = None if row.truth and is_kept else answers_of(row.file, asked, row.said)
         except ValueError as error:
             notes.append(f"{name}: {error}")
             continue
         if own is None:
-            missing[name] = missing.get(name, 0) + 1
-            continue
+            missing[name] += 1
         # Kept to six significant digits, of which each of the answers may be off by a half.
-        if not math.isclose(own.l1, l1, abs_tol=1e-6 * own.q.shape[1]):
+        elif benchmark.scored and not math.isclose(own.l1, row.l1, abs_tol=1e-6 * own.q.shape[1]):
             notes.append(
                 f"{name}: the answers to {in_way(*asked)} are left out: they give a distance of "
-                f"{own.l1:.6f}, but the result file says {l1:.6f}; one of them was changed"
+                f"{own.l1:.6f}, but the result file says {row.l1:.6f}; one of them was changed"
             )
-            continue
-        made[run, asked] = own
-        if own.by_order is None and isinstance(said, str) and said.endswith(DROPPED):
-            unordered[name] = unordered.get(name, 0) + 1
+        else:
+            made[row.run, asked] = own
+            if own.by_order is None and is_kept and row.said.endswith(DROPPED):
+                unordered[name] += 1
     if unordered:
         notes.append(
-            f"{few(list(unordered))}: errors from the orderings of answers are not in those of "
-            f"{plural(sum(unordered.values()), 'task')}: run again with --log_samples for these"
+            f"{few([*unordered])}: errors from the orderings of answers are not in those of "
+            f"{plural(unordered.total(), 'task')}: run again with --log_samples for these"
         )
     if missing:
         notes.append(
-            f"{few(list(missing))}: no answers in {plural(sum(missing.values()), 'task')}: the "
-            "files are older than version 0.3, or of another truth; run again"
+            f"{few([*missing])}: no answers in {plural(missing.total(), 'task')}: the "
+            "files hold none, or not to every prompt, or to questions of another truth; run again"
         )
     return made, notes
 
@@ -104,9 +109,10 @@ def cells(
     results: Results,
     wanted: Callable[[Asked], object] = lambda asked: True,
     fits: Callable[[Part], object] = lambda part: True,
-    drawn: bool = False,
 ) -> tuple[list[Answered], list[str]]:
-    """Put answers beside the truth, by run and group.
+    """Put answers beside the truth, by run and group; and say what is left out, and why.
+
+    Drawn answers are left out: they differ from their distribution, and between cells, by chance.
 
     Parameters
     ----------
@@ -115,22 +121,12 @@ def cells(
         Selects tasks by name.
     fits : callable
         Selects tasks by the part of them that was asked.
-    drawn : bool
-        Whether drawn answers can be used. They differ from their distribution, and between cells,
-        by chance.
-
-    Returns
-    -------
-    list of Answered
-        In the order of runs and groups.
-    list of str
-        What is left out, and why.
     """
     made, notes = answers(results, wanted)
     groups: dict[tuple[int, str], Answered] = {}
     by_chance: dict[str, None] = {}
     for (run, asked), own in sorted(made.items()):
-        if own.counts is not None and not drawn:
+        if own.counts is not None:
             by_chance[results.runs["name"][run]] = None
             continue
         part, elicited = beside_truth(asked, own)
@@ -139,8 +135,8 @@ def cells(
             here = groups.setdefault((run, group), Answered(run, group, {}))
             here.tasks[asked] = part, elicited
     if by_chance:
-        notes.append(f"{few(list(by_chance))}: drawn answers vary by chance and are left out")
-    return list(groups.values()), notes
+        notes.append(f"{few([*by_chance])}: drawn answers vary by chance and are left out")
+    return [*groups.values()], notes
 
 
 def beside_truth(
@@ -183,7 +179,23 @@ def with_known(
             yield Answered(-1, name, tasks, who)
 
 
-def nothing(finding: Finding, use: str, tasks: str) -> Finding:
-    """Say in a finding without rows what to run."""
-    says = f"no answers to {use}: run lm_eval on {tasks}"
-    return Finding(**{**vars(finding), "left_out": [says, *finding.left_out]})
+def finding_of(
+    results: Results,
+    name: str,
+    title: str,
+    rows: pd.DataFrame | Sequence[Mapping[str, object]],
+    columns: Mapping[str, Column],
+    note: str,
+    left_out: Sequence[str],
+    lacks: str,
+    details: str = "",
+    more: Sequence[str] = (),
+) -> Finding:
+    """Return a finding about answers; without any, it says what they are for and what to run.
+
+    Of the columns, those of `WHO` come first by themselves; `rows` and `more` are as for `tabled`.
+    """
+    columns = {**WHO, **columns}
+    table = tabled(rows, columns, results.runs, more)
+    says = [f"no answers to {lacks}"] * table.empty
+    return Finding(name, title, table, columns, note, "", details, [*says, *left_out])

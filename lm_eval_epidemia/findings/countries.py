@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from lm_eval_epidemia.benchmarks.observation import places as measures
 from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
-from lm_eval_epidemia.benchmarks.observation.places import (
-    FEWEST,
-    Places,
-    Regions,
-    averages,
-    by_region,
-    misplaced,
-    places_of,
-    rounding,
-    score_alike,
-)
-from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.wording import ways_of
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.cells import Answered, cells, nothing, with_known
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled
+from lm_eval_epidemia.findings.cells import Answered, cells, finding_of, with_known
+from lm_eval_epidemia.findings.finding import WHO, Column, Finding
 from lm_eval_epidemia.findings.mean import REACH
 from lm_eval_epidemia.findings.references import KNOWS_MARGINAL
-from lm_eval_epidemia.findings.task import asked_as, cells_of
-from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.findings.task import asked_as, cells_of, over_levels
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.surveys.catalogue import all_tasks
@@ -44,111 +31,100 @@ ALIKE = 1e-9
 #: An ISO 3166 code of a country among the names of a level.
 CODE = re.compile("[A-Z]{3}")
 
-
-def _of_region(part: Part) -> Array:
-    """Answer for every place with its region's average."""
-    where = places_of(part)
-    assert where is not None
-    return averages(part, where, "region")
-
-
-#: Respondents that are known, and what they answer.
-KNOWN = {
-    KNOWS_MARGINAL: lambda part: scoring.mean(part.weights, part.p),
-    "knows its region's average": _of_region,
-}
+#: What to run for answers about places.
+RUN = "compare between places: run lm_eval on epidemia_world"
 
 NOTE = (
     "Score: countries count by population, so India and China are a third of the world. Places "
-    "alike: the same tasks with every country counted equally. Rounding: the most by which a "
-    "score could change if every published share were off by half its last digit; publishers "
-    "state no errors, nor any for their different years. Gap: the share of probability given to "
-    "wrong answers in the worst-known place less that in the best-known one, in percentage points, "
-    "every country counting equally, ± a standard error over countries. Places are regions with at "
-    f"least {FEWEST} countries, or thirds by GDP per head. It is the largest gap of all pairs, so "
-    "chance alone makes one; 'regions' lists every place. 'knows its region's average' gives every "
-    "country its region's average, the country included: scores above it show knowledge of "
-    "countries."
+    "alike: every country counted equally. Gap: the share of probability given to wrong answers in "
+    "the worst-known place less that in the best-known one, in percentage points, every country "
+    "counting equally, ± a standard error over countries. Places are regions with at least "
+    f"{measures.FEWEST} countries, or thirds by GDP per head. It is the largest gap of all pairs, "
+    "so chance alone makes one; 'regions' lists every place. Rounding (in csv): the most by which "
+    "a score could change if every published share were off by half its last digit; publishers "
+    "state no errors, nor any for their different years. 'knows its region's average' gives every "
+    "country that, the country included: scores above it show knowledge of countries."
 )
+
+
+def _places(part: Part) -> measures.Places:
+    where = measures.places_of(part)
+    assert where is not None
+    return where
+
+
+#: Respondents that are known, and what they answer.
+KNOWN: dict[str, Callable[[Part], Array]] = {
+    KNOWS_MARGINAL: lambda part: scoring.mean(part.weights, part.p),
+    "knows its region's average": lambda part: measures.averages(part, _places(part), "region"),
+}
+
+
+def _answered(results: Results) -> tuple[Iterator[Answered], list[str]]:
+    """Return the answers to tasks about places, with those of known respondents."""
+    of = measures.places_of
+    groups, left_out = cells(results, lambda asked: of(part_of(store.load(asked.task))), of)
+    return with_known(groups, KNOWN), left_out
+
+
+def _regions(of: Answered) -> Iterator[tuple[str, measures.Regions]]:
+    """Yield the kinds of larger places, and the errors in each; none with too few places."""
+    tasks = [(part, _places(part), told.q) for part, told in of.tasks.values()]
+    off = [measures.misplaced(part, where.names, q) for part, where, q in tasks]
+    for kind in KINDS:
+        within = {place: of[kind] for _, where, _ in tasks for place, of in where.within.items()}
+        if known := measures.by_region(off, within):
+            yield kind, known
 
 
 def places(results: Results) -> Finding:
     """How evenly models know countries: with every country alike, and gaps between regions."""
-    groups, left_out = cells(results, _has_places, places_of)
+    groups, left_out = _answered(results)
     rows = []
-    for group in with_known(groups, KNOWN):
-        tasks = _tasks(group)
+    for group in groups:
+        tasks = [(part, _places(part).names, told.q) for part, told in group.tasks.values()]
         row = group.row | {
-            "places": len({name for _, where, _ in tasks for name in where.names}),
-            "score": np.mean([part.score_of(part.distance(q)) for part, _, q in tasks]),
-            "alike": np.mean([score_alike(part, where.names, q) for part, where, q in tasks]),
-            "rounding": np.mean([rounding(part, float(part.distance(q))) for part, _, q in tasks]),
+            "places": len({name for _, names, _ in tasks for name in names}),
+            "score": group.score,
+            "alike": np.mean([measures.score_alike(*of) for of in tasks]),
+            "rounding": np.mean(
+                [measures.rounding(part, float(part.distance(q))) for part, _, q in tasks]
+            ),
         }
-        for kind, of in _regions(tasks):
+        for kind, of in _regions(group):
             if of.gap > ALIKE:
                 row |= {kind: 100 * of.gap, f"{kind}_error": 100 * of.gap_error}
                 row[f"{kind}_ends"] = f"{of.names[-1]} less {of.names[0]}"
         rows.append(row)
     columns = {
-        **WHO,
-        **{name: Column() for name in ("group", "tasks", "places")},
+        "group": Column(),
         "score": Column("", 1),
         "alike": Column("places alike", 1),
-        "rounding": Column("", 1),
+        **{kind: Column(f"{kind} gap", 1, error=f"{kind}_error") for kind in KINDS},
+        **{f"{kind}_ends": Column("between") for kind in KINDS},
     }
-    for kind in KINDS:
-        columns[kind] = Column(f"{kind} gap", 1, error=f"{kind}_error")
-        columns[f"{kind}_ends"] = Column("between")
-    title = "How evenly models know places"
-    table = tabled(rows, columns, results.runs)
-    return _said(Finding("places", title, table, columns, NOTE, left_out=left_out))
+    title, more = "How evenly models know places", ("tasks", "places", "rounding")
+    return finding_of(results, "places", title, rows, columns, NOTE, left_out, RUN, more=more)
 
 
 def regions(results: Results) -> Finding:
     """Errors of the answers in every region of the world, and by income."""
-    groups, left_out = cells(results, _has_places, places_of)
+    groups, left_out = _answered(results)
     rows = []
-    for group in with_known(groups, KNOWN):
-        for kind, of in _regions(_tasks(group)):
-            for name, number, off, error in zip(
-                of.names, of.places, 100 * of.off, 100 * of.errors, strict=True
-            ):
-                ends = {"low": off - REACH * error, "high": off + REACH * error}
-                row = {"of": KINDS[kind], "place": name, "places": number, "off": off}
-                rows.append(group.row | row | {"off_error": error} | ends)
+    for group in groups:
+        for kind, of in _regions(group):
+            for place, number, off, error in zip(*of[:4], strict=True):
+                row = {"of": KINDS[kind], "place": place, "places": number}
+                row |= {"off": 100 * off, "off_error": 100 * error}
+                row |= {"low": 100 * (off - REACH * error), "high": 100 * (off + REACH * error)}
+                rows.append(group.row | row)
     columns = {
-        **WHO,
         **{name: Column() for name in ("group", "of", "place", "places")},
         "off": Column("off", 1, unit=" %", error="off_error"),
     }
     note = "Off: the share of the probability given to wrong answers, every country alike."
-    table = tabled(rows, columns, results.runs, ("low", "high"))
-    title = "Regions and incomes"
-    return _said(Finding("regions", title, table, columns, note, left_out=left_out))
-
-
-def _said(finding: Finding) -> Finding:
-    has_rows = len(finding.table)
-    return finding if has_rows else nothing(finding, "compare between places", "epidemia_world")
-
-
-def _has_places(asked: Asked) -> bool:
-    return places_of(part_of(store.load(asked.task))) is not None
-
-
-def _tasks(of: Answered) -> list[tuple[Part, Places, Array]]:
-    """Return the tasks about places, with the answers."""
-    known = ((part, places_of(part), told.q) for part, told in of.tasks.values())
-    return [(part, where, q) for part, where, q in known if where]
-
-
-def _regions(tasks: list[tuple[Part, Places, Array]]) -> Iterator[tuple[str, Regions]]:
-    """Yield the kinds of larger places, and the errors in each; none with too few places."""
-    off = [misplaced(part, where.names, q) for part, where, q in tasks]
-    for kind in KINDS:
-        within = {place: of[kind] for _, where, _ in tasks for place, of in where.within.items()}
-        if of := by_region(off, within):
-            yield kind, of
+    title, more = "Regions and incomes", ("low", "high")
+    return finding_of(results, "regions", title, rows, columns, note, left_out, RUN, more=more)
 
 
 def countries_of(truth: store.GroundTruth) -> tuple[int, dict[str, str]] | None:
@@ -188,21 +164,10 @@ def map_of(results: Results, task: str) -> Finding:
     truth = store.load(asked_as(task).task)
     if (countries := countries_of(truth)) is None:
         raise EpidemiaError(f"{task} has no country as a condition, so it has no map")
-    at, codes = countries
+    condition, codes = countries
     every = cells_of(results, task)
-    known = {f"{name} (baseline)" for name in RESPONDENTS.values()}
-    table = every.table[(every.table["place"] == 0) & ~every.table["model"].isin(known)]
-    by = [*WHO, "kind", "country", "answer"]
-    sums = (
-        table.assign(
-            country=[truth.given[cell][at] for cell in table["cell"]],
-            value=table["value"] * table["weight"],
-            truth=table["truth"] * table["weight"],
-        )
-        .groupby(by, sort=False)[["value", "truth", "weight"]]
-        .sum()
-    )
-    table = sums[["value", "truth"]].div(sums["weight"], axis="index").reset_index()
+    table = over_levels(every, all_tasks()[truth.task].given[condition])
+    table = table[table["place"] == 0].rename(columns={"level": "country"})
     apart = (table["value"] - table["truth"]).where(table["kind"] != "survey")
     table = table.assign(code=table["country"].map(codes), error=apart)
     columns = {
@@ -211,4 +176,4 @@ def map_of(results: Results, task: str) -> Finding:
         "value": Column("probability", 3),
         "error": Column("too high by", 3, signed=True),
     }
-    return replace(every, name="map", title=task, table=table, columns=columns)
+    return Finding("map", task, table, columns, left_out=every.left_out)

@@ -17,8 +17,8 @@ import pandas as pd
 from lm_eval_epidemia.benchmarks.observation.apart import line_of
 from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.findings.cells import cells, nothing, with_known
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled
+from lm_eval_epidemia.findings.cells import cells, finding_of, with_known
+from lm_eval_epidemia.findings.finding import Column, Finding
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.surveys.catalogue import task
 
@@ -40,13 +40,22 @@ ALSO = {"white": 69.1, "jewish": 2.2, "american_indian": 1.5}
 #: What the mean guess is called.
 AMERICANS = "the average American of 2000"
 
+COLUMNS = {
+    **{name: Column() for name in ("group", "question")},
+    **{name: Column("", 1, unit=" %") for name in ("truth", "answer")},
+    "off": Column("percentage points off", 1),
+    "beaten": Column("people whose guess was further off", 0, unit=" %"),
+    "slope": Column("", 2),
+    "tilt": Column("", 2, signed=True),
+}
+
 NOTE = (
-    "Some 1,300 Americans guessed six shares of the US population in 2000, in per cent. Off: "
-    "percentage points from the truth; if the question leaves open which figure it means, from "
-    "the nearest one (white and not Hispanic 69.1, Jewish up to 2.2, American Indian in "
-    "combination 1.5). Beaten: the people whose guess was further off. Slope and tilt: the line "
-    "of the log-odds of the six answers on those of the truths. A slope below 1 means guesses too "
-    "close to one half, as people's are. Six questions are too few to rank models."
+    "Some 1,300 Americans guessed six shares of the US population in 2000. Off: percentage points "
+    "from the truth; if the question leaves open which figure it means, from the nearest one "
+    "(white and not Hispanic 69.1, Jewish up to 2.2, American Indian in combination 1.5). Beaten: "
+    "the people whose guess was further off. Slope and tilt: the line of the log-odds of the six "
+    "answers on those of the truths; a slope below 1 means guesses too close to one half, as "
+    "people's are. Six questions are too few to rank models."
 )
 
 
@@ -59,37 +68,18 @@ def people(results: Results) -> Finding:
         for asked, (part, told) in group.tasks.items():
             outcome = task(asked.task).outcome
             truth, answer = 100 * float(part.p[0, 0]), 100 * float(told.q[0, 0])
-            single.append(
-                {
-                    "question": outcome.replace("_", " "),
-                    "truth": truth,
-                    "also": ALSO.get(outcome, math.nan),
-                    "answer": answer,
-                    "off": float(off(outcome, truth, answer)),
-                    "beaten": beaten(outcome, truth, answer),
-                }
-            )
+            row = {"question": outcome.replace("_", " "), "truth": truth, "answer": answer}
+            row |= {"off": float(off(outcome, truth, answer)), "also": ALSO.get(outcome, math.nan)}
+            single.append(row | {"beaten": beaten(outcome, truth, answer)})
         means = {
             name: math.fsum(row[name] for row in single) / len(single) for name in ("off", "beaten")
         }
         line = line_of([*group.tasks.values()])
         rows.append(group.row | means | {"slope": line.slope, "tilt": line.tilt})
         rows += [group.row | {"tasks": 1} | row for row in single]
-    columns = {
-        **WHO,
-        "group": Column(),
-        "question": Column(),
-        "truth": Column("", 1, unit=" %"),
-        "answer": Column("", 1, unit=" %"),
-        "off": Column("percentage points off", 1),
-        "beaten": Column("people whose guess was further off", 0, unit=" %"),
-        "slope": Column("", 2),
-        "tilt": Column("", 2, signed=True),
-    }
-    table = tabled(rows, columns, results.runs, ("also", "tasks"))
-    title = "Compared with the guesses of Americans"
-    finding = Finding("people", title, table, columns, NOTE, left_out=left_out)
-    return finding if rows else nothing(finding, "compare with people's guesses", GROUP)
+    title, more = "Compared with the guesses of Americans", ("also", "tasks")
+    lacks = f"compare with people's guesses: run lm_eval on {GROUP}"
+    return finding_of(results, "people", title, rows, COLUMNS, NOTE, left_out, lacks, more=more)
 
 
 @cache

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from lm_eval_epidemia.benchmarks import in_way
@@ -21,7 +22,6 @@ from lm_eval_epidemia.benchmarks.observation.probe import (
     LEAST,
     RATIO,
     Alike,
-    PairDifference,
     contrast,
     nearest,
 )
@@ -53,15 +53,28 @@ NOTE = (
     "task is matched with the fresh task of the same survey, vintage and outcome whose scale is "
     f"most similar (D_mean / D_zero differs by at most {RATIO:g}, D_zero by a factor of at most "
     f"{FACTOR:g}), with the same number of conditions if possible. A fresh task may serve several "
-    "times ('fresh ones used' counts the different ones; below "
-    f"{LEAST} there is no comparison). 'left out': published tasks with half of their scale or "
-    "more due to sampling error; no fresh task is like that. With a cutoff (--cutoff "
-    "MODEL=2024-06): the same tasks in two vintages, one whose year had ended by then, less one "
-    "whose year had not (results come out later still). ± and the interval also cover other tasks "
-    "of this kind; 'sampling' is the part of the error due to the surveys' samples and the way of "
-    "asking. '... known better': the model knows the numbers that it may have read better than "
-    "comparable ones that it cannot have read, or the other way round."
+    f"times ('fresh ones used': different ones; below {LEAST} there is no comparison). 'left out': "
+    "published tasks with half of their scale or more due to sampling error; no fresh task is like "
+    "that. With a cutoff (--cutoff MODEL=2024-06): the same tasks in two vintages, one whose year "
+    "had ended by then, less one whose year had not (results come out later still). ± and the "
+    "interval also cover other tasks of this kind; 'sampling' is the part due to the surveys' "
+    "samples and the way of asking. '... known better': the model knows the numbers that it may "
+    "have read better than comparable ones that it cannot have read, or the other way round."
 )
+
+COLUMNS = {
+    **WHO,
+    **{name: Column() for name in ("group", "survey", "cutoff", "pairs")},
+    "used": Column("fresh ones used"),
+    "first": Column("published, before", 1),
+    "second": Column("fresh, after", 1),
+    "difference": Column("", 1, signed=True, error="error", interval=("low", "high")),
+    "verdict": Column(),
+    "sampling": Column("", 1),
+    "unmatched": Column(),
+    "short": Column("left out"),
+    "other_conditions": Column("other number of conditions"),
+}
 
 
 def probe(results: Results) -> Finding:
@@ -72,11 +85,8 @@ def probe(results: Results) -> Finding:
     # Only surveys have a score against the population.
     whole = scores[scores[POPULATION].notna() & (scores["seen"] >= 1)]
     # Those of an earlier set of the same names have another truth.
-    here = [
-        not of and store.is_available(task)
-        for task, of in zip(whole["task"], whole["truth"], strict=True)
-    ]
-    slices = [*_slices(whole[here])] if whole["fresh"].any() else []
+    here = whole[(whole["truth"] == "") & whole["task"].map(store.is_available).astype(bool)]
+    slices = [*_slices(here)] if whole["fresh"].any() else []
     around, left_out = _around_cutoffs(results, whole)
     if not scores["fresh"].any():
         left_out.append(
@@ -88,95 +98,74 @@ def probe(results: Results) -> Finding:
             "no published task (epidemia_low, epidemia_high) was asked from the surveys and "
             "vintages of the fresh tasks"
         )
-    rows = [*slices, *around]
-    columns = {
-        **WHO,
-        "group": Column(),
-        "survey": Column(),
-        "cutoff": Column(),
-        "pairs": Column(),
-        "used": Column("fresh ones used"),
-        "first": Column("published, before", 1),
-        "second": Column("fresh, after", 1),
-        "difference": Column("", 1, signed=True, error="error", interval=("low", "high")),
-        "verdict": Column(),
-        "sampling": Column("", 1),
-        "unmatched": Column(),
-        "short": Column("left out"),
-        "other_conditions": Column("other number of conditions"),
-    }
-    table = tabled(rows, columns, results.runs)
-    left_out += [*_silent(results, rows), *_refused(results, slices)]
-    return Finding("probe", "Memorisation probe", table, columns, NOTE, left_out=left_out)
+    names, rows = results.runs["name"], [*slices, *around]
+    silent = {names[of["run"]] for of in rows if math.isnan(of["sampling"]) and of["used"] >= LEAST}
+    if silent:
+        left_out.append(
+            "errors of the probe are not known, because a file has no draws of some tasks, for "
+            f"{few(sorted(silent))}: run these again"
+        )
+    table = tabled(rows, COLUMNS, results.runs)
+    left_out += _refused(names, slices)
+    return Finding("probe", "Memorisation probe", table, COLUMNS, NOTE, left_out=left_out)
 
 
-def _row(
-    of: Any, survey: str, sides: Sequence[str], compared: PairDifference, **more: object
+def _compared(
+    survey: str, sides: Sequence[str], one: pd.DataFrame, other: pd.DataFrame, at: Sequence[int]
 ) -> dict[str, Any]:
-    """Return the row of a comparison of scores, of which one is given."""
+    """Return the row of a comparison of scores with those at given places of others."""
+    values, draws = ([[*of[name]] for of in (one, other)] for name in (POPULATION, "population"))
+    compared = contrast(values[0], values[1], at, draws[0], draws[1])
     verdicts = {1: f"{sides[0]} known better", -1: f"{sides[1]} known better", 0: "not shown"}
-    return {
-        **compared._asdict(),
-        "run": of.run,
-        "way": of.way,
-        "group": in_way(fresh.GROUP, of.way),
-        "survey": survey,
-        "difference": compared.difference,
-        "sampling": compared.survey,
-        "verdict": verdicts[compared.side],
-        **dict.fromkeys(("unmatched", "short", "other_conditions"), 0),
-        **more,
-    }
+    row = {**compared._asdict(), "difference": compared.difference, "sampling": compared.survey}
+    row |= {"survey": survey, "verdict": verdicts[compared.side]}
+    return row | dict.fromkeys(("unmatched", "short", "other_conditions"), 0)
 
 
-def _contrast(ones: Sequence[Any], others: Sequence[Any], places: Sequence[int]) -> PairDifference:
-    """Compare scores with the scores at given places of others."""
-    values = [[getattr(of, POPULATION) for of in side] for side in (ones, others)]
-    draws = [[of.population for of in side] for side in (ones, others)]
-    return contrast(values[0], values[1], places, draws[0], draws[1])
+def _in_parts(scores: pd.DataFrame) -> Iterator[tuple[dict[str, Any], str, pd.DataFrame]]:
+    """Yield the scores of each run and way by survey, and over all surveys if there are several."""
+    for (run, way), of in scores.groupby(["run", "way"], sort=False):
+        whose = {"run": run, "way": way, "group": in_way(fresh.GROUP, way)}
+        parts = [*of.groupby("survey")]
+        for survey, part in [*parts, (ALL, of)] if len(parts) > 1 else parts:
+            yield whose, survey, part
 
 
 def _slices(scores: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Compare every run's published tasks with similar fresh ones."""
-    published = pd.Series([all_tasks()[task].kind in PUBLISHED for task in scores["task"]])
-    scores = scores[scores["fresh"] | published.set_axis(scores.index)]
+    is_published = scores["task"].map(lambda task: all_tasks()[task].kind in PUBLISHED)
+    scores = scores[scores["fresh"] | is_published.astype(bool)]
     truths = [store.load(task) for task in scores["task"]]
-    scores = scores.assign(where=[f"{truth.survey} {truth.vintage}" for truth in truths])
-    for _, of in scores.groupby(["run", "way"], sort=False):
-        surveys = sorted({*of["where"][of["fresh"]]})
-        parts = {survey: [survey] for survey in surveys}
-        if len(surveys) > 1:
-            parts[ALL] = surveys
-        for name, part in parts.items():
-            mine = of[of["where"].isin(part)]
-            if not mine["fresh"].all():
-                yield _matched(name, [*mine.itertuples(index=False)])
+    scores = scores.assign(survey=[f"{truth.survey} {truth.vintage}" for truth in truths])
+    with_fresh = scores[scores["fresh"]].groupby(["run", "way"])["survey"].agg(set)
+    keys = zip(scores["run"], scores["way"], scores["survey"], strict=True)
+    is_comparable = [survey in with_fresh.get((run, way), ()) for run, way, survey in keys]
+    for whose, survey, part in _in_parts(scores[is_comparable]):
+        if not part["fresh"].all():
+            yield whose | _matched(survey, part)
 
 
-def _matched(survey: str, scores: Sequence[Any]) -> dict[str, Any]:
+def _matched(survey: str, scores: pd.DataFrame) -> dict[str, Any]:
     """Compare published tasks with the fresh ones among the same scores."""
-    scales = {of.task: Anchors.of(store.load(of.task)) for of in scores}
-    drawn = [of for of in scores if of.fresh]
-    published = [of for of in scores if not of.fresh]
-    told = [of for of in published if not short(scales[of.task].zero, scales[of.task].perfect)]
-    like = {}
-    for of in (*told, *drawn):
-        task, scale = all_tasks()[of.task], scales[of.task]
-        like[of.task] = Alike((of.where, task.outcome), len(task.given), scale.mean, scale.zero)
-    places = nearest([like[of.task] for of in told], [like[of.task] for of in drawn])
-    pairs = [(of, place) for of, place in zip(told, places, strict=True) if place is not None]
-    compared = _contrast([of for of, _ in pairs], drawn, [place for _, place in pairs])
-    more = {
-        "unmatched": len(told) - compared.pairs,
-        "short": len(published) - len(told),
-        "other_conditions": sum(
-            like[of.task].conditions != like[drawn[place].task].conditions for of, place in pairs
-        ),
+    alike, is_short = [], []
+    for name, where in zip(scores["task"], scores["survey"], strict=True):
+        task, scale = all_tasks()[name], Anchors.of(store.load(name))
+        alike.append(Alike((where, task.outcome), len(task.given), scale.mean, scale.zero))
+        is_short.append(short(scale.zero, scale.perfect))
+    scores = scores.assign(alike=alike, conditions=[of.conditions for of in alike])
+    drawn, told = scores[scores["fresh"]], scores[~scores["fresh"] & ~np.array(is_short)]
+    matches = pd.Series(nearest([*told["alike"]], [*drawn["alike"]]), told.index, float).dropna()
+    places, paired = [*matches.astype(int)], told.loc[matches.index]
+    others = drawn["conditions"].iloc[places].to_numpy() != paired["conditions"]
+    row = _compared(survey, SLICES, paired, drawn, places) | {
+        "unmatched": len(told) - len(paired),
+        "short": int((~scores["fresh"]).sum()) - len(told),
+        "other_conditions": int(others.sum()),
     }
-    if compared.used < LEAST:
-        nothing = PairDifference(math.nan, math.nan, compared.pairs, compared.used, *[math.nan] * 4)
-        return _row(scores[0], survey, SLICES, nothing, **more, verdict="too few fresh tasks")
-    return _row(scores[0], survey, SLICES, compared, **more)
+    if row["used"] < LEAST:
+        unknown = ("first", "second", "difference", "error", "low", "high", "sampling")
+        row |= dict.fromkeys(unknown, math.nan) | {"verdict": "too few fresh tasks"}
+    return row
 
 
 def _around_cutoffs(
@@ -196,68 +185,53 @@ def _around_cutoffs(
         for alike in alike_but(runs.loc[cutoffs.index], ("truth", "task_version"))
         for row in _around(scores[scores["run"].isin(alike)], cutoffs[alike[0]])
     ]
-    asked = dict(zip(runs["model"][cutoffs.index], cutoffs, strict=True))
     shown = {runs["model"][row["run"]] for row in rows}
     return rows, [
         f"{model}: no task was asked about vintages on both sides of {cutoff}. Ask sets of fresh "
         "tasks from an earlier and a later vintage: they share some tasks ('epidemia tasks fresh "
         "SURVEY --vintage V')"
-        for model, cutoff in asked.items()
+        for model, cutoff in dict(zip(runs["model"][cutoffs.index], cutoffs, strict=True)).items()
         if model not in shown
     ]
 
 
 def _around(scores: pd.DataFrame, cutoff: str) -> Iterator[dict[str, Any]]:
     """Compare by way and survey, and over all surveys if there are several."""
-    by_task: dict[tuple[Any, ...], list[tuple[int, str, str, Any]]] = {}
-    of: Any
-    for of in scores.itertuples(index=False):
-        if of.truth:
-            vintage = of.truth.rpartition(" ")[0]
-        elif store.is_available(of.task):
-            vintage = store.load(of.task).vintage
-        else:
-            continue  # its truth is not here, and the file does not say which it was
-        task = all_tasks()[of.task]
-        declared = record(task.survey).vintages
-        if vintage in declared:
-            key = of.way, task.survey, task.outcome, (*sorted(task.given),), of.asked_as
-            by_task.setdefault(key, []).append((declared[vintage].year, vintage, of.task, of))
-    pairs: dict[str, dict[str, list[Any]]] = {}
-    for (way, survey, *_), several in sorted(by_task.items(), key=lambda item: item[0]):
-        # Data of a year can have been read if it had ended by then.
-        several.sort(key=lambda dated: dated[:3])
-        after = sum(f"{dated[0]}-12" > cutoff for dated in several)
-        if 0 < after < len(several):
-            both = several[-after - 1], several[-after]
-            pairs.setdefault(way, {}).setdefault(survey, []).append(both)
-    for parts in pairs.values():
-        if len(parts) > 1:
-            parts[ALL] = [pair for several in parts.values() for pair in several]
-        for survey, matched in parts.items():
-            sides = [*zip(*matched, strict=True)]
-            named = ["/".join(sorted({dated[1] for dated in side})) for side in sides]
-            name = survey if survey == ALL else f"{survey} {', '.join(named)}"
-            first, second = ([dated[3] for dated in side] for side in sides)
-            compared = _contrast(first, second, range(len(matched)))
-            yield _row(first[0], name, VINTAGES, compared, cutoff=cutoff)
+    known = []
+    for name, truth in zip(scores["task"], scores["truth"], strict=True):
+        task, vintage = all_tasks()[name], truth.rpartition(" ")[0]
+        if not truth and store.is_available(name):
+            vintage = store.load(name).vintage
+        # Without a year: its truth is not here, and the file does not say which it was.
+        declared = record(task.survey).vintages.get(vintage)
+        year = declared.year if declared else math.nan
+        known.append((task.survey, task.outcome, " ".join(sorted(task.given)), vintage, year))
+    names = ["survey", "outcome", "given", "vintage", "year"]
+    dated = scores.join(pd.DataFrame(known, scores.index, names)).dropna(subset="year")
+    dated = dated.sort_values(["year", "vintage", "task"], kind="stable")
+    # Data of a year can have been read if it had ended by then.
+    is_after = dated["year"].map("{:.0f}-12".format) > cutoff
+    same = ["way", "survey", "outcome", "given", "asked_as"]
+    both = dated[~is_after].drop_duplicates(same, keep="last")
+    both = both.merge(dated[is_after].drop_duplicates(same), on=same, suffixes=("", "_after"))
+    # Runs that differ in the truth alone are one.
+    both = both.sort_values(same).assign(run=both["run"].min())
+    second = {f"{POPULATION}_after": POPULATION, "population_after": "population"}
+    for whose, survey, part in _in_parts(both):
+        vintages = ("/".join(sorted({*part[name]})) for name in ("vintage", "vintage_after"))
+        named = survey if survey == ALL else f"{survey} {', '.join(vintages)}"
+        after = part[[*second]].rename(columns=second)
+        row = _compared(named, VINTAGES, part, after, range(len(part)))
+        yield whose | row | {"cutoff": cutoff}
 
 
-def _silent(results: Results, rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Name the runs without errors of the probe."""
-    silent = (row for row in rows if math.isnan(row["sampling"]) and row["first"] == row["first"])
-    runs = {results.runs["name"][row["run"]] for row in silent}
-    said = "errors of the probe are not known, because a file has no draws of some tasks, for"
-    return [f"{said} {few(sorted(runs))}: run these again"] if runs else []
-
-
-def _refused(results: Results, slices: Sequence[dict[str, Any]]) -> list[str]:
+def _refused(names: pd.Series, slices: Sequence[dict[str, Any]]) -> list[str]:
     """Say what was not compared, how many tasks are missing, and what to run."""
     counts: dict[tuple[str, int, int], list[str]] = {}
     for row in slices:
         if row["used"] < LEAST:
-            key = row["survey"], row["pairs"], row["used"]
-            counts.setdefault(key, []).append(f"{results.runs['name'][row['run']]} ({row['way']})")
+            runs = counts.setdefault((row["survey"], row["pairs"], row["used"]), [])
+            runs.append(f"{names[row['run']]} ({row['way']})")
     return [
         f"probe, {survey}: no comparison: the {pairs} published tasks that have a match share "
         f"{used} different fresh ones, and {LEAST} are needed. Ask more fresh tasks about "

@@ -6,7 +6,7 @@ import math
 import zlib
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,7 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, MOST_SAMPLES, Variant
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.mean import with_columns
 from lm_eval_epidemia.results.compare import KEY
 from lm_eval_epidemia.results.entry import Asked, leaf
 from lm_eval_epidemia.score import monte_carlo
@@ -75,30 +76,25 @@ def _known(asked: Asked, fingerprint: str, cells: int, answers: int, kind: str) 
     return Known(float(np.mean(part.score_of(l1))), float(np.mean(l1)))
 
 
-def _cells(task: str, seen: float) -> int:
-    """Return the number of cells of a task that were asked; 0 if unknown.
-
-    Prompts are asked in the order of the cells, so ``--limit`` keeps the first ones, whose shares
-    sum to the recorded share. Other cells (``--samples``) have another sum.
-    """
-    weights = store.load(task).weights
-    if not seen < 1:
-        return len(weights)
-    misses = np.abs(np.cumsum(weights) - seen)
-    nearest = int(misses.argmin())
-    return nearest + 1 if misses[nearest] < ROUNDING else 0
-
-
 def part_asked(asked: Asked, seen: float, truth: str = "") -> Part | None:
     """Return the part of a task that was asked.
 
+    Prompts are asked in the order of the cells, so ``--limit`` keeps the first ones, whose shares
+    sum to the recorded share, `seen`. Other cells (``--samples``) have another sum.
+
     None if unknown: the task is not about a survey, its truth is not the installed one, or other
-    than the first cells were asked (``--samples``).
+    than the first cells were asked.
     """
     if truth or leaf(asked).benchmark is not OBSERVATION or not store.is_available(asked.task):
         return None
-    cells = _cells(asked.task, seen)
-    return _part(asked.task, store.load(asked.task).fingerprint, cells) if cells else None
+    whole = store.load(asked.task)
+    cells = len(whole.weights)
+    if seen < 1:
+        misses = np.abs(np.cumsum(whole.weights) - seen)
+        cells = int(misses.argmin()) + 1
+        if not misses[cells - 1] < ROUNDING:
+            return None
+    return _part(asked.task, whole.fingerprint, cells)
 
 
 def known_scores(scores: pd.DataFrame, runs: pd.DataFrame, kind: str = AVERAGES) -> pd.DataFrame:
@@ -123,14 +119,8 @@ def known_scores(scores: pd.DataFrame, runs: pd.DataFrame, kind: str = AVERAGES)
     drawn = runs.get("n_samples", pd.Series("", runs.index)).replace("", str(Variant().n_samples))
     made = pd.DataFrame(
         [
-            _of_row(Asked(task, way), seen, version, truth, drawn[run], kind)
-            if value == value
-            else Known()
-            for run, task, way, seen, version, truth, value in zip(
-                *(scores[name] for name in ("run", "task", "way", "seen", "task_version", "truth")),
-                scores["value"],
-                strict=True,
-            )
+            Known() if math.isnan(row.value) else _of_row(row, drawn[row.run], kind)
+            for row in scores.itertuples()
         ],
         scores.index,
         columns=[*Known._fields],
@@ -138,14 +128,15 @@ def known_scores(scores: pd.DataFrame, runs: pd.DataFrame, kind: str = AVERAGES)
     )
     name = f"epidemia-baseline kind={kind}"
     its = [run for run, weights in runs["weights"].items() if weights.model == name]
-    ran = scores[scores["run"].isin(its)]
-    own = scores[[*KEY]].merge(ran.drop_duplicates(KEY)[[*KEY, "value"]], on=KEY, how="left")
+    ran = scores[scores["run"].isin(its)].drop_duplicates(KEY)
+    own = scores[[*KEY]].merge(ran[[*KEY, "value"]], on=KEY, how="left")
     made["score"] = made["score"].fillna(own["value"].set_axis(scores.index))
     return made
 
 
-def _of_row(asked: Asked, seen: float, version: str, truth: str, drawn: str, kind: str) -> Known:
-    part = None if version else part_asked(asked, seen, truth)
+def _of_row(row: Any, drawn: str, kind: str) -> Known:
+    asked = Asked(row.task, row.way)
+    part = None if row.task_version else part_asked(asked, row.seen, row.truth)
     answers = NUMBERS.get(drawn) if "n_samples" in WAYS[asked.way].columns else 0
     if part is None or answers is None:
         return Known()
@@ -162,20 +153,14 @@ def changed(scores: pd.DataFrame) -> pd.Series:
     Tasks of another version or truth, or with unknown cells (``--samples``), cannot be checked.
     """
 
-    def is_changed(asked: Asked, seen: float, value: float, l1: float) -> bool:
-        part = part_asked(asked, seen)
-        return part is not None and abs(float(part.anchors.score(l1)) - value) > TOLERANCE
+    def is_changed(row: Any) -> bool:
+        if row.task_version or row.truth or math.isnan(row.value + row.l1):
+            return False
+        part = part_asked(Asked(row.task, row.way), row.seen)
+        return part is not None and abs(float(part.anchors.score(row.l1)) - row.value) > TOLERANCE
 
-    told = [
-        not (version or truth or math.isnan(value + l1))
-        and is_changed(Asked(task, way), seen, value, l1)
-        for task, way, seen, value, version, truth, l1 in zip(
-            *(scores[name] for name in ("task", "way", "seen", "value", "task_version", "truth")),
-            scores.get("l1", pd.Series(math.nan, scores.index)),
-            strict=True,
-        )
-    ]
-    return pd.Series(told, scores.index, dtype=bool)
+    rows = with_columns(scores, ("l1",)).itertuples()
+    return pd.Series([is_changed(row) for row in rows], scores.index, dtype=bool)
 
 
 @lru_cache(maxsize=4096)
@@ -185,8 +170,7 @@ def _population_known(task: str, fingerprint: str) -> Array | None:
     The difference between population and survey is that of the survey's replicates.
     """
     part = part_of(store.load(task))
-    draws = Measured(part, Elicited(part.p)).score_population_draws
-    if draws is None:
+    if (draws := Measured(part, Elicited(part.p)).score_population_draws) is None:
         return None
     return np.clip(draws.at, 0, 200) if len(draws.at) else np.array([100.0])
 
@@ -205,13 +189,8 @@ def population_known_over(tasks: Iterable[str]) -> dict[str, float]:
     if not scores or len(scores) < len(known):
         return {"value": math.nan}
     # Surveys are independent of one another: it is all the same which replicates meet.
-    replicates = max(len(at) for at in scores)
+    replicates = max(map(len, scores))
     means = np.mean([np.resize(at, replicates) for at in scores], axis=0).clip(max=100)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return {
-        "value": float(means.mean()),
-        "error": float(means.std()),
-        "low": float(low),
-        "high": float(high),
-        "tasks": len(scores),
-    }
+    low, high = np.quantile(means, [0.025, 0.975]).tolist()
+    value, error = float(means.mean()), float(means.std())
+    return {"value": value, "error": error, "low": low, "high": high, "tasks": len(scores)}

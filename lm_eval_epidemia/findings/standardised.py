@@ -11,19 +11,23 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from importlib.resources import files
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.benchmarks.observation import standardised as implies
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.cells import answers, nothing
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled
+from lm_eval_epidemia.findings.cells import answers, finding_of
+from lm_eval_epidemia.findings.finding import Column, Finding
 from lm_eval_epidemia.results.entry import Asked, leaf
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers
@@ -41,7 +45,7 @@ class Contrast(NamedTuple):
         The condition whose levels are compared; the task's others are Z.
     why : str
         The expected role of Z.
-    education : mapping of str to tuple of str
+    education : mapping of str to list of str
         By level of X, the answers to `EDUCATION` that make up this level. Empty: P(x | z) is not
         known.
     """
@@ -49,65 +53,26 @@ class Contrast(NamedTuple):
     task: str
     x: str
     why: str
-    education: Mapping[str, tuple[str, ...]] = {}
+    education: Mapping[str, Sequence[str]] = {}
 
 
 #: The task that asks for P(x | z): its outcome is education, its only condition age in single
 #: years. No survey asks for P(x | z) itself, but the American Community Survey does for this one.
 EDUCATION = "epidemia_low_acs_education_by_age"
 
-_SCHOOL = ("Regular high school diploma", "GED or alternative credential")
-_COLLEGE = (
-    "Some college, less than one year",
-    "One or more years of college, no degree",
-    "Associate's degree",
-)
-_BACHELOR = ("Bachelor's degree",)
-_BEYOND = ("Master's degree", "Professional degree beyond a bachelor's degree", "Doctorate")
-_MEPS = {
-    "12 years": ("Grade 12 without a diploma", *_SCHOOL),
-    "16 years": _BACHELOR,
-    "17 or more years": _BEYOND,
-}
-_NSDUH = {
-    "High school graduate": _SCHOOL,
-    "Some college or associate degree": _COLLEGE,
-    "College graduate": _BACHELOR + _BEYOND,
-}
-_SCF = {
-    "High school diploma or GED": _SCHOOL,
-    "Some college": _COLLEGE,
-    "College degree": _BACHELOR + _BEYOND,
-}
+_DECLARED = yaml.safe_load((files(__package__) / "contrasts.yaml").read_text("utf-8"))
 
-_SCHOOLING = "generations differ in schooling, and the outcome changes with age"
-_ALL = "as above; sex and race are also related to schooling and to the outcome"
-_ORIGIN = "the groups differ in age, and the outcome changes with age"
-_SEX = "a check: both sexes are about equally old, so little should change"
-_INCOME = "people in mid-life earn most, and illness comes with age"
-
-#: Of every published outcome with several conditions the same four, and extra tasks likewise.
-CONTRASTS: tuple[Contrast, ...] = (
-    *(
-        Contrast(f"epidemia_{outcome}_by_{given}", x, why, levels)
-        for outcome, education in (
-            ("high_meps_insured", _MEPS),
-            ("high_nsduh_marijuana_ever", _NSDUH),
-            ("high_nsduh_cocaine_ever", _NSDUH),
-            ("high_scf_home_ownership", _SCF),
-            ("extra_nsduh_cigarettes_ever", _NSDUH),
-        )
-        for given, x, why, levels in (
-            ("age_education", "education", _SCHOOLING, education),
-            ("age_education_sex_race", "education", _ALL, {}),
-            ("age_race", "race", _ORIGIN, {}),
-            ("age_sex", "sex", _SEX, {}),
-        )
-    ),
-    Contrast("epidemia_extra_nhis_diabetes_by_age_income", "income", _INCOME),
-    Contrast("epidemia_extra_nhis_diabetes_by_age_race", "race", _ORIGIN),
-    Contrast("epidemia_extra_nhis_depression_by_age_income", "income", _INCOME),
-    Contrast("epidemia_extra_nhis_high_blood_pressure_by_age_race", "race", _ORIGIN),
+#: In the order of the table.
+CONTRASTS: tuple[Contrast, ...] = tuple(
+    Contrast(
+        f"epidemia_{outcome}_by_{of['given']}",
+        of["x"],
+        of["why"],
+        _DECLARED["education"] if of["given"] == "age_education" else {},
+    )
+    for part in _DECLARED["contrasts"]
+    for outcome in part["outcomes"]
+    for of in part["compared"]
 )
 
 
@@ -157,7 +122,7 @@ def strata(
     answered: Iterable[int] | None = None,
     education: Iterable[int] | None = None,
 ) -> Strata | None:
-    """Arrange the cells of a task for a comparison.
+    """Arrange the cells of a task for a comparison; None if no level of Z has both levels of X.
 
     The two most common levels of X are compared, the second with the first. This rule selects no
     level by its effect, and keeps most people in the comparison.
@@ -169,52 +134,41 @@ def strata(
         Cells of its task; all by default.
     education : iterable of int, optional
         Cells of `EDUCATION`: only ages of which every year is among them are kept.
-
-    Returns
-    -------
-    Strata or None
-        None if no such level of Z occurs with both levels of X.
     """
     truth, conditions = store.load(contrast.task), declared_task(contrast.task).given
     place = conditions.index(contrast.x)
-    of_x: dict[str, float] = {}
-    of_z: dict[tuple[str, ...], float] = {}
+    of_x: dict[str, float] = defaultdict(float)
+    of_z: dict[tuple[str, ...], float] = defaultdict(float)
     cells: dict[tuple[str, tuple[str, ...]], int] = {}
     for cell, (given, weight) in enumerate(zip(truth.given, truth.weights, strict=True)):
         x, z = given[place], (*given[:place], *given[place + 1 :])
-        of_x[x] = of_x.get(x, 0.0) + weight
-        of_z[z] = of_z.get(z, 0.0) + weight
+        of_x[x] += weight
+        of_z[z] += weight
         cells[x, z] = cell
-    # A cell that nobody is in, or that was not answered, weighs nothing.
-    weight_of = dict(enumerate(truth.weights))
-    if answered is not None:
-        weight_of = {cell: weight_of[cell] for cell in answered}
     compared = sorted(of_x, key=lambda x: -of_x[x])[:2]
-    joint = np.array([[weight_of.get(cells.get((x, z), -1), 0.0) for z in of_z] for x in compared])
-    kept = implies.overlap(joint)
+    # A cell that nobody is in, or that was not answered, weighs nothing.
+    here = {*range(len(truth.given))} if answered is None else {*answered}
+    here = {cell for cell in here if truth.weights[cell] > 0}
+    levels = [z for z in of_z if all(cells.get((x, z)) in here for x in compared)]
     if education is not None:
         asks = store.load(EDUCATION)
         of_year = {asks.given[cell][0]: cell for cell in education}
-        years = {z: [of_year.get(year, -1) for year in _years(z[0])] for z in of_z}
+        years = {z: [of_year.get(year, -1) for year in _years(z[0])] for z in levels}
         known = {*compared} <= {*contrast.education}
-        kept &= [known and bool(of) and -1 not in of for of in years.values()]
-    if not kept.any():
+        levels = [z for z in levels if known and years[z] and -1 not in years[z]]
+    if not levels:
         return None
-    levels = [z for z, is_so in zip(of_z, kept, strict=True) if is_so]
     over = ", ".join(name for name in conditions if name != contrast.x)
-    made = Strata(
-        f"{contrast.x}: {compared[1]} against {compared[0]}, over {over}",
-        np.array([[cells[x, z] for z in levels] for x in compared]),
-        joint[:, kept],
-        np.array([of_z[z] for z in levels]),
-    )
+    says = f"{contrast.x}: {compared[1]} against {compared[0]}, over {over}"
+    at = np.array([[cells[x, z] for z in levels] for x in compared])
+    made = Strata(says, at, truth.weights[at], np.array([of_z[z] for z in levels]))
     if education is None:
         return made
     ages = np.zeros((len(levels), len(asks.given)))
     for row, z in zip(ages, levels, strict=True):
         row[years[z]] = asks.weights[years[z]] / asks.weights[years[z]].sum()
     belongs = [[answer in contrast.education[x] for x in compared] for answer in asks.levels]
-    says = f"{made.says} {levels[0][0]} to {levels[-1][0]}"
+    says += f" {levels[0][0]} to {levels[-1][0]}"
     return made._replace(says=says, ages=ages, levels=np.array(belongs, dtype=float))
 
 
@@ -294,25 +248,17 @@ def _rows(
 
 NOTE = (
     "Differences between two groups in the share of the first answer, in points. Crude: among "
-    "people as they are. Standardised: if both groups had the whole population's mix of Z, sum_z "
-    "P(y | x, z) P(z). Weighted: the same by inverse propensities P(x | z), divided by the sum of "
-    "weights; the model's row uses its own (the survey's row: the American Community Survey), and "
-    "is empty if P(x | z) was not asked, or is 0 for people who exist. P(z) and P(x, z) come from "
-    "the survey, for the model too. 'survey by': the survey's P(y | x, z) are counts of its "
-    "records or, if these are not available, the boosted trees that scores use, which pull groups "
-    "together. 'people': the share of the population in those Z with answers for both groups; the "
-    "row covers only them. ± is the survey's sampling error (joint replicates of P(y | x, z), with "
-    "fixed weights) or, for a model, the error of asking; 0 if everything was asked. These are "
-    "effects of an intervention only under the graph Z -> X, Z -> Y, X -> Y without other common "
-    "causes of X and Y: docs/background/standardised.md."
+    "people as they are. Standardised: if both groups had everybody's mix of Z, sum_z P(y | x, z) "
+    "P(z). Weighted: the same by inverse propensities P(x | z), divided by the sum of weights; the "
+    "model's are its own (the survey's: of the American Community Survey), empty if P(x | z) was "
+    "not asked, or is 0 for people who exist. P(z) and P(x, z) are the survey's, for the model "
+    "too. 'survey by': its P(y | x, z) are counts of its records or, without these, the boosted "
+    "trees that scores use, which pull groups together. 'people': the share of the population in "
+    "those Z with answers for both groups; the row covers only them. ± is the survey's sampling "
+    "error (joint replicates of P(y | x, z), fixed weights) or, for a model, the error of asking; "
+    "0 if everything was asked. These are effects of an intervention only under the graph Z -> X, "
+    "Z -> Y, X -> Y without other common causes of X and Y: docs/background/standardised.md."
 )
-
-#: Differences of shares, in points: of the survey and of the model.
-_EFFECTS = {
-    f"{side}_{name}": Column(f"{side}, {name}", 1, signed=True, error=f"{side}_{name}_error")
-    for side in ("survey", "model")
-    for name in ("crude", "standardised", "weighted")
-}
 
 
 def standardised(results: Results) -> Finding:
@@ -326,12 +272,8 @@ def standardised(results: Results) -> Finding:
         if asked.task == contrast.task
         for row in _rows(contrast, asked, run, own, made.get((run, Asked(EDUCATION, asked.way))))
     ]
-    finding = _finding("standardised", "What a model's own answers imply", rows, results, left_out)
-    such = (
-        f"a task such as {CONTRASTS[0].task} (of these, {len(CONTRASTS)} with two or more "
-        "conditions are compared; surveys of your own have none)"
-    )
-    return finding if rows else nothing(finding, "standardise", such)
+    title = "What a model's own answers imply"
+    return _finding("standardised", title, rows, results, left_out, {})
 
 
 def implied(results: Results) -> Finding:
@@ -339,7 +281,8 @@ def implied(results: Results) -> Finding:
     here = store.available()
     every = [(contrast, Asked(contrast.task, "letters")) for contrast in CONTRASTS]
     rows = [row for of in every if of[0].task in here for row in _rows(*of)]
-    return _finding("implied", "What surveys imply", rows, results, why=Column("what Z may do"))
+    why = {"why": Column("what Z may do")}
+    return _finding("implied", "What surveys imply", rows, results, [], why)
 
 
 def _finding(
@@ -347,10 +290,17 @@ def _finding(
     title: str,
     rows: Sequence[Mapping[str, object]],
     results: Results,
-    left_out: Sequence[str] = (),
-    **more: Column,
+    left_out: Sequence[str],
+    why: Mapping[str, Column],
 ) -> Finding:
-    shown = {**WHO, "task": Column(), "effect": Column(), **more, **_EFFECTS}
-    columns = {**shown, "people": Column("", 1, unit=" %"), "survey_by": Column("survey by")}
-    table = tabled(rows, columns, results.runs, ("group", "why"))
-    return Finding(name, title, table, columns, NOTE, left_out=left_out)
+    columns = {"task": Column(), "effect": Column(), **why}
+    for side, of in product(("survey", "model"), ("crude", "standardised", "weighted")):
+        error = f"{side}_{of}_error"
+        columns[f"{side}_{of}"] = Column(f"{side}, {of}", 1, signed=True, error=error)
+    columns |= {"people": Column("", 1, unit=" %"), "survey_by": Column("survey by")}
+    lacks = (
+        f"standardise: run lm_eval on a task such as {CONTRASTS[0].task} (of these, "
+        f"{len(CONTRASTS)} with two or more conditions are compared; surveys of your own have none)"
+    )
+    more = ("group", "why")
+    return finding_of(results, name, title, rows, columns, NOTE, left_out, lacks, more=more)

@@ -12,7 +12,7 @@ from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.elicit.wording import Wording, ways_of
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.cells import answers, nothing
+from lm_eval_epidemia.findings.cells import answers
 from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled
 from lm_eval_epidemia.findings.references import AVERAGES, UNIFORM
 from lm_eval_epidemia.results.entry import Asked
@@ -23,6 +23,13 @@ from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 #: So many conditions without an order, such as races, are drawn as they are listed.
 LISTED = 12
+
+COLUMNS = {
+    **WHO,
+    "given": Column(),
+    "answer": Column(),
+    "value": Column("probability", 3, interval=("low", "high")),
+}
 
 
 def asked_as(task: str) -> Asked:
@@ -60,50 +67,35 @@ def cells_of(results: Results, task: str) -> Finding:
     asked = asked_as(task)
     made, left_out = answers(results, lambda other: other == asked)
     truth = store.load(asked.task)
-    low, high = interval(truth.p, truth.n_eff)
-    cell, place = np.indices(truth.p.shape).reshape(2, -1)
-    said = [", ".join(Wording(truth).described(one)) for one in range(len(truth.given))]
-    every = pd.DataFrame(
+    wording = Wording(truth)
+    of_cells = pd.DataFrame(
         {
-            "cell": cell,
-            "condition": [", ".join(truth.given[one]) for one in cell],
-            "given": [said[one] for one in cell],
-            "weight": truth.weights[cell],
-            "answer": [truth.levels[one] for one in place],
-            "place": place,
-            "truth": truth.p.ravel(),
+            "run": -1,
+            "condition": [", ".join(labels) for labels in truth.given],
+            "given": [", ".join(wording.described(cell)) for cell in range(len(truth.given))],
+            "weight": truth.weights,
         }
     )
-    survey = {"value": truth.p.ravel(), "low": low.ravel(), "high": high.ravel()}
-    parts = [every.assign(run=-1, model="truth", kind="survey", **survey)]
-    known = {AVERAGES: scoring.mean(truth.weights, truth.p), UNIFORM: scoring.uniform(truth.p)}
+    cell, place = np.indices(truth.p.shape).reshape(2, -1)
+    every = of_cells.loc[cell].rename_axis("cell").reset_index()
+    answer, p = [truth.levels[one] for one in place], truth.p.ravel()
+    every = every.assign(answer=answer, place=place, truth=p)
+    low, high = interval(truth.p, truth.n_eff)
+    ends = {"low": low.ravel(), "high": high.ravel()}
+    parts = [every.assign(model="truth", kind="survey", value=p, **ends)]
     ran = {results.runs["weights"][run].model for run, _ in made}
-    parts += [
-        every.assign(
-            run=-1, model=f"{RESPONDENTS[k]} (baseline)", kind="respondent", value=q.ravel()
-        )
-        for k, q in known.items()
-        if f"epidemia-baseline kind={k}" not in ran
-    ]
-    parts += [
-        every[every["cell"].isin(own.cells)].assign(run=run, value=own.q.ravel())
-        for (run, _), own in sorted(made.items())
-    ]
-    columns = {
-        **WHO,
-        "given": Column(),
-        "answer": Column(),
-        "value": Column("probability", 3, interval=("low", "high")),
-    }
+    known = {AVERAGES: scoring.mean(truth.weights, truth.p), UNIFORM: scoring.uniform(truth.p)}
+    for kind, q in known.items():
+        if f"epidemia-baseline kind={kind}" not in ran:
+            who = {"model": f"{RESPONDENTS[kind]} (baseline)", "kind": "respondent"}
+            parts.append(every.assign(**who, value=q.ravel()))
+    for (run, _), own in sorted(made.items()):
+        here = every["cell"].isin(own.cells)
+        parts.append(every[here].assign(run=run, value=own.q.ravel()))
     more = ("truth", "cell", "condition", "weight", "place")
-    finding = Finding(
-        "cells",
-        task,
-        tabled(pd.concat(parts, ignore_index=True), columns, results.runs, more),
-        columns,
-        left_out=left_out,
-    )
-    return finding if made else nothing(finding, "show", task)
+    table = tabled(pd.concat(parts, ignore_index=True), COLUMNS, results.runs, more)
+    left_out = left_out if made else [f"no answers to show: run lm_eval on {task}", *left_out]
+    return Finding("cells", task, table, COLUMNS, left_out=left_out)
 
 
 def distribution(results: Results, task: str) -> Finding:
@@ -136,6 +128,19 @@ def curve(results: Results, task: str) -> Finding:
     table = every.table[every.table["place"] == 0]
     table = table.assign(rank=rank[table["cell"]])
     return replace(every, name="curve", table=table)
+
+
+def over_levels(every: Finding, condition: str) -> pd.DataFrame:
+    """Average what survey and runs say in `cells_of` over people with one level of a condition."""
+    table, truth = every.table, store.load(asked_as(every.title).task)
+    at = all_tasks()[truth.task].given.index(condition)
+    known = {f"{name} (baseline)" for name in RESPONDENTS.values()}
+    table = table[~table["model"].isin(known)]
+    table = table.assign(level=[truth.given[cell][at] for cell in table["cell"]])
+    by, numbers = [*WHO, "kind", "level", "answer", "place"], ["value", "truth", "low", "high"]
+    table[numbers] = table[numbers].mul(table["weight"], axis="index")
+    sums = table.groupby(by, sort=False)[[*numbers, "weight"]].sum(min_count=1)
+    return sums[numbers].div(sums["weight"], axis="index").reset_index()
 
 
 def bootstrap(task: str) -> Finding:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.prompts import WORDINGS
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled
+from lm_eval_epidemia.findings.finding import WHO, Column, Finding, if_empty, tabled
 from lm_eval_epidemia.findings.mean import mean
 from lm_eval_epidemia.findings.pairs import asked_but, compared, ordered
 from lm_eval_epidemia.findings.references import KNOWS_MARGINAL, known_scores
@@ -36,9 +36,9 @@ NOTE = (
     "The same tasks in every wording (--metadata '{\"wording\": ...}'), ± joint standard errors of "
     "sampled people and orderings. Between: the standard deviation of these scores. Flips: the "
     f"share of tasks in which the model beats the respondent that {KNOWS_MARGINAL} in some "
-    "wordings but not in others (in brackets: the number of tasks). p: the probability of such "
-    "differences if wordings have no effect. It permutes wordings within the outcomes of a survey, "
-    "whose tasks share errors; empty: too few outcomes to exclude chance."
+    "wordings but not in others (in brackets: tasks). p: the probability of such differences if "
+    "wordings have no effect, by permuting them within the outcomes of a survey, whose tasks share "
+    "errors; empty: too few outcomes to exclude chance."
 )
 
 
@@ -51,7 +51,7 @@ def wordings(results: Results) -> Finding:
     scores = scores[~scores["group"].str.contains(" + ", regex=False)].assign(
         wording=scores["run"].map(worded), asked_as=asked_but(scores["asked_as"], "wording")
     )
-    rows: list[dict[str, object]] = []
+    rows: list[dict[Any, Any]] = []
     for alike in alike_but(runs, APART):
         of_model = scores[scores["run"].isin(alike)]
         # Of several runs in one wording, the one asked most.
@@ -73,11 +73,11 @@ def wordings(results: Results) -> Finding:
         "no model was asked the same tasks in two wordings: run lm_eval again with --metadata "
         f'\'{{"wording": "random"}}\' ({", ".join(filter(None, WORDINGS))})'
     )
-    title = "One model in several wordings"
-    return Finding("wordings", title, table, columns, NOTE, left_out=[] if rows else [said])
+    title, left_out = "One model in several wordings", if_empty(table, said)
+    return Finding("wordings", title, table, columns, NOTE, left_out=left_out)
 
 
-def _rows(of: pd.DataFrame) -> list[dict[str, object]]:
+def _rows(of: pd.DataFrame) -> list[dict[Any, Any]]:
     """Return the rows of a model and group: every wording over the common tasks, and all."""
     wide = of.pivot(index=KEY, columns="wording", values="value").dropna()
     wide = wide[[wording for wording in ORDER if wording in wide]]
@@ -85,17 +85,16 @@ def _rows(of: pd.DataFrame) -> list[dict[str, object]]:
         return []
     common = of.set_index(KEY).loc[wide.index].reset_index()
     means = mean(common, ["run", "group", "wording"]).set_index("wording").loc[wide.columns]
-    rows: list[Any] = means.reset_index().rename(columns={"value": "score"}).to_dict("records")
-    asked = wide.index.to_frame(index=False)
+    rows = means.reset_index().rename(columns={"value": "score"}).to_dict("records")
     # What is known of the first run's tasks, as they were asked there.
     known = common[common["run"] == rows[0]["run"]].set_index(KEY)["known"].loc[wide.index]
     beats = wide.gt(known, axis="index")[known.notna()]
     flips = beats.any(axis="columns") & ~beats.all(axis="columns")
-    clusters = outcomes(asked)
+    clusters = outcomes(wide.index.to_frame(index=False))
     # Permuting all outcomes alike changes nothing.
     different = math.factorial(wide.shape[1]) ** (len({*clusters}) - 1)
     enough = different * LEAST_P >= 1
-    together: dict[str, object] = {
+    together = {
         "run": rows[0]["run"],
         "group": rows[0]["group"],
         "wording": "all",

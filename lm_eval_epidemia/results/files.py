@@ -26,7 +26,7 @@ from lm_eval_epidemia.results.file import ResultFile, TaskConfig, read_file
 from lm_eval_epidemia.results.others import Other, labels_of, others_in
 from lm_eval_epidemia.results.protocol import number_in, printable
 from lm_eval_epidemia.results.replicates import ENDLESS, Joint
-from lm_eval_epidemia.results.shards import join_shards
+from lm_eval_epidemia.results.samples import join_shards
 from lm_eval_epidemia.surveys.catalogue import records
 from lm_eval_epidemia.surveys.fresh import GROUP
 

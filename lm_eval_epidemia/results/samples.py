@@ -1,11 +1,11 @@
-"""Read lm-eval's sample files: a model's answers in every cell of a task."""
+"""Read lm-eval's sample files: a model's answers in every cell of a task, whole or in parts."""
 
 from __future__ import annotations
 
 import logging
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import MOST_SAMPLES
 from lm_eval_epidemia.elicit.within import is_withheld
-from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.entry import POPULATION, Asked, TaskScore, leaf
 from lm_eval_epidemia.score import monte_carlo
 
 #: By how much a probability may be off that was kept to six significant digits: the last of up to
@@ -145,7 +145,8 @@ def elicited(path: Path, asked: Asked) -> TaskAnswers | None:
     Returns
     -------
     TaskAnswers or None
-        None if no cell was answered completely, or answers are not finite.
+        None if no cell was answered completely (without a year: if one was not), or answers are
+        not finite.
 
     Raises
     ------
@@ -156,6 +157,10 @@ def elicited(path: Path, asked: Asked) -> TaskAnswers | None:
     way, answers = WAYS[asked.way], answers_in(path, asked)
     if not answers:
         return None
+    if way is undated.WAY:
+        with said_before():
+            known = undated.elicited(answers)
+        return None if known is None else _undated(known)
     try:
         with said_before():
             measured = against_truth(answers)
@@ -171,6 +176,11 @@ def elicited(path: Path, asked: Asked) -> TaskAnswers | None:
     return TaskAnswers(cells, q, shares, measured.l1, by_order, counts)
 
 
+def _undated(q: Array) -> TaskAnswers:
+    """Return answers without a year, which have no distance from a truth."""
+    return TaskAnswers([*range(len(q))], q, None, math.nan)
+
+
 def answers_of(results: Path, asked: Asked, kept: Any = None) -> TaskAnswers | None:
     """Return what was answered in a task of a result file; None if that is not known.
 
@@ -181,77 +191,60 @@ def answers_of(results: Path, asked: Asked, kept: Any = None) -> TaskAnswers | N
     kept : str, optional
         The line that the file keeps. Samples beside the file are read where there is none, or it
         lacks the answers under each ordering.
-    """
-    path = sample_file(results, asked)
-    if isinstance(kept, str) and not (path and kept.endswith(DROPPED)):
-        return _kept_in(kept.removesuffix(DROPPED), asked)
-    return elicited(path, asked) if path else None
-
-
-def _kept_in(line: str, asked: Asked) -> TaskAnswers:
-    """Read the line that `benchmarks.observation.metrics.kept` writes.
 
     Raises
     ------
     ValueError
-        If it is not one for this task, with the reason.
+        If the line is not one for this task, with the reason.
     """
-    truth = WAYS[asked.way].load(asked.task)
-    levels, whole = len(truth.levels), len(truth.given)
-    counts = by_order = None
+    path = sample_file(results, asked)
+    if not isinstance(kept, str) or (path and kept.endswith(DROPPED)):
+        return elicited(path, asked) if path else None
+    way = WAYS[asked.way]
+    truth = way.load(asked.task)
     try:
-        cells, q, shares, chance = (np.array(part.split(), float) for part in line.split(";"))
-        here = np.arange(whole)
-        if len(cells):
-            here = here[np.isin(here, cells)]
-            if not np.array_equal(here, cells):
-                raise ValueError(f"its cells are not some of {whole}, in order")
-        q = known = _whole(q.reshape(len(here), levels - 1))
-        if len(shares) and (len(shares) != levels or _apart(_whole(shares[:-1]), shares)):
-            raise ValueError("the shares of positions do not sum to 1")
-        if WAYS[asked.way].drawn:
-            chance = chance.reshape(len(here), levels + 1)
-            total = chance.sum(axis=1, keepdims=True)
-            # Tables of the square of this size are made.
-            alike = 1 <= total.min() == total.max() <= MOST_SAMPLES
-            if not alike or not np.isin(chance, np.arange(MOST_SAMPLES + 1)).all():
-                raise ValueError("its counts are not those of equally many answers in each cell")
-            counts = chance.astype(np.int64)
-            known = (chance[:, :-1] + chance[:, -1:] / levels) / total
-        elif len(chance):
+        return _kept_in(kept.removesuffix(DROPPED), way, truth)
+    except ValueError as error:
+        raise ValueError(
+            f"{in_way(*asked)}: the recorded answers are not as a run keeps them ({error})"
+        ) from None
+
+
+def _kept_in(line: str, way: Way, truth: Any) -> TaskAnswers:
+    """Read the line that `metrics.kept` or `undated.kept` writes; ValueError if it is another."""
+    levels, whole = len(truth.levels), len(truth.given)
+    if way is undated.WAY:
+        return _undated(_whole(np.array(line.split(), float).reshape(whole, levels - 1)))
+    counts = by_order = None
+    cells, q, shares, chance = (np.array(part.split(), float) for part in line.split(";"))
+    here = np.arange(whole)
+    if len(cells):
+        here = here[np.isin(here, cells)]
+        if not np.array_equal(here, cells):
+            raise ValueError(f"its cells are not some of {whole}, in order")
+    q = known = _whole(q.reshape(len(here), levels - 1))
+    if len(shares) and (len(shares) != levels or _apart(_whole(shares[:-1]), shares)):
+        raise ValueError("the shares of positions do not sum to 1")
+    weights, p = truth.weights[here] / truth.weights[here].sum(), truth.p[here]
+    if way.drawn:
+        chance = chance.reshape(len(here), levels + 1)
+        total = chance.sum(axis=1, keepdims=True)
+        # Tables of the square of this size are made.
+        alike = 1 <= total.min() == total.max() <= MOST_SAMPLES
+        if not alike or not np.isin(chance, np.arange(MOST_SAMPLES + 1)).all():
+            raise ValueError("its counts are not those of equally many answers in each cell")
+        counts = chance.astype(np.int64)
+        known = (chance[:, :-1] + chance[:, -1:] / levels) / total
+        l1 = monte_carlo.distances(p, counts) @ weights
+    else:
+        l1 = distance(weights, q, p)
+        if len(chance):
             by_order = _whole(chance.reshape(len(here), -1, levels - 1))
             known = by_order.mean(axis=1)
-        if _apart(known, q):
-            raise ValueError("a distribution is not the mean of what it was made of")
-    except ValueError as error:
-        raise _unlike(asked, error) from None
-    weights, p = truth.weights[here], truth.p[here]
-    if counts is None:
-        l1 = distance(weights / weights.sum(), q, p)
-    else:
-        l1 = monte_carlo.distances(p, counts) @ (weights / weights.sum())
+    if _apart(known, q):
+        raise ValueError("a distribution is not the mean of what it was made of")
     positions = shares if len(shares) else None
     return TaskAnswers(here.tolist(), q, positions, float(l1), by_order, counts)
-
-
-def undated_of(results: Path, asked: Asked, kept: Any = None) -> Array | None:
-    """Return what was answered without a year, shape (C, K); see `answers_of`."""
-    if isinstance(kept, str):
-        task = undated.load(asked.task)
-        try:
-            parts = np.array(kept.split(), float)
-            return _whole(parts.reshape(len(task.given), len(task.levels) - 1))
-        except ValueError as error:
-            raise _unlike(asked, error) from None
-    path = sample_file(results, asked)
-    with said_before():
-        return undated.elicited(answers) if path and (answers := answers_in(path, asked)) else None
-
-
-def _unlike(asked: Asked, error: ValueError) -> ValueError:
-    return ValueError(
-        f"{in_way(*asked)}: the recorded answers are not as a run keeps them ({error})"
-    )
 
 
 def _apart(one: Array, other: Array) -> bool:
@@ -265,3 +258,49 @@ def _whole(parts: Array) -> Array:
     if not ((both > -KEPT) & (both < 1 + KEPT)).all():
         raise ValueError("a probability is not between 0 and 1")
     return np.asarray(both.clip(0, 1))
+
+
+def join_shards(asked: Asked, paths: Sequence[Path]) -> TaskScore | None:
+    """Return the score of a task whose prompts a run answered in several files (``--samples``).
+
+    Parameters
+    ----------
+    asked : Asked
+    paths : sequence of Path
+        Result files of one run, the newest last, with samples beside them.
+
+    Returns
+    -------
+    TaskScore or None
+        None if the newest file has all prompts that the others have.
+
+    Raises
+    ------
+    EpidemiaError
+        If samples are missing or damaged, or a prompt was answered in two ways.
+    """
+    answers: dict[tuple[int, int], Any] = {}
+    newest: list[Any] = []
+    for path in paths:
+        if (file := sample_file(path, asked)) is None:
+            raise EpidemiaError(f"{path} has no samples: run its part again with --log_samples")
+        newest = answers_in(file, asked)
+        for answer in newest:
+            before = answers.setdefault((answer.cell, answer.place), answer)
+            if before.value != answer.value:
+                raise EpidemiaError(f"{path} answers prompts of the others in another way")
+    if len(newest) == len(answers):
+        return None
+    metrics, whole = leaf(asked).metrics, [*answers.values()]
+    primary = leaf(asked).benchmark.primary
+    with said_before():
+        values = {
+            name: metric.of([metric.of_one(each) for each in whole] if metric.of_one else whole)
+            for name, metric in metrics.items()
+            if not (name.endswith("_stderr") or metric.of_text)
+        }
+        of_draws = (metrics[name].draws for name in (primary, POPULATION))
+        at, population = (draws(whole) if draws else None for draws in of_draws)
+        keep = metrics[primary].kept
+        said = keep(whole) if keep else None
+    return TaskScore(values.pop(primary), at, values, population, said=said)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib.resources
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from html import escape
 from pathlib import Path
@@ -23,6 +24,7 @@ from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.version import __version__
+from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import FINDINGS, find, quantities
 from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.headline import headline
@@ -33,9 +35,10 @@ from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.report.render import for_people
-from lm_eval_epidemia.report.site import layers, method, models, replies, surveys, tasks
+from lm_eval_epidemia.report.site import method, models, replies, tasks
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.surveys.catalogue import records
+from lm_eval_epidemia.surveys.record import Declared
 
 #: Lies in sites of version 0.1.0, which has no list of what it wrote.
 MARKER = ".epidemia-site"
@@ -56,8 +59,14 @@ PAGES = (
     ("method.html", "Method"),
 )
 
+#: The findings that a model's page shows its rows of.
+OF_MODEL = ("leaderboard", "survey", "tilt", "order-bias", "population", "letters")
+
 #: What is not a page of its own: programs read it.
 NO_PAGE = ("tasks", "notes", "leaderboard", "quantities")
+
+#: Groups of tasks, as records list them.
+KINDS: tuple[Declared, ...] = ("low", "high", "extra")
 
 #: How many models a figure of a page shows; its table has them all.
 DRAWN = 24
@@ -104,63 +113,76 @@ def _write(folder: Path, results: Results) -> None:
 
     made = {name: find(name)(results) for name in FINDINGS}
     files = models.files_of(results)
-    shown = tasks.shown(results, made, write)
-    _assets(folder / "assets", shown["mapped"])
-    first = headline(results)
+    shown = tasks.shown(results, write)
+    mapped, can_open = shown["mapped"], shown["files"]
+    _assets(folder / "assets", mapped)
+    first, scores = headline(results), made["leaderboard"]
+    of_groups = scores.table["group"].map(groups())
     boards = [
         {
-            "title": board.finding.title,
-            "note": board.finding.note,
-            "table": table_of(board.finding, files),
-            "figures": figures("leaderboard", _of_benchmark(made["leaderboard"], board.benchmark)),
+            **_section(board.finding, files),
+            "figures": figures(replace(scores, table=scores.table[of_groups == board.benchmark])),
         }
         for board in first.boards
     ]
-    whole = table_of(made["leaderboard"], files)
+    whole = table_of(scores, files)
     page("index.html", sentences=first.sentences, boards=boards, whole=whole, notes=lines(results))
     page("explorer.html", **shown)
-    in_task = tasks.specifications(shown["mapped"])
-    page("task.html", files=shown["files"], models=files, figures=in_task, mapped=shown["mapped"])
+    in_task = tasks.specifications(mapped)
+    page("task.html", files=can_open, models=files, figures=in_task, mapped=mapped)
     listed = []
     for name, finding in made.items():
         if len(finding.table) and name not in NO_PAGE:
             says = (find(name).__doc__ or "").splitlines()[0]
-            listed.append((f"finding-{name}.html", finding.title, says))
-            drawn = figures(name, finding)
-            table = table_of(finding, files)
-            of = {"title": finding.title, "says": says, "note": finding.note, "table": table}
-            page(
-                f"finding-{name}.html",
-                "finding.html",
-                **of,
-                figures=drawn,
-                left_out=finding.left_out,
-            )
+            file, drawn = f"finding-{name}.html", figures(finding)
+            listed.append((file, finding.title, says))
+            page(file, "finding.html", **_section(finding, files), says=says, figures=drawn)
     kept = replies.of_models(results)
     page("findings.html", listed=listed, replies=bool(kept))
     if kept:
         of_models = {name: f"replies-{place}" for place, name in enumerate(kept)}
-        for name, own in kept.items():
-            write(of_models[name], of_models[name], own)
+        for name, file in of_models.items():
+            write(file, file, kept[name])
         titles = {name: leaf.entry.title for name, leaf in leaves().items()}
         page("replies.html", files=of_models, titles=titles)
     for model, file in files.items():
-        page(
-            file,
-            "model.html",
-            **models.shown(results, made, model, shown["files"]),
-            replies=model in kept,
-        )
-    page("method.html", **method.shown(results, made))
-    page("hierarchy.html", **layers.shown(first.boards))
+        rows = {name: made[name].table.query("model == @model") for name in OF_MODEL}
+        parts = [_section(replace(made[name], table=of)) for name, of in rows.items() if len(of)]
+        of_model = models.shown(results, model, can_open)
+        page(file, "model.html", **of_model, parts=parts, replies=model in kept)
+    page("method.html", **method.shown(results))
+    page("hierarchy.html", said={board.benchmark.name: board.sentence for board in first.boards})
     page("interventions.html", **examples(results))
     stated = charts.stated().to_dict()
-    of_quantities = quantities.page(results, write)
-    page("quantities.html", **of_quantities, figure=stated)
-    page("surveys.html", surveys=surveys.shown(), kinds=surveys.KINDS)
+    page("quantities.html", **quantities.page(results, write), figure=stated)
+    page("surveys.html", surveys=_surveys(), kinds=KINDS)
     for name, survey in records().items():
         of_survey = {"title": survey.title, "surveys": list(records())}
         page(f"survey-{name}.html", "survey.html", **of_survey, card=_rendered(card(survey)))
+
+
+def _surveys() -> list[dict[str, Any]]:
+    """Return for every survey its people, questions, and number of tasks by state."""
+    places, rows = store.available(), []
+    for name, survey in records().items():
+        here = [places[task.name] for task in survey.all_tasks if task.name in places]
+        official = survey.vintages[survey.official]
+        outcomes = dict.fromkeys(task.outcome for task in survey.all_tasks)
+        rows.append(
+            {
+                "name": name,
+                "title": survey.title,
+                "publisher": survey.publisher,
+                "about": survey.people,
+                "questions": [survey.variables[outcome][-1].question for outcome in outcomes],
+                "counts": [len(survey.tasks.get(kind, ())) for kind in KINDS],
+                "available": len(here),
+                "all": len(survey.all_tasks),
+                "vintages": ", ".join(dict.fromkeys(place.vintage for place in here)),
+                "needs": official.needed if len(here) < len(survey.all_tasks) else "",
+            }
+        )
+    return rows
 
 
 def _environment(results: Results) -> jinja2.Environment:
@@ -184,45 +206,37 @@ def _environment(results: Results) -> jinja2.Environment:
 
 def _edges(graph: Any, intervened: str | None, _query: Any) -> str:
     """Write a graph as its edges, with those that an intervention deletes."""
-    after = {*(graph.edges if intervened is None else graph.after(intervened).edges)}
-    kept = ", ".join(f"{u} → {v}" for u, v in graph.edges if (u, v) in after) or "no edge"
-    gone = ", ".join(f"{u} → {v}" for u, v in graph.edges if (u, v) not in after)
-    return f"{kept} (deleted: {gone})" if gone else kept
+    after = graph if intervened is None else graph.after(intervened)
+    kept, gone = (
+        ", ".join(f"{u} → {v}" for u, v in graph.edges if ((u, v) in after.edges) == is_kept)
+        for is_kept in (True, False)
+    )
+    return f"{kept or 'no edge'} (deleted: {gone})" if gone else kept or "no edge"
 
 
-def _of_benchmark(finding: Finding, benchmark: Any) -> Finding:
-    """Keep the rows of a benchmark's groups."""
-    kept = finding.table["group"].map(groups()) == benchmark
-    return Finding(**{**vars(finding), "table": finding.table[kept]})
+def _section(finding: Finding, files: Mapping[str, str] = {}) -> dict[str, Any]:
+    """Return what pages show of a finding."""
+    return {**vars(finding), "table": table_of(finding, files)}
 
 
 def table_of(finding: Finding, files: Mapping[str, str] = {}) -> Markup:
     """Write a finding as a sortable table; models are links to their pages."""
     shown = for_people(finding, whole=True)
-    texts = [
-        any(re.match(r"[^-+\d<]", row[place]) for row in shown.rows)
-        for place in range(len(shown.titles))
+    kinds = [
+        "" if any(re.match(r"[^-+\d<]", text) for text in column) else ' class="number"'
+        for column in zip(*shown.rows, strict=True)
     ]
-    head = "".join(
-        f'<th scope="col"{"" if text else NUMBER}>{escape(said(title))}</th>'
-        for title, text in zip(shown.titles, texts, strict=True)
-    )
-    rows = "".join(
-        "<tr>"
-        + "".join(
-            f"<td{'' if text else NUMBER}>{_cell(cell, title, files)}</td>"
-            for cell, title, text in zip(row, shown.titles, texts, strict=True)
-        )
-        + "</tr>\n"
-        for row in shown.rows
-    )
+    columns = [*zip(shown.titles, kinds, strict=True)]
+    head = "".join(f'<th scope="col"{kind}>{escape(said(title))}</th>' for title, kind in columns)
+    rows = ""
+    for row in shown.rows:
+        cells = zip(row, columns, strict=True)
+        texts = (f"<td{kind}>{_cell(text, title, files)}</td>" for text, (title, kind) in cells)
+        rows += f"<tr>{''.join(texts)}</tr>\n"
     return Markup(
         f'<div class="wide" tabindex="0"><table data-sortable><thead><tr>{head}</tr></thead>\n'
         f"<tbody>{rows}</tbody></table></div>"
     )
-
-
-NUMBER = ' class="number"'
 
 
 def _cell(text: str, title: str, files: Mapping[str, str]) -> str:
@@ -238,13 +252,12 @@ def said(text: str) -> str:
     return leaves()[text].entry.title if text in leaves() else text
 
 
-def figures(name: str, finding: Finding) -> list[dict[str, Any]]:
+def figures(finding: Finding) -> list[dict[str, Any]]:
     """Draw the figures of a finding that have rows, with the models that were asked most."""
     drawn = []
     for chart in CHARTS.values():
-        if chart.finding == name and len(rows := charts.prepared(chart, finding.table)):
-            models = [*dict.fromkeys(rows["model"])]
-            says = chart.says
+        if chart.finding == finding.name and len(rows := charts.prepared(chart, finding.table)):
+            models, says = [*dict.fromkeys(rows["model"])], chart.says
             if len(models) > DRAWN:
                 says += f"; only the first {DRAWN} of {len(models)} models, epidemia plot draws all"
             few = finding.table[finding.table["model"].isin(models[:DRAWN])]
@@ -272,10 +285,8 @@ def _rendered(markdown: str) -> Markup:
     """Render a data card, without the note about its generation."""
     text = re.sub(r"<!--.*?-->", "", markdown)
     text = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
-    wide = text.replace("<table>", '<div class="wide" tabindex="0"><table>').replace(
-        "</table>", "</table></div>"
-    )
-    return Markup(wide)
+    wide = text.replace("<table>", '<div class="wide" tabindex="0"><table>')
+    return Markup(wide.replace("</table>", "</table></div>"))
 
 
 @lru_cache(maxsize=1)
@@ -288,14 +299,12 @@ def _assets(folder: Path, mapped: bool) -> None:
     """Write the files that all pages share: our sheets and scripts, and two libraries."""
     folder.mkdir()
     web = importlib.resources.files("lm_eval_epidemia.report") / "web"
-    names: Sequence[str] = [*OWN, *(OF_MAPS if mapped else ())]
-    for name in names:
-        (folder / name).write_bytes((web / name).read_bytes())
-    if mapped:
-        shapes = f"window.epidemia.world = {as_script(charts.shapes())};"
-        (folder / "world.js").write_text(shapes, encoding="utf-8")
-    (folder / "vega.js").write_text(_vega(), encoding="utf-8")
     tables = importlib.resources.files(itables) / "html"
-    (folder / "datatables.css").write_bytes((tables / "dt_bundle.css").read_bytes())
     module = json.dumps((tables / "dt_bundle.js").read_text(encoding="utf-8"))
-    (folder / "datatables.js").write_text(f"window.dataTablesModule = {module};", encoding="utf-8")
+    files = {name: (web / name).read_bytes() for name in (*OWN, *(OF_MAPS if mapped else ()))}
+    files["datatables.css"] = (tables / "dt_bundle.css").read_bytes()
+    texts = {"vega.js": _vega(), "datatables.js": f"window.dataTablesModule = {module};"}
+    if mapped:
+        texts["world.js"] = f"window.epidemia.world = {as_script(charts.shapes())};"
+    for name, content in (files | {name: text.encode() for name, text in texts.items()}).items():
+        (folder / name).write_bytes(content)

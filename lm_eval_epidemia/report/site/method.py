@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 from markupsafe import Markup
 
 from lm_eval_epidemia.benchmarks import WAYS
@@ -16,7 +14,7 @@ from lm_eval_epidemia.elicit.prompts import prompt
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import task
-from lm_eval_epidemia.findings.finding import Finding
+from lm_eval_epidemia.findings.standardised import CONTRASTS, strata
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.results.choose import of_runs
@@ -28,82 +26,31 @@ from lm_eval_epidemia.surveys.catalogue import record
 #: The running example.
 EXAMPLE, EXAMPLE_CONDITION = "epidemia_low_nsduh_marijuana_ever_by_age", "30-34"
 
-#: The example of confounding: a task with two conditions, Z and then X, and two values of X.
+#: The example of confounding: two commonest groups, and the third variable, age.
 CONFOUNDED = "epidemia_extra_nhis_high_blood_pressure_by_age_race"
-COMPARED = ("White", "Hispanic")
 
 
-class Confounding(NamedTuple):
-    """Compare two groups as they are, and with the same mix of a third variable.
+def _confounding() -> dict[str, Any]:
+    """Compare two groups as they are, within each age, and with the same ages."""
+    laid = strata(next(one for one in CONTRASTS if one.task == CONFOUNDED))
+    assert laid is not None
+    truth = store.load(CONFOUNDED)
+    p, shares = truth.p[laid.cells, 0], laid.joint / laid.joint.sum(axis=1, keepdims=True)
+    source, outcome = record(truth.survey), "high_blood_pressure"
 
-    Attributes
-    ----------
-    levels : list of str, length S
-        Of the third variable Z.
-    within : ndarray, shape (2, S)
-        P(first answer | X, Z).
-    shares : ndarray, shape (2, S)
-        P(Z | X).
-    overall : ndarray, shape (2,)
-        P(first answer | X).
-    alike : ndarray, shape (2,)
-        The same if both groups had the population's mix of Z: the sum over z of P(z) P(y | x, z).
-    """
-
-    levels: list[str]
-    within: Array
-    shares: Array
-    overall: Array
-    alike: Array
-
-
-def confounding(truth: store.GroundTruth, compared: tuple[str, str] = COMPARED) -> Confounding:
-    """Compare two values of a truth's second condition, over and within the levels of its first.
-
-    Parameters
-    ----------
-    truth : GroundTruth
-        With two conditions.
-    compared : (str, str)
-        Two levels of the second condition that occur with the same levels of the first.
-    """
-    places = {labels: cell for cell, labels in enumerate(truth.given)}
-    conditions = dict.fromkeys(z for z, _ in truth.given)
-    levels = [z for z in conditions if all((z, x) in places for x in compared)]
-    cells = np.array([[places[z, x] for z in levels] for x in compared])
-    within, weights = truth.p[cells, 0], truth.weights[cells]
-    shares = weights / weights.sum(axis=1, keepdims=True)
-    of_cells = [z for z, _ in truth.given]
-    sizes = [truth.weights[[level == z for level in of_cells]] for z in levels]
-    alike = standardised(within, np.array([sum(size) for size in sizes]))
-    return Confounding(levels, within, shares, crude(within, weights), alike)
-
-
-def _confounding_said() -> dict[str, Any]:
-    truth = store.load(CONFOUNDED, state="shipped")
-    groups, source = confounding(truth), record(truth.survey)
-    outcome = source.way("high_blood_pressure", truth.columns["high_blood_pressure"], truth.vintage)
-
-    def points(values: Array) -> str:
-        return f"{100 * (values[0] - values[1]):+.1f}"
+    def compared(values: Array) -> list[str]:
+        return [*map(_percent, values), f"{100 * (values[0] - values[1]):+.1f}"]
 
     return {
         "survey": f"{source.title} ({truth.vintage})",
-        "question": outcome.question,
+        "question": source.way(outcome, truth.columns[outcome], truth.vintage).question,
         "answer": truth.levels[0],
-        "groups": COMPARED,
-        "overall": [_percent(p) for p in groups.overall],
-        "difference": points(groups.overall),
-        "alike": [_percent(p) for p in groups.alike],
-        "left": points(groups.alike),
+        "groups": [truth.given[cell][1] for cell in laid.cells[:, 0]],
+        "overall": compared(crude(p, laid.joint)),
+        "alike": compared(standardised(p, laid.everybody)),
         "rows": [
-            [
-                level,
-                *map(_percent, groups.within[:, i]),
-                points(groups.within[:, i]),
-                *map(_percent, groups.shares[:, i]),
-            ]
-            for i, level in enumerate(groups.levels)
+            [truth.given[cell][0], *compared(p[:, i]), *map(_percent, shares[:, i])]
+            for i, cell in enumerate(laid.cells[0])
         ],
     }
 
@@ -112,25 +59,17 @@ def _percent(p: float) -> str:
     return f"{100 * p:.1f} %"
 
 
-def shown(results: Results, made: Mapping[str, Finding]) -> dict[str, Any]:
+def shown(results: Results) -> dict[str, Any]:
     """Return the contents of the page: the example has the best run that was asked all of it."""
     truth = store.load(EXAMPLE)
     anchors = Anchors.of(truth)
-    cell = next(i for i, (label,) in enumerate(truth.given) if label == EXAMPLE_CONDITION)
+    cell = truth.given.index((EXAMPLE_CONDITION,))
     low, high = interval(truth.p, truth.n_eff)
-    scores = results.scores
-    asked = scores[
-        (scores["task"] == EXAMPLE)
-        & (scores["way"] == "letters")
-        & (scores["asked_as"] == "")
-        & scores["value"].notna()
-    ].sort_values("value", ascending=False)
-    best = asked.head(1).to_dict("records")
-    own = of_runs(results, [row["run"] for row in best])
-    who = results.runs["name"][best[0]["run"]] if best else ""
-    curve = task.curve(own, EXAMPLE).table.sort_values("rank", kind="stable")
+    whole = "task == @EXAMPLE and way == 'letters' and asked_as == '' and value == value"
+    best = results.scores.query(whole).sort_values("value", ascending=False).head(1)
+    own = of_runs(results, best["run"])
     tables = {
-        "curve": curve,
+        "curve": task.curve(own, EXAMPLE).table.sort_values("rank", kind="stable"),
         "distribution": task.distribution(own, EXAMPLE).table,
         "bootstrap": task.bootstrap(EXAMPLE).table,
     }
@@ -154,11 +93,11 @@ def shown(results: Results, made: Mapping[str, Finding]) -> dict[str, Any]:
             "replicates": len(truth.distances[truth.scheme]),
             "zero": f"{anchors.zero:.4f}",
             "perfect": f"{anchors.perfect:.4f}",
-            "model": who,
-            "distance": f"{best[0]['l1']:.4f}" if best else "",
-            "score": f"{best[0]['value']:.1f}" if best else "",
+            "model": "".join(own.runs["name"]),
+            "distance": "".join(best["l1"].map("{:.4f}".format)),
+            "score": "".join(best["value"].map("{:.1f}".format)),
         },
-        "confounding": _confounding_said(),
+        "confounding": _confounding(),
         "drawn": {
             name: Markup(charts.in_page(charts.draw(CHARTS[name], table), name))
             for name, table in tables.items()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,21 +12,16 @@ from markupsafe import Markup
 
 from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves
 from lm_eval_epidemia.findings.cells import answers
-from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.mean import REACH, with_columns
 from lm_eval_epidemia.findings.task import curve
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.results.choose import of_runs
-from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.joint import own_errors
 
 #: How many tasks are drawn at either end.
 SHOWN = 4
-
-#: The findings that a model's page shows its rows of.
-OF_MODEL = ("leaderboard", "survey", "tilt", "order-bias", "population", "letters")
 
 
 def files_of(results: Results) -> dict[str, str]:
@@ -42,25 +36,13 @@ def files_of(results: Results) -> dict[str, str]:
     return files
 
 
-def shown(
-    results: Results, made: Mapping[str, Finding], model: str, can_open: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return the contents of a model's page."""
-    from lm_eval_epidemia.report.site import table_of
-
+def shown(results: Results, model: str, can_open: Mapping[str, str]) -> dict[str, Any]:
+    """Return the contents of a model's page, apart from its findings."""
     own = of_runs(results, results.runs.index[results.runs["model"] == model])
-    parts = []
-    for name in OF_MODEL:
-        rows = made[name].table
-        rows = rows[rows["model"] == model]
-        if len(rows):
-            finding = replace(made[name], table=rows)
-            parts.append({"title": finding.title, "table": table_of(finding), "note": finding.note})
     return {
         "name": model,
         "settings": [*own.runs["settings"]],
         "published": bool((own.runs["kind"] == "published").all()),
-        "parts": parts,
         "ends": _ends(own, can_open),
     }
 
@@ -90,18 +72,17 @@ def _ends(own: Results, can_open: Mapping[str, str]) -> list[dict[str, Any]]:
 
 def _drawn(own: Results, row: Mapping[Any, Any], can_open: Mapping[str, str]) -> dict[str, Any]:
     """Return a task with the truth and the model's answer over its conditions."""
-    asked = Asked(row["task"], row["way"])
-    name, svg = in_way(*asked), ""
-    made, _ = answers(of_runs(own, [row["run"]]), lambda other: other == asked)
-    if made and len(leaves()[name].entry.declared.given) == 1:
-        of = curve(of_runs(own, [row["run"]]), name)
-        kept = of.table[of.table["kind"] != "respondent"].sort_values("rank", kind="stable")
-        title = leaves()[name].entry.title
-        svg = charts.in_page(charts.draw(CHARTS["curve"], kept), title)
+    name, svg = in_way(row["task"], row["way"]), ""
+    entry, run = leaves()[name].entry, of_runs(own, [row["run"]])
+    made, _ = answers(run, lambda asked: asked == (row["task"], row["way"]))
+    if made and len(entry.declared.given) == 1:
+        table = curve(run, name).table
+        kept = table[table["kind"] != "respondent"].sort_values("rank", kind="stable")
+        svg = charts.in_page(charts.draw(CHARTS["curve"], kept), entry.title)
     error = f" ± {own_errors([row['draws']])[0]:.1f}" if row["draws"] else ""
     return {
         "name": name,
-        "title": leaves()[name].entry.title,
+        "title": entry.title,
         "score": f"{row['value']:.1f}{error}",
         "svg": Markup(svg),
         "opens": name in can_open,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,6 @@ LONGEST = 900
 class _Line(msgspec.Struct):
     doc: dict[str, Any]
     filtered_resps: list[Any]
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 def in_words(answer: Any, doc: dict[str, Any]) -> str:
@@ -66,41 +62,34 @@ def _read(path: Path, asked: Asked) -> Iterator[dict[str, str]]:
                 value = in_words(answer, line.doc)
             except (*NOT_A_SAMPLE, KeyError, AttributeError, OverflowError):
                 continue  # a line that lm-eval did not write
-            reply = line.filtered_resps[0] if line.filtered_resps else ""
-            texts = {"prompt": line.doc.get("prompt", ""), "reply": reply}
-            cut = {name: _cut(str(text)) for name, text in texts.items()}
-            yield {"task": in_way(*asked), **cut, "value": printable(value)}
+            reply = {"task": in_way(*asked), "prompt": str(line.doc.get("prompt", ""))}
+            reply["reply"] = str(line.filtered_resps[0]) if line.filtered_resps else ""
+            for name in ("prompt", "reply"):
+                if len(reply[name]) > LONGEST:
+                    reply[name] = reply[name][: LONGEST - 1] + "…"
+            yield reply | {"value": printable(value)}
 
 
 def of_models(results: Results) -> dict[str, dict[str, Any]]:
     """Return by model the number of its replies, of unread ones, and some: unread ones first."""
-    kept = {}
-    scores = results.scores
+    kept: dict[str, dict[str, Any]] = {}
+    scores = results.scores.assign(model=results.scores["run"].map(results.runs["model"]))
     written = scores[np.array([WAYS[way].generated for way in scores["way"]], bool)]
-    for model, rows in written.groupby(written["run"].map(results.runs["model"]), sort=False):
-        paths = [
-            (asked, path)
-            for task, way, file in zip(rows["task"], rows["way"], rows["file"], strict=True)
-            if (path := sample_file(file, asked := Asked(task, way))) is not None
-        ]
-        if of_model := _some(paths):
-            kept[str(model)] = of_model
+    for model, rows in written.groupby("model", sort=False):
+        tasks = [Asked(*of) for of in zip(rows["task"], rows["way"], strict=True)]
+        files = map(sample_file, rows["file"], tasks)
+        paths = [(asked, path) for asked, path in zip(tasks, files, strict=True) if path]
+        unread: list[dict[str, str]] = []
+        read: list[dict[str, str]] = []
+        number, lost, few = 0, 0, max(2, READ // max(1, len(paths)))
+        for asked, path in paths:
+            most = min(READ, len(read) + few)
+            for reply in _read(path, asked):
+                number += 1
+                lost += not reply["value"]
+                of, end = (read, most) if reply["value"] else (unread, UNREAD)
+                if len(of) < end:
+                    of.append(reply)
+        if number:
+            kept[str(model)] = {"number": number, "unread": lost, "shown": [*unread, *read]}
     return kept
-
-
-def _some(paths: Sequence[tuple[Asked, Path]]) -> dict[str, Any]:
-    """Read replies, and keep a few of every task; empty without any."""
-    unread: list[dict[str, str]] = []
-    read: list[dict[str, str]] = []
-    number, lost, few = 0, 0, max(2, READ // max(1, len(paths)))
-    for asked, path in paths:
-        own = 0
-        for reply in _read(path, asked):
-            number += 1
-            if not reply["value"]:
-                lost += 1
-                unread += [reply] if len(unread) < UNREAD else []
-            elif own < few and len(read) < READ:
-                own += 1
-                read.append(reply)
-    return {"number": number, "unread": lost, "shown": [*unread, *read]} if number else {}

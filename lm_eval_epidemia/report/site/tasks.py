@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import string
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -18,8 +17,7 @@ from lm_eval_epidemia.elicit.wording import Wording, ways_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers
 from lm_eval_epidemia.findings.countries import countries_of
-from lm_eval_epidemia.findings.finding import Finding
-from lm_eval_epidemia.findings.references import AVERAGES, known_scores, part_asked
+from lm_eval_epidemia.findings.references import known_scores, part_asked
 from lm_eval_epidemia.findings.task import LISTED
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.figures import CHARTS
@@ -43,15 +41,13 @@ PAIRS = ["".join(pair) for pair in product(string.digits + string.ascii_lowercas
 MODEL = "THE MODEL"
 
 
-def shown(
-    results: Results, made: dict[str, Finding], write: Callable[[str, str, Any], None]
-) -> dict[str, Any]:
+def shown(results: Results, write: Callable[[str, str, Any], None]) -> dict[str, Any]:
     """Return the contents of the explorer, and write the data of each task that can be opened.
 
     Each facet of a task is a filter, including facets added later.
     """
     scores = results.scores.assign(
-        known=known_scores(results.scores, results.runs, AVERAGES)["score"],
+        known=known_scores(results.scores, results.runs)["score"],
         name=results.scores["run"].map(results.runs["name"]),
         kind=results.scores["run"].map(results.runs["kind"]),
     )
@@ -64,13 +60,18 @@ def shown(
     files = {}
     for asked in _listed(by_task):
         name, about = in_way(*asked), leaf(asked)
-        rows = by_task.get(tuple(asked))
-        there = asked.task in here[about.benchmark.name]
-        anchors = None
+        rows = by_task.get(tuple(asked), scores[:0])
+        there, survey = asked.task in here[about.benchmark.name], about.entry.facets.get("survey")
+        scored, informative, averages = rows[rows["value"].notna()], "", scores["known"][:0]
         # What is not about a distribution has no truth to be shown beside answers.
         if there and asked.task in truths and WAYS[asked.way].distribution is not None:
-            write(name, name, task_data(asked, rows, own, mapped))
-            anchors, files[name] = Anchors.of(store.load(asked.task)), name
+            anchors, data = Anchors.of(store.load(asked.task)), task_data(asked, rows, own, mapped)
+            write(name, name, data)
+            files[name], informative = name, anchors.said
+            averages = scored["known"].dropna()
+            if rows.empty:
+                averages = pd.Series([anchors.score(data["anchors"]["D mean"])])
+        state = OPEN if there else WAITING
         listed.append(
             {
                 "name": name,
@@ -78,33 +79,26 @@ def shown(
                 "facets": {
                     **{key: str(value) for key, value in about.entry.facets.items()},
                     "way": asked.way,
-                    "state": ASKED if rows is not None else OPEN if there else WAITING,
+                    "state": ASKED if len(rows) else state,
                 },
-                "needs": "" if there else _needs(about.entry.facets.get("survey", "")),
+                "needs": _needs(survey) if state == WAITING else "",
                 "file": name in files,
-                "informative": anchors.said if anchors else "",
-                **_told(rows, about.benchmark.digits, asked if anchors else None),
+                "informative": informative,
+                "mean": "; ".join(averages.map("{:.1f}".format).unique()),
+                **_told(scored, about.benchmark.digits),
             }
         )
-    kinds = dict.fromkeys(kind for task in listed for kind in task["facets"])
+    facets = pd.DataFrame([task["facets"] for task in listed])
     names = [*dict.fromkeys(scores.sort_values("kind", kind="stable")["name"])]
+    known = {task["name"]: task["scores"] for task in listed if task["scores"]}
+    of_tasks = {task: [of.get(name) for name in names] for task, of in known.items()}
     return {
         "tasks": listed,
         "files": files,
-        "filters": {
-            kind: sorted({task["facets"][kind] for task in listed if kind in task["facets"]})
-            for kind in kinds
-        },
+        "filters": {kind: sorted(facets[kind].dropna().unique()) for kind in facets},
         "mapped": mapped,
         "names": names,
-        "scores": {
-            "models": names,
-            "tasks": {
-                task["name"]: [task["scores"].get(name) for name in names]
-                for task in listed
-                if task["scores"]
-            },
-        },
+        "scores": {"models": names, "tasks": of_tasks},
     }
 
 
@@ -114,62 +108,38 @@ def _listed(asked: Any) -> list[Asked]:
     Tasks that are not about a distribution and were not asked have no conditions to explore.
     """
     known = {task for task, _ in asked}
-    rest = {
-        Asked(name, benchmark.plain.name)
-        for benchmark in BENCHMARKS
-        for name in benchmark.entries()
-        if name not in known and benchmark.plain.distribution is not None
-    }
-    order = {name: place for place, name in enumerate(leaves())}
-    every = {*(Asked(*of) for of in asked), *rest}
-    return sorted(every, key=lambda task: order[in_way(*task)])
+    return [
+        Asked(of.entry.name, of.way)
+        for of in leaves().values()
+        for plain in [of.benchmark.plain]
+        if (of.entry.name, of.way) in asked
+        or (of.way == plain.name and plain.distribution and of.entry.name not in known)
+    ]
 
 
-def _needs(survey: str) -> str:
+def _needs(survey: Any) -> str:
     """Return the files from which a survey's tasks are built."""
     if survey not in records():
         return ""
     return record(survey).vintages[record(survey).official].needed
 
 
-def _told(rows: pd.DataFrame | None, digits: int, whole: Asked | None) -> dict[str, Any]:
-    """Return the scores of a task: of all, the best and the median, and for knowing averages."""
-    if rows is None or rows.empty:
-        part = part_asked(whole, 1.0) if whole else None
-        said = f"{_averages(part, whole):.1f}" if part and whole else ""
-        return {"scores": {}, "best": "", "highest": "", "median": "", "mean": said}
-    scored = rows[rows["value"].notna()]
-    known = [*dict.fromkeys(f"{x:.1f}" for x in scored["known"].dropna())] if whole else []
+def _told(rows: pd.DataFrame, digits: int) -> dict[str, Any]:
+    """Return the scores of a task: of all, and the best and the median."""
+    written = rows["value"].map(f"{{:.{digits}f}}".format)
+    told = {"scores": dict(zip(rows["name"], written, strict=True))}
     # Of the models, where there are some: a reference respondent is no rival of theirs.
-    rivals = scored[scored["kind"] != "respondent"]
-    rivals = rivals if len(rivals) else scored
-    told = {
-        "scores": dict(
-            zip(scored["name"], scored["value"].map(f"{{:.{digits}f}}".format), strict=True)
-        ),
-        "mean": "; ".join(known),
-    }
+    models = rows[rows["kind"] != "respondent"]
+    rivals = models if len(models) else rows
     if rivals.empty:
         return told | {"best": "", "highest": "", "median": ""}
-    best = rivals.loc[rivals["value"].idxmax()]
-    return told | {
-        "best": best["name"],
-        "highest": f"{best['value']:.{digits}f}",
-        "median": f"{statistics.median(rivals['value']):.{digits}f}",
-    }
-
-
-def _averages(part: Any, asked: Asked) -> float:
-    believed = scoring.mean(part.truth.weights, part.truth.p)[0]
-    q = np.broadcast_to(WAYS[asked.way].told(believed), part.p.shape)
-    return float(part.score_of(part.distance(q)))
+    best, median = rivals["value"].idxmax(), rivals["value"].median()
+    told |= {"best": rivals["name"][best], "highest": written[best]}
+    return told | {"median": f"{median:.{digits}f}"}
 
 
 def task_data(
-    asked: Asked,
-    rows: pd.DataFrame | None,
-    own: dict[tuple[int, Asked], TaskAnswers],
-    mapped: bool,
+    asked: Asked, rows: pd.DataFrame, own: dict[tuple[int, Asked], TaskAnswers], mapped: bool
 ) -> dict[str, Any]:
     """Return the contents of a task's page: truth, questions, and every run's answers.
 
@@ -186,10 +156,14 @@ def task_data(
     assert way.question is not None and way.answers is not None
     if way.prompts_are == "levels" and len(truth.levels) > 2:
         heading += ", asked for each answer, here for the first"
-    questions = [way.question(wording, cell, 0) for cell in cells]
     labels = [list(dict.fromkeys(column)) for column in zip(*truth.given, strict=True)]
     given = all_tasks()[truth.task].given
+    is_ordered = len(given) != 1 or ways_of(truth)[given[0]].ordered
     everywhere = _anchors(asked, 1.0, "")
+    on_map = {}
+    if mapped and (countries := countries_of(truth)):
+        here, codes = countries
+        on_map = {"map": {"condition": here, "codes": [codes[one] for one in labels[here]]}}
     return {
         "name": in_way(*asked),
         "title": entry.title,
@@ -201,9 +175,7 @@ def task_data(
         "given": [
             [labels[v].index(label) for v, label in enumerate(given)] for given in truth.given
         ],
-        "ranked": len(given) == 1
-        and len(truth.given) > LISTED
-        and not ways_of(truth)[given[0]].ordered,
+        "ranked": len(truth.given) > LISTED and not is_ordered,
         "weight": np.rint(truth.weights * 1e6).astype(int).tolist(),
         "n": truth.n.tolist(),
         "p": _packed(truth.p, 100_000),
@@ -212,13 +184,13 @@ def task_data(
         "mean": [round(float(p), 5) for p in scoring.mean(truth.weights, truth.p)[0]],
         "anchors": everywhere,
         "heading": heading,
-        **(_on_map(truth, labels) if mapped else {}),
-        **_shared(questions, truth, labels, given),
+        **on_map,
+        **_shared([way.question(wording, cell, 0) for cell in cells], truth, labels),
         # What follows the question is the same for every cell; answers are in their natural order.
         "tail": "\n" + prompt("", way.answers(truth), request=way.request),
         "models": [
             _answered(row, asked, own.get((row["run"], asked)), everywhere, len(truth.given))
-            for row in ([] if rows is None else rows.to_dict("records"))
+            for row in rows.to_dict("records")
         ],
     }
 
@@ -232,14 +204,6 @@ def _anchors(asked: Asked, seen: float, truth: str) -> dict[str, float] | None:
     return {"D zero": part.anchors.zero, "D mean": float(mean), "D perfect": part.anchors.perfect}
 
 
-def _on_map(truth: store.GroundTruth, labels: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Return the condition of a task that is a country, and the codes of its labels, if any."""
-    if (countries := countries_of(truth)) is None:
-        return {}
-    here, codes = countries
-    return {"map": {"condition": here, "codes": [codes[one] for one in labels[here]]}}
-
-
 def _packed(values: Any, unit: int) -> list[int]:
     """Write probabilities as whole numbers, row by row; with two answers only the first."""
     values = values[:, :1] if values.shape[1] == 2 else values
@@ -248,90 +212,67 @@ def _packed(values: Any, unit: int) -> list[int]:
 
 
 def _shared(
-    questions: Sequence[str],
-    truth: store.GroundTruth,
-    labels: Sequence[Sequence[str]],
-    given: Sequence[str],
+    questions: Sequence[str], truth: store.GroundTruth, labels: Sequence[Sequence[str]]
 ) -> dict[str, Any]:
     """Return questions as their shared text and the phrases that differ."""
-    ways = ways_of(truth)
-    phrases = [
-        [next(level.phrase for level in ways[name].levels if level.label == label) for label in own]
-        for name, own in zip(given, labels, strict=True)
-    ]
-    # The longest first: a phrase may be part of another.
-    first = sorted(
-        ((phrases[v][labels[v].index(label)], v) for v, label in enumerate(truth.given[0])),
-        key=lambda pair: -len(pair[0]),
+    ways, given = ways_of(truth), all_tasks()[truth.task].given
+    phrases = [{level.label: level.phrase for level in ways[name].levels} for name in given]
+    text, first = (
+        questions[0],
+        [of[label] for of, label in zip(phrases, truth.given[0], strict=True)],
     )
-    text = questions[0]
-    for phrase, v in first:
-        text = text.replace(phrase, f"\x1a{v}\x1a", 1)
-
-    def filled(cell: Sequence[str]) -> str:
-        whole = text
+    # The longest first: a phrase may be part of another.
+    for v in sorted(range(len(first)), key=lambda v: -len(first[v])):
+        text = text.replace(first[v], f"\x1a{v}\x1a", 1)
+    for cell, said in zip(truth.given, questions, strict=True):
+        filled = text
         for v, label in enumerate(cell):
-            whole = whole.replace(f"\x1a{v}\x1a", phrases[v][labels[v].index(label)])
-        return whole
-
-    if all(filled(cell) == said for cell, said in zip(truth.given, questions, strict=True)):
-        return {"question": text, "phrases": phrases}
-    return {"questions": questions}
+            filled = filled.replace(f"\x1a{v}\x1a", phrases[v][label])
+        if filled != said:
+            return {"questions": questions}
+    own = [[of[label] for label in here] for of, here in zip(phrases, labels, strict=True)]
+    return {"question": text, "phrases": own}
 
 
 def _answered(
     row: dict[Any, Any], asked: Asked, own: TaskAnswers | None, everywhere: Any, cells: int
 ) -> dict[str, Any]:
     """Return a run's answers in a task, and their scores."""
-    known = {"l1", "seen", POPULATION, *SCORE, *NOT_SETTINGS, "known", "averages"}
-    more = {
-        key: _short(x, 4) for key, x in row.items() if isinstance(x, float) and key not in known
+    known = {"l1", "seen", POPULATION, *SCORE, *NOT_SETTINGS, "known"}
+    numbers = {
+        "score": (row["value"], 4),
+        "error": (joint_error([row["draws"]]), 4),
+        "l1": (row.get("l1", math.nan), 6),
+        "population": (row.get(POPULATION, math.nan), 4),
+        "population_error": (joint_error([row["population"]]), 4),
     }
+    more = {key: x for key, x in row.items() if isinstance(x, float) and key not in known}
+    anchors = _anchors(asked, row["seen"], row["truth"])
     shown: dict[str, Any] = {
         "name": row["name"],
         "reference": row["kind"] == "published",
-        "score": _short(row["value"], 4),
-        "error": _short(joint_error([row["draws"]]), 4),
-        "l1": _short(row.get("l1", math.nan), 6),
-        "population": _short(row.get(POPULATION, math.nan), 4),
-        "population_error": _short(joint_error([row["population"]]), 4),
-        "diagnostics": {key: x for key, x in more.items() if x is not None},
-        "q": None if own is None else "".join(PAIRS[x] for x in _packed(own.q, 1_000)),
+        **{key: round(x, digits) for key, (x, digits) in numbers.items() if math.isfinite(x)},
+        "diagnostics": {key: round(x, 4) for key, x in more.items() if math.isfinite(x)},
+        "q": own and "".join(PAIRS[x] for x in _packed(own.q, 1_000)),
+        "cells": own and len(own.cells) < cells and own.cells,
     }
-    if own is not None and len(own.cells) < cells:
-        shown["cells"] = own.cells
-    if (anchors := _anchors(asked, row["seen"], row["truth"])) != everywhere:
-        shown["anchors"] = anchors
-    return {key: x for key, x in shown.items() if x is not None and x is not False and x != {}}
-
-
-def _short(value: float, digits: int) -> float | None:
-    return round(value, digits) if math.isfinite(value) else None
+    # What is missing is unknown, or the same for all.
+    shown = {key: x for key, x in shown.items() if x is not None and x is not False and x != {}}
+    return shown if anchors == everywhere else {**shown, "anchors": anchors}
 
 
 def specifications(mapped: bool) -> dict[str, Any]:
     """Return the figures of the task page, which take their rows from its script."""
-    names = ["truth", "knows averages only", "guesses uniformly", MODEL]
-    sample = pd.DataFrame(
-        {
-            "model": names,
-            "kind": ["survey", "respondent", "respondent", "run"],
-            "answer": "A",
-            "condition": "A longer one",
-            "value": 0.5,
-            "truth": 0.5,
-            "low": 0.4,
-            "high": 0.6,
-        }
+    kinds = dict.fromkeys(("knows averages only", "guesses uniformly"), "respondent")
+    kinds = {"truth": "survey", **kinds, MODEL: "run"}
+    sample = pd.DataFrame({"model": [*kinds], "kind": [*kinds.values()]}).assign(
+        answer="A", condition="A longer one", value=0.5, truth=0.5, low=0.4, high=0.6
     )
-    made = {}
-    for name in ("distribution", "curve", "cells"):
-        made[name] = charts.draw(CHARTS[name], sample).to_dict()
+    drawn = {name: charts.draw(CHARTS[name], sample) for name in ("distribution", "curve", "cells")}
     if mapped:
         for name, colour in (("shares", "p"), ("errors", "error")):
-            made[name] = charts.on_map(colour).properties(width=640, height=310).to_dict()
+            drawn[name] = charts.on_map(colour).properties(width=640, height=310)
+    made = {name: {**of.to_dict(), "data": {"name": "rows"}} for name, of in drawn.items()}
     for of in made.values():
-        # Colours of text and axes are the page's.
-        of.pop("config", None)
-        of["data"] = {"name": "rows"}
+        of.pop("config", None)  # colours of text and axes are the page's
     return made
