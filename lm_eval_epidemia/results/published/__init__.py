@@ -75,7 +75,7 @@ def with_published(results: Results) -> Results:
     first = max([*results.runs.index, -1]) + 1
     usual = {name: "" for name in results.runs if name not in NOT_SETTINGS} | {
         "bases": (),
-        **dict.fromkeys(("card", "base", "cutoff")),
+        **dict.fromkeys(("card", "card_folder", "base", "cutoff")),
     }
     runs = pd.DataFrame(
         [
