@@ -130,8 +130,8 @@ def _pairs(
 
 def _difference(usual: JudgedTask, other: JudgedTask) -> dict[str, float] | None:
     """Subtract over the quantities that both were asked; None if there are fewer than two."""
-    names = (known.truth.column("name") for known in (usual, other))
-    _, here, there = np.intersect1d(*names, return_indices=True)
+    first, second = (known.truth.column("name") for known in (usual, other))
+    _, here, there = np.intersect1d(first, second, return_indices=True)
     if len(here) < 2:
         return None
     mine, theirs = usual.judged, other.judged

@@ -301,10 +301,10 @@ def shortcut(results: Results) -> Finding:
             continue
         where, kappa = run.labels(_on), run.found.kappa
         # do(A) changes nothing in any of the graphs.
-        abouts = [about for about in dict.fromkeys(where.tolist()) if not about.endswith("do(A)")]
+        every = [about for about in dict.fromkeys(where.tolist()) if not about.endswith("do(A)")]
         cells: Cells = {}
-        for about in (*abouts, ""):
-            chosen = np.isin(where, [about] if about else abouts)
+        for about in (*every, ""):
+            chosen = np.isin(where, [about] if about else every)
             same, changed = (run.over(chosen & (kappa == k)) for k in (0, 1))
             minus = paired(changed, same)
             cells[about] = {"kappa = 0": same, "kappa = 1": changed, "difference": minus}
@@ -376,8 +376,8 @@ def _by_names(asked: GroupAnswers, effects_of: list[str], only_known: bool) -> d
     is_turned = effects_of[0].startswith("bivariate")
     if is_turned and scenes.keys() >= {*TURNED}:
         # The same pairs turned round, under the same numbers: those that both have are paired.
-        both = (np.intersect1d(scenes[names], asked.parts[names].found.scene) for names in TURNED)
-        scenes |= dict.fromkeys(TURNED, np.intersect1d(*both))
+        here = [np.intersect1d(scenes[name], asked.parts[name].found.scene) for name in TURNED]
+        scenes |= dict.fromkeys(TURNED, np.intersect1d(here[0], here[1]))
     cells = {
         names: run.over(
             np.isin(run.labels(_effect), effects_of) & np.isin(run.found.scene, scenes[names])

@@ -156,7 +156,7 @@ def _parts(tasks: Sequence[JudgedTask]) -> Iterator[tuple[str, str, Part]]:
             yield facet, label, [(known, labels == label) for known, labels in named]
 
 
-def _labels(known: JudgedTask, facet: str) -> NDArray[np.str_]:
+def _labels(known: JudgedTask, facet: str) -> NDArray[Any]:
     if facet == "survey":
         return np.full(len(known.truth.quantities), known.truth.survey)
     column = known.truth.column(facet)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -102,23 +102,23 @@ def standings(
     """
     placed: dict[int, Standing] = {}
     keys = {
-        run: frozenset(zip(*(of[name] for name in KEY), strict=True))
+        run: frozenset(of[KEY].itertuples(index=False, name=None))
         for run, of in scores.groupby("run", sort=False)
     }
-    for _, runs in alike(scores).groupby(alike(scores), sort=False):
+    how = alike(scores)
+    for _, runs in how.groupby(how, sort=False):
         asked = [run for run in runs.index if can_rank[run]]
         shared = ranked_tasks([keys[run] for run in asked]) if asked else frozenset()
-        complete = [run for run in runs.index if shared <= keys[run]]
+        complete = {run for run in runs.index if shared <= keys[run]}
         ranked = [run for run in asked if run in complete and not groups()[group].predicted]
         of = verdicts(scores, group, ranked, sorted(shared), pool)
-        better, worse = (of < 0).sum(axis=1), (of > 0).sum(axis=1)
         for run in runs.index:
-            placed[run] = Standing(shared=len(shared), among=len(ranked), complete=run in complete)
-        if len(ranked) > 1:
-            for run, above, below in zip(ranked, better, worse, strict=True):
-                placed[run] = placed[run]._replace(
-                    best=1 + int(above), worst=len(ranked) - int(below)
-                )
+            standing = Standing(None, None, len(shared), len(ranked), run in complete)
+            if run in ranked and len(ranked) > 1:
+                against = of[ranked.index(run)]
+                best, worst = 1 + int((against < 0).sum()), len(ranked) - int((against > 0).sum())
+                standing = standing._replace(best=best, worst=worst)
+            placed[run] = standing
     return placed
 
 
@@ -171,24 +171,21 @@ def _decided(
     benchmark = groups()[group]
     values = np.array([of["value"] for of in mine.values()])
     means = values.mean(axis=1)
-    joint = [_joint([[*of["draws"]] for of in mine.values()], unbiased=True)]
+    joint = [_joint([of["draws"] for of in mine.values()], unbiased=True)]
     at = [means, means - joint[0].bias(values)]
     if POPULATION in benchmark.metrics(benchmark.plain):
-        joint.append(_joint([[*of["population"]] for of in mine.values()]))
+        joint.append(_joint([of["population"] for of in mine.values()]))
         uncut = [population_uncut(of["population"], of[POPULATION]) for of in mine.values()]
         at.append(np.array(uncut).mean(axis=1))
-    close = CLOSE
     if pool is None:
         layout = Layout(outcomes(asked))
         off = layout.residuals(values)
         reach = Clustered(0.0, 1.0, layout.freedom).reach(CONFIDENCE)
-        errors = np.array([np.sqrt(((row - off) ** 2).sum(axis=-1)) for row in off])
-        across = np.subtract.outer(means, means), reach * errors
+        far = reach * np.array([np.sqrt(((row - off) ** 2).sum(axis=-1)) for row in off])
+        across = np.subtract.outer(means, means)
     else:
         nearer, far = pool.bounds([*mine], asked, CONFIDENCE)
-        across = -nearer, far  # who is nearer has the higher score
-        # Then bounds are not exact: two of many models move a median by little.
-        close = 1 / len(mine) if pool.pairs(asked).floored else CLOSE
+        across = -nearer  # who is nearer has the higher score
     better = 1 if benchmark.measure.higher_is_better else -1
     of: NDArray[np.int8] = np.zeros((len(mine),) * 2, np.int8)
     undecided: list[tuple[int, int]] = []
@@ -198,17 +195,13 @@ def _decided(
         bounds = [HERE * of_joint.errors(block) for of_joint in joint]
         side = np.sign(apart[0])
         # How far each number is beyond its bound. All have to be, and NaN is not.
-        beyond = [
-            side * number - bound
-            for number, bound in zip(
-                [across[0][block], *apart],
-                [across[1][block], bounds[0], *bounds],
-                strict=True,
-            )
+        beyond = [side * across[block] - far[block]]
+        beyond += [
+            side * number - bound for number, bound in zip(apart, [bounds[0], *bounds], strict=True)
         ]
         least = np.nan_to_num(np.min(beyond, axis=0), nan=-math.inf)
         of[block] = np.where(least > 0, better * side, 0)
-        near = np.argwhere(np.abs(least) <= close)
+        near = np.argwhere(np.abs(least) <= CLOSE)
         undecided += [(start + int(i), int(j)) for i, j in near if start + i < j]
     return of, undecided
 
@@ -248,20 +241,20 @@ class _Joint(NamedTuple):
         return np.where(known, np.sqrt(variance), math.nan)
 
 
-def _joint(draws: Sequence[Sequence[Draws | None]], unbiased: bool = False) -> _Joint:
+def _joint(draws: Sequence[Iterable[Draws | None]], unbiased: bool = False) -> _Joint:
     """Combine the draws of every run, task by task; the spread uses unbiased draws."""
     kinds: dict[tuple[tuple[str, int], ...], int] = {}
     rows = []
-    for row in draws:
+    for of_run in draws:
+        row = [*of_run]
         known = [task for task in row if task is not None]
         whose = tuple((task.sample, len(task.at)) for task in known)
         kind = kinds.setdefault(whose, len(kinds)) if len(known) == len(row) else -1
         sums: dict[str, Array] = {}
         for task in known if kind >= 0 else ():
             if len(task.at):
-                sums[task.sample] = sums.get(task.sample, 0.0) + (
-                    task.unbiased if unbiased else task
-                ).at / len(row)
+                drawn = (task.unbiased if unbiased else task).at / len(row)
+                sums[task.sample] = sums.get(task.sample, 0.0) + drawn
         parts = [(x - x.mean()) / math.sqrt(len(x) - 1) for x in sums.values()]
         at = [x.at.mean() if x is not None and len(x.at) else math.nan for x in row]
         asking = sum(task.asking**2 for task in known) / len(row) ** 2
