@@ -194,11 +194,8 @@ def interventions(results: Results) -> Finding:
     rows = [row for asked in _asked(results, INTERVENTION.ways) for row in _accuracy(asked)]
     for whose, score, abouts in _printed(results, "names", ("7", "9", "10"), {}):
         rows += _rows(whose, {"": {"accuracy": number(score)}, **abouts})
-    return in_parts(
-        results,
-        "interventions",
-        "Causal graphs: accuracy (± standard error over samples)",
-        rows,
+    title = "Causal graphs: accuracy (± standard error over samples)"
+    note = (
         "An effect is right if the answers before and after the intervention are both right. "
         "kappa = 0: it changes nothing; kappa = 1: it turns a yes into a no; only there a model "
         "that ignores interventions is wrong. before, after: each answer by itself. minus plain: "
@@ -208,12 +205,9 @@ def interventions(results: Results) -> Finding:
         "or there was no path before. Paths: by the edges of the shortest one from U to V, where "
         "it was yes before; clusters are graphs of all sizes. Retrieval: does U cause V in the "
         "stated graph, for every ordered pair? yes-bias: the share of prompts answered yes minus "
-        "the share that should be. not read: replies with neither yes nor no count as wrong.",
-        RUN,
-        subject="effects",
-        details="asked",
-        printed=PRINTED,
+        "the share that should be. not read: replies with neither yes nor no count as wrong."
     )
+    return in_parts(results, "interventions", title, rows, note, RUN, "effects", "asked", PRINTED)
 
 
 def _accuracy(asked: GroupAnswers) -> list[dict[str, Any]]:
@@ -275,8 +269,8 @@ def _retrieved(parts: Mapping[str, Answered]) -> Cells:
     """Cut stated relations by right answer and by graph; and over random names alone."""
     means: dict[str, list[Estimate]] = defaultdict(list)
     for run in parts.values():
-        cut = run.cut(lambda prompt: f"answer {_said(prompt.right)}")
-        for part, mean in (cut | run.cut(lambda prompt: prompt.scene.shape)).items():
+        said = run.cut(lambda prompt: f"answer {_said(prompt.right)}")
+        for part, mean in (said | run.cut(lambda prompt: prompt.scene.shape)).items():
             means[part].append(mean)
     cells = {part: {"accuracy": average(of)} for part, of in means.items()}
     if "random" in parts:  # The shortcut test needs it.
@@ -303,27 +297,23 @@ def shortcut(results: Results) -> Finding:
         # do(A) changes nothing in any of the graphs.
         every = [about for about in dict.fromkeys(where.tolist()) if not about.endswith("do(A)")]
         cells: Cells = {}
-        for about in (*every, ""):
-            chosen = np.isin(where, [about] if about else every)
-            same, changed = (run.over(chosen & (kappa == k)) for k in (0, 1))
+        chosen = {about: where == about for about in every} | {"": np.isin(where, every)}
+        for about, here in chosen.items():
+            same, changed = (run.over(here & (kappa == k)) for k in (0, 1))
             minus = paired(changed, same)
             cells[about] = {"kappa = 0": same, "kappa = 1": changed, "difference": minus}
         rows += _rows(asked.whose, cells)
     sides = {"difference": ("kappa = 1", "kappa = 0")}
     for whose, _, abouts in _printed(results, "effects", ("3",), sides):
         rows += _rows(whose, abouts)
-    return in_parts(
-        results,
-        "shortcut",
-        "Shortcut test, random names: accuracy (± standard error)",
-        rows,
+    title = "Shortcut test, random names: accuracy (± standard error)"
+    note = (
         f"Only models that retrieve at least {FOUND:.2f} of the relations on random names; do(A) "
         "changes nothing and is left out. Difference: kappa = 1 minus kappa = 0, paired over "
-        "samples. Well below 0, the model retrieves what was stated instead of reasoning about it.",
-        RUN,
-        subject="effects",
-        details="asked",
-        printed=PRINTED,
+        "samples. Well below 0, the model retrieves what was stated instead of reasoning about it."
+    )
+    return in_parts(
+        *(results, "shortcut", title, rows, note, RUN, "effects", "asked", PRINTED),
         left_out=left_out,
     )
 
@@ -345,23 +335,19 @@ def memorisation(results: Results) -> Finding:
         for about, cells in abouts.items():
             asks = "AB and BA" if about.startswith("bivariate") else "AC"
             rows += part_rows({**whose, "asked": f"{about}, {asks}"}, cells)
-    return in_parts(
-        results,
-        "memorisation",
-        "Memorisation: accuracy where names meet nature (± standard error, samples)",
-        rows,
+    title = "Memorisation: accuracy where names meet nature (± standard error, samples)"
+    note = (
         "Accuracy with names that match nature (tuebingen), contradict it (anticommonsense) or "
         "mean nothing (random); t - a, t - r and a - r are the differences. Bivariate tuebingen "
         "and anticommonsense have the same pairs in opposite directions: their error is paired "
         "over samples; all others are added in quadrature. In the bivariate graph only AB "
         "contradicts nature; published numbers are for AB and BA. Known pairs: only samples whose "
         "pairs the model knows, by all its answers in the knowledge task, in both directions; "
-        "random names have no such questions, so all of theirs.",
-        RUN,
-        subject="effect",
-        written=Column("", 3, error="error", count="samples"),
-        details="pairs",
-        printed=PRINTED,
+        "random names have no such questions, so all of theirs."
+    )
+    written = Column("", 3, error="error", count="samples")
+    return in_parts(
+        results, "memorisation", title, rows, note, RUN, "effect", "pairs", PRINTED, written
     )
 
 
@@ -378,12 +364,10 @@ def _by_names(asked: GroupAnswers, effects_of: list[str], only_known: bool) -> d
         # The same pairs turned round, under the same numbers: those that both have are paired.
         here = [np.intersect1d(scenes[name], asked.parts[name].found.scene) for name in TURNED]
         scenes |= dict.fromkeys(TURNED, np.intersect1d(here[0], here[1]))
-    cells = {
-        names: run.over(
-            np.isin(run.labels(_effect), effects_of) & np.isin(run.found.scene, scenes[names])
-        )
-        for names, run in asked.parts.items()
-    }
+    cells = {}
+    for names, run in asked.parts.items():
+        is_known = np.isin(run.found.scene, scenes[names])
+        cells[names] = run.over(np.isin(run.labels(_effect), effects_of) & is_known)
     for title, (first, second) in SUBTRACTED.items():
         if {first, second} <= cells.keys():
             minus = paired if is_turned and (first, second) == TURNED else apart
@@ -395,26 +379,21 @@ def notices(results: Results) -> Finding:
     """How an intervention changes the log-odds of yes, even where the answer stays the same."""
     rows: list[dict[str, Any]] = []
     for asked in _asked(results, [way for way in EFFECTS if not WAYS[way].generated]):
-        moved = {
-            names: noticed(run.truth, run.found, run.said.odds)
-            for names, run in asked.parts.items()
-        }
+        runs = asked.parts.items()
+        moved = {names: noticed(run.truth, run.found, run.said.odds) for names, run in runs}
         together = [average(means) for means in zip(*moved.values(), strict=True)]
         cells = dict(zip(("kappa = 0", "kappa = 1", "difference"), together, strict=True))
         cells |= {f"difference, {names}": of[2] for names, of in moved.items() if names in SMALL}
         rows += part_rows(asked.whose, cells)
-    return in_parts(
-        results,
-        "notices",
-        "Does it notice? Change of the log-odds of yes, after minus before (interval of 95 %)",
-        rows,
+    title = "Does it notice? Change of the log-odds of yes, after minus before (interval of 95 %)"
+    note = (
         "In nats, where the intervention changes nothing (kappa = 0), turns a yes into a no "
         "(kappa = 1), and the second minus the first, with intervals by Student's t, clustered by "
         "sample. Below 0, the model notices the intervention even if it answers as before; a bias "
-        "to yes or no cancels out.",
-        RUN,
-        written=Column("", 3, signed=True, interval=("low", "high")),
+        "to yes or no cancels out."
     )
+    written = Column("", 3, signed=True, interval=("low", "high"))
+    return in_parts(results, "notices", title, rows, note, RUN, written=written)
 
 
 def examples(results: Results) -> dict[str, Any]:
@@ -424,18 +403,15 @@ def examples(results: Results) -> dict[str, Any]:
         for of in _asked(results)
         if of.whose["group"] == in_way(INTERVENTION.groups[0], of.way)
     ]
-    return {
-        "graphs": [
-            {
-                "graph": name,
-                "effects": [_example(name, of, asked) for of in effects(graph, QUERIES[name])],
-            }
-            for name, graph in GRAPHS.items()
-        ],
-        "names": list(SMALL),
-        "sizes": [_size(int(nodes), task) for nodes, task in LARGE.items()],
-        "kinds": KINDS,
-    }
+    graphs = [
+        {
+            "graph": name,
+            "effects": [_example(name, of, asked) for of in effects(graph, QUERIES[name])],
+        }
+        for name, graph in GRAPHS.items()
+    ]
+    sizes = [_size(int(nodes), task) for nodes, task in LARGE.items()]
+    return {"graphs": graphs, "names": list(SMALL), "sizes": sizes, "kinds": KINDS}
 
 
 @lru_cache(maxsize=len(EFFECTS) * len(TASKS))
@@ -453,11 +429,9 @@ def _said(answer: bool) -> str:
 
 
 def _described(effect: Effect) -> dict[str, Any]:
-    return {
-        "title": f"do({effect.intervened}): does {effect.cause} cause {effect.result}?",
-        "intervened": effect.intervened,
-        "query": (effect.cause, effect.result),
-    }
+    query = effect.cause, effect.result
+    title = f"do({effect.intervened}): does {' cause '.join(query)}?"
+    return {"title": title, "intervened": effect.intervened, "query": query}
 
 
 def _example(
@@ -469,18 +443,14 @@ def _example(
         first = next(pair for pair in questions(task).pairs if _effect(pair) == name)
         substituted = _prompts(task, "substitution")[first.post]
         prompts.append({"names": names, **_asks(task, first), "substituted": substituted})
+    rows = [
+        {"model": model, "way": way, "cells": [run and _answers(run, name) for run in runs]}
+        for model, way, runs in asked
+    ]
     return {
-        **_described(effect),
-        "id": f"{graph}-{effect.cause}{effect.result}-do-{effect.intervened}",
-        "kappa": effect.kappa,
-        "before": _said(effect.before),
-        "after": _said(effect.after),
-        "graph": GRAPHS[graph],
-        "prompts": prompts,
-        "rows": [
-            {"model": model, "way": way, "cells": [run and _answers(run, name) for run in runs]}
-            for model, way, runs in asked
-        ],
+        **{"id": f"{graph}-{effect.cause}{effect.result}-do-{effect.intervened}", "rows": rows},
+        **{"kappa": effect.kappa, "graph": GRAPHS[graph], "prompts": prompts},
+        **{"before": _said(effect.before), "after": _said(effect.after), **_described(effect)},
     }
 
 
@@ -490,13 +460,11 @@ def _answers(run: Answered, effect: str) -> dict[str, Any] | None:
     if not len(here.numbers):
         return None
     pairs = [run.truth.pairs[number] for number in here.numbers]
-    before = run.said.odds[[pair.base for pair in pairs]] > 0
-    after = run.said.odds[[pair.post for pair in pairs]] > 0
+    before = (run.said.odds[[pair.base for pair in pairs]] > 0).mean()
+    after = (run.said.odds[[pair.post for pair in pairs]] > 0).mean()
     return {
-        "before": f"{100 * before.mean():.0f} %",
-        "after": f"{100 * after.mean():.0f} %",
-        "before_right": bool(here.base.mean() > 0.5),
-        "after_right": bool(here.post.mean() > 0.5),
+        **{"before": f"{100 * before:.0f} %", "before_right": bool(here.base.mean() > 0.5)},
+        **{"after": f"{100 * after:.0f} %", "after_right": bool(here.post.mean() > 0.5)},
         "accuracy": f"{here.right.mean():.2f}",
     }
 
@@ -508,13 +476,7 @@ def _size(nodes: int, task: str) -> dict[str, Any]:
     pair = next(p for p in truth.pairs if p.scene is scene and p.kind == generate.INSIDE)
     kinds, about = [p.kind for p in truth.pairs], _described(pair.effect)
     said = f"{_said(pair.effect.before)} before, {_said(pair.effect.after)} after"
-    return {
-        **about,
-        **_asks(task, pair),
-        "title": f"{scene.shape}, {about['title']} {said}",
-        "nodes": nodes,
-        "graphs": len(truth.scenes),
-        "effects": len(truth.pairs),
-        "counts": [kinds.count(kind) for kind in KINDS],
-        "graph": scene.graph,
-    }
+    about |= {"title": f"{scene.shape}, {about['title']} {said}", "graph": scene.graph}
+    counts = [kinds.count(kind) for kind in KINDS]
+    numbers = {"graphs": len(truth.scenes), "effects": len(truth.pairs), "counts": counts}
+    return {"nodes": nodes, **about, **_asks(task, pair), **numbers}

@@ -52,9 +52,9 @@ def in_parts(
     note: str,
     otherwise: str,
     subject: str = "",
-    written: Column = SHARE,
     details: str = "",
     printed: str = "",
+    written: Column = SHARE,
     left_out: Sequence[str] = (),
 ) -> Finding:
     """Return a finding that has a column per part, for people.
@@ -70,10 +70,10 @@ def in_parts(
         What to run where there are no rows.
     subject : str
         Heading of the column ``asked``, which says what a row is about.
-    written : Column
-        How numbers are written.
     printed : str
         What else is said if there are published numbers.
+    written : Column
+        How numbers are written.
     """
     table = pd.DataFrame(list(rows))
     texts = [text for text in dict.fromkeys(("group", "part", "asked", details)) if text]

@@ -176,11 +176,12 @@ def _rows(
 
 
 def _finding(results: Results, name: str, title: str, note: str) -> Finding:
+    """Return a finding of what `MEASURES` has under its name."""
     rows: list[dict[str, Any]] = []
     for whose, way, tasks in _asked(results):
         is_open = name == "priors" and way == "direct_choice"
         rows += _rows(whose, tasks, MEASURES[name] | (CHOSEN if is_open else {}))
-    return in_parts(results, name, title, rows, note, RUN, "quantities", details="facet")
+    return in_parts(results, name, title, rows, note, RUN, "quantities", "facet")
 
 
 def wins(results: Results) -> Finding:
@@ -203,21 +204,18 @@ def wins(results: Results) -> Finding:
         for quantity, can in zip(known.truth.quantities, beatable(known), strict=True)
         if not can.all()
     ]
-    return in_parts(
-        results,
-        "wins",
-        "Priors: how often better than N real answers (± standard error)",
-        rows,
+    title = "Priors: how often better than N real answers (± standard error)"
+    note = (
         "The share of quantities of which the prior is closer to the truth than N real answers "
         "are. 'posterior': the prior together with N answers, against these alone. A reply "
         "without a prior does not win. 'knows the population' states draws from the truths' own "
         "errors: no model can do better. Worth N: the N at which the share falls below one half "
         f"(linear in log N; 0: fewer than {SIZES[0]}, {SIZES[-1] + 1}: more than {SIZES[-1]}); "
-        "'at least' and 'at most' where an end of its 95 % interval does.",
-        RUN,
-        "quantities",
-        details="facet",
-        left_out=[f"the error of N answers is about 0: {'; '.join(unbeaten)}"] * bool(unbeaten),
+        "'at least' and 'at most' where an end of its 95 % interval does."
+    )
+    left_out = [f"the error of N answers is about 0: {'; '.join(unbeaten)}"] * bool(unbeaten)
+    return in_parts(
+        results, "wins", title, rows, note, RUN, "quantities", "facet", left_out=left_out
     )
 
 

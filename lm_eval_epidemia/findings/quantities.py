@@ -20,7 +20,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities import families
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Quantities, Quantity
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, who
+from lm_eval_epidemia.findings.finding import WHO, Column, Finding, if_empty, who
 from lm_eval_epidemia.findings.priors import RUN, stated
 from lm_eval_epidemia.results.read import Results
 
@@ -60,21 +60,17 @@ def quantities(results: Results) -> Finding:
     columns = {
         **{**WHO, "group": Column(), "title": Column("quantity")},
         "truth": Column(digits=3, error="truth_error"),
-        "mean": Column("stated mean", digits=3),
-        "sd": Column("stated sd", digits=3),
-        "stated": Column("sd, relative", digits=2),
-        "ratio": Column("error ratio", digits=2),
+        **{"mean": Column("stated mean", digits=3), "sd": Column("stated sd", digits=3)},
+        **{"stated": Column("sd, relative", digits=2), "ratio": Column("error ratio", digits=2)},
     }
-    return Finding(
-        "quantities",
-        "Priors: every quantity",
-        who(pd.DataFrame(rows, columns=[*texts, *numbers]), results.runs),
-        columns,
+    note = (
         "Mean and standard deviation of the stated priors, over repeats; the latter relative to "
         "the error of 5 real answers; and the error of the mean relative to it: below 1 the model "
-        "is closer to the truth than 5 real answers.",
-        left_out=[] if rows else [RUN],
+        "is closer to the truth than 5 real answers."
     )
+    table = who(pd.DataFrame(rows, columns=[*texts, *numbers]), results.runs)
+    left_out = if_empty(table, RUN)
+    return Finding("quantities", "Priors: every quantity", table, columns, note, left_out=left_out)
 
 
 def _mean(of: Array) -> float:
@@ -113,19 +109,9 @@ def page(results: Results, write: Callable[[str, str, Any], None]) -> dict[str, 
                 of.name: _written(of.known.judged.ratio[of.place], 2) for of in said[quantity.name]
             }
             models |= dict.fromkeys(ratios)
-            rows.append(
-                {
-                    "task": task,
-                    "name": quantity.name,
-                    "survey": truth.survey,
-                    "difficulty": quantity.difficulty,
-                    "about": title(quantity),
-                    "truth": _with_error(quantity),
-                    "unit": quantity.unit,
-                    "people": f"{quantity.n:,}",
-                    "ratios": ratios,
-                }
-            )
+            row = {"task": task, "survey": truth.survey, "about": title(quantity), "ratios": ratios}
+            row |= {name: getattr(quantity, name) for name in ("name", "difficulty", "unit")}
+            rows.append(row | {"truth": _with_error(quantity), "people": f"{quantity.n:,}"})
     shown = list(models)[:MOST]
     return {"rows": rows, "models": shown, "left": len(models) - len(shown), "files": files}
 
@@ -214,18 +200,14 @@ def _one(quantity: Quantity, said: list[_Statement], drawn: Array, errors: Array
 
 
 def _rows(name: str, kind: str, ranges: Array) -> list[dict[str, Any]]:
-    return [
-        {
-            "who": name,
-            "kind": kind,
-            "place": round((repeat + 0.5) / len(ranges), 3),
-            "low": float(f"{low:.5g}"),
-            "middle": float(f"{middle:.5g}"),
-            "high": float(f"{high:.5g}"),
-        }
-        for repeat, (low, middle, high) in enumerate(ranges.tolist())
-        if math.isfinite(low + middle + high)
-    ]
+    rows = []
+    for repeat, of in enumerate(ranges.tolist()):
+        if all(map(math.isfinite, of)):
+            place = round((repeat + 0.5) / len(ranges), 3)
+            low, middle, high = (float(f"{x:.5g}") for x in of)
+            ends = {"low": low, "middle": middle, "high": high}
+            rows.append({"who": name, "kind": kind, "place": place, **ends})
+    return rows
 
 
 def _cells(of: _Statement, digits: int) -> list[str]:

@@ -83,26 +83,18 @@ NOTE = (
 )
 
 COLUMNS = {
-    **WHO,
-    "group": Column(),
-    "part": Column("tasks or cells"),
-    "task": Column(),
+    **{**WHO, "group": Column(), "part": Column("tasks or cells"), "task": Column()},
     "difference": Column(signed=True, error="error"),
     "verdict": Column("the tuned one is"),
-    "before": Column(),
-    "after": Column(),
-    "tasks": Column(),
+    **{name: Column() for name in ("before", "after", "tasks")},
     "over_seeds": Column("± over seeds"),
     "averages": Column("averages only"),
-    "l1_before": Column("l1 before", digits=4),
-    "l1_after": Column("l1 after", digits=4),
+    **{name: Column(name.replace("_", " "), digits=4) for name in ("l1_before", "l1_after")},
     "l1_difference": Column("l1 difference", digits=4, signed=True, error="l1_error"),
     "l1_over_seeds": Column("l1, ± over seeds", digits=4),
     "averages_l1": Column("l1 of averages only", digits=4),
-    "people": Column(digits=2),
-    **{name: Column(digits=0) for name in COUNTS},
-    "base": Column("tuned from"),
-    "trained_on": Column("trained on"),
+    **{"people": Column(digits=2), **{name: Column(digits=0) for name in COUNTS}},
+    **{"base": Column("tuned from"), "trained_on": Column("trained on")},
     "as_trained": Column("as trained"),
 }
 
@@ -164,6 +156,8 @@ def _shared(results: Results) -> pd.DataFrame:
     both = tuned.assign(base=tuned["run"].map(bases).astype(int)).merge(
         known.rename(columns={"run": "base"}), on=["base", *KEY], suffixes=("", "_other")
     )
+    both = both.rename(columns={"value_other": "before", "l1_other": "l1_before", "l1": "l1_after"})
+    both = both.assign(after=both["value"], people=1.0)
     return both.sort_values(["run", "task", "way"], ignore_index=True)
 
 
@@ -176,9 +170,7 @@ def _changes(results: Results) -> tuple[pd.DataFrame, list[str]]:
     rows, of_cells = [], []
     for row in both.to_dict("records"):
         task, card = Asked(row["task"], row["way"]), results.runs["card"][row["run"]]
-        row |= {"asked": in_way(*task), "part": _part(card, task.task), "people": 1.0}
-        row |= {"before": row["value_other"], "after": row["value"], "l1_draws": [None]}
-        row |= {"l1_before": row["l1_other"], "l1_after": row["l1"]}
+        row |= {"asked": in_way(*task), "part": _part(card, task.task), "l1_draws": [None]}
         row["draws"] = [difference(row["draws"], row["draws_other"])]
         own = [made[run, task] for run in (row["base"], row["run"]) if (run, task) in made]
         if len(own) == 2 and own[0].cells == own[1].cells:
@@ -226,17 +218,11 @@ def _of_cells(
         marginal = WAYS[asked.way].told(scoring.mean(truth.weights, truth.p)[0])
         averages_l1 = float(new.part.distance(np.broadcast_to(marginal, new.part.p.shape)))
         yield {
-            "part": part,
-            "places": [],
-            "before": old.score,
-            "after": new.score,
+            **{"part": part, "places": [], "people": float(truth.weights[cells].sum())},
+            **{"before": old.score, "after": new.score, "l1_before": old.l1, "l1_after": new.l1},
             "draws": [difference(new.score_draws, old.score_draws)],
-            "averages": float(new.part.score_of(averages_l1)),
-            "l1_before": old.l1,
-            "l1_after": new.l1,
             "l1_draws": [difference(_l1_draws(new), _l1_draws(old))],
-            "averages_l1": averages_l1,
-            "people": float(truth.weights[cells].sum()),
+            **{"averages": float(new.part.score_of(averages_l1)), "averages_l1": averages_l1},
         }
 
 
@@ -360,27 +346,21 @@ def trained(results: Results) -> Finding:
             continue
         of, apart = card.dataset, card.dataset.held_out
         settings = ", ".join(f"{name}={value}" for name, value in card.settings.items())
+        cells = [cell for task in of.tasks for cell in {*apart.get(task, ())}]
         rows.append(
             {
-                "model": model,
-                "tuned from": printable(card.base),
-                "data": of.kind,
+                **{"model": model, "tuned from": printable(card.base), "data": of.kind},
                 "survey": printable(f"{of.survey} {of.vintage}"),
                 "written by": printable(of.writer) if of.facts else "",
                 "rows": of.rows.get("train", math.nan),
                 "of validation": of.rows.get("validation", math.nan),
-                "people": of.counts.get("people", math.nan),
-                "sentence forms": of.counts.get("sentence forms", math.nan),
+                **{name: of.counts.get(name, math.nan) for name in ("people", "sentence forms")},
                 "tasks": len(of.tasks),
                 "tasks held out": len(apart.keys() - {*of.tasks}),
-                "cells held out": sum(len({*apart[task]}) for task in apart.keys() & {*of.tasks}),
-                "seed of data": of.seed,
-                "how": printable(card.how),
-                "settings of training": printable(settings),
-                "steps": card.steps,
-                "kept step": card.best_step,
-                "its loss": card.best_loss,
-                "the last loss": card.last_loss,
+                **{"cells held out": len(cells), "seed of data": of.seed},
+                **{"how": printable(card.how), "settings of training": printable(settings)},
+                **{"steps": card.steps, "kept step": card.best_step},
+                **{"its loss": card.best_loss, "the last loss": card.last_loss},
             }
         )
     table = pd.DataFrame(rows, columns=None if rows else ["model"])
