@@ -29,6 +29,12 @@ USUAL = {
     "reasoning effort": ("", "medium"),
 }
 
+#: By how columns of runs call it.
+_COLUMNS = {
+    **{"system": "system prompt", "system_prompt": "system prompt"},
+    "reasoning_effort": "reasoning effort",
+}
+
 #: The numbers of a pair.
 _NUMBERS = {
     "error_ratio": Column("error ratio", 3, error="error_ratio_error"),
@@ -86,28 +92,23 @@ def _runs(results: Results) -> tuple[pd.DataFrame, list[str]]:
     ``rank`` is the lower the more usual the settings are.
     """
     given = results.runs.drop(columns=[*NO_SETTINGS], errors="ignore").astype(str)
-    prompts = given.reindex(columns=["system_prompt", "system"], fill_value="")
-    given = given.drop(columns=[*prompts], errors="ignore").rename(
-        columns={"reasoning_effort": "reasoning effort"}
-    )
-    given["system prompt"] = prompts.agg(" ".join, axis="columns").str.strip()
-    scores = stated(results).assign(published=False)
-    scores = scores[["run", "task", "way", "said", "published"]].rename(columns={"way": "protocol"})
+    # Either of two columns says what system prompt there was.
+    given = given.rename(columns=_COLUMNS).T.groupby(level=0, sort=False).agg(" ".join).T
+    settings = [*dict.fromkeys([*USUAL, *given])]
+    scores = stated(results)[["run", "task", "way", "said"]].rename(columns={"way": "protocol"})
     is_published = scores["run"].map(results.runs["kind"]) == "published"
     runs = scores[~is_published].join(given.join(results.runs["model"]), on="run")
-    if is_published.any():
-        others = [
-            {"run": -1, "model": of.model, "task": answers.PUBLISHED, "said": of.known}
-            | {"published": True, **of.settings}
-            for of in stating()
-            if of.experiment != COMPARED
-        ]
-        runs = pd.concat([runs, pd.DataFrame(others)], ignore_index=True)
-    settings = [*dict.fromkeys([*USUAL, *given])]
-    runs[settings] = runs.reindex(columns=settings).fillna("")
+    runs = runs.reindex(columns=[*dict.fromkeys([*runs, *settings])]).assign(published=False)
     for key, values in USUAL.items():
-        own = ~runs["published"].astype(bool)
-        runs.loc[own, key] = runs.loc[own, key].replace("", values[0])
+        runs[key] = runs[key].fillna("").str.strip().replace("", values[0])
+    others = [
+        {"model": of.model, "said": of.known, **of.settings}
+        for of in (stating() if is_published.any() else ())
+        if of.experiment != COMPARED
+    ]
+    of_others = pd.DataFrame(others).assign(run=-1, task=answers.PUBLISHED, published=True)
+    runs = pd.concat([runs, of_others], ignore_index=True) if others else runs
+    runs[settings] = runs[settings].fillna("")
     runs["rank"] = [
         [(row[key] not in USUAL.get(key, ("",)), row[key]) for key in settings]
         for row in runs.to_dict("records")
@@ -164,8 +165,8 @@ def _same(one: Any, other: Any) -> bool:
 def _alone(unpaired: pd.DataFrame, runs: pd.DataFrame, settings: list[str]) -> list[str]:
     """Say of runs in no pair what they differ in from the most usual one of the others."""
     alone = []
-    own = runs[~runs["published"].astype(bool)]
-    for at, run in unpaired[~unpaired["published"].astype(bool)].iterrows():
+    own = runs[runs["run"] >= 0]
+    for at, run in unpaired[unpaired["run"] >= 0].iterrows():
         others = own[(own["model"] == run["model"]) & (own["task"] == run["task"])].drop(index=at)
         if len(others):
             usual = others.sort_values("rank").iloc[0]

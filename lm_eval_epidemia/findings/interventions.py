@@ -312,10 +312,8 @@ def shortcut(results: Results) -> Finding:
         "changes nothing and is left out. Difference: kappa = 1 minus kappa = 0, paired over "
         "samples. Well below 0, the model retrieves what was stated instead of reasoning about it."
     )
-    return in_parts(
-        *(results, "shortcut", title, rows, note, RUN, "effects", "asked", PRINTED),
-        left_out=left_out,
-    )
+    of = "effects", "asked", PRINTED
+    return in_parts(results, "shortcut", title, rows, note, RUN, *of, left_out=left_out)
 
 
 def memorisation(results: Results) -> Finding:

@@ -40,10 +40,8 @@ from lm_eval_epidemia.results.protocol import printable
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.results.tuned import OWN
-from lm_eval_epidemia.score import monte_carlo
 from lm_eval_epidemia.score import score as scoring
-from lm_eval_epidemia.score.joint import Draws, difference, joint_error
-from lm_eval_epidemia.score.score import ordering_error
+from lm_eval_epidemia.score.joint import difference, joint_error
 
 #: Parts of what was asked: whole tasks, and cells of tasks that were trained on in part.
 ALL, SEEN, HELD_OUT, ELSEWHERE = "all", "trained on", "held out", "not in training"
@@ -174,7 +172,7 @@ def _changes(results: Results) -> tuple[pd.DataFrame, list[str]]:
         row["draws"] = [difference(row["draws"], row["draws_other"])]
         own = [made[run, task] for run in (row["base"], row["run"]) if (run, task) in made]
         if len(own) == 2 and own[0].cells == own[1].cells:
-            old, new = (_l1_draws(Measured(*beside_truth(task, of))) for of in own)
+            old, new = (Measured(*beside_truth(task, of)).l1_draws for of in own)
             row["l1_draws"] = [difference(new, old)]
         rows.append(row)
         if row["part"] != SEEN or task.task not in card.dataset.held_out:
@@ -221,22 +219,9 @@ def _of_cells(
             **{"part": part, "places": [], "people": float(truth.weights[cells].sum())},
             **{"before": old.score, "after": new.score, "l1_before": old.l1, "l1_after": new.l1},
             "draws": [difference(new.score_draws, old.score_draws)],
-            "l1_draws": [difference(_l1_draws(new), _l1_draws(old))],
+            "l1_draws": [difference(new.l1_draws, old.l1_draws)],
             **{"averages": float(new.part.score_of(averages_l1)), "averages_l1": averages_l1},
         }
-
-
-def _l1_draws(measured: Measured) -> Draws | None:
-    """Return the distance at each replicate of the survey, with the error of asking."""
-    if measured.l1_at is None:
-        return None
-    part, answered = measured.part, measured.elicited
-    orders = drawn = 0.0
-    if answered.by_order is not None:
-        orders = ordering_error(answered.by_order, part.distance)
-    if answered.counts is not None:
-        drawn = monte_carlo.distance_error(part.weights, part.p, answered.counts)
-    return Draws(part.truth.sample or "", measured.l1_at, math.hypot(orders, drawn))
 
 
 def _mean(several: pd.DataFrame) -> dict[str, Any]:
