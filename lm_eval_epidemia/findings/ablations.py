@@ -100,7 +100,7 @@ def _runs(results: Results) -> tuple[pd.DataFrame, list[str]]:
     runs = scores[~is_published].join(given.join(results.runs["model"]), on="run")
     runs = runs.reindex(columns=[*dict.fromkeys([*runs, *settings])]).assign(published=False)
     for key, values in USUAL.items():
-        runs[key] = runs[key].fillna("").str.strip().replace("", values[0])
+        runs[key] = runs[key].fillna("").astype(str).str.strip().replace("", values[0])
     others = [
         {"model": of.model, "said": of.known, **of.settings}
         for of in (stating() if is_published.any() else ())

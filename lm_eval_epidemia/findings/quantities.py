@@ -17,7 +17,6 @@ from lm_eval_epidemia.benchmarks.prior.judged import Stated, proportions
 from lm_eval_epidemia.benchmarks.prior.judgements import JudgedTask
 from lm_eval_epidemia.benchmarks.prior.posterior import of_baseline
 from lm_eval_epidemia.benchmarks.prior.quantities import families
-from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Quantities, Quantity
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.finding import WHO, Column, Finding, if_empty, who
@@ -215,7 +214,7 @@ def _cells(of: _Statement, digits: int) -> list[str]:
     judged, said, at = of.known.judged, of.known.stated, of.place
     if isinstance(said, Stated):
         priors = [
-            f"{FAMILIES[int(family)]} {a:.4g}, {b:.4g}" if math.isfinite(a) else "not read"
+            f"{families.FAMILIES[int(family)]} {a:.4g}, {b:.4g}" if math.isfinite(a) else "not read"
             for family, a, b in zip(said.family[at], said.a[at], said.b[at], strict=True)
         ]
     else:

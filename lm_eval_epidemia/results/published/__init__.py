@@ -115,28 +115,10 @@ def observed() -> Iterator[Row]:
 
 @lru_cache(maxsize=1)
 def printed() -> pd.DataFrame:
-    """Return every printed number of the study on causal graphs.
-
-    ``weight`` is the number of effects, or relations, per sample in its mean.
-    """
+    """Return every printed number of the study on causal graphs."""
     table = _table("interventions.csv", dtype=str, keep_default_na=False)
-    effects = {graph: len(queries) for graph, queries in QUERIES.items()}
-    relations = {graph: math.perm(len(of.nodes), 2) for graph, of in GRAPHS.items()}
-    weight = (
-        table["graph"]
-        .map(effects)
-        .where(table["way"] != "retrieval", table["graph"].map(relations))
-    )
-    return table.assign(
-        accuracy=table["accuracy"].astype(float),
-        error=pd.to_numeric(table["standard_error"]),
-        weight=weight.where(table["way"] != "knowledge", 1),
-    )
-
-
-def weighted(rows: pd.DataFrame) -> float:
-    """Average printed numbers, weighted by their effects."""
-    return math.fsum(rows["weight"] * rows["accuracy"]) / int(rows["weight"].sum())
+    error = pd.to_numeric(table["standard_error"])
+    return table.assign(accuracy=table["accuracy"].astype(float), error=error)
 
 
 def way_in_study(way: str) -> str:
@@ -146,13 +128,19 @@ def way_in_study(way: str) -> str:
 
 
 def _intervened() -> Iterator[Row]:
-    table = printed()
+    """Yield means of printed numbers, weighted by their effects, or by relations."""
+    tasks = {task.names: task.name for task in TASKS.values() if task.nodes is None}
+    effects = {graph: len(queries) for graph, queries in QUERIES.items()}
+    relations = {graph: math.perm(len(of.nodes), 2) for graph, of in GRAPHS.items()}
+    table = printed()[printed()["effects"] == "all"]
     for way in INTERVENTION.ways:
-        here = table[(table["way"] == way_in_study(way)) & (table["effects"] == "all")]
-        for (names, model), rows in here.groupby(["names", "model"]):
-            for task in TASKS.values():
-                if task.names == names and task.nodes is None:
-                    yield task.name, way, str(model), weighted(rows), {}
+        study = way_in_study(way)
+        here = table[(table["way"] == study) & table["names"].isin(tasks)]
+        # What was asked without a graph is one number.
+        weight = here["graph"].map(relations if study == "retrieval" else effects).fillna(1)
+        for (names, model), rows in here.assign(weight=weight).groupby(["names", "model"]):
+            mean = math.fsum(rows["weight"] * rows["accuracy"]) / rows["weight"].sum()
+            yield tasks[names], way, model, float(mean), {}
 
 
 @lru_cache(maxsize=1)
