@@ -491,11 +491,11 @@ def test_a_verdict_on_seeds_needs_both_errors_l1_and_answers(answered, tmp_path)
     (one,) = several.itertuples()
     assert (one.over_seeds, one.seeds, one.verdict) == (0, 3, "better here")
     assert {*single.verdict} == {"better here"}
-    fields = {name: getattr(one, name) for name in ("group", "seeds", "l1_before", "l1_after")}
+    fields = {name: getattr(one, name) for name in ("group", "l1_before", "l1_after")}
 
-    def verdict(difference, error=1.4, over_seeds=0.3, trainings=({"run": 1},), silent=(), **more):
+    def verdict(difference, error=1.4, over_seeds=0.3, trainings=(1, 2, 3), silent=(), **more):
         row = {**fields, "difference": difference, "error": error, "over_seeds": over_seeds}
-        row |= {"run": 1, "trainings": trainings, "compared": Better, **more}
+        row |= {"seeds": len(trainings), "trainings": trainings, "compared": Better, **more}
         return tuning._verdict(type("Row", (), row), {*silent})
 
     class Better:
@@ -505,8 +505,8 @@ def test_a_verdict_on_seeds_needs_both_errors_l1_and_answers(answered, tmp_path)
     assert [verdict(x * both) for x in (1.95, 1.97)] == ["not shown", "better here"]
     # Better by the score and not by l1 is neither, of one training as of several.
     further = {"l1_after": one.l1_before + 1e-3}
-    assert {verdict(9, trainings=t, **further) for t in ((), ({"run": 1},))} == {"not shown"}
-    for trainings in ((), ({"run": 1}, {"run": 2})):
+    assert {verdict(9, trainings=t, **further) for t in ((1,), (1, 2, 3))} == {"not shown"}
+    for trainings in ((1,), (1, 2)):
         assert verdict(9, trainings=trainings, silent=[(1, LOW)]) == "does not answer"
 
 

@@ -218,7 +218,7 @@ def test_what_a_prior_is_worth(results, truth, monkeypatch, rates, expected):
     known = judgements.JudgedTask(
         part, stated, *[judged._replace(wins=wins)] * 2, np.ones(10, bool)
     )
-    asked = priors.Asked({"run": 0, "group": GROUP}, "direct", [known])
+    asked = {"run": 0, "group": GROUP}, "direct", [known]
     monkeypatch.setattr(priors, "_asked", lambda results: [asked])
     rows = by(priors.wins(results).table.query("asked == ''"), "part")
     worth = tuple(round(rows[name], 1) for name in ("worth N", "at least", "at most"))

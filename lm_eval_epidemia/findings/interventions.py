@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from lm_eval_epidemia.benchmarks.intervention.metrics import Graded, graded
 from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, DoPair, Questions, questions
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.findings.finding import Column, Finding
-from lm_eval_epidemia.findings.parts import in_parts, number, part_row
+from lm_eval_epidemia.findings.parts import in_parts, number, part_rows
 from lm_eval_epidemia.results.published import printed, way_in_study
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.replicates import Said
@@ -30,8 +29,6 @@ from lm_eval_epidemia.score.estimates import Estimate, apart, average, paired, p
 #: The tasks about the graphs of the paper by where names come from, the others by their size.
 SMALL = {task.names: name for name, task in TASKS.items() if task.nodes is None}
 LARGE = {str(task.nodes): name for name, task in TASKS.items() if task.nodes is not None}
-
-NAMES = {task: names for names, task in SMALL.items()}
 
 #: Ways that ask before and after an intervention.
 EFFECTS = tuple(way for way in INTERVENTION.ways if WAYS[way].load is questions)
@@ -72,28 +69,41 @@ RUN = "no answers on causal graphs: run lm_eval on epidemia_intervention"
 
 #: What is said of published rows.
 PRINTED = (
-    " Published models: as printed by the study; means have no error. Its analysis confused the "
-    "order of queries with that of interventions, so a number printed for one intervened variable "
-    "mixes those of its graph; means over a graph, and over the 22 effects, are right."
+    " Published models: as printed by the study; means have no error. It confused the order of "
+    "queries with that of interventions, so a number printed for one intervened variable mixes "
+    "those of its graph; means over a graph, and over the 22 effects, are right."
 )
 
 
-class Answered(NamedTuple):
-    """A model's answers in a task, with the truth.
+#: Numbers by what they are about, then by part.
+Cells = dict[str, dict[str, Estimate]]
 
-    Attributes
-    ----------
-    truth : Questions
-    said : Said
-    found : Graded
-    """
+
+class Answered(NamedTuple):
+    """A model's answers in a task, with the truth."""
 
     truth: Questions
     said: Said
     found: Graded
 
+    def labels(self, of: Callable[[Any], str]) -> NDArray[np.str_]:
+        """Return the part of a table to which each effect, or else each prompt, belongs."""
+        asked = self.truth.pairs or self.truth.prompts
+        return np.array([of(asked[number]) for number in self.found.numbers], dtype=str)
 
-class Asked(NamedTuple):
+    def over(self, chosen: Any = slice(None), right: str = "right") -> Estimate:
+        """Average over chosen effects whether both answers are right: or ``base``, or ``post``."""
+        found = picked(self.found, chosen)
+        return contrasts.mean(self.truth, found, getattr(found, right))
+
+    def cut(self, of: Callable[[Any], str], parts: Iterable[str] = ()) -> dict[str, Estimate]:
+        """Average over parts, by default all in the order of appearance."""
+        labels = self.labels(of)
+        parts = parts or dict.fromkeys(labels.tolist())
+        return {part: self.over(labels == part) for part in parts}
+
+
+class GroupAnswers(NamedTuple):
     """A model's answers in a group and way.
 
     Attributes
@@ -117,11 +127,11 @@ class Asked(NamedTuple):
         return self.known.get((names, way + ("_written" if WAYS[self.way].generated else "")))
 
 
-def _asked(results: Results, ways: Iterable[str] = EFFECTS) -> Iterator[Asked]:
+def _asked(results: Results, ways: Iterable[str] = EFFECTS) -> Iterator[GroupAnswers]:
     of_task = {task: key for key, task in {**SMALL, **LARGE}.items()}
     for run, of in results.scores.groupby("run", sort=False):
         known = {}
-        for task, way, said in zip(of["task"], of["way"], of["said"], strict=True):
+        for task, way, said in of[["task", "way", "said"]].itertuples(index=False):
             if isinstance(said, Said):
                 truth = WAYS[way].load(task)
                 known[of_task[task], way] = Answered(truth, said, graded(truth, *said))
@@ -129,172 +139,143 @@ def _asked(results: Results, ways: Iterable[str] = EFFECTS) -> Iterator[Asked]:
             for group, tasks in zip(INTERVENTION.groups, (SMALL, LARGE), strict=True):
                 parts = {key: known[key, way] for key in tasks if (key, way) in known}
                 if parts:
-                    yield Asked({"run": run, "group": in_way(group, way)}, way, parts, known)
+                    whose = {"run": run, "group": in_way(group, way)}
+                    yield GroupAnswers(whose, way, parts, known)
 
 
 def _printed(
-    results: Results, *tables: str
-) -> Iterator[tuple[dict[str, Any], float, pd.DataFrame]]:
-    """Yield of a published model in a way whose a row is, its score, and what tables print."""
+    results: Results, part: str, tables: Iterable[str], sides: Mapping[str, tuple[str, str]]
+) -> Iterator[tuple[dict[str, Any], float, Cells]]:
+    """Yield whose a row of a published model is, its score, and its numbers with differences."""
     table = printed()[printed()["table"].isin(tables)]
-    scores = results.scores.assign(names=results.scores["task"].map(NAMES))
-    scores = scores[scores["run"].map(results.runs["kind"]) == "published"]
+    names_of = {task: names for names, task in SMALL.items()}
+    scores = results.scores[results.scores["run"].map(results.runs["kind"]) == "published"]
     keys: Any = ["run", "way", "group"]
     for (run, way, group), of in scores.groupby(keys, sort=False):
         is_here = table["model"] == results.runs["model"][run]
         is_here &= table["way"] == way_in_study(way)
-        if (rows := table[is_here & table["names"].isin(of["names"])]).size:
-            yield {"run": run, "group": group}, math.fsum(of["value"]) / len(of), rows
+        is_here &= table["names"].isin(of["task"].map(names_of))
+        abouts: Cells = {}
+        listed = table.loc[is_here, ["graph", "intervened", part, "accuracy", "error"]]
+        for graph, x, name, value, error in listed.itertuples(index=False):
+            about, title = (f"{graph}, do({x})", name) if x else (graph, "accuracy")
+            abouts.setdefault(about, {})[title.replace("=", " = ")] = number(value, error)
+        for cells in abouts.values():
+            for title, (first, second) in sides.items():
+                if {first, second} <= cells.keys():
+                    # The errors of printed differences are not known.
+                    cells[title] = number(cells[first].value - cells[second].value)
+        if abouts:
+            yield {"run": run, "group": group}, math.fsum(of["value"]) / len(of), abouts
 
 
-def _cells_of(rows: pd.DataFrame, *texts: str) -> Iterator[tuple[Any, ...]]:
-    """Yield columns of printed numbers, then the number and its error."""
-    return rows[[*texts, "accuracy", "error"]].itertuples(index=False)
-
-
-def labels(run: Answered, of: Callable[[DoPair], str]) -> NDArray[np.str_]:
-    """Return the part of a table to which each effect belongs."""
-    return np.array([of(run.truth.pairs[number]) for number in run.found.numbers], dtype=str)
+def _rows(whose: Mapping[str, Any], abouts: Cells) -> list[dict[str, Any]]:
+    return [
+        row
+        for about, cells in abouts.items()
+        for row in part_rows({**whose, "asked": about}, cells)
+    ]
 
 
 def _on(pair: DoPair) -> str:
     return f"{pair.scene.shape}, do({pair.effect.intervened})"
 
 
-def _over(run: Answered, chosen: Any = None, of: Any = None) -> Estimate:
-    """Average over chosen effects (default all); by default of both answers being right."""
-    chosen = np.ones(len(run.found.numbers), dtype=bool) if chosen is None else chosen
-    of = run.found.right if of is None else of
-    return contrasts.mean(run.truth, picked(run.found, chosen), of[chosen])
+def _kind(pair: DoPair) -> str:
+    return pair.kind
 
 
-def _rows(whose: Mapping[str, Any], cells: Mapping[str, Estimate]) -> Iterator[dict[str, Any]]:
-    return (part_row(whose, part, of) for part, of in cells.items())
+def _effect(pair: DoPair) -> str:
+    return f"{_on(pair)} {pair.effect.cause}{pair.effect.result}"
 
 
 def interventions(results: Results) -> Finding:
     """Accuracy on causal graphs: overall, and by graph, variable, names, size and path length."""
     rows = [row for asked in _asked(results, INTERVENTION.ways) for row in _accuracy(asked)]
-    for whose, score, of in _printed(results, "7", "9", "10"):
-        rows.append(part_row(whose, "accuracy", number(score)))
-        for graph, x, names, value, error in _cells_of(of, "graph", "intervened", "names"):
-            about, part = (f"{graph}, do({x})", names) if x else (graph, "accuracy")
-            rows.append(part_row(whose | {"asked": about}, part, number(value, error)))
-    return in_parts(
-        results,
-        "interventions",
-        "Causal graphs: accuracy (± standard error over samples)",
-        rows,
-        "An effect of an intervention counts as right if the answers before and after it are both "
-        "right. kappa = 0: the intervention changes nothing; kappa = 1: it turns a yes into a no. "
-        "before, after: each answer by itself. A model that ignores interventions gets everything "
-        "right except kappa = 1. minus plain: the intervention under a made-up name minus the "
-        "plain question, paired over the same effects and samples. Larger graphs, by the place of "
-        "X in do(X): X is V, or lies inside every path from U to V: yes becomes no; X is "
-        "elsewhere, or on a path that another path bypasses: yes stays yes; or there was no path "
-        "before. Paths: by the edges of the shortest one from U to V, where the answer before is "
-        "yes; graphs of all sizes are the clusters of the error. Retrieval: does U cause V in the "
+    for whose, score, abouts in _printed(results, "names", ("7", "9", "10"), {}):
+        rows += _rows(whose, {"": {"accuracy": number(score)}, **abouts})
+    title = "Causal graphs: accuracy (± standard error over samples)"
+    note = (
+        "An effect is right if the answers before and after the intervention are both right. "
+        "kappa = 0: it changes nothing; kappa = 1: it turns a yes into a no; only there a model "
+        "that ignores interventions is wrong. before, after: each answer by itself. minus plain: "
+        "the intervention under a made-up name minus the plain question, paired over effects and "
+        "samples. Larger graphs, by the place of X in do(X): X is V, or inside every path from U "
+        "to V: yes becomes no; X is elsewhere, or on a path that another bypasses: yes stays yes; "
+        "or there was no path before. Paths: by the edges of the shortest one from U to V, where "
+        "it was yes before; clusters are graphs of all sizes. Retrieval: does U cause V in the "
         "stated graph, for every ordered pair? yes-bias: the share of prompts answered yes minus "
-        "the share whose right answer is yes. not read: written replies with neither yes nor no; "
-        "they count as wrong.",
-        subject="effects",
-        details="asked",
-        otherwise=RUN,
-        printed=PRINTED,
+        "the share that should be. not read: replies with neither yes nor no count as wrong."
     )
+    return in_parts(results, "interventions", title, rows, note, RUN, "effects", "asked", PRINTED)
 
 
-def _accuracy(asked: Asked) -> Iterator[dict[str, Any]]:
-    """Yield the accuracy in a group, then its parts."""
-    way, several = asked.way, [*asked.parts.values()]
-    cells = {"accuracy": [_over(run) for run in several]}
-    details: dict[str, dict[str, Estimate]] = {}
-    if way in EFFECTS:
-        cells |= {
-            "kappa = 0": [_over(run, run.found.kappa == 0) for run in several],
-            "kappa = 1": [_over(run, run.found.kappa == 1) for run in several],
-            "before": [_over(run, of=run.found.base) for run in several],
-            "after": [_over(run, of=run.found.post) for run in several],
-        }
-        kinds = [(run, labels(run, lambda pair: pair.kind)) for run in several]
-        for kind in KINDS:
-            cells[kind] = [_over(run, of == kind) for run, of in kinds if kind in of]
-        details = _details(asked.parts)
-    if way.startswith("substitution") and (differences := _robustness(asked)):
-        cells["minus plain"] = [*differences.values()]
-        details["minus plain"] = differences
-    if way.startswith("retrieval"):
-        details = _retrieved(asked.parts)
-    cells["yes-bias"] = [number(_yes_bias(run)) for run in several]
-    if WAYS[way].generated:
-        unread = [np.isnan(run.said.odds[run.said.asked]) for run in several]
-        cells["not read"] = [number(float(of.mean())) for of in unread]
-    yield from _rows(asked.whose, {part: average(means) for part, means in cells.items()})
-    for about, of_part in details.items():
-        yield from _rows({**asked.whose, "asked": about}, of_part)
+def _accuracy(asked: GroupAnswers) -> list[dict[str, Any]]:
+    """Return the accuracy in a group, then its parts."""
+    details = _details(asked)
+    cells: dict[str, list[Estimate]] = defaultdict(list)
+    for names, run in asked.parts.items():
+        of_run = {"accuracy": run.over()}
+        if asked.way in EFFECTS:
+            of_run |= {f"kappa = {kappa}": run.over(run.found.kappa == kappa) for kappa in (0, 1)}
+            of_run |= {"before": run.over(right="base"), "after": run.over(right="post")}
+            of_run |= run.cut(_kind, KINDS)
+        if names in details["minus plain"]:
+            of_run["minus plain"] = details["minus plain"][names]
+        said = run.said.odds[run.said.asked]
+        right = np.array([prompt.right for prompt in run.truth.prompts])[run.said.asked]
+        yes_bias = np.sign(np.nan_to_num(said)) / 2 - right + 0.5
+        of_run["yes-bias"] = number(float(np.mean(yes_bias)))
+        if WAYS[asked.way].generated:
+            of_run["not read"] = number(float(np.isnan(said).mean()))
+        for part, mean in of_run.items():
+            cells[part] += [] if math.isnan(mean.value) else [mean]
+    return _rows(asked.whose, {"": {part: average(of) for part, of in cells.items()}, **details})
 
 
-def _yes_bias(run: Answered) -> float:
-    right = [1 if prompt.right else -1 for prompt in run.truth.prompts]
-    yes = np.sign(np.nan_to_num(run.said.odds)) - np.array(right)
-    return float(np.mean(yes[run.said.asked]) / 2)
-
-
-def _details(parts: Mapping[str, Answered]) -> dict[str, dict[str, Estimate]]:
-    """Cut graphs of the paper by graph and intervened variable, larger ones by size and path."""
-    cells: dict[str, dict[str, Estimate]] = {}
-    paths: dict[tuple[int, int], list[tuple[bool, int]]] = {}
-    graphs = itertools.count()
-    for key, run in parts.items():
+def _details(asked: GroupAnswers) -> Cells:
+    """Cut graphs of the paper by graph and variable, larger ones by size and path."""
+    cells: Cells = defaultdict(dict)
+    if asked.way.startswith("retrieval"):
+        return cells | _retrieved(asked.parts)
+    paths = []
+    for key, run in asked.parts.items() if asked.way in EFFECTS else ():
         if key in SMALL:
-            where = labels(run, _on)
-            for about in dict.fromkeys(where.tolist()):
-                cells.setdefault(about, {})[key] = _over(run, where == about)
+            for about, mean in run.cut(_on).items():
+                cells[about][key] = mean
             continue
-        kinds = labels(run, lambda pair: pair.kind)
-        of_kind = {kind: _over(run, kinds == kind) for kind in KINDS if kind in kinds}
-        cells[f"{key} variables"] = {"accuracy": _over(run), **of_kind}
-        scenes: dict[int, int] = defaultdict(lambda: next(graphs))
-        for place, scene, right in zip(
-            run.found.numbers, run.found.scene, run.found.right, strict=True
-        ):
+        cells[f"{key} variables"] = {"accuracy": run.over(), **run.cut(_kind, KINDS)}
+        found = run.found
+        for place, scene, right in zip(found.numbers, found.scene, found.right, strict=True):
             effect, graph = run.truth.pairs[place].effect, run.truth.pairs[place].scene.graph
             if effect.before:
                 length = min(graph.distance(effect.cause, effect.result), LONGEST)
-                paths.setdefault((length, effect.kappa), []).append((right, scenes[scene]))
-    for length, kappa in sorted(paths):
+                paths.append((length, effect.kappa, right, int(key), scene))
+    columns = ["length", "kappa", "right", "nodes", "scene"]
+    table = pd.DataFrame(paths, columns=columns).groupby(["length", "kappa"])
+    for (length, kappa), of in table:
         about = f"path of {length}{'+' if length == LONGEST else ''}"
-        mean = pooled(*zip(*paths[length, kappa], strict=True))
-        cells.setdefault(about, {})[BECOMES[kappa]] = mean
+        graphs = of.groupby(["nodes", "scene"]).ngroup()
+        cells[about][BECOMES[kappa]] = pooled(of["right"], graphs)
+    for names, run in asked.parts.items() if asked.way.startswith("substitution") else ():
+        if plain := asked.beside(names, "intervention"):
+            sides = zip((run, plain), shared(run.found, plain.found), strict=True)
+            means = (contrasts.mean(of.truth, both, both.right) for of, both in sides)
+            cells["minus plain"][names] = paired(*means)
     return cells
 
 
-def _retrieved(parts: Mapping[str, Answered]) -> dict[str, dict[str, Estimate]]:
+def _retrieved(parts: Mapping[str, Answered]) -> Cells:
     """Cut stated relations by right answer and by graph; and over random names alone."""
-    where = []
+    means: dict[str, list[Estimate]] = defaultdict(list)
     for run in parts.values():
-        prompts = [run.truth.prompts[place] for place in run.found.numbers]
-        said = ["answer yes" if prompt.right else "answer no" for prompt in prompts]
-        where.append((run, np.array([said, [prompt.scene.shape for prompt in prompts]], str)))
-    listed = dict.fromkeys(part for _, of in where for part in of.ravel().tolist())
-    means = {
-        part: average([_over(run, (of == part).any(axis=0)) for run, of in where])
-        for part in listed
-    }
-    # The shortcut test needs it.
-    means |= {"random names": _over(parts["random"])} if "random" in parts else {}
-    return {part: {"accuracy": mean} for part, mean in means.items()}
-
-
-def _robustness(asked: Asked) -> dict[str, Estimate]:
-    """Subtract the plain question's accuracy, by names."""
-    differences = {}
-    for names, run in asked.parts.items():
-        if plain := asked.beside(names, "intervention"):
-            pair = zip((run, plain), shared(run.found, plain.found), strict=True)
-            mine, theirs = (contrasts.mean(of.truth, both, both.right) for of, both in pair)
-            differences[names] = paired(mine, theirs)
-    return differences
+        said = run.cut(lambda prompt: f"answer {_said(prompt.right)}")
+        for part, mean in (said | run.cut(lambda prompt: prompt.scene.shape)).items():
+            means[part].append(mean)
+    cells = {part: {"accuracy": average(of)} for part, of in means.items()}
+    if "random" in parts:  # The shortcut test needs it.
+        cells["random names"] = {"accuracy": parts["random"].over()}
+    return cells
 
 
 def shortcut(results: Results) -> Finding:
@@ -302,65 +283,37 @@ def shortcut(results: Results) -> Finding:
     rows: list[dict[str, Any]] = []
     left_out = []
     for asked in _asked(results):
-        whose, run = asked.whose, asked.parts.get("random")
-        if run is None:
+        if (run := asked.parts.get("random")) is None:
             continue
         facts = asked.beside("random", "retrieval")
         share = float(facts.found.right.mean()) if facts else math.nan
         if not share >= FOUND:
-            ask = "the relations: run the same way of epidemia_intervention_retrieval"
-            why = (
-                f"it was not asked {ask}" if facts is None else f"it retrieves {share:.3f} of them"
-            )
-            left_out.append(f"{results.runs['name'][whose['run']]} in {whose['group']}: {why}")
+            ask = "it was not asked them: run the same way of epidemia_intervention_retrieval"
+            why = f"it retrieves {share:.3f} of them" if facts else ask
+            name = results.runs["name"][asked.whose["run"]]
+            left_out.append(f"{name} in {asked.whose['group']}: {why}")
             continue
-        where, kappa = labels(run, _on), run.found.kappa
+        where, kappa = run.labels(_on), run.found.kappa
         # do(A) changes nothing in any of the graphs.
-        abouts = [about for about in dict.fromkeys(where.tolist()) if not about.endswith("do(A)")]
-        for about in (*abouts, ""):
-            chosen = np.isin(where, [about] if about else abouts)
-            same, changed = (_over(run, chosen & (kappa == k)) for k in (0, 1))
-            cells = {"kappa = 0": same, "kappa = 1": changed, "difference": paired(changed, same)}
-            rows += _rows({**whose, "asked": about}, cells)
-    for whose, _, of in _printed(results, "3"):
-        for about, cells in _abouts(of, "effects").items():
-            cells |= _subtracted(cells, {"difference": ("kappa = 1", "kappa = 0")})
-            rows += _rows({**whose, "asked": about}, cells)
-    finding = in_parts(
-        results,
-        "shortcut",
-        "Shortcut test, random names: accuracy (± standard error)",
-        rows,
+        every = [about for about in dict.fromkeys(where.tolist()) if not about.endswith("do(A)")]
+        cells: Cells = {}
+        chosen = {about: where == about for about in every} | {"": np.isin(where, every)}
+        for about, here in chosen.items():
+            same, changed = (run.over(here & (kappa == k)) for k in (0, 1))
+            minus = paired(changed, same)
+            cells[about] = {"kappa = 0": same, "kappa = 1": changed, "difference": minus}
+        rows += _rows(asked.whose, cells)
+    sides = {"difference": ("kappa = 1", "kappa = 0")}
+    for whose, _, abouts in _printed(results, "effects", ("3",), sides):
+        rows += _rows(whose, abouts)
+    title = "Shortcut test, random names: accuracy (± standard error)"
+    note = (
         f"Only models that retrieve at least {FOUND:.2f} of the relations on random names; do(A) "
-        "changes nothing and is left out. Difference: kappa = 1 minus kappa = 0, paired over the "
-        "same samples. A difference well below 0 means that the model retrieves what was stated "
-        "instead of reasoning about it.",
-        printed=PRINTED,
-        subject="effects",
-        details="asked",
-        otherwise=RUN if not left_out else "",
+        "changes nothing and is left out. Difference: kappa = 1 minus kappa = 0, paired over "
+        "samples. Well below 0, the model retrieves what was stated instead of reasoning about it."
     )
-    return Finding(**{**vars(finding), "left_out": [*finding.left_out, *left_out]})
-
-
-def _abouts(rows: pd.DataFrame, part: str) -> dict[str, dict[str, Estimate]]:
-    """Return printed numbers by graph and intervened variable, then by part."""
-    cells: dict[str, dict[str, Estimate]] = {}
-    for graph, x, name, value, error in _cells_of(rows, "graph", "intervened", part):
-        about = cells.setdefault(f"{graph}, do({x})", {})
-        about[name.replace("=", " = ")] = number(value, error)
-    return cells
-
-
-def _subtracted(
-    cells: Mapping[str, Estimate], sides: Mapping[str, tuple[str, str]]
-) -> dict[str, Estimate]:
-    """Return differences of printed numbers, whose errors are not known."""
-    return {
-        title: number(cells[first].value - cells[second].value)
-        for title, (first, second) in sides.items()
-        if {first, second} <= cells.keys()
-    }
+    of = "effects", "asked", PRINTED
+    return in_parts(results, "shortcut", title, rows, note, RUN, *of, left_out=left_out)
 
 
 def memorisation(results: Results) -> Finding:
@@ -372,112 +325,91 @@ def memorisation(results: Results) -> Finding:
         has_facts = any(asked.beside(names, "knowledge") for names in SMALL)
         for pairs in ("", "known pairs") if has_facts else ("",):
             for graph, intervened, queries in CONTRASTS:
-                cells = _sides(asked, graph, intervened, queries, only_known=pairs != "")
-                for title, (first, second) in SUBTRACTED.items():
-                    if {first, second} <= cells.keys():
-                        alike = graph == "bivariate" and (first, second) == TURNED
-                        minus = paired if alike else apart
-                        cells[title] = minus(cells[first], cells[second])
-                about = f"{graph}, do({intervened}), {' and '.join(queries)}"
-                about += f"; {pairs}" if pairs else ""
-                rows += _rows({**asked.whose, "asked": about, "pairs": pairs}, cells)
-    for whose, _, of in _printed(results, "8"):
-        for about, cells in _abouts(of, "names").items():
+                on = f"{graph}, do({intervened})"
+                cells = _by_names(asked, [f"{on} {query}" for query in queries], bool(pairs))
+                about = f"{on}, {' and '.join(queries)}" + (f"; {pairs}" if pairs else "")
+                rows += part_rows({**asked.whose, "asked": about, "pairs": pairs}, cells)
+    for whose, _, abouts in _printed(results, "names", ("8",), SUBTRACTED):
+        for about, cells in abouts.items():
             asks = "AB and BA" if about.startswith("bivariate") else "AC"
-            of_about = {**whose, "asked": f"{about}, {asks}"}
-            rows += _rows(of_about, cells | _subtracted(cells, SUBTRACTED))
-    return in_parts(
-        results,
-        "memorisation",
-        "Memorisation: accuracy where names meet nature (± standard error, samples)",
-        rows,
+            rows += part_rows({**whose, "asked": f"{about}, {asks}"}, cells)
+    title = "Memorisation: accuracy where names meet nature (± standard error, samples)"
+    note = (
         "Accuracy with names that match nature (tuebingen), contradict it (anticommonsense) or "
         "mean nothing (random); t - a, t - r and a - r are the differences. Bivariate tuebingen "
-        "and anticommonsense use the same pairs in opposite directions, so their error is paired "
-        "over samples; everywhere else samples differ, and errors are added in quadrature. In the "
-        "bivariate graph only AB contradicts nature; published numbers are for AB and BA. Known "
-        "pairs: the same over the samples whose pairs the model knows, as it answered every "
-        "question of the knowledge task rightly, in both directions; random names have no such "
-        "questions, so all their samples count.",
-        printed=PRINTED,
-        subject="effect",
-        written=Column("", 3, error="error", count="samples"),
-        details="pairs",
-        otherwise=RUN,
+        "and anticommonsense have the same pairs in opposite directions: their error is paired "
+        "over samples; all others are added in quadrature. In the bivariate graph only AB "
+        "contradicts nature; published numbers are for AB and BA. Known pairs: only samples whose "
+        "pairs the model knows, by all its answers in the knowledge task, in both directions; "
+        "random names have no such questions, so all of theirs."
+    )
+    written = Column("", 3, error="error", count="samples")
+    return in_parts(
+        results, "memorisation", title, rows, note, RUN, "effect", "pairs", PRINTED, written
     )
 
 
-def _sides(
-    asked: Asked, graph: str, intervened: str, queries: Sequence[str], only_known: bool
-) -> dict[str, Estimate]:
-    """Return the accuracy on one of `CONTRASTS` by names, over all samples or the known ones."""
+def _by_names(asked: GroupAnswers, effects_of: list[str], only_known: bool) -> dict[str, Estimate]:
+    """Return the accuracy on some effects by names, over all samples or known ones; differences."""
     scenes: dict[str, NDArray[np.int64]] = {}
     for names, run in asked.parts.items():
         scenes[names] = np.arange(len(run.truth.scenes))
         if only_known and names != "random":
             facts = asked.beside(names, "knowledge")
             scenes[names] = known_scenes(facts.found) if facts else scenes[names][:0]
-    if graph == "bivariate" and scenes.keys() >= {*TURNED}:
+    is_turned = effects_of[0].startswith("bivariate")
+    if is_turned and scenes.keys() >= {*TURNED}:
         # The same pairs turned round, under the same numbers: those that both have are paired.
-        first, second = (
-            np.intersect1d(scenes[names], asked.parts[names].found.scene) for names in TURNED
-        )
-        scenes |= dict.fromkeys(TURNED, np.intersect1d(first, second))
-    listed = [f"{graph}, do({intervened}) {query}" for query in queries]
-    return {
-        names: _over(
-            run,
-            np.isin(labels(run, lambda p: f"{_on(p)} {p.effect.cause}{p.effect.result}"), listed)
-            & np.isin(run.found.scene, scenes[names]),
-        )
-        for names, run in asked.parts.items()
-    }
+        here = [np.intersect1d(scenes[name], asked.parts[name].found.scene) for name in TURNED]
+        scenes |= dict.fromkeys(TURNED, np.intersect1d(here[0], here[1]))
+    cells = {}
+    for names, run in asked.parts.items():
+        is_known = np.isin(run.found.scene, scenes[names])
+        cells[names] = run.over(np.isin(run.labels(_effect), effects_of) & is_known)
+    for title, (first, second) in SUBTRACTED.items():
+        if {first, second} <= cells.keys():
+            minus = paired if is_turned and (first, second) == TURNED else apart
+            cells[title] = minus(cells[first], cells[second])
+    return cells
 
 
 def notices(results: Results) -> Finding:
     """How an intervention changes the log-odds of yes, even where the answer stays the same."""
     rows: list[dict[str, Any]] = []
-    for whose, _, by_names, _ in _asked(results, [w for w in EFFECTS if not WAYS[w].generated]):
-        moved = {
-            names: noticed(run.truth, run.found, run.said.odds) for names, run in by_names.items()
-        }
+    for asked in _asked(results, [way for way in EFFECTS if not WAYS[way].generated]):
+        runs = asked.parts.items()
+        moved = {names: noticed(run.truth, run.found, run.said.odds) for names, run in runs}
         together = [average(means) for means in zip(*moved.values(), strict=True)]
         cells = dict(zip(("kappa = 0", "kappa = 1", "difference"), together, strict=True))
         cells |= {f"difference, {names}": of[2] for names, of in moved.items() if names in SMALL}
-        rows += _rows(whose, cells)
-    return in_parts(
-        results,
-        "notices",
-        "Does it notice? Change of the log-odds of yes, after minus before (interval of 95 %)",
-        rows,
-        "In nats, where the intervention changes nothing (kappa = 0) and where it turns a yes into "
-        "a no (kappa = 1). Difference: the second minus the first. Intervals by Student's t, "
-        "clustered by sample. Below 0, the model notices the intervention even if its answer stays "
-        "the same. A bias to yes or no cancels out.",
-        written=Column("", 3, signed=True, interval=("low", "high")),
-        otherwise=RUN,
+        rows += part_rows(asked.whose, cells)
+    title = "Does it notice? Change of the log-odds of yes, after minus before (interval of 95 %)"
+    note = (
+        "In nats, where the intervention changes nothing (kappa = 0), turns a yes into a no "
+        "(kappa = 1), and the second minus the first, with intervals by Student's t, clustered by "
+        "sample. Below 0, the model notices the intervention even if it answers as before; a bias "
+        "to yes or no cancels out."
     )
+    written = Column("", 3, signed=True, interval=("low", "high"))
+    return in_parts(results, "notices", title, rows, note, RUN, written=written)
 
 
 def examples(results: Results) -> dict[str, Any]:
     """Return every effect with its graph, prompts and answers, and an example of every size."""
     asked = [
-        (results.runs["name"][whose["run"]], way, [by_names.get(names) for names in SMALL])
-        for whose, way, by_names, _ in _asked(results)
-        if whose["group"] == in_way(INTERVENTION.groups[0], way)
+        (results.runs["name"][of.whose["run"]], of.way, [of.parts.get(names) for names in SMALL])
+        for of in _asked(results)
+        if of.whose["group"] == in_way(INTERVENTION.groups[0], of.way)
     ]
-    return {
-        "graphs": [
-            {
-                "graph": name,
-                "effects": [_example(name, of, asked) for of in effects(graph, QUERIES[name])],
-            }
-            for name, graph in GRAPHS.items()
-        ],
-        "names": list(SMALL),
-        "sizes": [_size(int(nodes), task) for nodes, task in LARGE.items()],
-        "kinds": KINDS,
-    }
+    graphs = [
+        {
+            "graph": name,
+            "effects": [_example(name, of, asked) for of in effects(graph, QUERIES[name])],
+        }
+        for name, graph in GRAPHS.items()
+    ]
+    sizes = [_size(int(nodes), task) for nodes, task in LARGE.items()]
+    return {"graphs": graphs, "names": list(SMALL), "sizes": sizes, "kinds": KINDS}
 
 
 @lru_cache(maxsize=len(EFFECTS) * len(TASKS))
@@ -485,54 +417,53 @@ def _prompts(task: str, way: str) -> list[str]:
     return [str(row["prompt"]) for row in WAYS[way].rows(WAYS[way].load(task), Variant())]
 
 
+def _asks(task: str, pair: DoPair) -> dict[str, str]:
+    prompts = _prompts(task, "intervention")
+    return {"before": prompts[pair.base], "after": prompts[pair.post]}
+
+
 def _said(answer: bool) -> str:
     return "yes" if answer else "no"
+
+
+def _described(effect: Effect) -> dict[str, Any]:
+    query = effect.cause, effect.result
+    title = f"do({effect.intervened}): does {' cause '.join(query)}?"
+    return {"title": title, "intervened": effect.intervened, "query": query}
 
 
 def _example(
     graph: str, effect: Effect, asked: Sequence[tuple[str, str, list[Answered | None]]]
 ) -> dict[str, Any]:
-    def fits(pair: DoPair) -> bool:
-        return pair.scene.shape == graph and pair.effect == effect
-
+    name = f"{graph}, do({effect.intervened}) {effect.cause}{effect.result}"
     prompts = []
     for names, task in SMALL.items():
-        first = next(pair for pair in questions(task).pairs if fits(pair))
-        plain, substituted = _prompts(task, "intervention"), _prompts(task, "substitution")
-        asks = {"before": plain[first.base], "after": plain[first.post]}
-        prompts.append({"names": names, **asks, "substituted": substituted[first.post]})
+        first = next(pair for pair in questions(task).pairs if _effect(pair) == name)
+        substituted = _prompts(task, "substitution")[first.post]
+        prompts.append({"names": names, **_asks(task, first), "substituted": substituted})
+    rows = [
+        {"model": model, "way": way, "cells": [run and _answers(run, name) for run in runs]}
+        for model, way, runs in asked
+    ]
     return {
-        "id": f"{graph}-{effect.cause}{effect.result}-do-{effect.intervened}",
-        "title": f"do({effect.intervened}): does {effect.cause} cause {effect.result}?",
-        "kappa": effect.kappa,
-        "before": _said(effect.before),
-        "after": _said(effect.after),
-        "graph": GRAPHS[graph],
-        "intervened": effect.intervened,
-        "query": (effect.cause, effect.result),
-        "prompts": prompts,
-        "rows": [
-            {"model": model, "way": way, "cells": [run and _answers(run, fits) for run in runs]}
-            for model, way, runs in asked
-        ],
+        **{"id": f"{graph}-{effect.cause}{effect.result}-do-{effect.intervened}", "rows": rows},
+        **{"kappa": effect.kappa, "graph": GRAPHS[graph], "prompts": prompts},
+        **{"before": _said(effect.before), "after": _said(effect.after), **_described(effect)},
     }
 
 
-def _answers(run: Answered, fits: Callable[[DoPair], bool]) -> dict[str, Any] | None:
-    """Return how often effects were answered yes before and after, and rightly."""
-    pairs = [run.truth.pairs[place] for place in run.found.numbers]
-    here = [place for place, pair in enumerate(pairs) if fits(pair)]
-    if not here:
+def _answers(run: Answered, effect: str) -> dict[str, Any] | None:
+    """Return how often an effect was answered yes before and after, and rightly."""
+    here = picked(run.found, run.labels(_effect) == effect)
+    if not len(here.numbers):
         return None
-    yes = {
-        "before": run.said.odds[[pairs[place].base for place in here]] > 0,
-        "after": run.said.odds[[pairs[place].post for place in here]] > 0,
-    }
+    pairs = [run.truth.pairs[number] for number in here.numbers]
+    before = (run.said.odds[[pair.base for pair in pairs]] > 0).mean()
+    after = (run.said.odds[[pair.post for pair in pairs]] > 0).mean()
     return {
-        **{when: f"{100 * of.mean():.0f} %" for when, of in yes.items()},
-        "before_right": bool(run.found.base[here].mean() > 0.5),
-        "after_right": bool(run.found.post[here].mean() > 0.5),
-        "accuracy": f"{run.found.right[here].mean():.2f}",
+        **{"before": f"{100 * before:.0f} %", "before_right": bool(here.base.mean() > 0.5)},
+        **{"after": f"{100 * after:.0f} %", "after_right": bool(here.post.mean() > 0.5)},
+        "accuracy": f"{here.right.mean():.2f}",
     }
 
 
@@ -541,17 +472,9 @@ def _size(nodes: int, task: str) -> dict[str, Any]:
     truth = questions(task)
     scene = truth.scenes[nodes % len(generate.SHAPES)]
     pair = next(p for p in truth.pairs if p.scene is scene and p.kind == generate.INSIDE)
-    effect, kinds = pair.effect, [p.kind for p in truth.pairs]
-    return {
-        "nodes": nodes,
-        "graphs": len(truth.scenes),
-        "effects": len(truth.pairs),
-        "counts": [kinds.count(kind) for kind in KINDS],
-        "title": f"{scene.shape}, do({effect.intervened}): does {effect.cause} cause "
-        f"{effect.result}? {_said(effect.before)} before, {_said(effect.after)} after",
-        "graph": scene.graph,
-        "intervened": effect.intervened,
-        "query": (effect.cause, effect.result),
-        "before": _prompts(task, "intervention")[pair.base],
-        "after": _prompts(task, "intervention")[pair.post],
-    }
+    kinds, about = [p.kind for p in truth.pairs], _described(pair.effect)
+    said = f"{_said(pair.effect.before)} before, {_said(pair.effect.after)} after"
+    about |= {"title": f"{scene.shape}, {about['title']} {said}", "graph": scene.graph}
+    counts = [kinds.count(kind) for kind in KINDS]
+    numbers = {"graphs": len(truth.scenes), "effects": len(truth.pairs), "counts": counts}
+    return {"nodes": nodes, **about, **_asks(task, pair), **numbers}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -24,17 +24,19 @@ ROW = ("run", "model", "kind", "group", "asked", "part", "value", "error", "low"
 SHARE = Column("", 3, error="error")
 
 
-def unless_alike(of: Estimate) -> Estimate:
-    """Return an estimate without its error if all samples say the same."""
-    return of if of.error > ALIKE else of._replace(error=math.nan)
-
-
-def part_row(whose: Mapping[str, Any], part: str, of: Estimate) -> dict[str, Any]:
-    """Return a row with a number, its error, and its interval of 95 %."""
-    known = unless_alike(of)
+def numbers_of(of: Estimate) -> dict[str, float]:
+    """Return an estimate with its error and interval, without these if all samples agree."""
+    known = of if of.error > ALIKE else of._replace(error=math.nan)
     low, high = known.interval
-    numbers = {"value": of.value, "error": known.error, "low": low, "high": high}
-    return {**whose, "part": part, **numbers, "samples": of.samples or math.nan}
+    return {"value": of.value, "error": known.error, "low": low, "high": high}
+
+
+def part_rows(whose: Mapping[str, Any], cells: Mapping[str, Estimate]) -> list[dict[str, Any]]:
+    """Return a row for each part."""
+    return [
+        {**whose, "part": part, **numbers_of(of), "samples": of.samples or math.nan}
+        for part, of in cells.items()
+    ]
 
 
 def number(value: float, error: float = math.nan) -> Estimate:
@@ -48,31 +50,30 @@ def in_parts(
     title: str,
     rows: Iterable[Mapping[str, Any]],
     note: str,
+    otherwise: str,
     subject: str = "",
-    written: Column = SHARE,
     details: str = "",
-    otherwise: str = "",
     printed: str = "",
+    written: Column = SHARE,
+    left_out: Sequence[str] = (),
 ) -> Finding:
     """Return a finding that has a column per part, for people.
 
     Parameters
     ----------
     results : Results
-    name, title : str
-    rows : iterable of mapping
-        As from `part_row`; numbers that are NaN are left out.
-    note : str
-    subject : str
-        Heading of the column ``asked``, which says what a row is about.
-    written : Column
-        How numbers are written.
-    details : str
+    name, title, note, details, left_out
         As in `Finding`.
+    rows : iterable of mapping
+        As from `part_rows`; numbers that are NaN are left out.
     otherwise : str
         What to run where there are no rows.
+    subject : str
+        Heading of the column ``asked``, which says what a row is about.
     printed : str
         What else is said if there are published numbers.
+    written : Column
+        How numbers are written.
     """
     table = pd.DataFrame(list(rows))
     texts = [text for text in dict.fromkeys(("group", "part", "asked", details)) if text]
@@ -83,5 +84,5 @@ def in_parts(
     table = who(table, results.runs)
     note += printed * bool((table["kind"] == "published").any())
     note += ALIKE_NOTE * bool((table["error"].isna() & (table["samples"] > 1)).any())
-    left_out = [otherwise] * (otherwise != "" and table.empty)
-    return Finding(name, title, table, columns, note, "part", details, left_out)
+    says = left_out or [otherwise] * table.empty
+    return Finding(name, title, table, columns, note, "part", details, says)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,19 +14,14 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.benchmarks import PRIOR, in_way, leaves
 from lm_eval_epidemia.benchmarks.prior import judgements
 from lm_eval_epidemia.benchmarks.prior.judged import Judged, Stated, mean_of
-from lm_eval_epidemia.benchmarks.prior.judgements import (
-    JudgedTask,
-    beatable,
-    everything,
-    knower,
-)
+from lm_eval_epidemia.benchmarks.prior.judgements import JudgedTask, beatable, everything, knower
 from lm_eval_epidemia.benchmarks.prior.metrics import in_quarters, worth
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DIFFICULTIES, SIZES
 from lm_eval_epidemia.findings.finding import WHO, Column, Finding, who
 from lm_eval_epidemia.findings.mean import REACH
-from lm_eval_epidemia.findings.parts import in_parts, number, part_row
+from lm_eval_epidemia.findings.parts import in_parts, number, part_rows
 from lm_eval_epidemia.findings.references import KNOWS_POPULATION
 from lm_eval_epidemia.results.published import COMPARED, SETS, claims, stating
 from lm_eval_epidemia.results.read import Results
@@ -43,22 +38,6 @@ Measure = Callable[[JudgedTask, NDArray[np.bool_]], Estimate]
 
 #: What is run to get any of these tables.
 RUN = f"no model stated priors: run lm_eval on {PRIOR.groups[0]}"
-
-
-class Asked(NamedTuple):
-    """The priors that somebody stated in a group and way.
-
-    Attributes
-    ----------
-    whose : dict
-        Run and group, of a row.
-    way : str
-    tasks : list of JudgedTask
-    """
-
-    whose: dict[str, Any]
-    way: str
-    tasks: list[JudgedTask]
 
 
 def stated(results: Results) -> pd.DataFrame:
@@ -88,14 +67,14 @@ def knowers(results: Results) -> pd.DataFrame:
     )
 
 
-def _asked(results: Results) -> Iterator[Asked]:
-    """Yield runs, then who knows the population."""
+def _asked(results: Results) -> Iterator[tuple[dict[str, Any], str, list[JudgedTask]]]:
+    """Yield whose a row is, the way, and the priors: of runs, then of who knows the population."""
     keys: Any = ["run", "group", "way"]
     for (run, group, way), of in stated(results).groupby(keys, sort=False):
-        yield Asked({"run": run, "group": group}, way, [*of["said"]])
+        yield {"run": run, "group": group}, way, [*of["said"]]
+    whose = {"run": -1, "model": f"{KNOWS_POPULATION} (baseline)", "kind": "respondent"}
     for group, of in knowers(results).groupby("group", sort=False):
-        whose = {"run": -1, "model": f"{KNOWS_POPULATION} (baseline)", "kind": "respondent"}
-        yield Asked({**whose, "group": group}, PRIOR.plain.name, [*of["said"]])
+        yield {**whose, "group": group}, PRIOR.plain.name, [*of["said"]]
 
 
 def over(part: Part, measure: Measure) -> Estimate:
@@ -103,146 +82,141 @@ def over(part: Part, measure: Measure) -> Estimate:
     return average([measure(known, chosen) for known, chosen in part if chosen.any()])
 
 
-def _all(tasks: Sequence[JudgedTask]) -> Part:
-    return [(known, everything(known)) for known in tasks]
+def _of(field: str, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
+    """Average a number over quantities."""
+    return judgements.mean(known, chosen, getattr(known.judged, field))
 
 
-def _of(name: str, dropped: bool = False) -> Measure:
-    """Average a number over quantities, with or without unreadable replies."""
-
-    def measure(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
-        of = getattr(known.dropped if dropped else known.judged, name)
-        return judgements.mean(known, chosen, of)
-
-    return measure
+def _where_read(field: str, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
+    """Average a number over quantities, without unreadable replies."""
+    return judgements.mean(known, chosen, getattr(known.dropped, field))
 
 
-def _won(place: int, name: str = "wins") -> Measure:
+def _won(field: str, size: int, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
     """Return how often samples of a size are beaten, among those that can be: see `beatable`."""
-
-    def measure(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
-        can = chosen & beatable(known)[:, place]
-        return judgements.mean(known, can, getattr(known.judged, name)[:, place])
-
-    return measure
+    can = chosen & beatable(known)[:, size]
+    return judgements.mean(known, can, getattr(known.judged, field)[:, size])
 
 
-def _in_quarter(quarter: int) -> Measure:
-    return lambda known, chosen: judgements.quartiles(known, chosen)[quarter]
+def _in_quarter(quarter: int, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
+    return judgements.quartiles(known, chosen)[quarter]
 
 
-def _chose(family: int) -> Measure:
-    def measure(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
-        assert isinstance(known.stated, Stated)
-        read = chosen[:, None] & ~np.isnan(known.stated.a)
-        chose = known.stated.family[read] == family
-        return Estimate(float(chose.mean()) if len(chose) else math.nan, math.nan, len(chose), 0)
-
-    return measure
+def _chose(family: int, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
+    assert isinstance(known.stated, Stated)
+    chose = known.stated.family[chosen[:, None] & ~np.isnan(known.stated.a)] == family
+    return Estimate(float(chose.mean()) if len(chose) else math.nan, math.nan, len(chose), 0)
 
 
 #: What can be said of quantities, by the finding that says it.
 MEASURES: dict[str, dict[str, Measure]] = {
-    "wins": {f"N = {size}": _won(place) for place, size in enumerate(SIZES)},
-    "posterior": {f"N = {n}": _won(place, "posterior_wins") for place, n in enumerate(SIZES)},
+    "wins": {f"N = {size}": partial(_won, "wins", n) for n, size in enumerate(SIZES)},
+    "posterior": {
+        f"N = {size}": partial(_won, "posterior_wins", n) for n, size in enumerate(SIZES)
+    },
     "priors": {
-        f"beats {SIZES[0]}": _won(0),
+        f"beats {SIZES[0]}": partial(_won, "wins", 0),
         "relative error": judgements.relative_error,
-        "mean of error ratios": _of("ratio"),
-        "ratios, dropped": _of("ratio", dropped=True),
-        "CRPS ratio": _of("crps_ratio"),
-        "CRPS, dropped": _of("crps_ratio", dropped=True),
-        "answered": _of("answered"),
+        "mean of error ratios": partial(_of, "ratio"),
+        "ratios, dropped": partial(_where_read, "ratio"),
+        "CRPS ratio": partial(_of, "crps_ratio"),
+        "CRPS, dropped": partial(_where_read, "crps_ratio"),
+        "answered": partial(_of, "answered"),
     },
     "quartiles": {
-        **{f"quarter {quarter + 1}": _in_quarter(quarter) for quarter in range(4)},
+        **{f"quarter {quarter + 1}": partial(_in_quarter, quarter) for quarter in range(4)},
         "ECE (points)": judgements.ece,
         "below median": judgements.below,
         "in 5-95 %": judgements.inside,
     },
     "uncertainty": {
         "Spearman": judgements.rank,
-        "stated sd": _of("uncertainty"),
-        "mean of error ratios": _of("ratio"),
+        "stated sd": partial(_of, "uncertainty"),
+        "mean of error ratios": partial(_of, "ratio"),
     },
 }
 
 #: Where the choice was open: which families were chosen, among readable replies.
-CHOSEN = {f"chose {name}": _chose(place) for place, name in enumerate(FAMILIES)}
+CHOSEN = {f"chose {name}": partial(_chose, place) for place, name in enumerate(FAMILIES)}
 
 
 def _parts(tasks: Sequence[JudgedTask]) -> Iterator[tuple[str, str, Part]]:
-    """Slice quantities by difficulty, topic and survey; yield facet, label and part."""
-    labels: dict[str, Callable[[JudgedTask], list[str]]] = {
-        "difficulty": lambda known: [q.difficulty for q in known.truth.quantities],
-        "family": lambda known: [KINDS[q.family] for q in known.truth.quantities],
-        "survey": lambda known: [known.truth.survey] * len(known.truth.quantities),
-    }
-    order = [*DIFFICULTIES, *KINDS.values()]
-    for facet, of in labels.items():
-        named = [(known, np.array(of(known))) for known in tasks]
-        here = dict.fromkeys(label for _, labelled in named for label in labelled.tolist())
+    """Yield all quantities, then their slices by difficulty, topic and survey: facet and label."""
+    yield "", "", [(known, everything(known)) for known in tasks]
+    for facet, order in {
+        "difficulty": DIFFICULTIES,
+        "family": KINDS.values(),
+        "survey": (),
+    }.items():
+        named = [(known, _labels(known, facet)) for known in tasks]
+        here = dict.fromkeys(label for _, labels in named for label in labels.tolist())
         if facet == "survey" and len(here) < 2:
             continue
-        for label in sorted(here, key=lambda q: order.index(q) if q in order else 0):
-            yield facet, label, [(known, labelled == label) for known, labelled in named]
+        for label in [label for label in order if label in here] or here:
+            yield facet, label, [(known, labels == label) for known, labels in named]
 
 
-def _rows(asked: Asked, measures: Mapping[str, Measure]) -> Iterator[dict[str, Any]]:
+def _labels(known: JudgedTask, facet: str) -> NDArray[Any]:
+    if facet == "survey":
+        return np.full(len(known.truth.quantities), known.truth.survey)
+    column = known.truth.column(facet)
+    return np.array([KINDS[of] for of in column]) if facet == "family" else column
+
+
+def _rows(
+    whose: Mapping[str, Any], tasks: Sequence[JudgedTask], measures: Mapping[str, Measure]
+) -> Iterator[dict[str, Any]]:
     """Yield numbers over all quantities, then over every part of them."""
     # Who knows the population is an average over many draws, and so are the ranks of its errors.
-    names = [name for name in measures if name != "Spearman" or asked.whose["run"] >= 0]
-    for facet, label, part in [("", "", _all(asked.tasks)), *_parts(asked.tasks)]:
+    names = [name for name in measures if name != "Spearman" or whose["run"] >= 0]
+    for facet, label, part in _parts(tasks):
         about = f"{facet}: {label} ({sum(int(of.sum()) for _, of in part)})" if facet else ""
-        whose = {**asked.whose, "asked": about, "facet": facet}
-        yield from (part_row(whose, name, over(part, measures[name])) for name in names)
+        cells = {name: over(part, measures[name]) for name in names}
+        yield from part_rows({**whose, "asked": about, "facet": facet}, cells)
 
 
 def _finding(results: Results, name: str, title: str, note: str) -> Finding:
+    """Return a finding of what `MEASURES` has under its name."""
     rows: list[dict[str, Any]] = []
-    for asked in _asked(results):
-        is_open = name == "priors" and asked.way == "direct_choice"
-        rows += _rows(asked, MEASURES[name] | (CHOSEN if is_open else {}))
-    return in_parts(results, name, title, rows, note, "quantities", details="facet", otherwise=RUN)
+    for whose, way, tasks in _asked(results):
+        is_open = name == "priors" and way == "direct_choice"
+        rows += _rows(whose, tasks, MEASURES[name] | (CHOSEN if is_open else {}))
+    return in_parts(results, name, title, rows, note, RUN, "quantities", "facet")
 
 
 def wins(results: Results) -> Finding:
     """How often stated priors are closer to the truth than N real answers, and their worth."""
     rows: list[dict[str, Any]] = []
-    for asked in _asked(results):
-        rows += _rows(asked, MEASURES["wins"])
-        part = _all(asked.tasks)
+    for whose, _, tasks in _asked(results):
+        rows += _rows(whose, tasks, MEASURES["wins"])
+        part = [(known, everything(known)) for known in tasks]
         rates = [over(part, measure) for measure in MEASURES["wins"].values()]
-        for name, side in (("worth N", 0), ("at least", -1), ("at most", 1)):
-            ends = np.array([rate.value + side * REACH * rate.error for rate in rates])
-            rows.append(part_row(asked.whose, name, number(worth(ends))))
-        after = {**asked.whose, "asked": "posterior"}
-        rows += [
-            part_row(after, size, over(part, of)) for size, of in MEASURES["posterior"].items()
-        ]
-    finding = in_parts(
-        results,
-        "wins",
-        "Priors: how often better than N real answers (± standard error)",
-        rows,
-        "How often the prior is closer to the truth than N real answers are, as a share of "
-        "quantities. 'posterior': the prior together with N answers, against the same N answers "
-        "alone. A reply without a prior does not win. 'knows the population' states draws from "
-        "the truths' own errors: no model can do better. Worth N: the N at which the share falls "
-        f"below one half (linear in log N; 0: fewer than {SIZES[0]}, {SIZES[-1] + 1}: more than "
-        f"{SIZES[-1]}); 'at least' and 'at most' where an end of its 95 % interval does.",
-        "quantities",
-        details="facet",
-        otherwise=RUN,
-    )
+        ends = {
+            name: worth(np.array([rate.value + side * REACH * rate.error for rate in rates]))
+            for name, side in (("worth N", 0), ("at least", -1), ("at most", 1))
+        }
+        rows += part_rows(whose, {name: number(end) for name, end in ends.items()})
+        after = {size: over(part, of) for size, of in MEASURES["posterior"].items()}
+        rows += part_rows({**whose, "asked": "posterior"}, after)
     unbeaten = [
         f"{quantity.name} of {task} (N = {', '.join(map(str, np.array(SIZES)[~can]))})"
         for task, known in knowers(results)[["task", "said"]].itertuples(index=False)
         for quantity, can in zip(known.truth.quantities, beatable(known), strict=True)
         if not can.all()
     ]
-    says = [f"the error of N answers is about 0: {'; '.join(unbeaten)}"] * bool(unbeaten)
-    return Finding(**{**vars(finding), "left_out": [*finding.left_out, *says]})
+    title = "Priors: how often better than N real answers (± standard error)"
+    note = (
+        "The share of quantities of which the prior is closer to the truth than N real answers "
+        "are. 'posterior': the prior together with N answers, against these alone. A reply "
+        "without a prior does not win. 'knows the population' states draws from the truths' own "
+        "errors: no model can do better. Worth N: the N at which the share falls below one half "
+        f"(linear in log N; 0: fewer than {SIZES[0]}, {SIZES[-1] + 1}: more than {SIZES[-1]}); "
+        "'at least' and 'at most' where an end of its 95 % interval does."
+    )
+    left_out = [f"the error of N answers is about 0: {'; '.join(unbeaten)}"] * bool(unbeaten)
+    return in_parts(
+        results, "wins", title, rows, note, RUN, "quantities", "facet", left_out=left_out
+    )
 
 
 def priors(results: Results) -> Finding:
@@ -252,15 +226,14 @@ def priors(results: Results) -> Finding:
         "priors",
         "Priors: error compared with 5 real answers (± standard error)",
         "Beats 5: the share of quantities whose stated mean is closer to the truth than 5 real "
-        "answers are. Relative error: the error of the stated means over that of 5 answers; both "
-        "are means over quantities, in standard deviations between people. Below 1 is better than "
-        "5 answers. Mean of error ratios, as published: each quantity's error over that of 5 "
-        "answers, then the mean, which a single quantity can dominate. CRPS ratio: the same for "
-        "the whole distribution. A reply without a prior counts as the flat one (the base "
-        "variable among everybody); 'dropped' leaves it out, as published numbers do. Standard "
-        "errors are over quantities. chose: shares of the readable priors, where the family was "
-        "the model's choice. Parts: by number of conditions (base: the variable among everybody; "
-        "easy, medium, hard: one, two, three conditions), by topic, and by survey.",
+        "answers are. Relative error: the mean error of stated means over that of 5 answers, in "
+        "standard deviations between people; below 1 is better. Mean of error ratios, as "
+        "published: each quantity's error over that of 5 answers, then the mean, which a single "
+        "quantity can dominate. CRPS ratio: the same for the whole distribution. A reply without "
+        "a prior counts as the flat one (the base variable among everybody); 'dropped' leaves it "
+        "out, as published numbers do. Standard errors are over quantities. chose: shares of the "
+        "readable priors, where the family was the model's choice. Parts: by number of conditions "
+        "(base, easy, medium, hard: none, one, two, three), by topic, and by survey.",
     )
 
 
@@ -295,17 +268,19 @@ def _first_quarter(judged: Judged) -> float:
     return float(mean_of(mean_of(in_quarters(judged.position), axis=1)[:, 0]))
 
 
-def _share(field: str, place: int) -> Callable[[JudgedTask], float]:
-    """Return a function for how often samples of a size are beaten, by a field of `Judged`."""
-    return lambda known: float(mean_of(getattr(known.dropped, field)[:, place]))
+def _mean(field: str, place: Any, known: JudgedTask) -> float:
+    return float(mean_of(getattr(known.dropped, field)[place]))
 
 
 #: What a published measure comes to; replies that could not be read are dropped, as there.
 _PUBLISHED: dict[str, Callable[[JudgedTask], float]] = {
-    "CRPS ratio": lambda known: float(mean_of(known.dropped.crps_ratio)),
-    **{f"prior beats {size}": _share("wins", n) for n, size in enumerate(SIZES)},
-    **{f"posterior beats {size}": _share("posterior_wins", n) for n, size in enumerate(SIZES)},
-    "error ratio": lambda known: float(mean_of(known.dropped.ratio)),
+    "CRPS ratio": partial(_mean, "crps_ratio", ...),
+    **{f"prior beats {size}": partial(_mean, "wins", (..., n)) for n, size in enumerate(SIZES)},
+    **{
+        f"posterior beats {size}": partial(_mean, "posterior_wins", (..., n))
+        for n, size in enumerate(SIZES)
+    },
+    "error ratio": partial(_mean, "ratio", ...),
     "in the first quarter": lambda known: _first_quarter(known.dropped),
     "the same with failures counted": lambda known: _first_quarter(known.judged),
     "worth answers": lambda known: worth(mean_of(known.dropped.wins, axis=0)),
@@ -314,44 +289,32 @@ _PUBLISHED: dict[str, Callable[[JudgedTask], float]] = {
 
 def published_priors(results: Results) -> Finding:
     """Published numbers on priors beside those of the released answers, and of your runs."""
-    kinds = results.scores["run"].map(results.runs["kind"])
-    is_shown = ((kinds == "published") & results.scores["task"].isin(SETS.values())).any()
+    tasks, kinds = {task: name for name, task in SETS.items()}, results.runs["kind"]
+    scores = results.scores[results.scores["task"].isin(tasks)]
+    is_shown = (scores["run"].map(kinds) == "published").any()
     table = claims().assign(run=-1, kind="published", asked="", here=math.nan)
     table = table if is_shown else table[:0]
     answers = {of.model: of.known for of in stating() if of.experiment == COMPARED}
     table["released"] = [
-        _PUBLISHED[measure](answers[model])
-        if name == "nhanes" and measure in _PUBLISHED
-        else float(given or math.nan)
-        for measure, name, model, given in zip(
-            *(table[of] for of in ("measure", "set", "model", "released")), strict=True
-        )
+        _PUBLISHED[row.measure](answers[row.model])
+        if row.set == "nhanes" and row.measure in _PUBLISHED
+        else float(row.released or math.nan)
+        for row in table.itertuples()
     ]
     own = stated(results)
-    own = own[
-        own["way"].isin(("direct", "direct_choice"))
-        & (own["run"].map(results.runs["kind"]) != "published")
-    ]
-    rows = [
-        {
-            "run": run,
-            "measure": measure,
-            "set": name,
-            "asked": way,
-            "printed": "",
-            "here": _PUBLISHED[measure](known),
-        }
-        for measure, name in table[["measure", "set"]].drop_duplicates().itertuples(index=False)
-        if measure in _PUBLISHED
-        for run, task, way, known in own[["run", "task", "way", "said"]].itertuples(index=False)
-        if task == SETS[name]
-    ]
-    if rows:
-        table = pd.concat([table, pd.DataFrame(rows)], ignore_index=True)
-    columns = {
-        **{"measure": Column(), "set": Column(), **WHO, "asked": Column(), "printed": Column()},
-        **{"released": Column(digits=3), "here": Column(digits=3)},
-    }
+    own = own[own["way"].isin(("direct", "direct_choice")) & (own["run"].map(kinds) != "published")]
+    own = own.assign(set=own["task"].map(tasks), asked=own["way"], printed="")
+    rows = (
+        table[["measure", "set"]]
+        .drop_duplicates()
+        .merge(own[["run", "set", "asked", "printed", "said"]], on="set")
+    )
+    rows = rows[rows["measure"].isin([*_PUBLISHED])]
+    if len(rows):
+        here = [_PUBLISHED[row.measure](row.said) for row in rows.itertuples()]
+        table = pd.concat([table, rows.drop(columns="said").assign(here=here)], ignore_index=True)
+    columns = {"measure": Column(), "set": Column(), **WHO, "asked": Column(), "printed": Column()}
+    columns |= {"released": Column(digits=3), "here": Column(digits=3)}
     return Finding(
         "published-priors",
         "Priors: published numbers against those of the released answers",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +17,9 @@ from lm_eval_epidemia.benchmarks.prior.judged import Stated, proportions
 from lm_eval_epidemia.benchmarks.prior.judgements import JudgedTask
 from lm_eval_epidemia.benchmarks.prior.posterior import of_baseline
 from lm_eval_epidemia.benchmarks.prior.quantities import families
-from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Quantities, Quantity
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, who
+from lm_eval_epidemia.findings.finding import WHO, Column, Finding, if_empty, who
 from lm_eval_epidemia.findings.priors import RUN, stated
 from lm_eval_epidemia.results.read import Results
 
@@ -45,46 +45,31 @@ def title(quantity: Quantity) -> str:
 
 def quantities(results: Results) -> Finding:
     """Every quantity: what a model stated, the truth, and how far it is from it."""
-    names = ["run", "group", "task", "quantity", "title", "difficulty", "truth", "truth_error"]
+    texts = ["run", "group", "task", "quantity", "title", "difficulty"]
+    numbers = ["truth", "truth_error", "mean", "sd", "stated", "ratio"]
     rows = [
-        {
-            "run": run,
-            "group": group,
-            "task": task,
-            "quantity": quantity.name,
-            "title": title(quantity),
-            "difficulty": quantity.difficulty,
-            "truth": quantity.mean,
-            "truth_error": quantity.se,
-            "mean": _mean(known.judged.centre[place]),
-            "sd": _mean(known.judged.spread[place]),
-            "stated": known.judged.uncertainty[place],
-            "ratio": known.judged.ratio[place],
-        }
-        for run, group, task, known in stated(results)[["run", "group", "task", "said"]].itertuples(
-            index=False
-        )
-        for place, quantity in enumerate(known.truth.quantities)
+        [
+            *(said.run, said.group, said.task, of.name, title(of), of.difficulty, of.mean, of.se),
+            *(_mean(said.said.judged.centre[place]), _mean(said.said.judged.spread[place])),
+            *(said.said.judged.uncertainty[place], said.said.judged.ratio[place]),
+        ]
+        for said in stated(results).itertuples()
+        for place, of in enumerate(said.said.truth.quantities)
     ]
     columns = {
         **{**WHO, "group": Column(), "title": Column("quantity")},
         "truth": Column(digits=3, error="truth_error"),
-        "mean": Column("stated mean", digits=3),
-        "sd": Column("stated sd", digits=3),
-        "stated": Column("sd, relative", digits=2),
-        "ratio": Column("error ratio", digits=2),
+        **{"mean": Column("stated mean", digits=3), "sd": Column("stated sd", digits=3)},
+        **{"stated": Column("sd, relative", digits=2), "ratio": Column("error ratio", digits=2)},
     }
-    numbers = ["mean", "sd", "stated", "ratio"]
-    return Finding(
-        "quantities",
-        "Priors: every quantity",
-        who(pd.DataFrame(rows, columns=[*names, *numbers]), results.runs),
-        columns,
-        "Mean and standard deviation of the stated priors, over repeats; the standard deviation "
-        "relative to the error of 5 real answers; and the error of the mean relative to it: below "
-        "1 the model is closer to the truth than 5 real answers.",
-        left_out=[] if rows else [RUN],
+    note = (
+        "Mean and standard deviation of the stated priors, over repeats; the latter relative to "
+        "the error of 5 real answers; and the error of the mean relative to it: below 1 the model "
+        "is closer to the truth than 5 real answers."
     )
+    table = who(pd.DataFrame(rows, columns=[*texts, *numbers]), results.runs)
+    left_out = if_empty(table, RUN)
+    return Finding("quantities", "Priors: every quantity", table, columns, note, left_out=left_out)
 
 
 def _mean(of: Array) -> float:
@@ -93,13 +78,13 @@ def _mean(of: Array) -> float:
     return float(of.mean()) if len(of) else math.nan
 
 
-class _Stated(NamedTuple):
-    """One model's answers to a set in one way: places by the names of quantities."""
+class _Statement(NamedTuple):
+    """What a model said of a quantity: its place among those judged, and `SHOWN` of the priors."""
 
     name: str
     kind: str
     known: JudgedTask
-    places: dict[str, int]
+    place: int
     ranges: Array
 
 
@@ -118,40 +103,28 @@ def page(results: Results, write: Callable[[str, str, Any], None]) -> dict[str, 
         said = _said(results, task)
         files[task] = f"quantities-{task}"
         write(files[task], task, _set(truth, said))
-        models |= dict.fromkeys(each.name for each in said)
         for quantity in truth.quantities:
             ratios = {
-                each.name: _written(each.known.judged.ratio[each.places[quantity.name]], 2)
-                for each in said
-                if quantity.name in each.places
+                of.name: _written(of.known.judged.ratio[of.place], 2) for of in said[quantity.name]
             }
-            rows.append(
-                {
-                    "task": task,
-                    "name": quantity.name,
-                    "survey": truth.survey,
-                    "difficulty": quantity.difficulty,
-                    "about": title(quantity),
-                    "truth": _with_error(quantity),
-                    "unit": quantity.unit,
-                    "people": f"{quantity.n:,}",
-                    "ratios": ratios,
-                }
-            )
+            models |= dict.fromkeys(ratios)
+            row = {"task": task, "survey": truth.survey, "about": title(quantity), "ratios": ratios}
+            row |= {name: getattr(quantity, name) for name in ("name", "difficulty", "unit")}
+            rows.append(row | {"truth": _with_error(quantity), "people": f"{quantity.n:,}"})
     shown = list(models)[:MOST]
     return {"rows": rows, "models": shown, "left": len(models) - len(shown), "files": files}
 
 
-def _said(results: Results, task: str) -> list[_Stated]:
-    scores, made = stated(results), []
-    for run, way, known in scores[scores["task"] == task][["run", "way", "said"]].itertuples(
-        index=False
-    ):
-        suffix = WAYS[way].suffix.strip("_").replace("_", " ")
-        name = results.runs["name"][run] + (f", {suffix}" if suffix else "")
-        places = {quantity.name: place for place, quantity in enumerate(known.truth.quantities)}
-        kind = "published" if results.runs["kind"][run] == "published" else "model"
-        made.append(_Stated(name, kind, known, places, _ranges(known)))
+def _said(results: Results, task: str) -> dict[str, list[_Statement]]:
+    """Return what was said in a task, by the names of quantities."""
+    scores, made, runs = stated(results), defaultdict(list), results.runs
+    for row in scores[scores["task"] == task].itertuples():
+        suffix = WAYS[row.way].suffix.strip("_").replace("_", " ")
+        name = runs["name"][row.run] + (f", {suffix}" if suffix else "")
+        kind = "published" if runs["kind"][row.run] == "published" else "model"
+        ranges = _ranges(row.said)
+        for place, quantity in enumerate(row.said.truth.quantities):
+            made[quantity.name].append(_Statement(name, kind, row.said, place, ranges[place]))
     return made
 
 
@@ -161,9 +134,8 @@ def _ranges(known: JudgedTask) -> Array:
         family, a, b = (each[..., None] for each in known.stated)
         return families.ppf(family, a, b, np.array(SHOWN))
     ranges = np.full((len(known.truth.quantities), 1, len(SHOWN)), math.nan)
-    for place, (quantity, logs) in enumerate(
-        zip(known.truth.quantities, known.stated, strict=True)
-    ):
+    pairs = zip(known.truth.quantities, known.stated, strict=True)
+    for place, (quantity, logs) in enumerate(pairs):
         if np.isfinite(logs).all():
             below = np.cumsum(np.exp(logs - logs.max()))
             ranges[place] = grid.points(quantity)[np.searchsorted(below / below[-1], SHOWN)]
@@ -183,85 +155,75 @@ def _with_error(quantity: Quantity) -> str:
     return " ± ".join(_written(x, _digits(quantity)) for x in (quantity.mean, quantity.se))
 
 
-def _set(truth: Quantities, said: list[_Stated]) -> dict[str, Any]:
+def _set(truth: Quantities, said: Mapping[str, list[_Statement]]) -> dict[str, Any]:
     family, a, b = of_baseline(proportions(truth), truth.baseline)
     # Answers that are all the same leave no spread; a quantile needs one.
     spread = np.where(family == families.BETA, b, np.maximum(b, np.finfo(float).tiny))
     drawn = families.ppf(family[..., None], a[..., None], spread[..., None], np.array(SHOWN))
-    means = np.array([quantity.mean for quantity in truth.quantities])[:, None, None]
-    errors = np.abs(families.mean(family, a, b) - means).mean(axis=2)
+    errors = np.abs(families.mean(family, a, b) - truth.column("mean")[:, None, None]).mean(axis=2)
     return {
         "name": truth.task,
         **{key: getattr(truth, key) for key in ("title", "survey", "vintage", "scored")},
         "source": truth.about.get("citation", truth.about.get("source", "")),
         "quantities": [
-            _one(quantity, said, *of)
+            _one(quantity, said[quantity.name], *of)
             for quantity, *of in zip(truth.quantities, drawn, errors, strict=True)
         ],
     }
 
 
-def _one(quantity: Quantity, said: list[_Stated], drawn: Array, errors: Array) -> dict[str, Any]:
+def _one(quantity: Quantity, said: list[_Statement], drawn: Array, errors: Array) -> dict[str, Any]:
     """Return the texts of a quantity, and the rows of the figure ``stated``."""
     digits = _digits(quantity)
     ends = dict(zip(("low", "high"), quantity.interval, strict=True))
     rows = [{"who": "truth", "kind": "truth", "place": 0.5, "middle": quantity.mean, **ends}]
-    table = []
-    for each in said:
-        if (at := each.places.get(quantity.name)) is not None:
-            rows += _rows(each.name, each.kind, each.ranges[at])
-            table.append([each.name, *_cells(each.known, at, digits)])
-    for size, draws in zip(SIZES, drawn, strict=True):
+    facts = {
+        "Truth": f"{_with_error(quantity)} {quantity.unit}".strip(),
+        "People in the survey": f"{quantity.n:,}",
+        "Spread between people": f"{quantity.sd:.{digits}f}",
+        "Everybody's mean": f"{quantity.marginal_mean:.{digits}f}",
+    }
+    for of in said:
+        rows += _rows(of.name, of.kind, of.ranges)
+    for size, draws, error in zip(SIZES, drawn, errors, strict=True):
         rows += _rows(f"{size} real answers", "real answers", draws)
+        facts[f"Error of {size} real answers"] = f"{error:.{digits}f}"
+    names = ("name", "wording", "family", "unit", "difficulty")
     return {
-        **{key: getattr(quantity, key) for key in ("name", "wording", "family", "unit")},
-        "difficulty": quantity.difficulty,
+        **{name: getattr(quantity, name) for name in names},
         "about": title(quantity),
-        "facts": {
-            "Truth": f"{_with_error(quantity)} {quantity.unit}".strip(),
-            "People in the survey": f"{quantity.n:,}",
-            "Spread between people": f"{quantity.sd:.{digits}f}",
-            "Everybody's mean": f"{quantity.marginal_mean:.{digits}f}",
-            **{
-                f"Error of {size} real answers": f"{error:.{digits}f}"
-                for size, error in zip(SIZES, errors, strict=True)
-            },
-        },
+        "facts": facts,
         "rows": rows,
-        "table": table,
+        "table": [_cells(of, digits) for of in said],
     }
 
 
 def _rows(name: str, kind: str, ranges: Array) -> list[dict[str, Any]]:
-    return [
-        {
-            "who": name,
-            "kind": kind,
-            "place": round((repeat + 0.5) / len(ranges), 3),
-            **{
-                key: float(f"{x:.5g}") for key, x in zip(("low", "middle", "high"), of, strict=True)
-            },
-        }
-        for repeat, of in enumerate(ranges.tolist())
-        if all(map(math.isfinite, of))
-    ]
+    rows = []
+    for repeat, of in enumerate(ranges.tolist()):
+        if all(map(math.isfinite, of)):
+            place = round((repeat + 0.5) / len(ranges), 3)
+            low, middle, high = (float(f"{x:.5g}") for x in of)
+            ends = {"low": low, "middle": middle, "high": high}
+            rows.append({"who": name, "kind": kind, "place": place, **ends})
+    return rows
 
 
-def _cells(known: JudgedTask, at: int, digits: int) -> list[str]:
+def _cells(of: _Statement, digits: int) -> list[str]:
     """Return the statements about a quantity, with their worth."""
-    judged, said = known.judged, known.stated
+    judged, said, at = of.known.judged, of.known.stated, of.place
     if isinstance(said, Stated):
         priors = [
-            f"{FAMILIES[int(family)]} {a:.4g}, {b:.4g}" if math.isfinite(a) else "not read"
-            for family, a, b in zip(*(each[at] for each in said), strict=True)
+            f"{families.FAMILIES[int(family)]} {a:.4g}, {b:.4g}" if math.isfinite(a) else "not read"
+            for family, a, b in zip(said.family[at], said.a[at], said.b[at], strict=True)
         ]
     else:
         priors = [f"{len(said[at])} numbers scored"]
     beaten = [str(n) for n, won in zip(SIZES, judged.wins[at], strict=True) if won > 0]
     return [
+        of.name,
         "; ".join(priors),
-        _written(_mean(judged.centre[at]), digits),
-        _written(_mean(judged.spread[at]), digits),
+        *(_written(_mean(each[at]), digits) for each in (judged.centre, judged.spread)),
         _written(float(judged.ratio[at]), 2),
         ", ".join(beaten) or "none",
     ]

@@ -13,7 +13,7 @@ because the stored distances cover whole tasks.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import stdev
@@ -28,7 +28,7 @@ from lm_eval_epidemia.benchmarks.observation.measured import Measured
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers, beside_truth
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled, who
+from lm_eval_epidemia.findings.finding import WHO, Column, Finding, if_empty, tabled, who
 from lm_eval_epidemia.findings.leaderboard import ordered_groups
 from lm_eval_epidemia.findings.mean import grouped, is_silent, mean, with_columns
 from lm_eval_epidemia.findings.references import KNOWS_MARGINAL, known_scores
@@ -40,14 +40,17 @@ from lm_eval_epidemia.results.protocol import printable
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.results.tuned import OWN
-from lm_eval_epidemia.score import monte_carlo
 from lm_eval_epidemia.score import score as scoring
-from lm_eval_epidemia.score.joint import Draws, difference, joint_error
-from lm_eval_epidemia.score.score import ordering_error
+from lm_eval_epidemia.score.joint import difference, joint_error
 
 #: Parts of what was asked: whole tasks, and cells of tasks that were trained on in part.
 ALL, SEEN, HELD_OUT, ELSEWHERE = "all", "trained on", "held out", "not in training"
 SEEN_CELLS, HELD_OUT_CELLS = "cells trained on", "held-out cells"
+
+PARTS = (ALL, SEEN, HELD_OUT, ELSEWHERE, SEEN_CELLS, HELD_OUT_CELLS)
+
+#: How many tasks became better, stayed alike, or became worse.
+COUNTS = ("wins", "ties", "losses")
 
 #: The verdict on a model that does not answer: its scores say nothing of what it knows.
 SILENT = "does not answer"
@@ -66,255 +69,193 @@ TITLE = "Before and after fine-tuning"
 NOTE = (
     "The tuned model minus its base, over the tasks that both were asked in the same way. ± is the "
     "joint standard error of the difference; that of l1 needs the answers of both. Averages only: "
-    "the respondent that knows how common each answer is in the whole task, but not how it differs "
-    "between people. A model at or below it has not been shown to know more. 'as trained': "
-    "training used prompts of this way of asking. Verdicts as in comparisons of two models; a "
-    "single training does not show how another seed would differ. A row of several seeds is their "
-    "mean; 'over seeds' is its standard error due to differences between trainings (people, "
-    "sentences, order of rows). It is better or worse 'here' if the difference exceeds Student's t "
-    "of this error and the survey's together, and l1 agrees. Cells: of tasks with some cells held "
-    "out of training, on their own scale: their shares sum to 1; 0 is the better of the answers "
-    "without knowledge of them; 100 is what surveys drawn cell by cell reach. 'people' is the "
-    "share of the population in these cells."
+    "knowing how common each answer is in the whole task, but not how it differs between people; a "
+    "model at or below that has not been shown to know more. 'as trained': training used prompts "
+    "of this way of asking. Verdicts as in comparisons of two models; a single training does not "
+    "show how another seed would differ. A row of several seeds is their mean; 'over seeds' is its "
+    "standard error due to differences between trainings (people, sentences, order of rows). It "
+    "is better or worse 'here' if the difference exceeds Student's t of this error and the "
+    "survey's together, and l1 agrees. Cells: of tasks with some cells held out of training, on "
+    "their own scale: their shares sum to 1; 0 is the better of the answers without knowledge of "
+    "them; 100 is what surveys drawn cell by cell reach. 'people': their share of the population."
 )
 
 COLUMNS = {
-    **WHO,
-    "group": Column(),
-    "part": Column("tasks or cells"),
-    "task": Column(),
+    **{**WHO, "group": Column(), "part": Column("tasks or cells"), "task": Column()},
     "difference": Column(signed=True, error="error"),
     "verdict": Column("the tuned one is"),
-    "before": Column(),
-    "after": Column(),
-    "tasks": Column(),
+    **{name: Column() for name in ("before", "after", "tasks")},
     "over_seeds": Column("± over seeds"),
     "averages": Column("averages only"),
-    "l1_before": Column("l1 before", digits=4),
-    "l1_after": Column("l1 after", digits=4),
+    **{name: Column(name.replace("_", " "), digits=4) for name in ("l1_before", "l1_after")},
     "l1_difference": Column("l1 difference", digits=4, signed=True, error="l1_error"),
     "l1_over_seeds": Column("l1, ± over seeds", digits=4),
     "averages_l1": Column("l1 of averages only", digits=4),
-    "people": Column(digits=2),
-    **{name: Column(digits=0) for name in ("wins", "ties", "losses")},
-    "base": Column("tuned from"),
-    "trained_on": Column("trained on"),
+    **{"people": Column(digits=2), **{name: Column(digits=0) for name in COUNTS}},
+    **{"base": Column("tuned from"), "trained_on": Column("trained on")},
     "as_trained": Column("as trained"),
 }
 
-#: What is averaged over tasks and over seeds.
+#: What is averaged over tasks and over seeds, and what is listed.
 MEANS = ("before", "after", "averages", "l1_before", "l1_after", "averages_l1", "people")
-
-#: A task, its cells, or a mean over tasks or seeds, before it is a row of the table: also with
-#: ``draws`` of the differences, ``asked``, the ``places`` of its scores, and its ``trainings``.
-Change = dict[str, Any]
+LISTS = ("draws", "l1_draws", "places")
 
 
 def tuning(results: Results) -> Finding:
     """Tuned models before and after: means of tasks and of cells trained on or not, each task."""
-    by_group, left_out = _changes(results)
-    single = [
-        change for (_, group), of in by_group.items() for change in _of_group(results, group, of)
-    ]
+    runs = results.runs
+    changes, left_out = _changes(results)
+    if changes.empty:
+        empty = tabled([], COLUMNS, runs, ("seeds",))
+        return Finding("tuning", TITLE, empty, COLUMNS, NOTE, left_out=[NOBODY, *left_out])
+    single = _single(results, changes)
     means, again = _over_seeds(results, single)
     if again:
         text = "trainings with the same set-up and seeds are no sample of seeds"
         left_out.append(f"no mean over seeds of {few(again)}: {text}")
-    if not single:
-        empty = tabled([], COLUMNS, results.runs, ("seeds",))
-        return Finding("tuning", TITLE, empty, COLUMNS, NOTE, left_out=[NOBODY, *left_out])
-    order = ordered_groups([change["group"] for change in single])
-    changes = sorted([*means, *single], key=lambda change: order.index(change["group"]))
-    table = pd.DataFrame(changes)
-    over = {
-        name: [
-            stdev(x[of] for x in trainings) / math.sqrt(len(trainings)) if trainings else math.nan
-            for trainings in table["trainings"]
-        ]
-        for name, of in (("over_seeds", "after"), ("l1_over_seeds", "l1_after"))
-    }
+    order = ordered_groups([row["group"] for row in single])
+    table = pd.DataFrame(sorted([*means, *single], key=lambda row: order.index(row["group"])))
+    averages = mean(grouped(results.scores), ["run", "group"])
+    mute = averages[is_silent(averages)]
     table = table.assign(
-        tasks=table["asked"].map(len),
         difference=table["after"] - table["before"],
         error=table["draws"].map(joint_error),
         l1_difference=table["l1_after"] - table["l1_before"],
         l1_error=table["l1_draws"].map(joint_error),
-        seeds=table["trainings"].map(len).clip(lower=1),
-        **over,
+        seeds=table["trainings"].map(len),
     )
-    averages = mean(grouped(results.scores), ["run", "group"])
-    mute = averages[is_silent(averages)]
-    silent = {*zip(mute["run"], mute["group"], strict=True)}
-    cards = table["run"].map(results.runs["card"])
+    silent = {*mute[["run", "group"]].itertuples(index=False, name=None)}
+    cards = table["run"].map(runs["card"])
     table = table.assign(
         verdict=[_verdict(row, silent) for row in table.itertuples()],
-        base=table["base"].map(results.runs["name"]),
+        base=table["base"].map(runs["name"]),
         trained_on=[_trained_on(card) if card else "" for card in cards],
+        # Texts ask nothing.
         as_trained=[
-            _as_trained(card, asked) for card, asked in zip(cards, table["asked"], strict=True)
+            ("yes" if way == ASKED_IN else "no") if card and card.dataset.kind in ASKING else ""
+            for card, way in zip(cards, table["way"], strict=True)
         ],
     )
-    table = who(table, results.runs)
+    table = who(table, runs)
     # Several runs are none of them.
     table["model"] += [f", {seeds} seeds" if seeds > 1 else "" for seeds in table["seeds"]]
     columns = [*dict.fromkeys([*WHO, "kind", "seeds", *COLUMNS, "error", "l1_error"])]
-    return Finding(
-        "tuning", TITLE, table[columns], COLUMNS, NOTE, details="task", left_out=left_out
-    )
+    table = table.reindex(columns=columns)
+    return Finding("tuning", TITLE, table, COLUMNS, NOTE, details="task", left_out=left_out)
 
 
 def _shared(results: Results) -> pd.DataFrame:
     """Return the scores of tuned runs beside those of their bases, ``_other``."""
     bases = results.runs.get("base", pd.Series(dtype=float)).dropna().astype(int)
     known = with_columns(results.scores[results.scores["value"].notna()], ("l1",))
-    averages = known_scores(known, results.runs).add_prefix("averages_")
-    known = known.join(averages).assign(place=known.index)
+    averages = known_scores(known, results.runs).set_axis(["averages", "averages_l1"], axis=1)
+    known = known.join(averages).assign(places=[[place] for place in known.index])
     tuned = known[known["run"].isin(bases.index)]
     both = tuned.assign(base=tuned["run"].map(bases).astype(int)).merge(
         known.rename(columns={"run": "base"}), on=["base", *KEY], suffixes=("", "_other")
     )
+    both = both.rename(columns={"value_other": "before", "l1_other": "l1_before", "l1": "l1_after"})
+    both = both.assign(after=both["value"], people=1.0)
     return both.sort_values(["run", "task", "way"], ignore_index=True)
 
 
-def _changes(results: Results) -> tuple[dict[tuple[int, str], list[Change]], list[str]]:
-    """Return the changes in every task, by tuned run and group; and what is left out."""
+def _changes(results: Results) -> tuple[pd.DataFrame, list[str]]:
+    """Return the change in every task, by tuned run and group, and in cells; what is left out."""
     both = _shared(results)
     asked = {*map(Asked, both["task"], both["way"])}
     made, left_out = answers(of_runs(results, [*both["run"], *both["base"]]), asked.__contains__)
     lacking: dict[str, list[str]] = {}
-    changes = list[Change]()
-    row: Any
-    for row in both.itertuples(index=False):
-        task, card = Asked(row.task, row.way), results.runs["card"][row.run]
-        change = _of_task(row, task, card)
-        own = [made[run, task] for run in (row.base, row.run) if (run, task) in made]
+    rows, of_cells = [], []
+    for row in both.to_dict("records"):
+        task, card = Asked(row["task"], row["way"]), results.runs["card"][row["run"]]
+        row |= {"asked": in_way(*task), "part": _part(card, task.task), "l1_draws": [None]}
+        row["draws"] = [difference(row["draws"], row["draws_other"])]
+        own = [made[run, task] for run in (row["base"], row["run"]) if (run, task) in made]
         if len(own) == 2 and own[0].cells == own[1].cells:
-            old, new = (_l1_draws(Measured(*beside_truth(task, of))) for of in own)
-            change["l1_draws"] = [difference(new, old)]
-        if change["part"] == SEEN and task.task in card.dataset.held_out:
-            why = "" if len(own) == 2 else "that needs the answers of both (lm_eval --log_samples)"
-            if store.is_available(task.task):
-                # Cell numbers refer to the truth that the dataset was made from.
-                made_from, installed = card.dataset.fingerprint, WAYS[task.way].load(task.task)
-                if made_from != installed.fingerprint:
-                    why = f"the training data come from another truth ({made_from})"
-            if not why:
-                left = {*card.dataset.held_out[task.task]}
-                change["cells"] = [*_of_cells(change, task, own, left)]
-            elif WAYS[task.way].distribution is not None:
-                name = results.runs["name"][row.run]
-                text = printable(f"{name}: held-out cells are not told apart, as {why}")
-                lacking.setdefault(text, []).append(in_way(*task))
-        changes.append(change)
+            old, new = (Measured(*beside_truth(task, of)).l1_draws for of in own)
+            row["l1_draws"] = [difference(new, old)]
+        rows.append(row)
+        if row["part"] != SEEN or task.task not in card.dataset.held_out:
+            continue
+        why = "" if len(own) == 2 else "that needs the answers of both (lm_eval --log_samples)"
+        # Cell numbers refer to the truth that the dataset was made from.
+        made_from, is_here = card.dataset.fingerprint, store.is_available(task.task)
+        if is_here and made_from != WAYS[task.way].load(task.task).fingerprint:
+            why = f"the training data come from another truth ({made_from})"
+        if not why:
+            of_cells += [row | of for of in _of_cells(task, own, card.dataset.held_out[task.task])]
+        elif WAYS[task.way].distribution is not None:
+            name = results.runs["name"][row["run"]]
+            text = printable(f"{name}: held-out cells are not told apart, as {why}")
+            lacking.setdefault(text, []).append(in_way(*task))
     left_out += [f"{why}: {few(tasks)}" for why, tasks in lacking.items()]
-    by_group: dict[tuple[int, str], list[Change]] = {}
-    for row in grouped(both.assign(at=both.index)).itertuples(index=False):
-        by_group.setdefault((row.run, row.group), []).append(changes[row.at])
-    return by_group, left_out
+    tasks = grouped(pd.DataFrame(rows, columns=None if rows else [*both]))
+    cells = pd.DataFrame(of_cells, columns=[*tasks]).drop(columns="group")
+    groups_of = tasks[["run", "task", "way", "group"]]
+    cells = groups_of.merge(cells, on=["run", "task", "way"])
+    return pd.concat([tasks, cells], ignore_index=True) if len(cells) else tasks, left_out
 
 
-def _of_task(row: Any, asked: Asked, card: Tuned | None) -> Change:
-    """Return the change in a task; the error of its distance, and its cells, are not known yet."""
-    part = ""
-    if card is not None:
-        part = HELD_OUT if asked.task in card.dataset.held_out else ELSEWHERE
-        part = SEEN if asked.task in card.dataset.tasks else part
-    return {
-        "run": row.run,
-        "base": row.base,
-        "part": part,
-        "asked": (asked,),
-        "places": [row.place],
-        "before": row.value_other,
-        "after": row.value,
-        "draws": [difference(row.draws, row.draws_other)],
-        "averages": row.averages_score,
-        "l1_before": row.l1_other,
-        "l1_after": row.l1,
-        "l1_draws": [None],
-        "averages_l1": row.averages_l1,
-        "people": 1.0,
-        "cells": [],
-    }
+def _part(card: Tuned | None, task: str) -> str:
+    """Say whether a task was trained on; nothing is known without a card."""
+    if card is None or task in card.dataset.tasks:
+        return SEEN if card else ""
+    return HELD_OUT if task in card.dataset.held_out else ELSEWHERE
 
 
 def _of_cells(
-    change: Change, asked: Asked, own: Sequence[TaskAnswers], left_out: set[int]
-) -> Iterator[Change]:
+    asked: Asked, own: Sequence[TaskAnswers], left_out: Sequence[int]
+) -> Iterator[dict[str, Any]]:
     """Yield the change in the cells of a task that were trained on, and in those held out."""
-    both = sorted({*own[0].cells} & {*own[1].cells})
-    parts = {
-        SEEN_CELLS: [cell for cell in both if cell not in left_out],
-        HELD_OUT_CELLS: [cell for cell in both if cell in left_out],
-    }
-    for part, cells in parts.items() if all(parts.values()) else ():
+    both = {*own[0].cells} & {*own[1].cells}
+    parts = {SEEN_CELLS: both - {*left_out}, HELD_OUT_CELLS: both & {*left_out}}
+    for part, of_part in parts.items() if all(parts.values()) else ():
+        cells = sorted(of_part)
         old, new = (Measured(*beside_truth(asked, of, cells)) for of in own)
         truth = new.part.truth
         marginal = WAYS[asked.way].told(scoring.mean(truth.weights, truth.p)[0])
         averages_l1 = float(new.part.distance(np.broadcast_to(marginal, new.part.p.shape)))
         yield {
-            **change,
-            "part": part,
-            "places": [],
-            "before": old.score,
-            "after": new.score,
+            **{"part": part, "places": [], "people": float(truth.weights[cells].sum())},
+            **{"before": old.score, "after": new.score, "l1_before": old.l1, "l1_after": new.l1},
             "draws": [difference(new.score_draws, old.score_draws)],
-            "averages": float(new.part.score_of(averages_l1)),
-            "l1_before": old.l1,
-            "l1_after": new.l1,
-            "l1_draws": [difference(_l1_draws(new), _l1_draws(old))],
-            "averages_l1": averages_l1,
-            "people": float(truth.weights[cells].sum()),
+            "l1_draws": [difference(new.l1_draws, old.l1_draws)],
+            **{"averages": float(new.part.score_of(averages_l1)), "averages_l1": averages_l1},
         }
 
 
-def _l1_draws(measured: Measured) -> Draws | None:
-    """Return the distance at each replicate of the survey, with the error of asking."""
-    if measured.l1_at is None:
-        return None
-    part, answered = measured.part, measured.elicited
-    orders = drawn = 0.0
-    if answered.by_order is not None:
-        orders = ordering_error(answered.by_order, part.distance)
-    if answered.counts is not None:
-        drawn = monte_carlo.distance_error(part.weights, part.p, answered.counts)
-    return Draws(part.truth.sample or "", measured.l1_at, math.hypot(orders, drawn))
-
-
-def _mean(several: Sequence[Change]) -> Change:
+def _mean(several: pd.DataFrame) -> dict[str, Any]:
     """Average over tasks, or over seeds."""
-    means = {name: math.fsum(of[name] for of in several) / len(several) for name in MEANS}
-    listed = ("draws", "l1_draws", "places")
-    lists = {name: [each for of in several for each in of[name]] for name in listed}
-    return {**several[0], **means, **lists}
+    means = {name: math.fsum(several[name]) / len(several) for name in MEANS}
+    lists = {name: [x for of in several[name] for x in of] for name in LISTS}
+    return {**several.iloc[0], **means, **lists}
 
 
-def _of_group(results: Results, group: str, changes: Sequence[Change]) -> Iterator[Change]:
-    """Yield the means of a run over the tasks of a group and parts of them, and each task."""
-    every = [*changes, *(cell for change in changes for cell in change["cells"])]
-    parts = (SEEN, HELD_OUT, ELSEWHERE) if len({of["part"] for of in changes}) > 1 else ()
-    rows = [(ALL, "", changes)]
-    rows += [
-        (part, "", [change for change in every if change["part"] == part])
-        for part in (*parts, SEEN_CELLS, HELD_OUT_CELLS)
-    ]
-    rows += [(change["part"], in_way(*change["asked"][0]), [change]) for change in every]
-    scores = results.scores
-    theirs = scores[scores["run"] == changes[0]["base"]]
-    for part, task, of in rows:
-        if of:
-            row = {**_mean(of), "group": group, "part": part, "task": task, "trainings": []}
-            row["asked"] = tuple(asked for change in of for asked in change["asked"])
-            compared = None
-            if row["places"] and not groups()[group].predicted:
-                compared = compare(scores.loc[row["places"]], theirs)
-            counts = {
-                name: getattr(compared, name, math.nan) for name in ("wins", "ties", "losses")
-            }
-            yield {**row, **counts, "compared": compared}
+def _single(results: Results, changes: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the means of each run over the tasks of groups and parts of them, and each task."""
+    by, scores, rows = ["run", "group"], results.scores, []
+    is_task = changes["places"].map(bool)
+    of_part = changes.assign(task="")
+    tasks = of_part[is_task]
+    has_parts = tasks.groupby(by)["part"].transform("nunique") > 1
+    every = [tasks.assign(part=ALL), tasks[has_parts], of_part[~is_task]]
+    listed = pd.concat([*every, changes.assign(task=changes["asked"])])
+    for _, of in listed.groupby([*by, "task", "part"], sort=False):
+        row = {**_mean(of), "asked": " ".join(of["asked"]), "tasks": len(of)}
+        compared = None
+        if row["places"] and not groups()[row["group"]].predicted:
+            compared = compare(scores.loc[row["places"]], scores[scores["run"] == row["base"]])
+        counts = {name: getattr(compared, name, math.nan) for name in COUNTS}
+        rows.append({**row, **counts, "compared": compared, "trainings": [row["run"]]})
+    # Means first, part by part.
+    return sorted(
+        rows, key=lambda row: (row["run"], len(PARTS) if row["task"] else PARTS.index(row["part"]))
+    )
 
 
-def _over_seeds(results: Results, changes: Sequence[Change]) -> tuple[list[Change], list[str]]:
+def _over_seeds(
+    results: Results, single: Sequence[Mapping[str, Any]]
+) -> tuple[list[dict[str, Any]], list[str]]:
     """Average trainings that differ only in their seeds.
 
     Seeds are the training's (order of rows, an adapter's first weights) and the dataset's (which
@@ -327,27 +268,27 @@ def _over_seeds(results: Results, changes: Sequence[Change]) -> tuple[list[Chang
     list of str
         Runs of trainings with the same set-up and seeds as another, which have no mean.
     """
-    set_ups: dict[Hashable, list[Change]] = {}
-    trained = {run: _but_for_seeds(results, run) for run in {of["run"] for of in changes}}
-    for of in changes:
-        what = (of[name] for name in ("base", "group", "part", "task", "asked"))
-        set_ups.setdefault((trained[of["run"]], *what), []).append(of)
-    means, again = list[Change](), set[str]()
-    for several in set_ups.values():
-        cards = [results.runs["card"][of["run"]] for of in several]
-        seeds = {(card.dataset.seed, card.settings.get("seed")) if card else () for card in cards}
-        if len(seeds) < len(several):
-            again |= {results.runs["name"][of["run"]] for of in several}
+    table, cards = pd.DataFrame(single), results.runs["card"]
+    trained = {run: _but_for_seeds(results, run) for run in table["run"].unique()}
+    means, again = [], set[str]()
+    by = [table["run"].map(trained), "base", "group", "part", "task", "asked"]
+    for _, several in table.groupby(by, sort=False):
+        of = [card for card in cards[several["run"]] if card]
+        seeds = {(card.dataset.seed, card.settings.get("seed")) for card in of}
+        if 1 < len(several) == len(seeds):
+            root = math.sqrt(len(several))
+            runs = {"trainings": [*several["run"]], **dict.fromkeys(COUNTS, math.nan)}
+            over = {f"{of}over_seeds": stdev(several[f"{of}after"]) / root for of in ("", "l1_")}
+            means.append({**_mean(several), **runs, **over})
         elif len(several) > 1:
-            unknown = dict.fromkeys(("wins", "ties", "losses"), math.nan)
-            means.append({**_mean(several), **unknown, "trainings": several})
+            again |= {*results.runs["name"][several["run"]]}
     return means, sorted(again)
 
 
-def _but_for_seeds(results: Results, run: int) -> Hashable:
+def _but_for_seeds(results: Results, run: int) -> str:
     """Return the set-up of a training and of asking, without seeds and their consequences."""
     if (card := results.runs["card"][run]) is None:
-        return run
+        return str(run)
     data = card.dataset
     made = sum(data.rows.values()) + data.counts.get("dropped", 0), data.counts.get("people")
     data = replace(data, seed=0, rows={}, counts={})
@@ -360,12 +301,12 @@ def _verdict(row: Any, silent: set[tuple[int, str]]) -> str:
     """Return the verdict on a tuned model, or on several that differ in their seeds."""
     if row.compared is None:
         return ""
-    if any((of["run"], row.group) in silent for of in row.trainings or [{"run": row.run}]):
+    if any((run, row.group) in silent for run in row.trainings):
         return SILENT
     is_better = (row.difference > 0) == groups()[row.group].measure.higher_is_better
     if is_better != (row.l1_after < row.l1_before) and not math.isnan(row.l1_after):
         return "not shown"
-    if not row.trainings:
+    if row.seeds == 1:
         return str(row.compared.verdict)
     # Student's t of both errors, with Satterthwaite's degrees of freedom: infinite for the
     # survey's error.
@@ -382,13 +323,6 @@ def _trained_on(card: Tuned) -> str:
     return printable(f"{card.dataset.kind}, {card.how}{left_out}")
 
 
-def _as_trained(card: Tuned | None, asked: Sequence[Asked]) -> str:
-    """Say whether a training used this way of asking; nothing of texts, which ask nothing."""
-    if card is None or card.dataset.kind not in ASKING:
-        return ""
-    return "yes" if asked[0].way == ASKED_IN else "no"
-
-
 def trained(results: Results) -> Finding:
     """How models were tuned: data, settings, steps and validation losses, from their cards."""
     rows = []
@@ -397,67 +331,63 @@ def trained(results: Results) -> Finding:
             continue
         of, apart = card.dataset, card.dataset.held_out
         settings = ", ".join(f"{name}={value}" for name, value in card.settings.items())
+        cells = [cell for task in of.tasks for cell in {*apart.get(task, ())}]
         rows.append(
             {
-                "model": model,
-                "tuned from": printable(card.base),
-                "data": of.kind,
+                **{"model": model, "tuned from": printable(card.base), "data": of.kind},
                 "survey": printable(f"{of.survey} {of.vintage}"),
                 "written by": printable(of.writer) if of.facts else "",
                 "rows": of.rows.get("train", math.nan),
                 "of validation": of.rows.get("validation", math.nan),
-                "people": of.counts.get("people", math.nan),
-                "sentence forms": of.counts.get("sentence forms", math.nan),
+                **{name: of.counts.get(name, math.nan) for name in ("people", "sentence forms")},
                 "tasks": len(of.tasks),
-                "tasks held out": len([task for task in apart if task not in of.tasks]),
-                "cells held out": sum(len({*apart[task]}) for task in apart if task in of.tasks),
-                "seed of data": of.seed,
-                "how": printable(card.how),
-                "settings of training": printable(settings),
-                "steps": card.steps,
-                "kept step": card.best_step,
-                "its loss": card.best_loss,
-                "the last loss": card.last_loss,
+                "tasks held out": len(apart.keys() - {*of.tasks}),
+                **{"cells held out": len(cells), "seed of data": of.seed},
+                **{"how": printable(card.how), "settings of training": printable(settings)},
+                **{"steps": card.steps, "kept step": card.best_step},
+                **{"its loss": card.best_loss, "the last loss": card.last_loss},
             }
         )
     table = pd.DataFrame(rows, columns=None if rows else ["model"])
     columns = {str(name): Column(digits=4 if "loss" in str(name) else 0) for name in table}
     note = "From the cards of the tuned models (epidemia_finetune.json). Losses: of validation."
-    title, left_out = "Fine-tuning: what was trained", [] if rows else [NOBODY]
-    return Finding("trained", title, table, columns, note, left_out=left_out)
+    title = "Fine-tuning: what was trained"
+    return Finding("trained", title, table, columns, note, left_out=if_empty(table, NOBODY))
 
 
 def learning(results: Results) -> Finding:
     """Score against the number of answers trained on, over the tasks that all of a curve share."""
-    runs, shared, scores = results.runs, _shared(results), grouped(results.scores)
+    runs, scores = results.runs, grouped(results.scores)
     scores = scores[scores["value"].notna()]
+    cards = runs["card"].dropna()
+    kinds = cards.map(lambda card: card.dataset.kind)
+    said = {**cards.map(_trained_on), -1: KNOWS_MARGINAL}
+    number = cards.map(lambda card: card.dataset.rows.get("train", 0)).where(kinds == "answers")
     tables = []
-    for base, of in shared.groupby("base", sort=False):
-        cards = {run: card for run in of["run"].unique() if (card := runs["card"][run])}
-        said = {run: _trained_on(card) for run, card in cards.items()}
-        kinds = {run: card.dataset.kind for run, card in cards.items()}
-        rows = {
-            run: number
-            for run, card in cards.items()
-            if kinds[run] == "answers" and (number := card.dataset.rows.get("train"))
-        }
-        if len({*rows.values()}) < 2:
+    for base, of in _shared(results).groupby("base", sort=False):
+        tuned = [run for run in of["run"].unique() if run in cards]
+        curve = [run for run in tuned if number[run] > 0]
+        if number[curve].nunique() < 2:
             continue
-        soft = [run for run, kind in kinds.items() if kind == "distributions"]
-        ordered = [*sorted(rows, key=lambda run: (said[run], rows[run])), base, *soft]
+        soft = [run for run in tuned if kinds[run] == "distributions"]
+        curve.sort(key=lambda run: (said[run], number[run]))
+        ordered = [*curve, base, *soft, -1]
         here = scores[scores["run"].isin(ordered)]
-        number = here.groupby(["group", *KEY])["run"].transform("size")
-        here = here[number == len(ordered)]
+        asked = here.groupby(["group", *KEY])["run"].transform("size")
+        here = here[asked == len(ordered) - 1]
         known = here[here["run"] == base]
         known = known.assign(run=-1, value=known_scores(known, runs)["score"], draws=None)
         means = mean(pd.concat([here, known], ignore_index=True), ["run", "group"])
         # One who is not known in every task has no mean.
         means = means[means["tasks"] == means.groupby("group")["tasks"].transform("max")]
-        said |= {base: "base", -1: KNOWS_MARGINAL}
-        told = means["run"].map(said).rename("trained_on")
-        means = means.join(told).assign(base=runs["name"][base], rows=means["run"].map(rows))
-        order = [*ordered, -1].index
-        tables.append(means.sort_values("run", key=lambda of: of.map(order), kind="stable"))
+        means = means.assign(
+            trained_on=means["run"].map({**said, base: "base"}),
+            base=runs["name"][base],
+            rows=means["run"].map(number[curve]),
+        )
+        tables.append(
+            means.sort_values("run", key=lambda of, o=ordered: of.map(o.index), kind="stable")
+        )
     names = ("model", "settings", "base", "group", "trained_on", "tasks")
     columns = {name: COLUMNS[name] for name in names}
     columns |= {"rows": Column(digits=0), "value": Column("score", error="error")}
@@ -474,29 +404,24 @@ def learning(results: Results) -> Finding:
         table = pd.concat(tables, ignore_index=True).drop(columns=["choice_mass", "answered"])
         table["model"] = np.where(table["run"] < 0, f"{KNOWS_MARGINAL} (baseline)", "")
         table["kind"] = np.where(table["run"] < 0, "respondent", "")
-    left_out = [] if tables else [why]
-    table = who(table, runs)
-    return Finding("learning", "Learning curve", table, columns, note, left_out=left_out)
+    left_out = if_empty(table, why)
+    return Finding("learning", "Learning curve", who(table, runs), columns, note, left_out=left_out)
 
 
 def losses(results: Results) -> Finding:
     """Losses of each training, step by step, with the kept checkpoint."""
-    folders: dict[Path, str] = {}
-    here = results.runs.get("card_folder", [None] * len(results.runs))
-    for model, folder in zip(results.runs["model"], here, strict=True):
-        if folder:
-            folders.setdefault(folder, model)
     tables, left_out = [], []
-    for folder, model in folders.items():
+    here = results.runs.reindex(columns=["card_folder", "model"]).dropna()
+    for folder, model in here.drop_duplicates("card_folder").itertuples(index=False):
         try:
             tables.append(losses_of(folder).assign(model=model))
         except EpidemiaError as error:
             left_out.append(str(error))
     columns = {"model": Column(), "step": Column(), "epoch": Column(digits=2)}
     columns |= {"split": Column(), "loss": Column(digits=4)}
-    if not tables:
-        left_out.insert(0, f"no losses of a tuned model were found: {NOBODY}")
-    table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*columns])
+    tables = tables or [pd.DataFrame(columns=[*columns])]
+    table = pd.concat(tables, ignore_index=True)
+    left_out = if_empty(table, f"no losses of a tuned model were found: {NOBODY}") + left_out
     return Finding("losses", "Losses of fine-tuning", table, columns, left_out=left_out)
 
 
@@ -521,11 +446,9 @@ def losses_of(folder: Path) -> pd.DataFrame:
     """
     path, best = folder / LOSSES, read_tuned(folder).best_step
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            table = pd.read_csv(file)
         of = {"step": int, "epoch": float, "split": str, "loss": float}
-        table = table[[*of]].astype(of)
-        if not {*table["split"]} or not {*table["split"]} <= {"train", "validation"}:
+        table = pd.read_csv(path)[[*of]].astype(of)
+        if table.empty or {*table["split"]} - {"train", "validation"}:
             raise ValueError(f"{len(table)} losses of {sorted({*table['split']})}")
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise EpidemiaError(

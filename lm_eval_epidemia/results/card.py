@@ -145,29 +145,22 @@ def _read(folder: Path, kind: type[Card]) -> Card:
     name, command = _PLACES[kind]
     path, mend = folder / name, f"run 'epidemia finetune {command}'"
     try:
-        read = json.loads(path.read_text(encoding="utf-8"))
+        return checked_card(json.loads(path.read_text(encoding="utf-8")), kind)
     except OSError as error:
-        raise EpidemiaError(
-            f"{path} cannot be read ({error.strerror or error}): {mend} to make such a folder"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise EpidemiaError(f"{path} is not JSON ({error}): {mend} again") from None
-    try:
-        return checked_card(read, kind)
+        why = f"cannot be read ({error.strerror or error}): {mend} to make such a folder"
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        why = f"is not JSON ({error}): {mend} again"
     except ValueError as error:
-        raise EpidemiaError(
-            f"{path} is not a card of this version ({error}): {mend} again"
-        ) from None
+        why = f"is not a card of this version ({error}): {mend} again"
+    raise EpidemiaError(f"{path} {why}")
 
 
 def checked_card(read: Any, kind: type[Card]) -> Card:
     """Build a card from JSON; ValueError if it is not a card of this version."""
     card: Card = msgspec.convert(read, kind)
-    unknown = read.keys() - asdict(card).keys()
-    dataset: Any = card
+    unknown, dataset = read.keys() - vars(card).keys(), vars(card).get("dataset", card)
     if isinstance(card, Tuned):
-        dataset = card.dataset
-        unknown |= read["dataset"].keys() - asdict(dataset).keys()
+        unknown |= read["dataset"].keys() - vars(dataset).keys()
     if unknown:
         raise ValueError(f"it has unknown keys: {', '.join(sorted(unknown))}")
     if dataset.kind not in KINDS:

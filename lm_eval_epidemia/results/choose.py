@@ -215,7 +215,7 @@ def closest(runs: pd.DataFrame, run: int, among: Iterable[int]) -> list[int]:
 
 def alike_but(runs: pd.DataFrame, apart: Sequence[str]) -> list[list[int]]:
     """Group the runs of each model that differ in nothing but some settings."""
-    same = [name for name in runs if name not in (*NOT_SETTINGS, "bases", "cutoff", *apart)]
+    same = [name for name in runs if name not in (*NO_SETTINGS, *apart)]
     return [[*of.index] for _, of in runs.groupby(["model", *same], sort=False, dropna=False)]
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import special
 
 from lm_eval_epidemia.benchmarks import in_way, leaves
@@ -19,7 +19,6 @@ from lm_eval_epidemia.score.outcomes import (
     Layout,
     Prior,
     moderated,
-    prior_of,
     priors_from,
 )
 
@@ -28,6 +27,9 @@ FLOOR = 0.1
 
 #: A published table is printed to a tenth of a per cent: a share is off by .00025 on average.
 PRINTED = 0.00025
+
+#: What two scores agree in if they are of the same question: as `compare.KEY`.
+ASKED = ["task", "way", "asked_as"]
 
 #: Fewer pairs than these say too little of how others vary.
 LEAST_PAIRS = 10
@@ -43,27 +45,24 @@ def noise_of(truth: GroundTruth) -> float:
 class _Pairs:
     """All pairs of models asked the same tasks, and how much each two differ.
 
-    The prior of two models is fitted to the pairs that contain neither: sums over all pairs minus
-    sums over the pairs with either.
-
     Parameters
     ----------
     layout : Layout
-    models : dict of int to str, length N
+    models : Series of str, length N
         By run.
     logs : ndarray, shape (N, T)
         Log `l1` of each task, floored.
     """
 
-    def __init__(self, layout: Layout, models: Mapping[int, Hashable], logs: Array) -> None:
+    def __init__(self, layout: Layout, models: pd.Series, logs: Array) -> None:
         self.layout, self.logs = layout, logs
-        self.rows = {run: row for row, run in enumerate(models)}
-        names = {name: place for place, name in enumerate(dict.fromkeys(models.values()))}
+        self.rows = {run: row for row, run in enumerate(models.index)}
         #: Of which model each row is.
-        self.model = np.array([names[name] for name in models.values()], int)
+        self.model, names = pd.factorize(models)
         self.models = len(names)
-        if not (models and layout.freedom):
-            self.known, self.floored = np.empty(0), False
+        #: Whether any prior can be fitted.
+        self.known = False
+        if not (self.rows and layout.freedom):
             return
         off = layout.residuals(logs)
         # Row by row, as an array of all outcomes would be large.
@@ -71,74 +70,40 @@ class _Pairs:
         first, other = np.triu_indices(len(models), 1)
         apart = self.model[first] != self.model[other]
         first, other = first[apart], other[apart]
-        order = np.argsort(variances[first, other], kind="stable")
-        self._first, self._other = self.model[first[order]], self.model[other[order]]
-        #: CR2 variances of the mean difference of log `l1` of two, sorted.
-        self.known = variances[first, other][order]
-        self._least = SMALLEST * float(np.median(self.known)) if len(self.known) else 0.0
-        # What is left without two models has a median of this at most, if any at all.
-        most = min(len(self.known) // 2 + 2 * len(models), len(self.known) - 1)
-        #: Whether the smallest count for more than they are, so that sums do not tell priors.
-        self.floored = len(self.known) > 0 and bool(self.known[0] <= SMALLEST * self.known[most])
-        self._sum()
-
-    def _sum(self) -> None:
-        """Sum the counts of pairs, their logarithms and the squares of these, by model."""
-        if not self._least > 0:
+        #: CR2 variances of the mean difference of log `l1` of two, as logarithms.
+        known = variances[first, other]
+        least = SMALLEST * float(np.median(known)) if len(known) else 0.0
+        if not least > 0:
             return
-        logs = np.log(np.maximum(self.known, self._least))
-        self._center = float(logs.mean())
-        powers = np.stack([np.ones(len(logs)), logs - self._center, (logs - self._center) ** 2])
+        self.known, of_pair = True, np.log(np.maximum(known, least))
+        self._center = float(of_pair.mean())
+        off_center = of_pair - self._center
+        powers = np.stack([np.ones(len(known)), off_center, off_center**2])
         self._total = powers.sum(axis=1)
+        place = self.model[first] * self.models + self.model[other]
         shape = self.models, self.models
-        place = self._first * self.models + self._other
         both = [np.bincount(place, x, self.models**2).reshape(shape) for x in powers]
-        #: By two models: the sums over their pairs.
+        #: By two models: the number of their pairs, and the sums of logarithms and squares.
         self._both = np.stack([x + x.T for x in both])
 
-    def _rest(self, one: Any, other: Any) -> Array:
-        """Return the three sums over pairs that contain neither of two models."""
-        of_each = self._both.sum(axis=2)
-        same = np.equal(one, other)
-        without = of_each[:, one] + np.where(same, 0, of_each[:, other] - self._both[:, one, other])
-        total = self._total.reshape(3, *(1,) * np.ndim(one))
-        return np.asarray(total - without)
+    def priors(self, one: NDArray[np.int_], other: NDArray[np.int_]) -> tuple[Array, Array]:
+        """Fit the priors of pairs of models to the pairs that contain neither.
 
-    def _moments(self, sums: Array) -> tuple[Array, Array]:
-        pairs, total, squares = sums
-        with np.errstate(divide="ignore", invalid="ignore"):
-            mean = np.where(pairs >= LEAST_PAIRS, total / pairs, math.nan)
-            return self._center + mean, (squares - pairs * mean**2) / (pairs - 1)
-
-    def prior(self, run: int, other: int) -> Prior | None:
-        """Fit the prior of two runs; None with too few pairs, or if half do not differ."""
-        if not len(self.known):
-            return None
-        one, two = (int(self.model[self.rows[of]]) for of in (run, other))
-        if not self.floored:
-            mean, variance = self._moments(self._rest(one, two))
-            prior = Prior(*map(float, priors_from(mean, variance, self.layout.freedom)))
-            return None if math.isnan(prior.variance) else prior
-        theirs = (self._first == one) | (self._other == one)
-        theirs |= (self._first == two) | (self._other == two)
-        left = len(self.known) - int(theirs.sum())
-        if left < LEAST_PAIRS:
-            return None
-        return prior_of(self.known[~theirs], self.layout.freedom)
-
-    def priors(self) -> tuple[Array, Array]:
-        """Fit the priors of all pairs of models: freedom and variance, NaN where `prior` is None.
-
-        The smallest variances are raised as among all pairs (`outcomes.SMALLEST`).
+        Sums over all pairs minus sums over the pairs with either.
 
         Returns
         -------
-        freedom, variance : ndarray, shape (M, M)
+        freedom, variance : ndarray
+            NaN with too few pairs.
         """
-        if not (len(self.known) and self._least > 0):
-            return (np.full((self.models, self.models), math.nan),) * 2
-        sums = self._rest(*np.indices((self.models, self.models)))
-        return priors_from(*self._moments(sums), self.layout.freedom)
+        of_each = self._both.sum(axis=2)
+        same = np.equal(one, other)
+        without = of_each[:, one] + np.where(same, 0, of_each[:, other] - self._both[:, one, other])
+        pairs, total, squares = (self._total - without.T).T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = np.where(pairs >= LEAST_PAIRS, total / pairs, math.nan)
+            variance = (squares - pairs * mean**2) / (pairs - 1)
+        return priors_from(self._center + mean, variance, self.layout.freedom)
 
 
 class Pool:
@@ -155,23 +120,19 @@ class Pool:
     def __init__(self, scores: pd.DataFrame, noise: Mapping[str, float]) -> None:
         floors = FLOOR * scores["task"].map(noise)
         l1 = scores.get("l1", pd.Series(math.nan, scores.index))
-        here = scores[l1.notna() & floors.notna()]
-        logs = np.log(np.maximum(l1[here.index], floors[here.index]))
-        self._models: dict[int, Hashable] = dict(zip(here["run"], here["model"], strict=True))
-        self._logs: dict[int, dict[Any, float]] = {run: {} for run in self._models}
-        for run, key, log in zip(here["run"], _keys(here), logs, strict=True):
-            self._logs[run][key] = log
-        self._known: dict[tuple[Any, ...], _Pairs] = {}
+        here = scores.assign(log=np.log(np.maximum(l1, floors)))[l1.notna() & floors.notna()]
+        self._models = here.groupby("run")["model"].last()
+        self._logs = here.set_index(["run", *ASKED])["log"].unstack(ASKED)
+        self._known: dict[tuple[tuple[str, ...], ...], _Pairs] = {}
 
     def pairs(self, asked: pd.DataFrame) -> _Pairs:
         """Return all pairs of the runs with known log `l1` in these tasks."""
-        keys = tuple(_keys(asked))
+        keys = tuple(asked[ASKED].itertuples(index=False, name=None))
         if keys not in self._known:
-            runs = [run for run, logs in self._logs.items() if logs.keys() >= {*keys}]
-            logs = np.array([[self._logs[run][key] for key in keys] for run in runs])
+            logs = self._logs.reindex(columns=pd.MultiIndex.from_tuples(keys)).dropna()
             clusters = [leaves()[in_way(task, way)].entry.outcome for task, way, _ in keys]
-            models = {run: self._models[run] for run in runs}
-            self._known[keys] = _Pairs(Layout(clusters), models, logs)
+            models = self._models[logs.index]
+            self._known[keys] = _Pairs(Layout(clusters), models, logs.to_numpy())
         return self._known[keys]
 
     def difference(self, both: pd.DataFrame) -> Clustered | None:
@@ -195,18 +156,18 @@ class Pool:
         """
         if "asked_as" not in both:
             return None
-        pairs = self.pairs(both)
-        run, other = both["run"].iloc[0], both["run_other"].iloc[0]
-        if run not in pairs.rows or other not in pairs.rows:
+        pairs, runs = self.pairs(both), (both["run"].iloc[0], both["run_other"].iloc[0])
+        if not pairs.known or not {*runs} <= pairs.rows.keys():
             return None
-        if (prior := pairs.prior(run, other)) is None:
+        one, other = (pairs.rows[run] for run in runs)
+        two = pairs.model[[one, other]]
+        prior = Prior(*map(float, pairs.priors(*two)))
+        if math.isnan(prior.variance):
             return None
-        freedom = pairs.layout.freedom
-        d = pairs.logs[pairs.rows[run]] - pairs.logs[pairs.rows[other]]
+        freedom, d = pairs.layout.freedom, pairs.logs[one] - pairs.logs[other]
         error = math.sqrt(float((pairs.layout.residuals(d) ** 2).sum()))
         own = Clustered(float(d.mean()), error, freedom)
-        models = pairs.models - len({self._models[run], self._models[other]})
-        return moderated(own, prior, models * freedom)
+        return moderated(own, prior, (pairs.models - len({*two})) * freedom)
 
     def bounds(
         self, runs: Sequence[int], asked: pd.DataFrame, confidence: float
@@ -219,27 +180,20 @@ class Pool:
             Mean difference of log `l1`, and half its interval; NaN if `difference` is None.
         """
         pairs = self.pairs(asked)
-        shape = len(runs), len(runs)
-        difference, reach = np.full((2, *shape), math.nan)
+        difference, reach = np.full((2, len(runs), len(runs)), math.nan)
         here = [place for place, run in enumerate(runs) if run in pairs.rows]
-        if not here or not len(pairs.known):
+        if not here or not pairs.known:
             return difference, reach
         rows = [pairs.rows[runs[place]] for place in here]
         own, freedom = pairs.layout.residuals(pairs.logs[rows]), pairs.layout.freedom
         squares = np.array([((row - own) ** 2).sum(axis=-1) for row in own])
-        of_prior, variance = (
-            x[np.ix_(pairs.model[rows], pairs.model[rows])] for x in pairs.priors()
-        )
+        one, other = np.meshgrid(pairs.model[rows], pairs.model[rows], indexing="ij")
+        of_prior, variance = pairs.priors(one, other)
         share = 1 / (1 + freedom / of_prior)  # of an endless freedom all
         error = np.sqrt(share * variance + (1 - share) * squares)
-        same = np.equal.outer(pairs.model[rows], pairs.model[rows])
-        most = (pairs.models - np.where(same, 1, 2)) * freedom
+        most = (pairs.models - np.where(one == other, 1, 2)) * freedom
         t = special.stdtrit(np.minimum(of_prior + freedom, most), (1 + confidence) / 2)
         means = pairs.logs[rows].mean(axis=1)
         difference[np.ix_(here, here)] = np.subtract.outer(means, means)
         reach[np.ix_(here, here)] = error * t
         return difference, reach
-
-
-def _keys(asked: pd.DataFrame) -> list[tuple[str, str, str]]:
-    return list(zip(asked["task"], asked["way"], asked["asked_as"], strict=True))

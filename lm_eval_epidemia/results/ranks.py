@@ -32,9 +32,6 @@ from lm_eval_epidemia.score.outcomes import Clustered, Layout
 #: Arrays and single pairs differ by rounding: what is nearer to a bound is decided pair by pair.
 CLOSE = 1e-6
 
-#: How many runs are held against all others at once.
-_BLOCK = 64
-
 
 class Standing(NamedTuple):
     """The rank of a run in a group.
@@ -102,23 +99,23 @@ def standings(
     """
     placed: dict[int, Standing] = {}
     keys = {
-        run: frozenset(zip(*(of[name] for name in KEY), strict=True))
+        run: frozenset(of[KEY].itertuples(index=False, name=None))
         for run, of in scores.groupby("run", sort=False)
     }
-    for _, runs in alike(scores).groupby(alike(scores), sort=False):
+    how = alike(scores)
+    for _, runs in how.groupby(how, sort=False):
         asked = [run for run in runs.index if can_rank[run]]
         shared = ranked_tasks([keys[run] for run in asked]) if asked else frozenset()
-        complete = [run for run in runs.index if shared <= keys[run]]
+        complete = {run for run in runs.index if shared <= keys[run]}
         ranked = [run for run in asked if run in complete and not groups()[group].predicted]
         of = verdicts(scores, group, ranked, sorted(shared), pool)
-        better, worse = (of < 0).sum(axis=1), (of > 0).sum(axis=1)
         for run in runs.index:
-            placed[run] = Standing(shared=len(shared), among=len(ranked), complete=run in complete)
-        if len(ranked) > 1:
-            for run, above, below in zip(ranked, better, worse, strict=True):
-                placed[run] = placed[run]._replace(
-                    best=1 + int(above), worst=len(ranked) - int(below)
-                )
+            standing = Standing(None, None, len(shared), len(ranked), run in complete)
+            if run in ranked and len(ranked) > 1:
+                against = of[ranked.index(run)]
+                best, worst = 1 + int((against < 0).sum()), len(ranked) - int((against > 0).sum())
+                standing = standing._replace(best=best, worst=worst)
+            placed[run] = standing
     return placed
 
 
@@ -171,102 +168,59 @@ def _decided(
     benchmark = groups()[group]
     values = np.array([of["value"] for of in mine.values()])
     means = values.mean(axis=1)
-    joint = [_joint([[*of["draws"]] for of in mine.values()], unbiased=True)]
-    at = [means, means - joint[0].bias(values)]
+    draws = [[*of["draws"]] for of in mine.values()]
+    errors = [_errors([[task and task.unbiased for task in row] for row in draws])]
+    # By how much sampling error shifts each mean; not that of an exact table.
+    at = np.array([[x.at.mean() if x and len(x.at) else math.nan for x in row] for row in draws])
+    apart = [means, means - np.nan_to_num(at - values).mean(axis=1)]
     if POPULATION in benchmark.metrics(benchmark.plain):
-        joint.append(_joint([[*of["population"]] for of in mine.values()]))
+        errors.append(_errors([[*of["population"]] for of in mine.values()]))
         uncut = [population_uncut(of["population"], of[POPULATION]) for of in mine.values()]
-        at.append(np.array(uncut).mean(axis=1))
-    close = CLOSE
+        apart.append(np.array(uncut).mean(axis=1))
+    numbers = [np.subtract.outer(x, x) for x in apart]
     if pool is None:
         layout = Layout(outcomes(asked))
         off = layout.residuals(values)
         reach = Clustered(0.0, 1.0, layout.freedom).reach(CONFIDENCE)
-        errors = np.array([np.sqrt(((row - off) ** 2).sum(axis=-1)) for row in off])
-        across = np.subtract.outer(means, means), reach * errors
+        far = reach * np.array([np.sqrt(((row - off) ** 2).sum(axis=-1)) for row in off])
+        across = numbers[0]
     else:
         nearer, far = pool.bounds([*mine], asked, CONFIDENCE)
-        across = -nearer, far  # who is nearer has the higher score
-        # Then bounds are not exact: two of many models move a median by little.
-        close = 1 / len(mine) if pool.pairs(asked).floored else CLOSE
+        across = -nearer  # who is nearer has the higher score
+    side = np.sign(numbers[0])
+    # How far each number is beyond its bound. All have to be, and NaN is not.
+    beyond = [side * across - far, side * numbers[0] - HERE * errors[0]]
+    beyond += [side * x - HERE * error for x, error in zip(numbers[1:], errors, strict=True)]
+    least = np.nan_to_num(np.min(beyond, axis=0), nan=-math.inf)
     better = 1 if benchmark.measure.higher_is_better else -1
-    of: NDArray[np.int8] = np.zeros((len(mine),) * 2, np.int8)
-    undecided: list[tuple[int, int]] = []
-    for start in range(0, len(mine), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        apart = [np.subtract.outer(numbers[block], numbers) for numbers in at]
-        bounds = [HERE * of_joint.errors(block) for of_joint in joint]
-        side = np.sign(apart[0])
-        # How far each number is beyond its bound. All have to be, and NaN is not.
-        beyond = [
-            side * number - bound
-            for number, bound in zip(
-                [across[0][block], *apart],
-                [across[1][block], bounds[0], *bounds],
-                strict=True,
-            )
-        ]
-        least = np.nan_to_num(np.min(beyond, axis=0), nan=-math.inf)
-        of[block] = np.where(least > 0, better * side, 0)
-        near = np.argwhere(np.abs(least) <= close)
-        undecided += [(start + int(i), int(j)) for i, j in near if start + i < j]
-    return of, undecided
+    near = [(int(i), int(j)) for i, j in np.argwhere(np.triu(np.abs(least) <= CLOSE, 1))]
+    return np.where(least > 0, better * side, 0).astype(np.int8), near
 
 
-class _Joint(NamedTuple):
-    """The means of all runs at joint replicates.
+def _errors(draws: Sequence[Sequence[Draws | None]]) -> Array:
+    """Return the joint standard error of each difference of means, shape (N, N).
 
-    Attributes
-    ----------
-    spread : ndarray, shape (N, R)
-        Its draws minus their mean, sample by sample, over the root of their degrees of freedom: the
-        sum of squares of a difference is its variance.
-    asking : ndarray, shape (N,)
-        Variance of the mean from asking alone.
-    kind : ndarray of int, shape (N,)
-        Equal for runs with the same replicates in all tasks; below 0 if some are unknown.
-    at : ndarray, shape (N, T)
-        Mean of the draws; NaN for an exact table.
+    NaN if the two do not have the same replicates in all tasks.
     """
-
-    spread: Array
-    asking: Array
-    kind: NDArray[np.int_]
-    at: Array
-
-    def bias(self, values: Array) -> Array:
-        """Return the shift by sampling error in the means of values, shape (N, T)."""
-        return np.asarray(np.nan_to_num(self.at - values).sum(axis=1) / values.shape[1])
-
-    def errors(self, block: slice) -> Array:
-        """Return the standard error of each difference of some from all; NaN if unknown."""
-        spread, mine = self.spread, self.spread[block]
-        squares = np.add.outer((mine**2).sum(axis=1), (spread**2).sum(axis=1))
-        variance = np.maximum(squares - 2 * mine @ spread.T, 0)
-        variance += np.add.outer(self.asking[block], self.asking)
-        known = (self.kind[block, None] == self.kind) & (self.kind >= 0)
-        return np.where(known, np.sqrt(variance), math.nan)
-
-
-def _joint(draws: Sequence[Sequence[Draws | None]], unbiased: bool = False) -> _Joint:
-    """Combine the draws of every run, task by task; the spread uses unbiased draws."""
-    kinds: dict[tuple[tuple[str, int], ...], int] = {}
-    rows = []
+    kinds: dict[Any, int] = {}
+    rows, kind, asking = [], [], []
     for row in draws:
         known = [task for task in row if task is not None]
         whose = tuple((task.sample, len(task.at)) for task in known)
-        kind = kinds.setdefault(whose, len(kinds)) if len(known) == len(row) else -1
+        is_known = len(known) == len(row)
+        kind.append(kinds.setdefault(whose, len(kinds)) if is_known else math.nan)
+        asking.append(sum(task.asking**2 for task in known) / len(row) ** 2)
         sums: dict[str, Array] = {}
-        for task in known if kind >= 0 else ():
+        for task in known if is_known else ():
             if len(task.at):
-                sums[task.sample] = sums.get(task.sample, 0.0) + (
-                    task.unbiased if unbiased else task
-                ).at / len(row)
+                sums[task.sample] = sums.get(task.sample, 0.0) + task.at / len(row)
+        # Over the root of their degrees of freedom: the sum of squares is the variance.
         parts = [(x - x.mean()) / math.sqrt(len(x) - 1) for x in sums.values()]
-        at = [x.at.mean() if x is not None and len(x.at) else math.nan for x in row]
-        asking = sum(task.asking**2 for task in known) / len(row) ** 2
-        rows.append((np.concatenate([np.empty(0), *parts]), asking, kind, at))
-    spread = np.zeros((len(rows), max(len(row[0]) for row in rows)))
-    for place, (part, *_) in enumerate(rows):
+        rows.append(np.concatenate([np.empty(0), *parts]))
+    spread = np.zeros((len(rows), max(map(len, rows))))
+    for place, part in enumerate(rows):
         spread[place, : len(part)] = part
-    return _Joint(spread, *map(np.array, zip(*(row[1:] for row in rows), strict=True)))
+    squares = (spread**2).sum(axis=1)
+    variance = np.maximum(np.add.outer(squares, squares) - 2 * spread @ spread.T, 0)
+    variance += np.add.outer(asking, asking)
+    return np.where(np.equal.outer(kind, kind), np.sqrt(variance), math.nan)

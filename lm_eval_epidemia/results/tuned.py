@@ -57,14 +57,12 @@ def with_cards(results: Results, given: Sequence[tuple[str, str]] = ()) -> Resul
         version of a model: its ``bases`` are empty.
     """
     runs, notes = results.runs, Notes()
-    found = _cards(results, notes)
-    by_hand = {version: base for base, version in given}
+    found, by_hand = _cards(results, notes), {version: base for base, version in given}
     bases = {
         run: _base_of(run, card, results, by_hand.get(runs["model"][run]), notes)
         for run, (card, _) in found.items()
         if card or runs["weights"][run].adapter
     }
-    more = [(run, "tuned", printable(text)) for run, text in dict.fromkeys(notes)]
     versions: Any = runs.get("bases", dict.fromkeys(runs.index, ()))
     columns: dict[str, Any] = {
         "card": [card for card, _ in found.values()],
@@ -72,24 +70,28 @@ def with_cards(results: Results, given: Sequence[tuple[str, str]] = ()) -> Resul
         "base": pd.Series(bases, runs.index, dtype=float),
         "bases": [() if run in bases else versions[run] for run in runs.index],
     }
-    told = pd.concat([results.notes, pd.DataFrame(more, columns=["run", "kind", "text"])])
-    return results._replace(runs=runs.assign(**columns), notes=told.reset_index(drop=True))
+    more = [(run, "tuned", printable(text)) for run, text in dict.fromkeys(notes)]
+    told = pd.DataFrame(more, columns=["run", "kind", "text"])
+    notes_of = pd.concat([results.notes, told], ignore_index=True)
+    return results._replace(runs=runs.assign(**columns), notes=notes_of)
 
 
 def _cards(results: Results, notes: Notes) -> dict[int, Found]:
     """Return the card of each run, with its folder; add notes on those that do not count."""
-    runs = results.runs
-    weights: dict[int, Weights] = dict(runs["weights"])
-    own = {run: Path(of.adapter or of.model) for run, of in weights.items()}
+    runs, weights = results.runs, results.runs["weights"]
     paths = results.files.groupby("run")["path"].agg(list)
-    above = {run: _above(paths.get(run, ()), results.folders) for run in weights}
+    own = {run: Path(of.adapter or of.model) for run, of in weights.items()}
     # Unlike Path's, isfile is False of what no folder can be called.
     near = {
-        run: [place for place in (own[run], *above[run]) if os.path.isfile(place / TUNED_CARD)]  # noqa: PTH113
-        for run in weights
+        run: [
+            place
+            for place in (own[run], *_above(paths.get(run, ()), results.folders))
+            if os.path.isfile(place / TUNED_CARD)  # noqa: PTH113
+        ]
+        for run in own
     }
-
-    def card_of(run: int) -> Found:
+    found: dict[int, Found] = dict.fromkeys(runs.index, (None, None))
+    for run in runs.index:
         for place in near[run]:
             try:
                 card = read_tuned(place)
@@ -97,39 +99,31 @@ def _cards(results: Results, notes: Notes) -> dict[int, Found]:
                 text = f"ignored the card of a tuned model in {place}: {error}; copy it again from"
                 notes.append(("", f"{text} the folder that 'epidemia finetune train' wrote"))
                 continue
-            if place == own[run]:
-                return card, place
-            if not _can_be(weights[run], card):
-                break
             # One card may lie above the results of its base, too, and of other models.
             others = {
                 runs["model"][other]
-                for other in weights
-                if place in above[other]
-                and near[other][0] == place
+                for other in runs.index
+                if near[other][:1] == [place]
                 and weights[other] != weights[run]
                 and _can_be(weights[other], card)
             }
-            if not others:
-                return card, place
-            names = few(sorted({runs["model"][run], *others}))
-            text = f"{place / TUNED_CARD} could belong to {names}, so it is ignored: copy it (and"
-            notes.append(("", f"{text} losses.csv) into the folder with that model's results only"))
+            can_be = place == own[run] or _can_be(weights[run], card)
+            if can_be and (place == own[run] or not others):
+                found[run] = card, place
+            elif can_be:
+                names = few(sorted({runs["model"][run], *others}))
+                text = f"{place / TUNED_CARD} could belong to {names}, so it is ignored: copy it"
+                text += " (and losses.csv) into the folder with that model's results only"
+                notes.append(("", text))
             break
-        return None, None
-
-    return {run: card_of(run) for run in weights}
+    return found
 
 
 def _above(paths: Iterable[Path], folders: Iterable[Path]) -> list[Path]:
     """Return the folders of a run's files, the nearest first, up to the folders read."""
     roots = [root if root.is_dir() else root.parent for root in folders]
-    places = {
-        place
-        for path in paths
-        for place in path.parents
-        if any(place.is_relative_to(root) for root in roots)
-    }
+    every = {place for path in paths for place in path.parents}
+    places = [place for place in every if any(place.is_relative_to(root) for root in roots)]
     return sorted(places, key=lambda place: (-len(place.parts), place))
 
 
@@ -157,19 +151,17 @@ def _base_of(
 ) -> float | None:
     """Return the run of a tuned run's base, asked in the same way."""
     runs, name, model = results.runs, results.runs["name"][run], results.runs["model"][run]
-    weights: dict[int, Weights] = dict(runs["weights"])
-    own, names = weights[run], [card.base] if card else []
+    weights, own = runs["weights"], runs["weights"][run]
     without = "training does not explain the whole difference"
-    if own.adapter and not given:
-        # What lm-eval loaded says it as well as the card, and where they differ it counts.
-        names.append(own.model)
-        if card and _alike(card.base, own.model) == OTHER:
-            names = [own.model]
-            text = f"its adapter was tuned from {card.base} but runs on {own.model}. Unless both"
-            notes.append((name, f"{text} have the same weights, {without}"))
+    # What lm-eval loaded says it as well as the card, and where they differ it counts.
+    names = [*([card.base] if card else []), *([own.model] if own.adapter else [])]
     if given:
         names, named = [given], [*runs.index[runs["model"] == given]]
     else:
+        if card and own.adapter and _alike(*names) == OTHER:
+            names = [own.model]
+            text = f"its adapter was tuned from {card.base} but runs on {own.model}. Unless both"
+            notes.append((name, f"{text} have the same weights, {without}"))
         ranks = {
             other: min(_alike(of.model, base) for base in names)
             for other, of in weights.items()
@@ -178,23 +170,21 @@ def _base_of(
         best = min(ranks.values(), default=OTHER)
         named = [other for other, rank in ranks.items() if rank == best < OTHER]
     by_hand = f"name it with --pair BASE={model}"
-    why = f"is not among the results: add its results, or {by_hand}"
     if len(several := {weights[other].name for other in named}) > 1:
         why = f"could be {few(sorted(several))}: {by_hand}"
     elif alike := [other for other in named if _asked_alike(results, run, other)]:
         base = closest(runs, run, alike)[0]
-        settings: Any = settings_of_runs(runs).drop(columns=[*OWN, *COMPARED], errors="ignore")
-        apart = [
-            f"{key} {settings[key][run]} and {settings[key][base]}"
-            for key in settings
-            if settings[key][run] != settings[key][base]
-        ]
+        settings = settings_of_runs(runs).drop(columns=[*OWN, *COMPARED], errors="ignore")
+        both = settings.loc[[run, base]].items()
+        apart = [f"{key} {mine} and {theirs}" for key, (mine, theirs) in both if mine != theirs]
         if apart:
             text = f"it and its base {runs['name'][base]} were run with different settings"
             notes.append((name, f"{text} ({', '.join(apart)}), so {without}"))
         return base
     elif named:
         why = "was not asked in the same way (chat template, prompts, limit): run it like this one"
+    else:
+        why = f"is not among the results: add its results, or {by_hand}"
     notes.append((name, f"it was tuned from {names[0]}, which {why}"))
     return None
 

@@ -267,6 +267,11 @@ class Measured:
         draws = self._draws(at, score_of, part.anchors.zero - perfect)
         return draws._replace(less_bias=joint.corrected(at, again)) if len(at) else draws
 
+    @property
+    def l1_draws(self) -> Draws | None:
+        """The distance at each replicate, with the error of asking."""
+        return None if self.l1_at is None else self._draws(self.l1_at, self.part.distance, 100.0)
+
     @cached_property
     def score_population_draws(self) -> Draws | None:
         """The score against the population in other samples of that population.

@@ -30,7 +30,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities import answers, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
 from lm_eval_epidemia.elicit.system import BASE
 from lm_eval_epidemia.results.naming import Weights
-from lm_eval_epidemia.results.read import NOT_SETTINGS, Results
+from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 #: What published numbers are, by benchmark.
@@ -53,15 +53,11 @@ def with_published(results: Results) -> Results:
 
     Scores have no errors, except those of priors, whose answers were published.
     """
-    asked = {*zip(results.scores["task"], results.scores["way"], strict=True)}
+    asked = {*results.scores[["task", "way"]].itertuples(index=False, name=None)}
     rows = [
         {
-            "model": model,
-            "task": task,
-            "way": way,
-            "group": leaves()[in_way(task, way)].group,
-            "asked_as": "published",
-            "value": value,
+            **{"model": model, "task": task, "way": way, "value": value},
+            **{"group": leaves()[in_way(task, way)].group, "asked_as": "published"},
             **dict.fromkeys(("draws", "population", "said")),
             **{"file": Path(), "date": math.nan, "task_version": "", "truth": "", "seen": 1.0},
             **more,
@@ -73,28 +69,27 @@ def with_published(results: Results) -> Results:
         return results
     models = sorted({row["model"] for row in rows})
     first = max([*results.runs.index, -1]) + 1
-    usual = {name: "" for name in results.runs if name not in NOT_SETTINGS} | {
-        "bases": (),
-        **dict.fromkeys(("card", "base", "cutoff")),
-    }
     runs = pd.DataFrame(
         [
             {
-                **usual,
+                **dict.fromkeys(results.runs, ""),
+                **dict.fromkeys(("card", "card_folder", "base", "cutoff")),
+                **dict.fromkeys(("parameters", "date"), math.nan),
                 **{"model": model, "settings": "published", "name": f"{model} (published)"},
-                **{"kind": "published", "weights": Weights(model)},
+                **{"kind": "published", "weights": Weights(model), "bases": ()},
             }
             for model in models
         ],
-        index=pd.RangeIndex(first, first + len(models), name="run"),
+        pd.RangeIndex(first, first + len(models), name="run"),
+        [*results.runs],
     )
     scores = pd.DataFrame(rows)
     scores.insert(0, "run", first + scores.pop("model").map(models.index))
     kinds = {leaves()[in_way(row["task"], row["way"])].benchmark.name for row in rows}
-    notes = [("published", "published", text) for name, text in MARKS.items() if name in kinds]
-    told = pd.DataFrame(notes, columns=["run", "kind", "text"])
+    texts = [text for name, text in MARKS.items() if name in kinds]
+    told = pd.DataFrame({"run": "published", "kind": "published", "text": texts})
     return results._replace(
-        runs=pd.concat([results.runs, runs.reindex(columns=[*results.runs])]),
+        runs=pd.concat([results.runs, runs]),
         scores=pd.concat([results.scores, scores], ignore_index=True),
         notes=pd.concat([results.notes, told], ignore_index=True),
     )
@@ -120,25 +115,10 @@ def observed() -> Iterator[Row]:
 
 @lru_cache(maxsize=1)
 def printed() -> pd.DataFrame:
-    """Return every printed number of the study on causal graphs.
-
-    ``weight`` is the number of effects, or relations, per sample in its mean.
-    """
+    """Return every printed number of the study on causal graphs."""
     table = _table("interventions.csv", dtype=str, keep_default_na=False)
-    relations = {graph: math.perm(len(of.nodes), 2) for graph, of in GRAPHS.items()}
-    return table.assign(
-        accuracy=table["accuracy"].astype(float),
-        error=pd.to_numeric(table["standard_error"]),
-        weight=[
-            1 if way == "knowledge" else relations[of] if way == "retrieval" else len(QUERIES[of])
-            for way, of in zip(table["way"], table["graph"], strict=True)
-        ],
-    )
-
-
-def weighted(rows: pd.DataFrame) -> float:
-    """Average printed numbers, weighted by their effects."""
-    return math.fsum(rows["weight"] * rows["accuracy"]) / int(rows["weight"].sum())
+    error = pd.to_numeric(table["standard_error"])
+    return table.assign(accuracy=table["accuracy"].astype(float), error=error)
 
 
 def way_in_study(way: str) -> str:
@@ -148,13 +128,19 @@ def way_in_study(way: str) -> str:
 
 
 def _intervened() -> Iterator[Row]:
-    table = printed()
+    """Yield means of printed numbers, weighted by their effects, or by relations."""
+    tasks = {task.names: task.name for task in TASKS.values() if task.nodes is None}
+    effects = {graph: len(queries) for graph, queries in QUERIES.items()}
+    relations = {graph: math.perm(len(of.nodes), 2) for graph, of in GRAPHS.items()}
+    table = printed()[printed()["effects"] == "all"]
     for way in INTERVENTION.ways:
-        here = table[(table["way"] == way_in_study(way)) & (table["effects"] == "all")]
-        for (names, model), rows in here.groupby(["names", "model"]):
-            for task in TASKS.values():
-                if task.names == names and task.nodes is None:
-                    yield task.name, way, str(model), weighted(rows), {}
+        study = way_in_study(way)
+        here = table[(table["way"] == study) & table["names"].isin(tasks)]
+        # What was asked without a graph is one number.
+        weight = here["graph"].map(relations if study == "retrieval" else effects).fillna(1)
+        for (names, model), rows in here.assign(weight=weight).groupby(["names", "model"]):
+            mean = math.fsum(rows["weight"] * rows["accuracy"]) / rows["weight"].sum()
+            yield tasks[names], way, model, float(mean), {}
 
 
 @lru_cache(maxsize=1)
@@ -183,12 +169,12 @@ def _stating(_fingerprint: str) -> tuple[Stating, ...]:
     everywhere = np.ones(len(truth.quantities), dtype=bool)
     runs = []
     for run in answers.runs(truth):
-        is_temperature = run.temperature_or_effort[0].isdigit()
+        said = run.temperature_or_effort
         settings = {
             "protocol": run.protocol.replace("-", "_"),
             "system prompt": run.system_prompt,
-            "temperature": run.temperature_or_effort if is_temperature else "",
-            "reasoning effort": "" if is_temperature else run.temperature_or_effort,
+            "temperature": said if said[0].isdigit() else "",
+            "reasoning effort": "" if said[0].isdigit() else said,
         }
         known = known_of(truth, stated_as(run.priors), everywhere)
         runs.append(Stating(run.experiment, run.model, settings, known))
