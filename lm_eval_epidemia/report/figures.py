@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -20,226 +19,205 @@ from lm_eval_epidemia.findings.task import asked_as
 from lm_eval_epidemia.results.read import Results
 
 
-@dataclass(frozen=True)
-class Chart:
+class Axis(NamedTuple):
+    """The axis of a column.
+
+    Attributes
+    ----------
+    title : str
+        Of numbers, their column if empty.
+    ends : str
+        ``%`` for shares, ``log`` for logarithms.
+    line : float, optional
+        Where a dashed line crosses it.
+    """
+
+    title: str = ""
+    ends: str = ""
+    line: float | None = None
+
+
+class Chart(NamedTuple):
     """A figure of a finding.
 
     Attributes
     ----------
     finding : str
         Its name in `FINDINGS`, or of a function in `findings.task` and the like that takes a task.
-    says : str
-        What it shows.
     x, y : str
         Columns; numbers are on a scale, texts in the order of the rows.
     mark : str
         A key of `MARKS`.
-    colour, facet : str
+    facet, colour : str
         Columns; a model is named with its settings, in column ``who``.
-    interval : tuple of str
-        The columns with the ends of an interval along `along`.
-    along : str
-        ``x`` or ``y``.
-    titles : mapping of str to str
-        Titles of axes, by ``x`` and ``y``.
-    ends : mapping of str to (float, float) or str
-        Ends of a scale by ``x`` and ``y``; ``%`` for shares, ``log`` for logarithms.
     where : str
         The rows that are drawn, as pandas' `query` takes them.
-    lines : mapping of str to float
-        Dashed lines, by ``x`` and ``y``; ``diagonal`` from one corner to the other.
+    axes : mapping of str to Axis
+        Of columns, where these are others than in `AXES`.
+    diagonal : bool
+        Whether a dashed line goes from one corner to the other.
+    interval : tuple of str
+        The columns with the ends of an interval, where the table has them.
     tick : str
         The column with a green mark beside each: knowing averages only.
+    only_runs : bool
+        Whether respondents are left out beside models.
     task : bool
         Whether it shows one task.
     """
 
     finding: str
-    says: str
     x: str
     y: str
     mark: str = "dot"
-    colour: str = "who"
     facet: str = ""
-    interval: tuple[str, ...] = ()
-    along: str = "x"
-    titles: Mapping[str, str] = field(default_factory=dict)
-    ends: Mapping[str, Any] = field(default_factory=dict)
+    colour: str = "who"
     where: str = ""
-    lines: Mapping[str, float] = field(default_factory=dict)
+    axes: Mapping[str, Axis] = {}
+    diagonal: bool = False
+    interval: tuple[str, ...] = ("low", "high")
     tick: str = ""
+    only_runs: bool = False
     task: bool = False
 
+    def axis(self, column: str) -> Axis:
+        """Return the axis of a column."""
+        return self.axes.get(column) or AXES.get(column) or Axis()
 
-SCORE = "Mean (± 1.96 standard errors)"
-MEAN: dict[str, Any] = {"facet": "group", "interval": ("low", "high"), "titles": {"x": SCORE}}
-UP: dict[str, Any] = {**MEAN, "along": "y", "titles": {"y": SCORE}}
-SHARE = {"x": "%", "y": "%"}
 
-#: Every figure, by name.
+#: Every figure, by name, and what it shows.
+SAYS = {
+    "leaderboard": "every model's score by group",
+    "size": "score against number of parameters",
+    "beside": "score against other tasks in the same files",
+    "surveys": "every model's score by survey",
+    "conditions": "score against number of conditions",
+    "nodes": "accuracy on larger graphs against number of variables",
+    "versions": "base models against their versions, by task",
+    "closed": "written answers against likelihoods on the closed subset",
+    "calibration": "elicited against true probability, with a reliability curve",
+    "order_bias": "probability of each displayed position relative to uniform",
+    "tilt": "tilt against slope of every model's calibration line",
+    "distribution": "truth and models in the largest cell of a task",
+    "curve": "one answer over the levels of one condition",
+    "cells": "elicited against true probability in every cell of a task",
+    "bootstrap": "bootstrap distances of a task, with the anchors of its scale",
+    "wins": "how often stated priors beat N real answers",
+    "quartiles": "quarter of the stated prior in which the truth lies",
+    "uncertainty": "stated against realised uncertainty of priors",
+    "paths": "accuracy on larger graphs against path length",
+    "tuning": "every task before and after fine-tuning",
+    "learning": "score against number of answers trained on",
+    "losses": "losses of fine-tuning, with the kept checkpoint",
+    "regions": "error of models in each region of the world, and by income",
+    "years": "truth and answers over the years, by outcome",
+    "people": "answers of models against guesses of Americans",
+    "map": "truth and answers of a task on a map of the world",
+}
+
+#: The axes of columns, but where a figure has another. The truth is the survey's.
+AXES = {
+    "value": Axis("Mean (± 1.96 standard errors)"),
+    "before": Axis("Score: hollow before, filled after"),
+    "parameters": Axis(ends="log"),
+    "q": Axis("The model's answer", "%"),
+    "p": Axis("The survey", "%"),
+    "truth": Axis("The survey", "%"),
+    "position": Axis("Displayed as"),
+    "times": Axis("Probability relative to uniform", line=1),
+    "tilt": Axis("Tilt, in log-odds", line=0),
+    "slope": Axis("Slope (below 1: differences understated)", line=1),
+    "distance": Axis("Distance from the truth"),
+    "stated": Axis("Stated sd / error of 5 answers", "log"),
+    "ratio": Axis("Error / error of 5 answers", "log"),
+    "rows": Axis("Answers trained on"),
+    "off": Axis("Probability at wrong answers, %"),
+}
+PROBABILITY, OF_QUANTITIES = "Probability of the answer", "Share of quantities"
+
+#: How every figure is drawn.
 CHARTS = {
     "leaderboard": Chart(
-        *("leaderboard", "every model's score by group", "value", "who"),
-        colour="kind",
-        tick="averages",
-        where="run_kind",
-        **MEAN,
+        *("leaderboard", "value", "who", "dot", "group", "kind"), tick="averages", only_runs=True
     ),
     "size": Chart(
-        *("leaderboard", "score against number of parameters", "parameters", "value"),
-        where="parameters == parameters",
-        ends={"x": "log"},
-        **UP,
+        *("leaderboard", "parameters", "value", "dot", "group"), where="parameters == parameters"
     ),
     "beside": Chart(
-        *("other", "score against other tasks in the same files", "value", "score"),
-        facet="other",
-        where="score == score",
+        *("other", "value", "score", "dot", "other"), where="score == score", axes={"value": Axis()}
     ),
-    "surveys": Chart("survey", "every model's score by survey", "value", "survey", **MEAN),
-    "conditions": Chart(
-        "dimension", "score against number of conditions", "dimension", "value", "line", **UP
-    ),
-    "nodes": Chart(
-        *("nodes", "accuracy on larger graphs against number of variables", "nodes", "value"),
-        mark="line",
-        **UP,
-    ),
+    "surveys": Chart("survey", "value", "survey", "dot", "group"),
+    "conditions": Chart("dimension", "dimension", "value", "line", "group"),
+    "nodes": Chart("nodes", "nodes", "value", "line", "group"),
     "versions": Chart(
-        *("version-tasks", "base models against their versions, by task", "base", "value"),
-        facet="group",
-        lines={"diagonal": 1},
-        titles={"x": "base", "y": "version"},
+        *("version-tasks", "base", "value", "dot", "group"),
+        axes={"value": Axis("version")},
+        diagonal=True,
     ),
-    "closed": Chart(
-        *("closed", "written answers against likelihoods on the closed subset", "value", "who"),
-        colour="asked",
-        **{**MEAN, "facet": ""},
-    ),
-    "calibration": Chart(
-        *("calibration", "elicited against true probability, with a reliability curve", "q", "p"),
-        mark="heat",
-        facet="who",
-        lines={"diagonal": 1},
-        titles={"x": "The model's answer", "y": "The survey"},
-        ends=SHARE,
-    ),
-    "order_bias": Chart(
-        *("order-bias", "probability of each displayed position relative to uniform"),
-        *("position", "times", "line"),
-        facet="answers",
-        lines={"y": 1},
-        titles={"x": "Displayed as", "y": "Probability relative to uniform"},
-    ),
-    "tilt": Chart(
-        *("tilt", "tilt against slope of every model's calibration line", "tilt", "slope"),
-        facet="group",
-        where="task != task",
-        lines={"x": 0, "y": 1},
-        titles={"x": "Tilt, in log-odds", "y": "Slope (below 1: differences understated)"},
-    ),
+    "closed": Chart("closed", "value", "who", colour="asked"),
+    "calibration": Chart("calibration", "q", "p", "heat", "who", diagonal=True),
+    "order_bias": Chart("order-bias", "position", "times", "line", "answers"),
+    "tilt": Chart("tilt", "tilt", "slope", "dot", "group", where="task != task"),
     "distribution": Chart(
-        *("task:distribution", "truth and models in the largest cell of a task", "value", "answer"),
-        mark="bar",
-        interval=("low", "high"),
-        titles={"x": "Probability of the answer"},
-        ends={"x": "%"},
+        "task:distribution",
+        "value",
+        "answer",
+        "bar",
+        axes={"value": Axis(PROBABILITY, "%")},
         task=True,
     ),
     "curve": Chart(
-        *("task:curve", "one answer over the levels of one condition", "condition", "value"),
-        mark="line",
-        interval=("low", "high"),
-        along="y",
-        titles={"y": "Probability of the answer"},
-        ends={"y": "%"},
+        "task:curve",
+        "condition",
+        "value",
+        "line",
+        axes={"value": Axis(PROBABILITY, "%")},
         task=True,
     ),
     "cells": Chart(
-        *("task:cells_of", "elicited against true probability in every cell of a task"),
-        *("value", "truth"),
+        *("task:cells_of", "value", "truth"),
         where="kind != 'survey'",
-        lines={"diagonal": 1},
-        titles={"x": "The model's answer", "y": "The survey"},
-        ends=SHARE,
+        axes={"value": Axis("The model's answer", "%")},
+        diagonal=True,
+        interval=(),
         task=True,
     ),
-    "bootstrap": Chart(
-        *("task:bootstrap", "bootstrap distances of a task, with the anchors of its scale"),
-        *("distance", "", "density"),
-        colour="",
-        titles={"x": "Distance from the truth"},
-        task=True,
-    ),
+    "bootstrap": Chart("task:bootstrap", "distance", "", "density", colour="", task=True),
     "wins": Chart(
-        *("wins", "how often stated priors beat N real answers", "part", "value", "line"),
+        *("wins", "part", "value", "line", "group"),
         where="facet == '' and asked == '' and part.str.startswith('N =')",
-        **{**UP, "lines": {"y": 0.5}, "titles": {"x": "Real answers", "y": "Share of quantities"}},
+        axes={"part": Axis("Real answers"), "value": Axis(OF_QUANTITIES, line=0.5)},
     ),
     "quartiles": Chart(
-        *("quartiles", "quarter of the stated prior in which the truth lies", "part", "value"),
-        mark="line",
+        *("quartiles", "part", "value", "line", "group"),
         where="facet == '' and part.str.startswith('quarter')",
-        **{**UP, "lines": {"y": 0.25}, "titles": {"y": "Share of quantities"}},
+        axes={"value": Axis(OF_QUANTITIES, line=0.25)},
     ),
     "uncertainty": Chart(
-        *("quantities", "stated against realised uncertainty of priors", "stated", "ratio"),
-        facet="group",
+        *("quantities", "stated", "ratio", "dot", "group"),
         where="stated > 0 and ratio > 0",
-        lines={"diagonal": 1},
-        ends={"x": "log", "y": "log"},
-        titles={"x": "Stated sd / error of 5 answers", "y": "Error / error of 5 answers"},
+        diagonal=True,
     ),
     "paths": Chart(
-        *("interventions", "accuracy on larger graphs against path length", "asked", "value"),
-        mark="line",
+        *("interventions", "asked", "value", "line", "part"),
         where="asked.str.startswith('path of')",
-        **{**UP, "facet": "part"},
     ),
     "tuning": Chart(
-        *("tuning", "every task before and after fine-tuning", "", "task", "arrow"),
-        facet="who",
-        colour="trained_on",
-        interval=("before", "after"),
+        *("tuning", "before", "task", "arrow", "who", "trained_on"),
         where="task != '' and seeds == 1 and not part.str.contains('cells')",
-        titles={"x": "Score: hollow before, filled after"},
+        interval=("before", "after"),
     ),
-    "learning": Chart(
-        *("learning", "score against number of answers trained on", "rows", "value", "line"),
-        colour="trained_on",
-        where="rows > 0",
-        **{**UP, "titles": {"x": "Answers trained on", "y": SCORE}},
-    ),
-    "losses": Chart(
-        *("losses", "losses of fine-tuning, with the kept checkpoint", "epoch", "loss", "line"),
-        colour="split",
-        facet="model",
-    ),
-    "regions": Chart(
-        *("regions", "error of models in each region of the world, and by income"),
-        *("off", "place"),
-        facet="of",
-        interval=("low", "high"),
-        titles={"x": "Probability at wrong answers, %"},
-    ),
-    "years": Chart(
-        *("course", "truth and answers over the years, by outcome", "year", "value", "line"),
-        facet="series",
-        interval=("low", "high"),
-        along="y",
-        titles={"y": "Probability of the answer"},
-    ),
+    "learning": Chart("learning", "rows", "value", "line", "group", "trained_on", "rows > 0"),
+    "losses": Chart("losses", "epoch", "loss", "line", "model", "split"),
+    "regions": Chart("regions", "off", "place", facet="of"),
+    "years": Chart("course", "year", "value", "line", "series", axes={"value": Axis(PROBABILITY)}),
     "people": Chart(
-        *("people", "answers of models against guesses of Americans", "answer", "question"),
+        *("people", "answer", "question"),
         where="question != ''",
-        titles={"x": "Share of the population, %"},
+        axes={"answer": Axis("Share of the population, %")},
         tick="truth",
     ),
-    "map": Chart(
-        *("countries:map_of", "truth and answers of a task on a map of the world", "value", "code"),
-        mark="map",
-        task=True,
-    ),
+    "map": Chart("countries:map_of", "value", "code", "map", task=True),
 }
 
 

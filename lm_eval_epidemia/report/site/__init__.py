@@ -31,7 +31,7 @@ from lm_eval_epidemia.findings.notes import lines
 from lm_eval_epidemia.findings.words import plain_name
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.cards import card
-from lm_eval_epidemia.report.figures import CHARTS
+from lm_eval_epidemia.report.figures import CHARTS, SAYS
 from lm_eval_epidemia.report.render import for_people
 from lm_eval_epidemia.report.site import layers, method, models, replies, surveys, tasks
 from lm_eval_epidemia.results.read import Results
@@ -241,10 +241,10 @@ def said(text: str) -> str:
 def figures(name: str, finding: Finding) -> list[dict[str, Any]]:
     """Draw the figures of a finding that have rows, with the models that were asked most."""
     drawn = []
-    for chart in CHARTS.values():
+    for drawing, chart in CHARTS.items():
         if chart.finding == name and len(rows := charts.prepared(chart, finding.table)):
             models = [*dict.fromkeys(rows["model"])]
-            says = chart.says
+            says = SAYS[drawing]
             if len(models) > DRAWN:
                 says += f"; only the first {DRAWN} of {len(models)} models, epidemia plot draws all"
             few = finding.table[finding.table["model"].isin(models[:DRAWN])]

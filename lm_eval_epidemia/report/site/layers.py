@@ -60,7 +60,7 @@ def tutoring() -> dict[str, float]:
 
 def shown(boards: Sequence[Board]) -> dict[str, Any]:
     """Return the contents of the page."""
-    said = {board.benchmark.name: board.sentence for board in boards}
+    said = {board.benchmark.name: board.sentences[0] for board in boards}
     return {
         "effects": {name: [f"{p:.2f}" for p in values] for name, values in effects().items()},
         "tutoring": {name: f"{share:.1f}" for name, share in tutoring().items()},
