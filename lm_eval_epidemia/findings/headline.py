@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -150,16 +150,16 @@ def _board(results: Results, benchmark: Benchmark, rows: pd.DataFrame, boards: i
     parts = [here[here["run"] == run] for run in shown.index]
     own &= rows["group"].isin(pd.concat(parts)["group"])
     chosen = pd.concat([*parts, rows[own]], ignore_index=True)
-    over, verdicts = _verdicts(results, benchmark, chosen, shown)
+    shown = _with_verdicts(results, benchmark, chosen, shown)
     left_out = len(tested[most:]) + len(known[room:])
     leading = shown[~shown["published"]] if not shown["published"].all() else shown
     if len(leading) + left_out > MOST_SENTENCES or boards > 1:
         leading = leading[:1]
     sentences = [_sentence(results, benchmark, chosen, run) for _, run in leading.iterrows()]
-    if verdicts and len(shown) <= MOST_SENTENCES:
-        said = "; ".join(_verdict(shown, *both, verdict) for both, verdict in verdicts.items())
-        sentences.append(f"{said} ({over}).")
-    finding = _finding(results, benchmark, chosen, shown, over, verdicts)
+    better = [_verdict(shown, run) for _, run in shown[shown["verdict"] != ""].iterrows()]
+    if better and len(shown) <= MOST_SENTENCES:
+        sentences.append(f"{'; '.join(better)} ({shown['over'].max()}).")
+    finding = _finding(results, benchmark, chosen, shown)
     return Board(benchmark, chosen, shown, left_out, finding, sentences)
 
 
@@ -184,75 +184,69 @@ def _is_leading(rows: pd.DataFrame) -> pd.Series:
     return together | ~rows["run"].isin(rows["run"][together])
 
 
-def _verdicts(
+def _with_verdicts(
     results: Results, benchmark: Benchmark, rows: pd.DataFrame, shown: pd.DataFrame
-) -> tuple[str, dict[tuple[int, int], str]]:
-    """Compare each run with the next, over the groups that most of them share."""
+) -> pd.DataFrame:
+    """Compare each run with the next, ``other``, over the groups that most of them share."""
+    shown = shown.assign(other=-1, verdict="", over="")
     doubted = rows["run"][rows["changed"].eq(True)]
     runs = shown.index[~shown["published"] & ~shown["silent"] & ~shown.index.isin(doubted)]
     if benchmark.predicted or len(runs) < 2:
-        return "", {}
+        return shown
     asked = rows[rows["run"].isin(runs)]["group"].value_counts()
     together = all(asked.get(group) == len(runs) for group in TOGETHER)
     over = " + ".join(TOGETHER) if together else max(ordered_groups(asked.index), key=asked.get)
     scores, pool = compared(results), pool_of(results)
     of = {run: scores[(scores["run"] == run) & (scores["group"] == over)] for run in runs}
-    made = {both: compare(of[both[0]], of[both[1]], pool) for both in pairwise(runs)}
-    return over, {both: of.verdict if of else "not compared" for both, of in made.items()}
+    for run, other in pairwise(runs):
+        made = compare(of[run], of[other], pool)
+        verdict = made.verdict if made else "not compared"
+        shown.loc[run, ["other", "verdict", "over"]] = other, verdict, over
+    return shown
 
 
-def _verdict(runs: pd.DataFrame, one: int, other: int, verdict: str) -> str:
-    says = f"{runs['model'][one]} {VERDICTS[verdict]} {runs['model'][other]}"
-    if verdict != "not compared":
+def _verdict(runs: pd.DataFrame, run: pd.Series) -> str:
+    other = runs.loc[run["other"]]
+    says = f"{run['model']} {VERDICTS[run['verdict']]} {other['model']}"
+    if run["verdict"] != "not compared":
         return says
-    ways = [runs["settings"][run] or "the default" for run in (one, other)]
+    ways = [of["settings"] or "the default" for of in (run, other)]
     return f"{says} ({ways[0]}, not {ways[1]})"
 
 
 def share_of(tasks: float, group: str) -> str:
     """Say how many of a group's available tasks were asked, unless all were."""
     try:
-        here = len(members(group))
+        part = _part(tasks, len(members(group)))
     except EpidemiaError:
         return ""  # no truth of them can be used here
-    return f" ({tasks:.0f} of {plural(here, 'task')})" if tasks < here else ""
+    return f" ({part})" if part else ""
+
+
+def _part(tasks: float, of: float) -> str:
+    return f"{tasks:.0f} of {plural(int(of), 'task')}" if tasks < of else ""
 
 
 def _finding(
-    results: Results,
-    benchmark: Benchmark,
-    rows: pd.DataFrame,
-    shown: pd.DataFrame,
-    over: str,
-    verdicts: Mapping[tuple[int, int], str],
+    results: Results, benchmark: Benchmark, rows: pd.DataFrame, shown: pd.DataFrame
 ) -> Finding:
     """Return the table of a board: a row per model, a column per group."""
     listed, is_shown = ordered_groups(rows["group"]), rows["run"].isin(shown.index)
     most = rows[is_shown].groupby("group")["tasks"].max()
-    marked = pd.DataFrame(
-        {
-            "†": rows["silent"].eq(True) & (rows["run"] >= 0),
-            "vs": rows["versus"].notna(),
-            "*": rows["differ"] > 0,
-            "‡": rows["changed"].eq(True),
-        }
-    )
+    marked = pd.DataFrame({"†": rows["silent"].eq(True) & (rows["run"] >= 0)})
+    marked["vs"], marked["*"] = rows["versus"].notna(), rows["differ"] > 0
+    marked["‡"] = rows["changed"].eq(True)
     settings, common = _settings(results, rows, is_shown)
-    full = rows["group"].map(most)
     table = rows.assign(
         settings=settings,
-        part=[
-            f"{tasks:.0f} of {plural(int(of), 'task')}" if tasks < of else ""
-            for tasks, of in zip(rows["tasks"], full, strict=True)
-        ],
+        part=[*map(_part, rows["tasks"], rows["group"].map(most))],
         mark=["".join(s for s in "†*‡" if row[s]) for row in marked.to_dict("records")],
-        than_next="",
     )
     notes = [f"All runs: {', '.join(common)}."] if common else []
     notes += [MARKS[sign] for sign in marked if marked[sign].any()]
-    if verdicts and len(shown) > MOST_SENTENCES:
-        of = {run: verdict for (run, _), verdict in verdicts.items()}
-        table["than_next"] = table["run"].map(of).fillna("")
+    over = shown["over"].max()
+    if over and len(shown) > MOST_SENTENCES:
+        table["than_next"] = [shown["verdict"].get(run, "") for run in rows["run"]]
         notes.append(f"than next: paired comparison with the run in the next row ({over}).")
     others = beside(results).rename(columns={"other": "group"})
     others = others[others["run"].isin(shown.index)]
@@ -265,19 +259,18 @@ def _finding(
     mass = table["choice_mass"].where(_is_leading(table))
     mass = mass.groupby([table["run"], table["model"]]).transform("min")
     table["choice_mass"] = mass.where(~table.duplicated(["run", "model"]))
-    if mass.notna().any():
-        notes.append(f"choice mass: {CHOICE_MASS}")
+    notes += [f"choice mass: {CHOICE_MASS}"] if mass.notna().any() else []
     shares = {group: share_of(most[group], group) for group in listed}
     asked = "; ".join(
         f"{group}: {with_example(group)}{share}"
         for group, share in shares.items()
         if share or group in TOGETHER or group in unions()
     )
-    title = scale(benchmark) + (f". {asked}" if asked else "")
+    title = scale(benchmark) + f". {asked}" * bool(asked)
     first = [group for group in listed if group in TOGETHER] or listed[:1]
-    others = [group for group in table["group"].unique() if group not in listed]
-    columns = [*first, *others, *listed]
-    return Finding("board", title, table, COLUMNS, " ".join(notes), across="group", over=columns)
+    more = [group for group in table["group"].unique() if group not in listed]
+    order = [*first, *more, *listed]
+    return Finding("board", title, table, COLUMNS, " ".join(notes), across="group", over=order)
 
 
 def _settings(
@@ -287,12 +280,10 @@ def _settings(
     trained = rows["trained"].eq(True).groupby(rows["run"]).transform("any")
     told = rows["run"].map(results.runs["settings"]).fillna("")
     told = ("trained on it, " + told).str.removesuffix(", ").where(trained, told)
-    every = [text.split(", ") for text in told]
     own = [text.split(", ") for text in told[is_shown]]
-    common: list[str] = []
-    if len(own) > 1 and told[is_shown].str.len().max() > LONG:
-        common = [word for word in own[0] if word and all(word in words for words in own)]
-    return [", ".join(word for word in words if word not in common) for words in every], common
+    is_long = len(own) > 1 and told[is_shown].str.len().max() > LONG
+    common = [word for word in own[0] if word and all(word in words for words in own) and is_long]
+    return [", ".join(x for x in text.split(", ") if x not in common) for text in told], common
 
 
 def _sentence(results: Results, benchmark: Benchmark, rows: pd.DataFrame, run: pd.Series) -> str:
@@ -329,9 +320,8 @@ def _sentence(results: Results, benchmark: Benchmark, rows: pd.DataFrame, run: p
 
 def _scores(run: pd.Series, of: pd.DataFrame, asked: Sequence[str]) -> str:
     """State the scores of a run in some groups, how they came about, and what others get."""
-    names = {
-        group: plain_name(group).replace("single condition", "single conditions") for group in asked
-    }
+    plain = [plain_name(group).replace("single condition", "single conditions") for group in asked]
+    names = dict(zip(asked, plain, strict=True))
     said = of.loc[[group for group in asked if not of["silent"][group]]]
     told = " and ".join(
         f"{_rounded(row['value'])} on {names[group]}{share_of(row['tasks'], group)}"
@@ -389,21 +379,19 @@ def _suggest_next(results: Results, boards: Sequence[Board], folders: Sequence[P
     """Suggest the next commands."""
     if not boards:
         return "Next: --show notes"
-    for board in boards:
-        runs = board.runs[board.runs["kind"] != "published"]
-        for row in board.rows[board.rows["run"].isin(runs.index)].itertuples():
-            if row.silent and row.choice_mass < 0.1:
-                chat = runs.loc[row.run].get("chat_template", "")
-                template = "" if chat else "--apply_chat_template if it is an instruct model, or "
-                is_lettered = row.group in TOGETHER
-                stated = WAYS["stated"].named(row.group) if is_lettered else "a written group"
-                return f"Next: {row.model} does not answer with letters: {template}ask {stated}."
-            if row.silent:
-                return f"Next: read {row.model}'s replies in its samples (--log_samples)."
+    runs = pd.concat([board.runs for board in boards])
+    rows = pd.concat([board.rows[board.rows["run"].isin(board.runs.index)] for board in boards])
+    mute = rows[rows["silent"].eq(True) & (rows["run"].map(results.runs["kind"]) != "published")]
+    for row in mute[:1].itertuples():
+        if not row.choice_mass < 0.1:
+            return f"Next: read {row.model}'s replies in its samples (--log_samples)."
+        chat = results.runs.loc[row.run].get("chat_template", "")
+        template = "" if chat else "--apply_chat_template if it is an instruct model, or "
+        stated = WAYS["stated"].named(row.group) if row.group in TOGETHER else "a written group"
+        return f"Next: {row.model} does not answer with letters: {template}ask {stated}."
     if boards[0].benchmark.predicted:
         return "Next: run epidemia_low,epidemia_high; a quick look predicts but does not rank."
     where = f"--show {FURTHER[boards[0].benchmark.name]}"
-    runs = pd.concat([board.runs for board in boards])
     names = runs["model"][runs["kind"] == "run"].unique()[:2].tolist()
     if len(names) > 1:
         pair, listed = shlex.join(names), shlex.join(map(str, folders))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import product
+from typing import Any
 
 import pandas as pd
 from scipy import stats
@@ -92,9 +93,9 @@ def leaderboard_table(results: Results) -> pd.DataFrame:
 RANKS = (
     f"A rank is a range ('2 of 5': second of five): paired comparisons at {CONFIDENCE:.0%} cannot "
     "narrow it further. Ranked together: models asked in the same way and with the same --limit, "
-    "that share at least half of the tasks of the model asked most, over the tasks that all share. "
-    "tasks: where a mean is over another number than most; do not compare it with the others. vs: "
-    "the score for knowing averages only, where it is not that of the last rows."
+    "over the tasks that all share; a model is ranked if it shares at least half of the tasks of "
+    "the model asked most. tasks: where a mean is over another number than most; do not compare it "
+    "with others. vs: the score for knowing averages only, where it is not that of the last rows."
 )
 
 
@@ -127,9 +128,7 @@ def _means(results: Results) -> pd.DataFrame:
     standings_of = [placed[of] for of in zip(means["run"], means["group"], strict=True)]
     for name in ("best", "worst", "shared", "among"):
         means[f"rank_{name}"] = [getattr(of, name) or math.nan for of in standings_of]
-    means["rank"] = [
-        *map(_rank, means["silent"], means["rank_best"], means["rank_worst"], means["rank_among"])
-    ]
+    means["rank"] = [_rank(row) for row in means.itertuples()]
     means = means.join(_differ(results, known).rename("differ"), on=by)
     digits = means["group"].map(lambda group: groups()[group].digits).astype(float)
     means["differ"] = means["differ"].where(means["differ"] > 0.5 * 10**-digits, 0.0)
@@ -141,25 +140,22 @@ def _means(results: Results) -> pd.DataFrame:
 
 def _differ(results: Results, scores: pd.DataFrame) -> pd.Series:
     """Return how far means with the scores of an older file would be from the newest, at most."""
-    older = results.older[["run", "task", "way", "value", "file"]].merge(
-        scores[["run", "task", "way", "group", "value"]],
-        on=["run", "task", "way"],
-        suffixes=("_old", ""),
-    )
-    apart = (older["value_old"] - older["value"]).groupby(
-        [older["run"], older["group"], older["file"]]
+    key = ["run", "task", "way"]
+    newest = scores[[*key, "group", "value"]]
+    older = results.older[[*key, "value", "file"]].merge(newest, on=key, suffixes=("", "_new"))
+    apart = (older["value"] - older["value_new"]).groupby(
+        [older[x] for x in ("run", "group", "file")]
     )
     most = apart.sum().abs().groupby(level=[0, 1]).max()
     return most / scores.groupby(["run", "group"]).size()
 
 
-def _rank(silent: bool, best: float, worst: float, among: float) -> str:
+def _rank(row: Any) -> str:
     """Write the possible ranks: ``2 of 5``, ``2-4 of 5``, or nothing."""
-    if silent:
-        return "does not answer"
-    if math.isnan(best):
-        return ""
-    return f"{best:.0f}{'' if best == worst else f'-{worst:.0f}'} of {among:.0f}"
+    if row.silent or math.isnan(row.rank_best):
+        return "does not answer" if row.silent else ""
+    worst = "" if row.rank_best == row.rank_worst else f"-{row.rank_worst:.0f}"
+    return f"{row.rank_best:.0f}{worst} of {row.rank_among:.0f}"
 
 
 def _ranks(
@@ -369,7 +365,8 @@ def population(results: Results) -> Finding:
     old = [*dict.fromkeys(results.runs["name"][scores["run"][is_old]])]
     says = "no scores about surveys: run lm_eval on epidemia_low"
     if old:
-        says = f"computed with the formula before task version 3, too low near 100: {few(old)}"
+        formula = "the formula before task version 3, which is too low near 100"
+        says = f"computed with {formula}: {few(old)}"
     return Finding(
         "population",
         "Score against the population, 0 to 100 (interval of 95 %)",

@@ -107,11 +107,9 @@ def _colour(chart: Chart, table: pd.DataFrame) -> dict[str, Any]:
     own = {"truth": BLUE, "knows averages only": GREEN, "guesses uniformly": GREY}
     free = iter([c for c in COLOURS if c not in own.values() or "truth" not in names] * 40)
     range_ = [own.get(name) or next(free) for name in names]
-    legend = None if len(names) < 2 else LEGEND
-    scale = alt.Scale(domain=names, range=range_)
-    return {
-        "color": alt.Color(f"{chart.colour}:N", title=None, sort=None, scale=scale, legend=legend)
-    }
+    legend = LEGEND if len(names) > 1 else None
+    colour = alt.Color(f"{chart.colour}:N", title=None, sort=None, legend=legend)
+    return {"color": colour.scale(domain=names, range=range_)}
 
 
 def _lines(chart: Chart, table: pd.DataFrame) -> list[Any]:
@@ -133,18 +131,18 @@ def _lines(chart: Chart, table: pd.DataFrame) -> list[Any]:
 
 def _intervals(chart: Chart, table: pd.DataFrame, **more: Any) -> list[Any]:
     """Draw intervals along an axis; of points with two, as their columns are named, along both."""
-    ends = {
-        axis: (f"{name}_low", f"{name}_high") for axis, name in zip("xy", chart[1:3], strict=True)
+    ends: dict[str, tuple[str, ...]] = {
+        axis: (f"{name}_low", f"{name}_high") for axis, name in (("x", chart.x), ("y", chart.y))
     }
     if chart.interval and {*chart.interval} <= {*table}:
         ends = {"y" if chart.y == "value" else "x": chart.interval}
     layers = []
-    for axis, (low, high) in ends.items():
-        if {low, high} <= {*table}:
+    for axis, columns in ends.items():
+        if {*columns} <= {*table}:
             rest = "y" if axis == "x" else "x"
-            place = {rest: _axis(chart, table, rest), axis: _axis(chart, table, axis, low)}
+            place = {rest: _axis(chart, table, rest), axis: _axis(chart, table, axis, columns[0])}
             rule = alt.Chart().mark_rule(strokeWidth=1.5)
-            layers.append(rule.encode(**place, **{f"{axis}2": f"{high}:Q"}, **more))
+            layers.append(rule.encode(**place, **{f"{axis}2": f"{columns[1]}:Q"}, **more))
     return layers
 
 
@@ -210,7 +208,7 @@ def _heat(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]
     ]
 
 
-def _density(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
+def _area(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
     """The distribution of replicates, with labelled anchors."""
     y = alt.Y("density:Q", title="Bootstrap samples", axis=alt.Axis(labels=False))
     drawn = _only("mark == 'replicate'").transform_density(chart.x, as_=[chart.x, "density"])
@@ -249,26 +247,23 @@ def shapes() -> list[dict[str, Any]]:
     ]
 
 
-def on_map(colour: str, name: str = SHAPES) -> Any:
+def on_map(colour: str) -> Any:
     """Draw countries in shades of ``p``, or of ``error``; the others are outlines."""
-    world = alt.NamedData(name)
+    world = alt.NamedData(SHAPES)
     legend: dict[str, Any] = {"titleLimit": 300, "orient": "bottom", "format": ".0%"}
     if colour == "p":
         scale = alt.Scale(type="quantize", range=SHADES, nice=True)
-        shade = alt.Color(
-            "p:Q", scale=scale, legend=alt.Legend(title="Share of the answer", **legend)
-        )
+        legend["title"] = "Share of the answer"
     else:
         scale = alt.Scale(type="threshold", domain=ERRORS, range=DIVERGING)
-        label = "datum.label ? replace(datum.label, '%', '') : ''"
-        says = alt.Legend(title="Percentage points", labelExpr=label, **legend)
-        shade = alt.Color("error:Q", scale=scale, legend=says)
+        legend["title"] = "Percentage points"
+        legend["labelExpr"] = "datum.label ? replace(datum.label, '%', '') : ''"
+    shade = alt.Color(f"{colour}:Q", scale=scale, legend=alt.Legend(**legend))
     outlines = alt.Chart(world).mark_geoshape(fill=None, stroke=GREY, strokeWidth=0.3)
     lookup = alt.LookupData(data=world, key="id", fields=["type", "geometry"])
     here = alt.Chart().transform_lookup(lookup="code", from_=lookup)
-    countries = here.transform_filter("isValid(datum.type)").mark_geoshape(
-        stroke=GREY, strokeWidth=0.5
-    )
+    countries = here.transform_filter("isValid(datum.type)")
+    countries = countries.mark_geoshape(stroke=GREY, strokeWidth=0.5)
     tooltip = ["country:N", alt.Tooltip(f"{colour}:Q", format=".1%")]
     return alt.layer(outlines, countries.encode(color=shade, tooltip=tooltip)).project("equalEarth")
 
@@ -318,40 +313,27 @@ def truth(frame: pd.DataFrame, conditions: list[str]) -> Any:
     tooltip = [*(f"{name}:N" for name in conditions), "answer:N", "p:Q", "low:Q", "high:Q"]
     base = alt.Chart(data).encode(x=x, color=colour, tooltip=tooltip)
     p = alt.Y("p:Q", title="Probability of the answer", axis=alt.Axis(format="%"))
+    size = alt.Size("weight:Q", legend=None)
     return alt.layer(
         base.mark_rule(opacity=0.6).encode(y="low:Q", y2="high:Q"),
-        base.mark_point(filled=True, opacity=0.9).encode(
-            y=p, size=alt.Size("weight:Q", legend=None)
-        ),
+        base.mark_point(filled=True, opacity=0.9).encode(y=p, size=size),
     ).properties(width=480, height=280)
 
 
 #: By name: a function of the declaration, the rows and their places, which returns layers.
-MARKS: dict[str, Callable[[Chart, pd.DataFrame, dict[str, Any]], list[Any]]] = {
-    "dot": _dots,
-    "line": _line,
-    "bar": _bars,
-    "heat": _heat,
-    "density": _density,
-    "arrow": _arrow,
-}
+MARKS = {"dot": _dots, "line": _line, "bar": _bars, "heat": _heat, "area": _area, "arrow": _arrow}
 
 #: Stands for the colour of the page's text while a figure is drawn.
 INK = "#010203"
 
 #: What surrounds the marks has the colours of the page's text, and can be read on a phone.
+WORDS = {"labelColor": INK, "titleColor": INK}
+LINES = {"gridColor": "#88888855", "domainColor": "#888888"}
 CONFIG = {
     "background": "transparent",
-    "axis": {
-        "labelColor": INK,
-        "titleColor": INK,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "gridColor": "#88888855",
-        "domainColor": "#888888",
-    },
-    "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 11},
-    "header": {"labelColor": INK, "titleColor": INK},
+    "axis": {**WORDS, **LINES, "labelFontSize": 12, "titleFontSize": 12},
+    "legend": {**WORDS, "labelFontSize": 11},
+    "header": WORDS,
     "view": {"stroke": "#88888855"},
     "text": {"color": INK},
 }

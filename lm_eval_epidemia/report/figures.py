@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,6 @@ from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.paths import atomic_write
 from lm_eval_epidemia.findings import find
-from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.task import asked_as
 from lm_eval_epidemia.results.read import Results
 
@@ -52,8 +51,6 @@ class Chart(NamedTuple):
         Columns; a model is named with its settings, in column ``who``.
     where : str
         The rows that are drawn, as pandas' `query` takes them.
-    axes : mapping of str to Axis
-        Of columns, where these are others than in `AXES`.
     diagonal : bool
         Whether a dashed line goes from one corner to the other.
     interval : tuple of str
@@ -62,8 +59,6 @@ class Chart(NamedTuple):
         The column with a green mark beside each: knowing averages only.
     only_runs : bool
         Whether respondents are left out beside models.
-    task : bool
-        Whether it shows one task.
     """
 
     finding: str
@@ -73,16 +68,19 @@ class Chart(NamedTuple):
     facet: str = ""
     colour: str = "who"
     where: str = ""
-    axes: Mapping[str, Axis] = {}
     diagonal: bool = False
     interval: tuple[str, ...] = ("low", "high")
     tick: str = ""
     only_runs: bool = False
-    task: bool = False
+
+    @property
+    def task(self) -> bool:
+        """Whether it shows one task."""
+        return ":" in self.finding
 
     def axis(self, column: str) -> Axis:
         """Return the axis of a column."""
-        return self.axes.get(column) or AXES.get(column) or Axis()
+        return AXES.get((self.finding, column)) or AXES.get(("", column)) or Axis()
 
 
 #: Every figure, by name, and what it shows.
@@ -115,27 +113,36 @@ SAYS = {
     "map": "truth and answers of a task on a map of the world",
 }
 
-#: The axes of columns, but where a figure has another. The truth is the survey's.
+#: The axes of columns of a finding, or of any.
 AXES = {
-    "value": Axis("Mean (± 1.96 standard errors)"),
-    "before": Axis("Score: hollow before, filled after"),
-    "parameters": Axis(ends="log"),
-    "q": Axis("The model's answer", "%"),
-    "p": Axis("The survey", "%"),
-    "truth": Axis("The survey", "%"),
-    "position": Axis("Displayed as"),
-    "times": Axis("Probability relative to uniform", line=1),
-    "tilt": Axis("Tilt, in log-odds", line=0),
-    "slope": Axis("Slope (below 1: differences understated)", line=1),
-    "distance": Axis("Distance from the truth"),
-    "stated": Axis("Stated sd / error of 5 answers", "log"),
-    "ratio": Axis("Error / error of 5 answers", "log"),
-    "rows": Axis("Answers trained on"),
-    "off": Axis("Probability at wrong answers, %"),
+    ("", "value"): Axis("Mean (± 1.96 standard errors)"),
+    ("", "before"): Axis("Score: hollow before, filled after"),
+    ("", "parameters"): Axis(ends="log"),
+    ("", "q"): Axis("The model's answer", "%"),
+    ("", "p"): Axis("The survey", "%"),
+    ("", "position"): Axis("Displayed as"),
+    ("", "times"): Axis("Probability relative to uniform", line=1),
+    ("", "tilt"): Axis("Tilt, in log-odds", line=0),
+    ("", "slope"): Axis("Slope (below 1: differences understated)", line=1),
+    ("", "distance"): Axis("Distance from the truth"),
+    ("", "stated"): Axis("Stated sd / error of 5 answers", "log"),
+    ("", "ratio"): Axis("Error / error of 5 answers", "log"),
+    ("", "rows"): Axis("Answers trained on"),
+    ("", "off"): Axis("Probability at wrong answers, %"),
+    ("other", "value"): Axis(),
+    ("version-tasks", "value"): Axis("version"),
+    ("task:distribution", "value"): Axis("Probability of the answer", "%"),
+    ("task:curve", "value"): Axis("Probability of the answer", "%"),
+    ("task:cells_of", "value"): Axis("The model's answer", "%"),
+    ("task:cells_of", "truth"): Axis("The survey", "%"),
+    ("wins", "part"): Axis("Real answers"),
+    ("wins", "value"): Axis("Share of quantities", line=0.5),
+    ("quartiles", "value"): Axis("Share of quantities", line=0.25),
+    ("course", "value"): Axis("Probability of the answer"),
+    ("people", "answer"): Axis("Share of the population, %"),
 }
-PROBABILITY, OF_QUANTITIES = "Probability of the answer", "Share of quantities"
 
-#: How every figure is drawn.
+#: How every figure is drawn: the finding, its columns on x and y, mark, facet, colour.
 CHARTS = {
     "leaderboard": Chart(
         *("leaderboard", "value", "who", "dot", "group", "kind"), tick="averages", only_runs=True
@@ -143,55 +150,28 @@ CHARTS = {
     "size": Chart(
         *("leaderboard", "parameters", "value", "dot", "group"), where="parameters == parameters"
     ),
-    "beside": Chart(
-        *("other", "value", "score", "dot", "other"), where="score == score", axes={"value": Axis()}
-    ),
+    "beside": Chart("other", "value", "score", "dot", "other", where="score == score"),
     "surveys": Chart("survey", "value", "survey", "dot", "group"),
     "conditions": Chart("dimension", "dimension", "value", "line", "group"),
     "nodes": Chart("nodes", "nodes", "value", "line", "group"),
-    "versions": Chart(
-        *("version-tasks", "base", "value", "dot", "group"),
-        axes={"value": Axis("version")},
-        diagonal=True,
-    ),
+    "versions": Chart("version-tasks", "base", "value", "dot", "group", diagonal=True),
     "closed": Chart("closed", "value", "who", colour="asked"),
     "calibration": Chart("calibration", "q", "p", "heat", "who", diagonal=True),
     "order_bias": Chart("order-bias", "position", "times", "line", "answers"),
     "tilt": Chart("tilt", "tilt", "slope", "dot", "group", where="task != task"),
-    "distribution": Chart(
-        "task:distribution",
-        "value",
-        "answer",
-        "bar",
-        axes={"value": Axis(PROBABILITY, "%")},
-        task=True,
-    ),
-    "curve": Chart(
-        "task:curve",
-        "condition",
-        "value",
-        "line",
-        axes={"value": Axis(PROBABILITY, "%")},
-        task=True,
-    ),
+    "distribution": Chart("task:distribution", "value", "answer", "bar"),
+    "curve": Chart("task:curve", "condition", "value", "line"),
     "cells": Chart(
-        *("task:cells_of", "value", "truth"),
-        where="kind != 'survey'",
-        axes={"value": Axis("The model's answer", "%")},
-        diagonal=True,
-        interval=(),
-        task=True,
+        *("task:cells_of", "value", "truth"), where="kind != 'survey'", diagonal=True, interval=()
     ),
-    "bootstrap": Chart("task:bootstrap", "distance", "", "density", colour="", task=True),
+    "bootstrap": Chart("task:bootstrap", "distance", "", "area", colour=""),
     "wins": Chart(
         *("wins", "part", "value", "line", "group"),
         where="facet == '' and asked == '' and part.str.startswith('N =')",
-        axes={"part": Axis("Real answers"), "value": Axis(OF_QUANTITIES, line=0.5)},
     ),
     "quartiles": Chart(
         *("quartiles", "part", "value", "line", "group"),
         where="facet == '' and part.str.startswith('quarter')",
-        axes={"value": Axis(OF_QUANTITIES, line=0.25)},
     ),
     "uncertainty": Chart(
         *("quantities", "stated", "ratio", "dot", "group"),
@@ -210,14 +190,9 @@ CHARTS = {
     "learning": Chart("learning", "rows", "value", "line", "group", "trained_on", "rows > 0"),
     "losses": Chart("losses", "epoch", "loss", "line", "model", "split"),
     "regions": Chart("regions", "off", "place", facet="of"),
-    "years": Chart("course", "year", "value", "line", "series", axes={"value": Axis(PROBABILITY)}),
-    "people": Chart(
-        *("people", "answer", "question"),
-        where="question != ''",
-        axes={"answer": Axis("Share of the population, %")},
-        tick="truth",
-    ),
-    "map": Chart("countries:map_of", "value", "code", "map", task=True),
+    "years": Chart("course", "year", "value", "line", "series"),
+    "people": Chart("people", "answer", "question", where="question != ''", tick="truth"),
+    "map": Chart("countries:map_of", "value", "code", "map"),
 }
 
 
@@ -247,9 +222,8 @@ def save(name: str, results: Callable[[], Results], out: Path, task: str | None 
         If there is no such figure or no data for it, or `out` cannot be written.
     """
     if name not in CHARTS:
-        raise EpidemiaError(
-            f"no figure {name!r} ({nearest(name, CHARTS)}): see 'epidemia plot list'"
-        )
+        near = nearest(name, CHARTS)
+        raise EpidemiaError(f"no figure {name!r} ({near}): see 'epidemia plot list'")
     chart = CHARTS[name]
     if chart.task != bool(task):
         what = "shows one task: name it with --task" if chart.task else "does not show one task"
@@ -264,7 +238,12 @@ def save(name: str, results: Callable[[], Results], out: Path, task: str | None 
         raise EpidemiaError(f"--out {out}: there is no folder {out.parent}: make it first")
     if out.is_dir():
         raise EpidemiaError(f"--out {out} is a folder: give a file name")
-    finding = _finding(chart, results, task)
+    module, _, function = chart.finding.partition(":")
+    if function:
+        make = getattr(import_module(f"lm_eval_epidemia.findings.{module}"), function)
+        finding = make(task) if function == "bootstrap" else make(results(), task)
+    else:
+        finding = find(chart.finding)(results())
     if prepared(chart, finding.table).empty:
         why = finding.left_out or [f"there is nothing to draw for {name} in these results"]
         raise EpidemiaError("\n".join(why))
@@ -282,16 +261,6 @@ def save_losses(folder: Path) -> Path:
     from lm_eval_epidemia.findings.tuning import losses_of
 
     return _write(CHARTS["losses"], losses_of(folder), folder / "losses.svg")
-
-
-def _finding(chart: Chart, results: Callable[[], Results], task: str | None) -> Finding:
-    """Make the finding that a figure shows; of a task, from the function that takes it."""
-    module, _, function = chart.finding.partition(":")
-    if not function:
-        return find(chart.finding)(results())
-    make = getattr(import_module(f"lm_eval_epidemia.findings.{module}"), function)
-    made: Finding = make(task) if function == "bootstrap" else make(results(), task)
-    return made
 
 
 def _write(chart: Chart, table: pd.DataFrame, out: Path) -> Path:

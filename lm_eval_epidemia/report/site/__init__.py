@@ -199,10 +199,7 @@ def _of_benchmark(finding: Finding, benchmark: Any) -> Finding:
 def table_of(finding: Finding, files: Mapping[str, str] = {}) -> Markup:
     """Write a finding as a sortable table; models are links to their pages."""
     shown = for_people(finding, whole=True)
-    texts = [
-        any(re.match(r"[^-+\d<]", row[place]) for row in shown.rows)
-        for place in range(len(shown.titles))
-    ]
+    texts = [*map(shown.is_text, range(len(shown.titles)))]
     head = "".join(
         f'<th scope="col"{"" if text else NUMBER}>{escape(said(title))}</th>'
         for title, text in zip(shown.titles, texts, strict=True)
