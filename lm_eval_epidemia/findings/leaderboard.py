@@ -275,9 +275,9 @@ def closed(results: Results) -> Finding:
     scores = scores[scores["way"].isin(CLOSED_WAYS)]
     tasks = scores["task"][scores["subset"] == "closed"]
     table = mean(scores[scores["task"].isin(tasks)], ["run", "way"], ["averages"])
-    averages = table.pop("averages")
-    table = table.assign(group="epidemia_high", averages=averages).rename(columns={"way": "asked"})
     table = table.sort_values("value", ascending=False, kind="stable")
+    table = table.rename(columns={"way": "asked"})
+    table.insert(table.columns.get_loc("averages"), "group", "epidemia_high")
     says = "no task of the closed subset was asked: run lm_eval on epidemia_high_closed"
     return Finding(
         "closed",
@@ -308,9 +308,8 @@ SCALES: dict[str, Callable[[float, Anchors], float]] = {
 def scales(results: Results) -> Finding:
     """Means on other scales of the same distance: other anchors, and against the population."""
     scores, by = with_references(results), ["run", "group"]
-    scores = scores[
-        scores["value"].notna() & scores["run"].map(results.runs["kind"].ne("published"))
-    ]
+    own = scores["run"].map(results.runs["kind"]) != "published"
+    scores = scores[own & scores["value"].notna()]
     truths = _truths(scores)
     anchors = {task: Anchors.of(truth) for task, truth in truths.items()}
     another = {
