@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, groups, in_way, leaves, unions, within
@@ -45,7 +46,7 @@ ROUNDING = 0.05
 
 def leaderboard(results: Results) -> Finding:
     """Every run's mean score in every group, with its rank; the best first."""
-    table = without_run(leaderboard_table(results), results.runs)
+    table = _without_run(leaderboard_table(results), results.runs)
     columns = {
         **WHO,
         "value": Column(error="error"),
@@ -54,6 +55,12 @@ def leaderboard(results: Results) -> Finding:
         "rank": Column(),
         "choice_mass": Column("choice mass", digits=2),
     }
+    barely = sorted(x for x, truth in _truths(results.scores).items() if Anchors.of(truth).barely)
+    verb = "is" if len(barely) == 1 else "are"
+    says = (
+        f"{plural(len(barely), 'task')} {verb} barely informative ({few(barely)}): --informative "
+        "leaves them out"
+    )
     return Finding(
         "leaderboard",
         "Score, 0 to 100 (± standard error)",
@@ -61,181 +68,138 @@ def leaderboard(results: Results) -> Finding:
         columns,
         RANKS,
         across="group",
-        left_out=_barely(results.scores),
+        left_out=[says] if barely else [],
     )
+
+
+def _truths(scores: pd.DataFrame) -> dict[str, store.GroundTruth]:
+    """Return the available truths of what was asked, by task."""
+    return {task: store.load(task) for task in {*scores["task"]} & {*store.available()}}
 
 
 def leaderboard_table(results: Results) -> pd.DataFrame:
     """Return the rows of the leaderboard, by run and group; those of respondents have run -1."""
-    means = _means(results, with_references(results))
+    means = _means(results)
     beside = _respondents(results, means)
     known = beside[beside["model"] == respondent(AVERAGES)].set_index("group")["value"]
     apart = (means["averages"] - means["group"].map(known).astype(float)).abs() > ROUNDING
     means["versus"] = means["averages"].where(apart)
     table = pd.concat([means, beside], ignore_index=True)
     table["parameters"] = table["run"].map(results.runs["parameters"])
-    return in_order(table, results.runs) if len(table) else table
+    return in_order(table, results.runs)
 
 
 RANKS = (
     f"A rank is a range ('2 of 5': second of five): paired comparisons at {CONFIDENCE:.0%} cannot "
     "narrow it further. Ranked together: models asked in the same way and with the same --limit, "
-    "over the tasks that all of them share; a model is ranked if it shares at least half of the "
-    "tasks of the model asked most. tasks: where a mean is over another number of tasks than most "
-    "were asked; do not compare it with the others. vs: the score for knowing averages only, where "
-    "it is not that of the last rows."
+    "over the tasks that all share; a model is ranked if it shares at least half of the tasks of "
+    "the model asked most. tasks: where a mean is over another number than most; do not compare it "
+    "with others. vs: the score for knowing averages only, where it is not that of the last rows."
 )
 
 
 def with_references(results: Results) -> pd.DataFrame:
     """Return the scores of groups, with those of the respondents that are held against them."""
     scores = results.scores
-    known = {kind: known_scores(scores, results.runs, kind) for kind in (AVERAGES, UNIFORM)}
     scores = scores.assign(
-        averages=known[AVERAGES]["score"],
-        averages_l1=known[AVERAGES]["l1"],
-        guesses=known[UNIFORM]["score"],
+        averages=known_scores(scores, results.runs, AVERAGES)["score"],
+        guesses=known_scores(scores, results.runs, UNIFORM)["score"],
         changed=changed(scores),
     )
     return grouped(with_columns(scores, ("choice_mass", "answered", "l1")))
 
 
-def _means(results: Results, scores: pd.DataFrame) -> pd.DataFrame:
+def _means(results: Results) -> pd.DataFrame:
     """Return the mean of each run in each group, with ranks and what it is held against."""
+    scores, by = with_references(results), ["run", "group"]
+    cards = results.runs.get("card", pd.Series(dtype=object)).dropna()
+    trained = {(run, task) for run, card in cards.items() for task in card.dataset.tasks}
     known = scores[scores["value"].notna()]
-    by = ["run", "group"]
-    means = mean(known, by)
-    beside = known.groupby(by, sort=False)[["averages", "guesses"]].agg(
-        lambda of: of.sum(skipna=False) / len(of)
+    known = known.assign(
+        trained=[asked in trained for asked in zip(known["run"], known["task"], strict=True)]
     )
-    beside["seen"] = known.groupby(by, sort=False)["seen"].sum()
-    beside["changed"] = known.groupby(by, sort=False)["changed"].any()
-    beside["trained"] = _trained(results, known).groupby([known["run"], known["group"]]).any()
-    means = means.merge(beside.reset_index(), on=by)
+    also = known.groupby(by, sort=False).agg(
+        seen=("seen", "sum"), changed=("changed", "any"), trained=("trained", "any")
+    )
+    means = mean(known, by, ["averages", "guesses"]).merge(also.reset_index(), on=by)
     means["silent"] = is_silent(means)
-    placed = ranks(results, known, means)
+    placed = _ranks(results, known, means)
+    standings_of = [placed[of] for of in zip(means["run"], means["group"], strict=True)]
     for name in ("best", "worst", "shared", "among"):
-        means[f"rank_{name}"] = [
-            getattr(placed[run, group], name) or math.nan
-            for run, group in zip(means["run"], means["group"], strict=True)
-        ]
-    means["rank"] = [
-        *map(_rank, means["silent"], means["rank_best"], means["rank_worst"], means["rank_among"])
-    ]
-    means["differ"] = [*map(_differ(results, known), means["run"], means["group"])]
-    most = means["group"].map(means.groupby("group")["tasks"].max())
-    here = means["rank_shared"].fillna(means["tasks"])
-    means["part"] = [
-        plural(tasks, "task") if tasks not in (full,) or tasks != shared else ""
-        for tasks, full, shared in zip(means["tasks"], most, here, strict=True)
-    ]
+        means[f"rank_{name}"] = [getattr(of, name) or math.nan for of in standings_of]
+    means["rank"] = [_rank(row) for row in means.itertuples()]
+    means = means.join(_differ(results, known).rename("differ"), on=by)
+    digits = means["group"].map(lambda group: groups()[group].digits).astype(float)
+    means["differ"] = means["differ"].where(means["differ"] > 0.5 * 10**-digits, 0.0)
+    most, shared = means.groupby("group")["tasks"].transform("max"), means["rank_shared"]
+    is_whole = (means["tasks"] == most) & (means["tasks"] == shared.fillna(means["tasks"]))
+    means["part"] = means["tasks"].map(lambda number: plural(number, "task")).mask(is_whole, "")
     return means
 
 
-def _trained(results: Results, scores: pd.DataFrame) -> pd.Series:
-    """Tell of each score whether the model was trained on its task, as its card says."""
-    cards = dict(results.runs["card"]) if "card" in results.runs else {}
-    tasks = {run: {*card.dataset.tasks} for run, card in cards.items() if card is not None}
-    return pd.Series(
-        [
-            task in tasks.get(run, ())
-            for run, task in zip(scores["run"], scores["task"], strict=True)
-        ],
-        scores.index,
-        dtype=bool,
+def _differ(results: Results, scores: pd.DataFrame) -> pd.Series:
+    """Return how far means with the scores of an older file would be from the newest, at most."""
+    key = ["run", "task", "way"]
+    newest = scores[[*key, "group", "value"]]
+    older = results.older[[*key, "value", "file"]].merge(newest, on=key, suffixes=("", "_new"))
+    apart = (older["value"] - older["value_new"]).groupby(
+        [older[x] for x in ("run", "group", "file")]
     )
+    most = apart.sum().abs().groupby(level=[0, 1]).max()
+    return most / scores.groupby(["run", "group"]).size()
 
 
-def _differ(results: Results, scores: pd.DataFrame) -> Callable[[int, str], float]:
-    """Return how far a mean with the scores of an older file would be from the newest, at most."""
-    older = results.older.merge(
-        scores[["run", "task", "way", "group", "value"]],
-        on=["run", "task", "way"],
-        suffixes=("", "_new"),
-    )
-    group = "group_new" if "group_new" in older else "group"
-    older = older.assign(apart=older["value"] - older["value_new"])
-    count = scores.groupby(["run", "group"]).size()
-    apart = older.groupby(["run", group, "file"])["apart"].sum().abs().groupby(level=[0, 1]).max()
-
-    def differ(run: int, name: str) -> float:
-        found = apart.get((run, name), 0.0) / count[run, name]
-        return float(found) if round(float(found), groups()[name].digits) else 0.0
-
-    return differ
-
-
-def _rank(silent: bool, best: float, worst: float, among: float) -> str:
+def _rank(row: Any) -> str:
     """Write the possible ranks: ``2 of 5``, ``2-4 of 5``, or nothing."""
-    if silent:
-        return "does not answer"
-    if math.isnan(best):
-        return ""
-    return f"{best:.0f}{'' if best == worst else f'-{worst:.0f}'} of {among:.0f}"
+    if row.silent or math.isnan(row.rank_best):
+        return "does not answer" if row.silent else ""
+    worst = "" if row.rank_best == row.rank_worst else f"-{row.rank_worst:.0f}"
+    return f"{row.rank_best:.0f}{worst} of {row.rank_among:.0f}"
 
 
-def ranks(
+def _ranks(
     results: Results, scores: pd.DataFrame, means: pd.DataFrame
 ) -> dict[tuple[int, str], Standing]:
     """Rank runs in every group; who does not answer, and respondents beside models, have none."""
-    pool = pool_of(results)
-    silent = means.set_index(["group", "run"])["silent"]
-    is_model = results.runs["kind"] == "run"
-    placed: dict[tuple[int, str], Standing] = {}
+    pool, placed = pool_of(results), dict[tuple[int, str], Standing]()
     for group, of in scores.groupby("group", sort=False):
         how = alike(of)
-        can: dict[int, bool] = {}
-        for _, runs in how.groupby(how, sort=False):
-            asked = [
-                run
-                for run in runs.index
-                if not silent[group, run] and results.runs["kind"][run] != "published"
-            ]
-            # Reference respondents are ranked where there are no models.
-            ranked = [run for run in asked if is_model[run]] or asked
-            can |= {run: run in ranked for run in runs.index}
-        for run, standing in standings(of, str(group), can, pool).items():
+        kinds = results.runs["kind"][how.index]
+        silent = means[means["group"] == group].set_index("run")["silent"][how.index]
+        asked = ~silent & (kinds != "published")
+        models = asked & (kinds == "run")
+        # Reference respondents are ranked where there are no models.
+        can = models | (asked & ~models.groupby(how).transform("any"))
+        for run, standing in standings(of, str(group), dict(can), pool).items():
             placed[run, str(group)] = standing
     return placed
 
 
 def pool_of(results: Results) -> Pool:
     """Return what judges differences in log `l1`."""
-    tasks = {*results.scores["task"]} & {*store.available()}
-    noise = {task: noise_of(store.load(task)) for task in tasks}
-    models = results.scores["run"].map(results.runs["model"])
-    own = results.scores["run"].map(results.runs["kind"]) != "published"
-    return Pool(results.scores.assign(model=models)[own], noise)
+    noise = {task: noise_of(truth) for task, truth in _truths(results.scores).items()}
+    own = results.scores[results.scores["run"].map(results.runs["kind"]) != "published"]
+    return Pool(own.assign(model=own["run"].map(results.runs["model"])), noise)
 
 
 def _respondents(results: Results, means: pd.DataFrame) -> pd.DataFrame:
     """Return rows of who knows averages only and who guesses, asked as whoever was asked most."""
     asked = means[means["run"].map(results.runs["kind"]) != "published"]
     first = asked.loc[asked.groupby("group", sort=False)["seen"].idxmax()]
-    parts = []
-    for kind, name in ((AVERAGES, "averages"), (UNIFORM, "guesses")):
-        here = first[first[name].notna()]
-        own = {"run": -1, "model": respondent(kind), "kind": "respondent", "silent": False}
-        numbers = dict.fromkeys(("value", "low", "high"), here[name])
-        parts.append(here[["group", "tasks", "seen"]].assign(**own, **numbers))
-    return pd.concat(parts, ignore_index=True)
+    names = {"averages": respondent(AVERAGES), "guesses": respondent(UNIFORM)}
+    first = first[["group", "tasks", "seen", *names]].rename(columns=names)
+    rows = first.melt(["group", "tasks", "seen"], var_name="model").dropna(subset="value")
+    same = {"run": -1, "kind": "respondent", "silent": False}
+    return rows.assign(**same, low=rows["value"], high=rows["value"])
 
 
-def without_run(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+def _without_run(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Leave out the respondents' rows that one of their runs has, too."""
     ran = table[table["run"].map(runs["kind"]) == "respondent"]
-    known = {
-        (model, group): values.to_numpy()
-        for (model, group), values in ran.groupby([ran["run"].map(runs["model"]), "group"])["value"]
-    }
-    is_there = [
-        run < 0
-        and bool((abs(known.get((model, group), np.array([math.inf])) - value) < ROUNDING).any())
-        for run, model, group, value in zip(
-            *(table[name] for name in ("run", "model", "group", "value")), strict=True
-        )
-    ]
-    return table[~pd.Series(is_there, table.index, dtype=bool)]
+    ran = ran.assign(model=ran["run"].map(runs["model"]))[["model", "group", "value"]]
+    known = table[table["run"] < 0].reset_index()
+    both = known.merge(ran, on=["model", "group"], suffixes=("", "_ran"))
+    return table.drop(both["index"][(both["value"] - both["value_ran"]).abs() < ROUNDING])
 
 
 def in_order(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
@@ -243,34 +207,23 @@ def in_order(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
     Published scores come after runs, and respondents last.
     """
-    listed = {group: place for place, group in enumerate(ordered_groups(table["group"]))}
-    table = table.assign(place=table["group"].map(listed)).sort_values("place", kind="stable")
-    ids = [
-        run if run >= 0 else model
-        for run, model in zip(table["run"], table.get("model", table["run"]), strict=True)
-    ]
-    table = table.assign(id=ids)
+    listed = ordered_groups(table["group"])
+    place = table["group"].map({group: place for place, group in enumerate(listed)})
+    table = table.assign(place=place).sort_values("place", kind="stable", ignore_index=True)
+    names = table["run"].astype(object).where(table["run"] >= 0, table.get("model", ""))
+    ids = pd.Series(pd.factorize(names)[0], table.index)
     kinds = table["run"].map(runs["kind"]).fillna("respondent")
-    keys = {}
-    for own, of in table.groupby("id", sort=False):
-        kind = kinds[of.index[0]]
-        silent = bool(of["silent"].fillna(False).all()) if "silent" in of else False
-        signs = [1 if groups()[g].measure.higher_is_better else -1 for g in of["group"]]
-        worth = {
-            place: -sign * value
-            for place, sign, value in zip(of["place"], signs, of["value"], strict=True)
-        }
-        keys[own] = (
-            kind == "respondent",
-            silent,
-            kind == "published",
-            [worth.get(place, math.inf) for place in range(len(listed))],
-        )
-    order = {own: place for place, own in enumerate(sorted(keys, key=lambda own: keys[own]))}
-    table = table.assign(order=table["id"].map(order)).sort_values(
-        ["order", "place"], kind="stable"
-    )
-    return table.drop(columns=["id", "order", "place"]).reset_index(drop=True)
+    silent = table.get("silent", pd.Series(False, table.index)).eq(True)
+    keys = pd.DataFrame({"respondent": kinds == "respondent"})
+    keys["silent"] = silent.groupby(ids).transform("all")
+    keys["published"] = kinds == "published"
+    for place, group in enumerate(listed):
+        of_group = table["value"].where(table["group"] == group)
+        keys[place] = of_group.groupby(ids).transform("last")
+        keys[place] *= -1 if groups()[group].measure.higher_is_better else 1
+    keys["id"], keys["group"] = ids, table["place"]
+    order = keys.sort_values([*keys]).index
+    return table.drop(columns="place").loc[order].reset_index(drop=True)
 
 
 def ordered_groups(asked: Sequence[str]) -> list[str]:
@@ -282,41 +235,22 @@ def ordered_groups(asked: Sequence[str]) -> list[str]:
     )
 
 
-def _barely(scores: pd.DataFrame) -> list[str]:
-    """Say which tasks are barely informative."""
-    tasks = {*scores["task"]} & {*store.available()}
-    barely = sorted(task for task in tasks if Anchors.of(store.load(task)).barely)
-    if not barely:
-        return []
-    verb = "is" if len(barely) == 1 else "are"
-    return [
-        f"{plural(len(barely), 'task')} {verb} barely informative ({few(barely)}): --informative "
-        "leaves them out"
-    ]
-
-
 def sliced(facet: str, title: str, tasks: str = "epidemia_low") -> Callable[[Results], Finding]:
     """Return the finding of groups cut by a facet of their tasks, such as the survey."""
 
     def finding(results: Results) -> Finding:
         scores = with_facets(with_references(results), [facet])
-        by = ["run", "group", facet]
-        table = mean(scores, by)
-        beside = scores[scores["value"].notna()].groupby(by, sort=False)["averages"]
-        table = table.merge(
-            beside.agg(lambda of: of.sum(skipna=False) / len(of)).reset_index(), on=by
+        table = mean(scores, ["run", "group", facet], ["averages"])
+        table = in_order(table.sort_values(facet, kind="stable"), results.runs)
+        return Finding(
+            facet,
+            title,
+            who(table, results.runs),
+            {**WHO, "group": Column(), "value": Column(error="error", count="tasks")},
+            "In brackets: the number of tasks.",
+            across=facet,
+            left_out=if_empty(table, f"no score by {facet}: run lm_eval on {tasks}"),
         )
-        columns = {
-            **WHO,
-            "group": Column(),
-            "value": Column(error="error", count="tasks"),
-        }
-        table = table.sort_values(facet, kind="stable")
-        table = in_order(table, results.runs) if len(table) else table
-        note = "In brackets: the number of tasks."
-        left_out = if_empty(table, f"no score by {facet}: run lm_eval on {tasks}")
-        table = who(table, results.runs)
-        return Finding(facet, title, table, columns, note, across=facet, left_out=left_out)
 
     finding.__doc__ = f"{title}."
     return finding
@@ -337,31 +271,28 @@ CLOSED_WAYS = ("closed", "likelihood")
 def closed(results: Results) -> Finding:
     """The closed subset: written answers beside likelihoods."""
     scores = with_facets(with_references(results), ["subset"])
-    tasks = {*scores[(scores["subset"] == "closed") & scores["way"].isin(CLOSED_WAYS)]["task"]}
-    here = scores[scores["task"].isin(tasks) & scores["way"].isin(CLOSED_WAYS)]
-    table = mean(here, ["run", "way"]).assign(group="epidemia_high")
-    averages = here[here["value"].notna()].groupby(["run", "way"], sort=False)["averages"]
-    table["averages"] = averages.agg(lambda of: of.sum(skipna=False) / len(of)).to_numpy()
-    table = table.sort_values("value", ascending=False, kind="stable").rename(
-        columns={"way": "asked"}
-    )
-    columns = {
-        **WHO,
-        "asked": Column("asked in"),
-        "value": Column("score", error="error"),
-        "tasks": Column(),
-    }
-    note = (
+    scores = scores[scores["way"].isin(CLOSED_WAYS)]
+    tasks = scores["task"][scores["subset"] == "closed"]
+    table = mean(scores[scores["task"].isin(tasks)], ["run", "way"], ["averages"])
+    table = table.sort_values("value", ascending=False, kind="stable")
+    table = table.rename(columns={"way": "asked"})
+    table.insert(table.columns.get_loc("averages"), "group", "epidemia_high")
+    says = "no task of the closed subset was asked: run lm_eval on epidemia_high_closed"
+    return Finding(
+        "closed",
+        "Few cells: written answers and likelihoods",
+        who(table, results.runs),
+        {
+            **WHO,
+            "asked": Column("asked in"),
+            "value": Column("score", error="error"),
+            "tasks": Column(),
+        },
         "Tasks with several conditions (the closed subset); the same questions in both ways. In "
         "'closed' the model writes the interval that contains the probability; in 'likelihood' the "
-        "likeliest interval is its answer. Do not compare means over different numbers of tasks."
+        "likeliest interval is its answer. Do not compare means over different numbers of tasks.",
+        left_out=if_empty(table, says),
     )
-    title = "Few cells: written answers and likelihoods"
-    left_out = if_empty(
-        table, "no task of the closed subset was asked: run lm_eval on epidemia_high_closed"
-    )
-    table = who(table, results.runs)
-    return Finding("closed", title, table, columns, note, left_out=left_out)
 
 
 #: Other scales for the same distance: the anchors that are 0 and 100, by name.
@@ -369,64 +300,43 @@ SCALES: dict[str, Callable[[float, Anchors], float]] = {
     "score": lambda d, at: float(scale(d, at.zero, at.perfect)),
     "against uniform": lambda d, at: float(scale(d, at.uniform, at.perfect)),
     "against mean": lambda d, at: float(scale(d, at.mean, at.perfect)),
-    "without D_perfect": lambda d, at: _without_perfect(d, at),
+    "without D_perfect": lambda d, at: float(scale(d, at.zero, 0.0)),
 }
-
-
-def _without_perfect(distance: float, anchors: Anchors) -> float:
-    # A zero of the scale that is the truth itself: only the truth reaches it.
-    if anchors.zero == 0:
-        return 100.0 if distance == 0 else 0.0
-    return 100 * max(1 - distance / anchors.zero, 0.0)
 
 
 def scales(results: Results) -> Finding:
     """Means on other scales of the same distance: other anchors, and against the population."""
-    scores = with_references(results)
-    scores = scores[
-        scores["value"].notna() & scores["run"].map(results.runs["kind"].ne("published"))
-    ]
-    tasks = {*scores["task"]} & {*store.available()}
-    truths = {task: store.load(task) for task in tasks}
+    scores, by = with_references(results), ["run", "group"]
+    own = scores["run"].map(results.runs["kind"]) != "published"
+    scores = scores[own & scores["value"].notna()]
+    truths = _truths(scores)
     anchors = {task: Anchors.of(truth) for task, truth in truths.items()}
     another = {
         task: anchors[task]._replace(perfect=truth.d_perfect(scheme="population"))
         for task, truth in truths.items()
         if "population" in truth.distances or not truth.distances
     }
-    makers = {
-        **{how: (make, anchors) for how, make in SCALES.items()},
-        "another survey": (SCALES["score"], another),
-    }
-    by = ["run", "group"]
+    makers = {how: (make, anchors) for how, make in SCALES.items()}
+    makers["another survey"] = SCALES["score"], another
     # Where a part, or another truth, was asked, these anchors are not those of the score.
-    whole = scores[
-        scores.assign(
-            fits=scores["task"].isin(tasks) & (scores["seen"] >= 1) & (scores["truth"] == "")
-        )
-        .groupby(by)["fits"]
-        .transform("all")
-    ]
-    rows = []
+    fits = scores["task"].isin(truths) & (scores["seen"] >= 1) & (scores["truth"] == "")
+    whole = scores[fits.groupby([scores[name] for name in by]).transform("all")]
+    tables = []
     for how, (make, at) in makers.items():
-        put = whole.assign(
-            value=[
-                make(l1, at[task]) if task in at and not math.isnan(l1) else math.nan
-                for task, l1 in zip(whole["task"], whole["l1"], strict=True)
-            ],
-            draws=whole["draws"] if how == "score" else None,
-        )
-        of_group = put.groupby(by)["value"].transform(lambda of: of.notna().all())
-        rows.append(mean(put[of_group.astype(bool)], by).assign(scale=how))
-    rows.append(population_mean(scores, by).assign(scale="population"))
-    table = pd.concat(rows, ignore_index=True)
-    table = in_order(table, results.runs) if len(table) else table
-    columns = {**WHO, "group": Column(), "value": Column(error="error")}
+        values = [
+            make(l1, at[task]) if task in at else math.nan
+            for task, l1 in zip(whole["task"], whole["l1"], strict=True)
+        ]
+        put = whole.assign(value=values, draws=whole["draws"] if how == "score" else None)
+        is_known = put["value"].notna().groupby([put[name] for name in by]).transform("all")
+        tables.append(mean(put[is_known], by).assign(scale=how))
+    tables.append(population_mean(scores, by).assign(scale="population"))
+    table = in_order(pd.concat(tables, ignore_index=True), results.runs)
     return Finding(
         "scale",
         "Means on other scales",
         who(table, results.runs),
-        columns,
+        {**WHO, "group": Column(), "value": Column(error="error")},
         "'another survey': 100 is the score that 95 % of other surveys of the same population "
         "reach; empty if a task's truth was built without it. ± if the joint error is known.",
         across="scale",
@@ -438,20 +348,23 @@ def population(results: Results) -> Finding:
     """The score against the population, without what sampling error adds."""
     scores = grouped(with_columns(results.scores, (POPULATION,)))
     table = population_mean(scores, ["run", "group"])
+    scores = scores[scores[POPULATION].notna()]
     # Written answers are rounded and drawn ones are few: even who knows would score lower.
     letters = scores[
-        (scores["way"] == OBSERVATION.plain.name)
-        & scores[POPULATION].notna()
-        & scores["task"].isin({*store.available()})
+        (scores["way"] == OBSERVATION.plain.name) & scores["task"].isin({*store.available()})
     ]
     knows = [
         {"run": -1, "model": f"{KNOWS_POPULATION} (baseline)", "kind": "respondent", "group": group}
         | population_known_over({*of["task"]})
         for group, of in letters.groupby("group", sort=False)
     ]
-    table = pd.concat([table, pd.DataFrame(knows)], ignore_index=True)
-    table = in_order(table, results.runs) if len(table) else table
-    before = _of_before(results)
+    table = in_order(pd.concat([table, pd.DataFrame(knows)], ignore_index=True), results.runs)
+    is_old = [drawn is None or drawn.uncut is None for drawn in scores["population"]]
+    old = [*dict.fromkeys(results.runs["name"][scores["run"][is_old]])]
+    says = "no scores about surveys: run lm_eval on epidemia_low"
+    if old:
+        formula = "the formula before task version 3, which is too low near 100"
+        says = f"computed with {formula}: {few(old)}"
     return Finding(
         "population",
         "Score against the population, 0 to 100 (interval of 95 %)",
@@ -463,22 +376,8 @@ def population(results: Results) -> Finding:
         "last row shows the mean and 95 % range of that respondent over surveys of this size, "
         "asked for letters.",
         across="group",
-        left_out=before or if_empty(table, "no scores about surveys: run lm_eval on epidemia_low"),
+        left_out=[says] if old or table.empty else [],
     )
-
-
-def _of_before(results: Results) -> list[str]:
-    """Name the runs whose score against the population uses the earlier formula."""
-    scores = with_columns(results.scores, (POPULATION,))
-    old = scores[POPULATION].notna() & pd.Series(
-        [drawn is None or drawn.uncut is None for drawn in scores["population"]], scores.index
-    )
-    runs = [*dict.fromkeys(results.runs["name"][scores["run"][old]])]
-    if not runs:
-        return []
-    return [
-        "computed with the formula before task version 3, which is too low near 100: " + few(runs)
-    ]
 
 
 def other(results: Results) -> Finding:
@@ -503,19 +402,15 @@ def beside(results: Results) -> pd.DataFrame:
     Tasks that were run by themselves belong to every run of the model with the same chat template
     and dtype, since our settings do not apply to them.
     """
-    runs = results.runs
     same = ["weights", "chat_template", "dtype"]
-    for name in same:
-        runs = runs if name in runs else runs.assign(**{name: ""})
-    own = results.others.assign(**{name: results.others["run"].map(runs[name]) for name in same})
-    ours = runs[runs.index.isin(results.scores["run"])].rename_axis("run").reset_index()
-    joined = ours[["run", *same]].merge(own.rename(columns={"run": "source"}), on=same)
-    # What stands in the run's own files comes first.
-    joined = joined.assign(theirs=joined["run"] != joined["source"]).sort_values(
-        "theirs", kind="stable"
-    )
+    runs = results.runs.reindex(columns=same, fill_value="").rename_axis("run").reset_index()
+    own = results.others.merge(runs, on="run")
+    ours = runs[runs["run"].isin(results.scores["run"])]
+    joined = ours.merge(own.rename(columns={"run": "source"}), on=same)
     alone = own[~own["run"].isin(joined["source"])]
-    table = joined.drop_duplicates(["run", "other"])
+    # What stands in the run's own files comes first.
+    joined = joined.assign(theirs=joined["run"] != joined["source"])
+    table = joined.sort_values("theirs", kind="stable").drop_duplicates(["run", "other"])
     return pd.concat([table, alone])[["run", "other", "value"]].reset_index(drop=True)
 
 
@@ -525,25 +420,17 @@ def correlation(results: Results) -> Finding:
 
     scores = grouped(results.scores)
     scores = scores[scores["value"].notna() & (scores["asked_as"] == "")]
-    others = beside(results)
+    ours, others = scores.groupby("group", sort=False), beside(results).groupby("other", sort=False)
     rows = []
-    for group, of in scores.groupby("group", sort=False):
-        for label, theirs in others.groupby("other", sort=False):
-            values = theirs.set_index("run")["value"]
-            both = of[of["run"].isin(values.index)]
-            shared = both.groupby("task")["run"].transform("nunique") == both["run"].nunique()
-            means = both[shared].groupby("run")["value"].mean()
-            coefficient = math.nan
-            if len(means) > 2 and means.nunique() > 1 and values[means.index].nunique() > 1:
-                coefficient = float(stats.spearmanr(means, values[means.index]).statistic)
-            rows.append(
-                {
-                    "group": group,
-                    "other": label,
-                    "value": coefficient,
-                    "models": both["run"].nunique(),
-                }
-            )
+    for (group, of), (label, theirs) in product(ours, others):
+        both = of.merge(theirs, on="run", suffixes=("", "_theirs"))
+        models = both["run"].nunique()
+        shared = both[both.groupby("task")["run"].transform("nunique") == models]
+        means = shared.groupby("run").agg({"value": "mean", "value_theirs": "first"})
+        coefficient = math.nan
+        if len(means) > 2 and (means.nunique() > 1).all():
+            coefficient = float(stats.spearmanr(*means.to_numpy().T).statistic)
+        rows.append((group, label, coefficient, models))
     table = pd.DataFrame(rows, columns=["group", "other", "value", "models"])
     return Finding(
         "correlation",
@@ -560,7 +447,7 @@ def correlation(results: Results) -> Finding:
 def tasks(results: Results) -> Finding:
     """Every metric of every task, for programs."""
     scores, known = with_columns(results.scores, ("l1",)), leaves()
-    names = [in_way(task, way) for task, way in zip(scores["task"], scores["way"], strict=True)]
+    names = [*map(in_way, scores["task"], scores["way"])]
     table = scores.drop(columns=["draws", "population", "said", "task", "way"]).assign(
         error=own_errors([*scores["draws"]]),
         file=[file.name for file in scores["file"]],

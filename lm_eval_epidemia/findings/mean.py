@@ -18,7 +18,7 @@ from lm_eval_epidemia.score.joint import joint_error
 REACH = 1.96
 
 
-def mean(scores: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+def mean(scores: pd.DataFrame, by: Sequence[str], beside: Sequence[str] = ()) -> pd.DataFrame:
     """Average the scores of tasks with equal weight, over what agrees in some columns.
 
     Returns
@@ -26,7 +26,8 @@ def mean(scores: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     DataFrame
         The columns `by`, ``value``, ``error`` (joint for these tasks; NaN if that of one is
         unknown), ``low`` and ``high`` (1.96 errors to either side, within the scale), ``tasks``,
-        ``choice_mass`` and ``answered`` (over the tasks that have them).
+        ``choice_mass`` and ``answered`` (over the tasks that have them), and the means of the
+        columns `beside`, NaN if that of one task is.
     """
     known = with_columns(scores[scores["value"].notna()], ("choice_mass", "answered"))
     parts = known.groupby([*by], sort=False, dropna=True)
@@ -37,9 +38,11 @@ def mean(scores: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
         choice_mass=("choice_mass", "mean"),
         answered=("answered", "mean"),
         first=("task", lambda of: of.index[0]),
+        **{name: (name, lambda of: of.sum(skipna=False) / len(of)) for name in beside},
     ).reset_index()
     asked = known.loc[table["first"], ["task", "way"]].set_axis(table.index)
-    return with_interval(table.drop(columns="first"), asked)
+    of_scores = with_interval(table.drop(columns=["first", *beside]), asked)
+    return pd.concat([of_scores, table[[*beside]]], axis=1)
 
 
 def averaged(tasks: Sequence[Mapping[str, Known]]) -> dict[str, float]:
@@ -63,16 +66,12 @@ def with_columns(scores: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
 def with_interval(table: pd.DataFrame, asked: pd.DataFrame) -> pd.DataFrame:
     """Add ``low`` and ``high``: 1.96 standard errors to either side, within the scale."""
-    known = leaves()
-    measures = [
-        known[in_way(task, way)].benchmark.measure
-        for task, way in zip(asked["task"], asked["way"], strict=True)
-    ]
-    reach = REACH * table["error"].fillna(0)
-    low = pd.Series([measure.low for measure in measures], table.index, dtype=float)
-    high = pd.Series([measure.high for measure in measures], table.index, dtype=float)
+    known, names = leaves(), map(in_way, asked["task"], asked["way"])
+    measures = [known[name].benchmark.measure for name in names]
+    ends = pd.DataFrame([(m.low, m.high) for m in measures], table.index, ["low", "high"], float)
+    value, reach = table["value"], REACH * table["error"].fillna(0)
     return table.assign(
-        low=(table["value"] - reach).clip(lower=low), high=(table["value"] + reach).clip(upper=high)
+        low=(value - reach).clip(lower=ends["low"]), high=(value + reach).clip(upper=ends["high"])
     )
 
 
@@ -83,31 +82,20 @@ def grouped(scores: pd.DataFrame) -> pd.DataFrame:
     part mixes its groups differently.
     """
     known = leaves()
-    names = [in_way(task, way) for task, way in zip(scores["task"], scores["way"], strict=True)]
-    is_scored = pd.Series(
-        [known[name].benchmark.scored for name in names], scores.index, dtype=bool
-    )
-    parts = [scores[is_scored]]
+    names = pd.Series([*map(in_way, scores["task"], scores["way"])], scores.index, dtype=object)
+    parts = [scores[names.map(lambda name: known[name].benchmark.scored).astype(bool)]]
     for union, members in unions().items():
-        within = scores[pd.Series(names, scores.index, dtype=object).isin(members)]
-        here = within[within["value"].notna()]
-        asked = here.groupby("run")["task"].transform("size")
-        whole = within["run"].isin(here["run"][asked == len(members)])
-        parts.append(within[whole].assign(group=union))
+        within = scores[names.isin(members)]
+        asked = within.groupby("run")["value"].transform("count")
+        parts.append(within[asked == len(members)].assign(group=union))
     return pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
 
 
 def with_facets(scores: pd.DataFrame, names: Sequence[str] = ()) -> pd.DataFrame:
     """Add what tasks are cut by: survey, domain, dimension, subset, nodes; NaN without it."""
-    known = leaves()
-    facets = pd.DataFrame(
-        [
-            dict(known[in_way(task, way)].entry.facets)
-            for task, way in zip(scores["task"], scores["way"], strict=True)
-        ],
-        index=scores.index,
-    )
-    return pd.concat([scores, facets if not names else facets.reindex(columns=[*names])], axis=1)
+    known, asked = leaves(), map(in_way, scores["task"], scores["way"])
+    facets = pd.DataFrame([dict(known[name].entry.facets) for name in asked], scores.index)
+    return pd.concat([scores, facets.reindex(columns=[*names]) if names else facets], axis=1)
 
 
 def population_mean(scores: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
@@ -119,15 +107,12 @@ def population_mean(scores: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """
     known = with_columns(scores[scores["value"].notna()], (POPULATION,))
     known = known.assign(uncut=population_uncut(known["population"], known[POPULATION]))
-    table = (
-        known.groupby([*by], sort=False)
-        .agg(
-            value=("uncut", lambda values: math.fsum(values) / len(values)),
-            error=("population", lambda draws: joint_error(list(draws))),
-            tasks=("task", "size"),
-        )
-        .reset_index()
-    )
+    parts = known.groupby([*by], sort=False)
+    table = parts.agg(
+        value=("uncut", lambda values: math.fsum(values) / len(values)),
+        error=("population", lambda draws: joint_error(list(draws))),
+        tasks=("task", "size"),
+    ).reset_index()
     table = table[table["value"].notna()]
     value, reach = table["value"].clip(upper=100), REACH * table["error"]
     return table.assign(

@@ -34,13 +34,13 @@ def _changed(results: Results) -> Iterator[tuple[str, str, str]]:
     """Say which scores do not match their distances, and in which files."""
     wrong = results.scores[changed(results.scores)]
     for run, of in wrong.groupby("run"):
-        names = [in_way(task, way) for task, way in zip(of["task"], of["way"], strict=True)]
-        files = sorted({file.name for file in of["file"]})
+        names = few([*map(in_way, of["task"], of["way"])])
+        files = few(sorted({file.name for file in of["file"]}))
         yield (
             results.runs["name"][run],
             "changed",
-            f"the scores of {plural(len(of), 'task')} do not match their distances ({few(names)}; "
-            f"in {few(files)}): the file was changed, or D_perfect was different",
+            f"the scores of {plural(len(of), 'task')} do not match their distances ({names}; in "
+            f"{files}): the file was changed, or D_perfect was different",
         )
 
 

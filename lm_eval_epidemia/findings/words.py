@@ -18,13 +18,7 @@ PLAIN = {
 }
 
 #: What a question of a group says of the people.
-EXAMPLES = {
-    "epidemia_low": "such as age",
-    "epidemia_high": "such as age and sex",
-}
-
-#: Scales whose ends a heading explains, by benchmark.
-_SCALES = {"observation": "Score, 0 to 100 (as close as another sample of the survey)"}
+EXAMPLES = {"epidemia_low": " (such as age)", "epidemia_high": " (such as age and sex)"}
 
 #: What errors are of, by benchmark; of another, of its tasks.
 ERRORS = {
@@ -49,17 +43,14 @@ def plain_name(group: str) -> str:
 
 def with_example(group: str) -> str:
     """Describe a group, with an example of its conditions if one is listed."""
-    example = EXAMPLES.get(group)
-    return plain_name(group) + (f" ({example})" if example else "")
+    return plain_name(group) + EXAMPLES.get(group, "")
 
 
 def scale(benchmark: Benchmark) -> str:
     """Describe a benchmark's numbers, and the source of their errors."""
-    error = f" ± standard error ({error_of(benchmark)})" * benchmark.has_error
-    direction = benchmark.heading.removeprefix(benchmark.says)
-    return _SCALES.get(benchmark.name, benchmark.says) + error + direction
-
-
-def error_of(benchmark: Benchmark) -> str:
-    """Return the source of the errors of a benchmark's numbers."""
-    return f"of {ERRORS[benchmark.name]}" if benchmark.name in ERRORS else "over tasks"
+    source = f"of {ERRORS[benchmark.name]}" if benchmark.name in ERRORS else "over tasks"
+    says = benchmark.says
+    if benchmark.name == "observation":
+        says = "Score, 0 to 100 (as close as another sample of the survey)"
+    error = f" ± standard error ({source})" * benchmark.has_error
+    return says + error + benchmark.heading.removeprefix(benchmark.says)

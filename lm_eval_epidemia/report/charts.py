@@ -17,7 +17,7 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
-from lm_eval_epidemia.report.figures import Chart
+from lm_eval_epidemia.report.figures import Axis, Chart
 
 #: Okabe and Ito's colours, but for those of too little contrast with a light page or a dark one:
 #: all have 3 and more with both (WCAG 1.4.11).
@@ -49,17 +49,18 @@ def draw(chart: Chart, table: pd.DataFrame) -> Any:
     """Draw a figure from the table of its finding."""
     table = prepared(chart, table)
     data = alt.Data(values=json.loads(table.to_json(orient="records", double_precision=12)))
-    layers = [*_lines(chart, table), *MARKS[chart.mark](chart, table)]
+    place = {axis: _axis(chart, table, axis) for axis in "xy"}
+    layers = [*_lines(chart, table), *MARKS[chart.mark](chart, table, place)]
     wide = NARROW if chart.facet else 420
     is_named = chart.y in table and not _is_number(table, chart.y)
     steps = table[chart.y].nunique() if is_named else 0
-    tall: Any = alt.Step(20) if steps else wide if "diagonal" in chart.lines else 200
+    tall: Any = alt.Step(20) if steps else wide if chart.diagonal else 200
     drawn = alt.layer(*layers, data=data).properties(width=wide, height=tall)
     if not chart.facet or table[chart.facet].nunique() < 2:
         return drawn
     by = alt.Facet(f"{chart.facet}:N", title=None, sort=[*dict.fromkeys(table[chart.facet])])
     # Groups of several benchmarks have several scales.
-    apart = chart.facet == "group" or (bool(chart.x) and not _is_number(table, chart.x))
+    apart = chart.facet == "group" or not _is_number(table, chart.x)
     return drawn.facet(facet=by, columns=2).resolve_scale(
         x="independent" if apart else "shared",
         y="independent" if steps or chart.facet == "group" else "shared",
@@ -68,13 +69,12 @@ def draw(chart: Chart, table: pd.DataFrame) -> Any:
 
 def prepared(chart: Chart, table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that are drawn, with the name of whose each is."""
-    settings = table.get("settings", pd.Series("", table.index)).fillna("")
-    model = table.get("model", pd.Series("", table.index)).fillna("")
-    who = model.where(settings == "", model + " (" + settings + ")")
-    table = table.assign(who=who.str.replace(" (baseline)", "", regex=False))
-    if chart.where == "run_kind":
-        own = table[table["kind"] != "respondent"]
-        return own if len(own) else table
+    names = table.reindex(columns=["model", "settings"]).fillna("").astype(str)
+    who = names["model"].str.replace(" (baseline)", "", regex=False)
+    more = (" (" + names["settings"] + ")").where(names["settings"] != "", "")
+    table = table.assign(who=who + more)
+    if chart.only_runs and (table["kind"] != "respondent").any():
+        table = table[table["kind"] != "respondent"]
     return table.query(chart.where) if chart.where else table
 
 
@@ -85,19 +85,17 @@ def _is_number(table: pd.DataFrame, name: str) -> bool:
 def _axis(chart: Chart, table: pd.DataFrame, axis: str, name: str = "") -> Any:
     """Return an encoding of a column: a scale of numbers, or texts in their order."""
     channel = alt.X if axis == "x" else alt.Y
-    name, title = name or getattr(chart, axis), chart.titles.get(axis)
+    own: Axis = chart.axis(getattr(chart, axis))
+    name, title = name or getattr(chart, axis), own.title or None
     if not _is_number(table, name):
         long = axis == "x" and table[name].astype(str).str.len().max() > 3
         how = alt.Axis(labelLimit=200, labelAngle=-40) if long else alt.Axis(labelLimit=200)
         return channel(f"{name}:N", title=title, sort=None, axis=how)
-    ends = chart.ends.get(axis)
-    if ends == "%":
+    if own.ends == "%":
         how = alt.Axis(format="%", tickCount=5)
         whole = alt.Scale(domain=[0, 1]) if chart.mark != "line" else alt.Scale(nice=5)
         return channel(f"{name}:Q", title=title, axis=how, scale=whole)
-    scale = alt.Scale(type="log") if ends == "log" else alt.Scale(zero=False, padding=8)
-    if isinstance(ends, tuple):
-        scale = alt.Scale(domain=[*ends])
+    scale = alt.Scale(type="log") if own.ends == "log" else alt.Scale(zero=False, padding=8)
     return channel(f"{name}:Q", title=title or name.replace("_", " "), scale=scale)
 
 
@@ -109,46 +107,42 @@ def _colour(chart: Chart, table: pd.DataFrame) -> dict[str, Any]:
     own = {"truth": BLUE, "knows averages only": GREEN, "guesses uniformly": GREY}
     free = iter([c for c in COLOURS if c not in own.values() or "truth" not in names] * 40)
     range_ = [own.get(name) or next(free) for name in names]
-    legend = None if len(names) < 2 else LEGEND
-    scale = alt.Scale(domain=names, range=range_)
-    return {
-        "color": alt.Color(f"{chart.colour}:N", title=None, sort=None, scale=scale, legend=legend)
-    }
+    legend = LEGEND if len(names) > 1 else None
+    colour = alt.Color(f"{chart.colour}:N", title=None, sort=None, legend=legend)
+    return {"color": colour.scale(domain=names, range=range_)}
 
 
 def _lines(chart: Chart, table: pd.DataFrame) -> list[Any]:
     """Draw dashed lines."""
     layers = []
-    for axis, at in chart.lines.items():
-        if axis == "diagonal":
-            both = table[[chart.x, chart.y]].to_numpy(float)
-            ends = [0, 1] if chart.ends.get("x") == "%" else [float(both.min()), float(both.max())]
-            rows = alt.Data(values=[{chart.x: end, chart.y: end} for end in ends])
-            line = alt.Chart(rows).mark_line(**DASHED)
-            layers.append(line.encode(x=f"{chart.x}:Q", y=f"{chart.y}:Q"))
-        else:
-            datum = alt.XDatum(at) if axis == "x" else alt.YDatum(at)
-            layers.append(
-                alt.Chart(alt.Data(values=[{}])).mark_rule(**DASHED).encode(**{axis: datum})
-            )
+    for axis, datum in (("x", alt.XDatum), ("y", alt.YDatum)):
+        if (at := chart.axis(getattr(chart, axis)).line) is not None:
+            line = alt.Chart(alt.Data(values=[{}])).mark_rule(**DASHED)
+            layers.append(line.encode(**{axis: datum(at)}))
+    if chart.diagonal:
+        both = table[[chart.x, chart.y]].to_numpy(float)
+        is_share = chart.axis(chart.x).ends == "%"
+        ends = [0, 1] if is_share else [float(both.min()), float(both.max())]
+        rows = alt.Data(values=[{chart.x: end, chart.y: end} for end in ends])
+        line = alt.Chart(rows).mark_line(**DASHED)
+        layers.append(line.encode(x=f"{chart.x}:Q", y=f"{chart.y}:Q"))
     return layers
 
 
 def _intervals(chart: Chart, table: pd.DataFrame, **more: Any) -> list[Any]:
     """Draw intervals along an axis; of points with two, as their columns are named, along both."""
-    own = {axis: (f"{name}_low", f"{name}_high") for axis, name in (("x", chart.x), ("y", chart.y))}
-    ends = {chart.along: chart.interval} if chart.interval else own
+    ends: dict[str, tuple[str, ...]] = {
+        axis: (f"{name}_low", f"{name}_high") for axis, name in (("x", chart.x), ("y", chart.y))
+    }
+    if chart.interval and {*chart.interval} <= {*table}:
+        ends = {"y" if chart.y == "value" else "x": chart.interval}
     layers = []
     for axis, columns in ends.items():
-        if columns and set(columns) <= {*table}:
-            low, high = columns
+        if {*columns} <= {*table}:
             rest = "y" if axis == "x" else "x"
-            place = {rest: _axis(chart, table, rest), axis: _axis(chart, table, axis, low)}
-            layers.append(
-                alt.Chart()
-                .mark_rule(strokeWidth=1.5)
-                .encode(**place, **{f"{axis}2": f"{high}:Q"}, **more)
-            )
+            place = {rest: _axis(chart, table, rest), axis: _axis(chart, table, axis, columns[0])}
+            rule = alt.Chart().mark_rule(strokeWidth=1.5)
+            layers.append(rule.encode(**place, **{f"{axis}2": f"{columns[1]}:Q"}, **more))
     return layers
 
 
@@ -161,95 +155,82 @@ def _tooltip(chart: Chart, table: pd.DataFrame) -> list[Any]:
     ]
 
 
-def _dots(chart: Chart, table: pd.DataFrame) -> list[Any]:
+def _dots(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
     """A mark per row, hollow if published, with its interval, and a tick for a reference."""
-    colour = _colour(chart, table)
-    place = {axis: _axis(chart, table, axis) for axis in "xy"}
+    more = _colour(chart, table)
     if not _is_number(table, chart.y) and chart.colour not in ("kind", "") and chart.y != "who":
         # Models of a row stand below one another, so that no dot hides another's.
-        place["yOffset"] = alt.YOffset(f"{chart.colour}:N", sort=None)
-    tip = _tooltip(chart, table)
-    base = alt.Chart().encode(**place, **colour, tooltip=tip)
+        more["yOffset"] = alt.YOffset(f"{chart.colour}:N", sort=None)
+    base = alt.Chart().encode(**place, **more, tooltip=_tooltip(chart, table))
     run = "datum.kind != 'published'"
-    more = {key: value for key, value in {**place, **colour}.items() if key in ("yOffset", "color")}
     layers = [
         *_intervals(chart, table, **more),
         base.transform_filter(run).mark_point(filled=True, size=60, opacity=1),
         base.transform_filter(f"!({run})").mark_point(filled=False, size=60, opacity=1),
     ]
-    if chart.tick and chart.tick in table:
+    if chart.tick in table:
         tick = alt.Chart().mark_tick(color=GREEN, thickness=2, size=14)
         layers.append(tick.encode(x=f"{chart.tick}:Q", y=place["y"]))
     return layers
 
 
-def _line(chart: Chart, table: pd.DataFrame) -> list[Any]:
+def _line(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
     """A line per model, with marks and intervals."""
-    place = {axis: _axis(chart, table, axis) for axis in "xy"}
-    colour = _colour(chart, table)
-    line = alt.Chart().mark_line(point=True)
+    colour, line = _colour(chart, table), alt.Chart().mark_line(point=True)
     drawn = line.encode(**place, **colour, tooltip=_tooltip(chart, table))
     return [*_intervals(chart, table, **colour), drawn]
 
 
-def _bars(chart: Chart, table: pd.DataFrame) -> list[Any]:
+def _only(condition: str) -> Any:
+    return alt.Chart().transform_filter(f"datum.{condition}")
+
+
+def _bars(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
     """The truth as bars with intervals, everybody else as marks."""
-    place = {axis: _axis(chart, table, axis) for axis in "xy"}
-    truth = alt.Chart().transform_filter("datum.kind == 'survey'")
-    others = alt.Chart().transform_filter("datum.kind != 'survey'")
-    low, high = chart.interval
+    truth, (low, high) = _only("kind == 'survey'"), chart.interval
+    both = {"x": _axis(chart, table, "x", low), "x2": f"{high}:Q", "y": place["y"]}
+    others = _only("kind != 'survey'").mark_point(filled=True, size=70, opacity=0.9)
     return [
         truth.mark_bar(color=BLUE, opacity=0.35).encode(**place),
-        truth.mark_rule(color=BLUE, strokeWidth=2).encode(
-            x=_axis(chart, table, "x", low), x2=f"{high}:Q", y=place["y"]
-        ),
-        others.mark_point(filled=True, size=70, opacity=0.9).encode(
-            **place, **_colour(chart, table), tooltip=_tooltip(chart, table)
-        ),
+        truth.mark_rule(color=BLUE, strokeWidth=2).encode(**both),
+        others.encode(**place, **_colour(chart, table), tooltip=_tooltip(chart, table)),
     ]
 
 
-def _heat(chart: Chart, table: pd.DataFrame) -> list[Any]:
+def _heat(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
     """Rows that have ``mark`` density as shades between two ends, those of the curve as a line."""
-    place = {axis: _axis(chart, table, axis) for axis in "xy"}
     shades = alt.Opacity("share:Q", legend=None, scale=alt.Scale(type="sqrt", range=[0.05, 1]))
-    density = alt.Chart().transform_filter("datum.mark == 'density'").mark_rect(color="#56B4E9")
-    curve = (
-        alt.Chart().transform_filter("datum.mark == 'curve'").mark_line(point=True, color=ORANGE)
-    )
+    density = _only("mark == 'density'").mark_rect(color="#56B4E9")
+    curve = _only("mark == 'curve'").mark_line(point=True, color=ORANGE)
     return [
         density.encode(**place, x2=f"{chart.x}2:Q", y2=f"{chart.y}2:Q", opacity=shades),
         curve.encode(**place, order=f"{chart.x}:Q"),
     ]
 
 
-def _density(chart: Chart, table: pd.DataFrame) -> list[Any]:
+def _area(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
     """The distribution of replicates, with labelled anchors."""
-    x = _axis(chart, table, "x")
     y = alt.Y("density:Q", title="Bootstrap samples", axis=alt.Axis(labels=False))
-    replicates = alt.Chart().transform_filter("datum.mark == 'replicate'")
-    anchors = alt.Chart().transform_filter("datum.mark == 'anchor'").encode(x=x)
+    drawn = _only("mark == 'replicate'").transform_density(chart.x, as_=[chart.x, "density"])
+    anchors = _only("mark == 'anchor'").encode(x=place["x"])
     text: Any = {"angle": 270, "align": "right", "baseline": "bottom", "dy": -3, "dx": -4}
     return [
-        replicates.transform_density(chart.x, as_=[chart.x, "density"])
-        .mark_area(color=BLUE, opacity=0.35)
-        .encode(x=x, y=y),
+        drawn.mark_area(color=BLUE, opacity=0.35).encode(x=place["x"], y=y),
         anchors.mark_rule(color=ORANGE, strokeWidth=2),
         anchors.mark_text(**text, color=ORANGE).encode(text="label:N", y=alt.YValue(4)),
     ]
 
 
-def _arrow(chart: Chart, table: pd.DataFrame) -> list[Any]:
+def _arrow(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
     """A line per row from the hollow mark, before, to the filled one, after."""
-    y, colour = _axis(chart, table, "y"), _colour(chart, table)
-    before, after = chart.interval
-    tip = [*_tooltip(chart, table), f"{before}:Q", f"{after}:Q"]
-    base = alt.Chart().encode(y=y, **colour, tooltip=tip)
-    start = _axis(chart, table, "x", before)
+    after = chart.interval[1]
+    tip = [*_tooltip(chart, table), f"{after}:Q"]
+    base = alt.Chart().encode(y=place["y"], **_colour(chart, table), tooltip=tip)
+    end = _axis(chart, table, "x", after)
     return [
-        base.mark_rule().encode(x=start, x2=f"{after}:Q"),
-        base.mark_point(filled=False, size=40).encode(x=start),
-        base.mark_point(filled=True, size=40, opacity=1).encode(x=_axis(chart, table, "x", after)),
+        base.mark_rule().encode(x=place["x"], x2=f"{after}:Q"),
+        base.mark_point(filled=False, size=40).encode(x=place["x"]),
+        base.mark_point(filled=True, size=40, opacity=1).encode(x=end),
     ]
 
 
@@ -266,26 +247,23 @@ def shapes() -> list[dict[str, Any]]:
     ]
 
 
-def on_map(colour: str, name: str = SHAPES) -> Any:
+def on_map(colour: str) -> Any:
     """Draw countries in shades of ``p``, or of ``error``; the others are outlines."""
-    world = alt.NamedData(name)
+    world = alt.NamedData(SHAPES)
     legend: dict[str, Any] = {"titleLimit": 300, "orient": "bottom", "format": ".0%"}
     if colour == "p":
         scale = alt.Scale(type="quantize", range=SHADES, nice=True)
-        shade = alt.Color(
-            "p:Q", scale=scale, legend=alt.Legend(title="Share of the answer", **legend)
-        )
+        legend["title"] = "Share of the answer"
     else:
         scale = alt.Scale(type="threshold", domain=ERRORS, range=DIVERGING)
-        label = "datum.label ? replace(datum.label, '%', '') : ''"
-        says = alt.Legend(title="Percentage points", labelExpr=label, **legend)
-        shade = alt.Color("error:Q", scale=scale, legend=says)
+        legend["title"] = "Percentage points"
+        legend["labelExpr"] = "datum.label ? replace(datum.label, '%', '') : ''"
+    shade = alt.Color(f"{colour}:Q", scale=scale, legend=alt.Legend(**legend))
     outlines = alt.Chart(world).mark_geoshape(fill=None, stroke=GREY, strokeWidth=0.3)
     lookup = alt.LookupData(data=world, key="id", fields=["type", "geometry"])
     here = alt.Chart().transform_lookup(lookup="code", from_=lookup)
-    countries = here.transform_filter("isValid(datum.type)").mark_geoshape(
-        stroke=GREY, strokeWidth=0.5
-    )
+    countries = here.transform_filter("isValid(datum.type)")
+    countries = countries.mark_geoshape(stroke=GREY, strokeWidth=0.5)
     tooltip = ["country:N", alt.Tooltip(f"{colour}:Q", format=".1%")]
     return alt.layer(outlines, countries.encode(color=shade, tooltip=tooltip)).project("equalEarth")
 
@@ -335,40 +313,27 @@ def truth(frame: pd.DataFrame, conditions: list[str]) -> Any:
     tooltip = [*(f"{name}:N" for name in conditions), "answer:N", "p:Q", "low:Q", "high:Q"]
     base = alt.Chart(data).encode(x=x, color=colour, tooltip=tooltip)
     p = alt.Y("p:Q", title="Probability of the answer", axis=alt.Axis(format="%"))
+    size = alt.Size("weight:Q", legend=None)
     return alt.layer(
         base.mark_rule(opacity=0.6).encode(y="low:Q", y2="high:Q"),
-        base.mark_point(filled=True, opacity=0.9).encode(
-            y=p, size=alt.Size("weight:Q", legend=None)
-        ),
+        base.mark_point(filled=True, opacity=0.9).encode(y=p, size=size),
     ).properties(width=480, height=280)
 
 
-#: By name: a function of the declaration and the rows, which returns layers.
-MARKS: dict[str, Callable[[Chart, pd.DataFrame], list[Any]]] = {
-    "dot": _dots,
-    "line": _line,
-    "bar": _bars,
-    "heat": _heat,
-    "density": _density,
-    "arrow": _arrow,
-}
+#: By name: a function of the declaration, the rows and their places, which returns layers.
+MARKS = {"dot": _dots, "line": _line, "bar": _bars, "heat": _heat, "area": _area, "arrow": _arrow}
 
 #: Stands for the colour of the page's text while a figure is drawn.
 INK = "#010203"
 
 #: What surrounds the marks has the colours of the page's text, and can be read on a phone.
+WORDS = {"labelColor": INK, "titleColor": INK}
+LINES = {"gridColor": "#88888855", "domainColor": "#888888"}
 CONFIG = {
     "background": "transparent",
-    "axis": {
-        "labelColor": INK,
-        "titleColor": INK,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "gridColor": "#88888855",
-        "domainColor": "#888888",
-    },
-    "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 11},
-    "header": {"labelColor": INK, "titleColor": INK},
+    "axis": {**WORDS, **LINES, "labelFontSize": 12, "titleFontSize": 12},
+    "legend": {**WORDS, "labelFontSize": 11},
+    "header": WORDS,
     "view": {"stroke": "#88888855"},
     "text": {"color": INK},
 }

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -15,231 +14,185 @@ from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.paths import atomic_write
 from lm_eval_epidemia.findings import find
-from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.task import asked_as
 from lm_eval_epidemia.results.read import Results
 
 
-@dataclass(frozen=True)
-class Chart:
+class Axis(NamedTuple):
+    """The axis of a column.
+
+    Attributes
+    ----------
+    title : str
+        Of numbers, their column if empty.
+    ends : str
+        ``%`` for shares, ``log`` for logarithms.
+    line : float, optional
+        Where a dashed line crosses it.
+    """
+
+    title: str = ""
+    ends: str = ""
+    line: float | None = None
+
+
+class Chart(NamedTuple):
     """A figure of a finding.
 
     Attributes
     ----------
     finding : str
         Its name in `FINDINGS`, or of a function in `findings.task` and the like that takes a task.
-    says : str
-        What it shows.
     x, y : str
         Columns; numbers are on a scale, texts in the order of the rows.
     mark : str
         A key of `MARKS`.
-    colour, facet : str
+    facet, colour : str
         Columns; a model is named with its settings, in column ``who``.
-    interval : tuple of str
-        The columns with the ends of an interval along `along`.
-    along : str
-        ``x`` or ``y``.
-    titles : mapping of str to str
-        Titles of axes, by ``x`` and ``y``.
-    ends : mapping of str to (float, float) or str
-        Ends of a scale by ``x`` and ``y``; ``%`` for shares, ``log`` for logarithms.
     where : str
         The rows that are drawn, as pandas' `query` takes them.
-    lines : mapping of str to float
-        Dashed lines, by ``x`` and ``y``; ``diagonal`` from one corner to the other.
+    diagonal : bool
+        Whether a dashed line goes from one corner to the other.
+    interval : tuple of str
+        The columns with the ends of an interval, where the table has them.
     tick : str
         The column with a green mark beside each: knowing averages only.
-    task : bool
-        Whether it shows one task.
+    only_runs : bool
+        Whether respondents are left out beside models.
     """
 
     finding: str
-    says: str
     x: str
     y: str
     mark: str = "dot"
-    colour: str = "who"
     facet: str = ""
-    interval: tuple[str, ...] = ()
-    along: str = "x"
-    titles: Mapping[str, str] = field(default_factory=dict)
-    ends: Mapping[str, Any] = field(default_factory=dict)
+    colour: str = "who"
     where: str = ""
-    lines: Mapping[str, float] = field(default_factory=dict)
+    diagonal: bool = False
+    interval: tuple[str, ...] = ("low", "high")
     tick: str = ""
-    task: bool = False
+    only_runs: bool = False
+
+    @property
+    def task(self) -> bool:
+        """Whether it shows one task."""
+        return ":" in self.finding
+
+    def axis(self, column: str) -> Axis:
+        """Return the axis of a column."""
+        return AXES.get((self.finding, column)) or AXES.get(("", column)) or Axis()
 
 
-SCORE = "Mean (± 1.96 standard errors)"
-MEAN: dict[str, Any] = {"facet": "group", "interval": ("low", "high"), "titles": {"x": SCORE}}
-UP: dict[str, Any] = {**MEAN, "along": "y", "titles": {"y": SCORE}}
-SHARE = {"x": "%", "y": "%"}
+#: Every figure, by name, and what it shows.
+SAYS = {
+    "leaderboard": "every model's score by group",
+    "size": "score against number of parameters",
+    "beside": "score against other tasks in the same files",
+    "surveys": "every model's score by survey",
+    "conditions": "score against number of conditions",
+    "nodes": "accuracy on larger graphs against number of variables",
+    "versions": "base models against their versions, by task",
+    "closed": "written answers against likelihoods on the closed subset",
+    "calibration": "elicited against true probability, with a reliability curve",
+    "order_bias": "probability of each displayed position relative to uniform",
+    "tilt": "tilt against slope of every model's calibration line",
+    "distribution": "truth and models in the largest cell of a task",
+    "curve": "one answer over the levels of one condition",
+    "cells": "elicited against true probability in every cell of a task",
+    "bootstrap": "bootstrap distances of a task, with the anchors of its scale",
+    "wins": "how often stated priors beat N real answers",
+    "quartiles": "quarter of the stated prior in which the truth lies",
+    "uncertainty": "stated against realised uncertainty of priors",
+    "paths": "accuracy on larger graphs against path length",
+    "tuning": "every task before and after fine-tuning",
+    "learning": "score against number of answers trained on",
+    "losses": "losses of fine-tuning, with the kept checkpoint",
+    "regions": "error of models in each region of the world, and by income",
+    "years": "truth and answers over the years, by outcome",
+    "people": "answers of models against guesses of Americans",
+    "map": "truth and answers of a task on a map of the world",
+}
 
-#: Every figure, by name.
+#: The axes of columns of a finding, or of any.
+AXES = {
+    ("", "value"): Axis("Mean (± 1.96 standard errors)"),
+    ("", "before"): Axis("Score: hollow before, filled after"),
+    ("", "parameters"): Axis(ends="log"),
+    ("", "q"): Axis("The model's answer", "%"),
+    ("", "p"): Axis("The survey", "%"),
+    ("", "position"): Axis("Displayed as"),
+    ("", "times"): Axis("Probability relative to uniform", line=1),
+    ("", "tilt"): Axis("Tilt, in log-odds", line=0),
+    ("", "slope"): Axis("Slope (below 1: differences understated)", line=1),
+    ("", "distance"): Axis("Distance from the truth"),
+    ("", "stated"): Axis("Stated sd / error of 5 answers", "log"),
+    ("", "ratio"): Axis("Error / error of 5 answers", "log"),
+    ("", "rows"): Axis("Answers trained on"),
+    ("", "off"): Axis("Probability at wrong answers, %"),
+    ("other", "value"): Axis(),
+    ("version-tasks", "value"): Axis("version"),
+    ("task:distribution", "value"): Axis("Probability of the answer", "%"),
+    ("task:curve", "value"): Axis("Probability of the answer", "%"),
+    ("task:cells_of", "value"): Axis("The model's answer", "%"),
+    ("task:cells_of", "truth"): Axis("The survey", "%"),
+    ("wins", "part"): Axis("Real answers"),
+    ("wins", "value"): Axis("Share of quantities", line=0.5),
+    ("quartiles", "value"): Axis("Share of quantities", line=0.25),
+    ("course", "value"): Axis("Probability of the answer"),
+    ("people", "answer"): Axis("Share of the population, %"),
+}
+
+#: How every figure is drawn: the finding, its columns on x and y, mark, facet, colour.
 CHARTS = {
     "leaderboard": Chart(
-        *("leaderboard", "every model's score by group", "value", "who"),
-        colour="kind",
-        tick="averages",
-        where="run_kind",
-        **MEAN,
+        *("leaderboard", "value", "who", "dot", "group", "kind"), tick="averages", only_runs=True
     ),
     "size": Chart(
-        *("leaderboard", "score against number of parameters", "parameters", "value"),
-        where="parameters == parameters",
-        ends={"x": "log"},
-        **UP,
+        *("leaderboard", "parameters", "value", "dot", "group"), where="parameters == parameters"
     ),
-    "beside": Chart(
-        *("other", "score against other tasks in the same files", "value", "score"),
-        facet="other",
-        where="score == score",
-    ),
-    "surveys": Chart("survey", "every model's score by survey", "value", "survey", **MEAN),
-    "conditions": Chart(
-        "dimension", "score against number of conditions", "dimension", "value", "line", **UP
-    ),
-    "nodes": Chart(
-        *("nodes", "accuracy on larger graphs against number of variables", "nodes", "value"),
-        mark="line",
-        **UP,
-    ),
-    "versions": Chart(
-        *("version-tasks", "base models against their versions, by task", "base", "value"),
-        facet="group",
-        lines={"diagonal": 1},
-        titles={"x": "base", "y": "version"},
-    ),
-    "closed": Chart(
-        *("closed", "written answers against likelihoods on the closed subset", "value", "who"),
-        colour="asked",
-        **{**MEAN, "facet": ""},
-    ),
-    "calibration": Chart(
-        *("calibration", "elicited against true probability, with a reliability curve", "q", "p"),
-        mark="heat",
-        facet="who",
-        lines={"diagonal": 1},
-        titles={"x": "The model's answer", "y": "The survey"},
-        ends=SHARE,
-    ),
-    "order_bias": Chart(
-        *("order-bias", "probability of each displayed position relative to uniform"),
-        *("position", "times", "line"),
-        facet="answers",
-        lines={"y": 1},
-        titles={"x": "Displayed as", "y": "Probability relative to uniform"},
-    ),
-    "tilt": Chart(
-        *("tilt", "tilt against slope of every model's calibration line", "tilt", "slope"),
-        facet="group",
-        where="task != task",
-        lines={"x": 0, "y": 1},
-        titles={"x": "Tilt, in log-odds", "y": "Slope (below 1: differences understated)"},
-    ),
-    "distribution": Chart(
-        *("task:distribution", "truth and models in the largest cell of a task", "value", "answer"),
-        mark="bar",
-        interval=("low", "high"),
-        titles={"x": "Probability of the answer"},
-        ends={"x": "%"},
-        task=True,
-    ),
-    "curve": Chart(
-        *("task:curve", "one answer over the levels of one condition", "condition", "value"),
-        mark="line",
-        interval=("low", "high"),
-        along="y",
-        titles={"y": "Probability of the answer"},
-        ends={"y": "%"},
-        task=True,
-    ),
+    "beside": Chart("other", "value", "score", "dot", "other", where="score == score"),
+    "surveys": Chart("survey", "value", "survey", "dot", "group"),
+    "conditions": Chart("dimension", "dimension", "value", "line", "group"),
+    "nodes": Chart("nodes", "nodes", "value", "line", "group"),
+    "versions": Chart("version-tasks", "base", "value", "dot", "group", diagonal=True),
+    "closed": Chart("closed", "value", "who", colour="asked"),
+    "calibration": Chart("calibration", "q", "p", "heat", "who", diagonal=True),
+    "order_bias": Chart("order-bias", "position", "times", "line", "answers"),
+    "tilt": Chart("tilt", "tilt", "slope", "dot", "group", where="task != task"),
+    "distribution": Chart("task:distribution", "value", "answer", "bar"),
+    "curve": Chart("task:curve", "condition", "value", "line"),
     "cells": Chart(
-        *("task:cells_of", "elicited against true probability in every cell of a task"),
-        *("value", "truth"),
-        where="kind != 'survey'",
-        lines={"diagonal": 1},
-        titles={"x": "The model's answer", "y": "The survey"},
-        ends=SHARE,
-        task=True,
+        *("task:cells_of", "value", "truth"), where="kind != 'survey'", diagonal=True, interval=()
     ),
-    "bootstrap": Chart(
-        *("task:bootstrap", "bootstrap distances of a task, with the anchors of its scale"),
-        *("distance", "", "density"),
-        colour="",
-        titles={"x": "Distance from the truth"},
-        task=True,
-    ),
+    "bootstrap": Chart("task:bootstrap", "distance", "", "area", colour=""),
     "wins": Chart(
-        *("wins", "how often stated priors beat N real answers", "part", "value", "line"),
+        *("wins", "part", "value", "line", "group"),
         where="facet == '' and asked == '' and part.str.startswith('N =')",
-        **{**UP, "lines": {"y": 0.5}, "titles": {"x": "Real answers", "y": "Share of quantities"}},
     ),
     "quartiles": Chart(
-        *("quartiles", "quarter of the stated prior in which the truth lies", "part", "value"),
-        mark="line",
+        *("quartiles", "part", "value", "line", "group"),
         where="facet == '' and part.str.startswith('quarter')",
-        **{**UP, "lines": {"y": 0.25}, "titles": {"y": "Share of quantities"}},
     ),
     "uncertainty": Chart(
-        *("quantities", "stated against realised uncertainty of priors", "stated", "ratio"),
-        facet="group",
+        *("quantities", "stated", "ratio", "dot", "group"),
         where="stated > 0 and ratio > 0",
-        lines={"diagonal": 1},
-        ends={"x": "log", "y": "log"},
-        titles={"x": "Stated sd / error of 5 answers", "y": "Error / error of 5 answers"},
+        diagonal=True,
     ),
     "paths": Chart(
-        *("interventions", "accuracy on larger graphs against path length", "asked", "value"),
-        mark="line",
+        *("interventions", "asked", "value", "line", "part"),
         where="asked.str.startswith('path of')",
-        **{**UP, "facet": "part"},
     ),
     "tuning": Chart(
-        *("tuning", "every task before and after fine-tuning", "", "task", "arrow"),
-        facet="who",
-        colour="trained_on",
-        interval=("before", "after"),
+        *("tuning", "before", "task", "arrow", "who", "trained_on"),
         where="task != '' and seeds == 1 and not part.str.contains('cells')",
-        titles={"x": "Score: hollow before, filled after"},
+        interval=("before", "after"),
     ),
-    "learning": Chart(
-        *("learning", "score against number of answers trained on", "rows", "value", "line"),
-        colour="trained_on",
-        where="rows > 0",
-        **{**UP, "titles": {"x": "Answers trained on", "y": SCORE}},
-    ),
-    "losses": Chart(
-        *("losses", "losses of fine-tuning, with the kept checkpoint", "epoch", "loss", "line"),
-        colour="split",
-        facet="model",
-    ),
-    "regions": Chart(
-        *("regions", "error of models in each region of the world, and by income"),
-        *("off", "place"),
-        facet="of",
-        interval=("low", "high"),
-        titles={"x": "Probability at wrong answers, %"},
-    ),
-    "years": Chart(
-        *("course", "truth and answers over the years, by outcome", "year", "value", "line"),
-        facet="series",
-        interval=("low", "high"),
-        along="y",
-        titles={"y": "Probability of the answer"},
-    ),
-    "people": Chart(
-        *("people", "answers of models against guesses of Americans", "answer", "question"),
-        where="question != ''",
-        titles={"x": "Share of the population, %"},
-        tick="truth",
-    ),
-    "map": Chart(
-        *("countries:map_of", "truth and answers of a task on a map of the world", "value", "code"),
-        mark="map",
-        task=True,
-    ),
+    "learning": Chart("learning", "rows", "value", "line", "group", "trained_on", "rows > 0"),
+    "losses": Chart("losses", "epoch", "loss", "line", "model", "split"),
+    "regions": Chart("regions", "off", "place", facet="of"),
+    "years": Chart("course", "year", "value", "line", "series"),
+    "people": Chart("people", "answer", "question", where="question != ''", tick="truth"),
+    "map": Chart("countries:map_of", "value", "code", "map"),
 }
 
 
@@ -269,9 +222,8 @@ def save(name: str, results: Callable[[], Results], out: Path, task: str | None 
         If there is no such figure or no data for it, or `out` cannot be written.
     """
     if name not in CHARTS:
-        raise EpidemiaError(
-            f"no figure {name!r} ({nearest(name, CHARTS)}): see 'epidemia plot list'"
-        )
+        near = nearest(name, CHARTS)
+        raise EpidemiaError(f"no figure {name!r} ({near}): see 'epidemia plot list'")
     chart = CHARTS[name]
     if chart.task != bool(task):
         what = "shows one task: name it with --task" if chart.task else "does not show one task"
@@ -286,7 +238,12 @@ def save(name: str, results: Callable[[], Results], out: Path, task: str | None 
         raise EpidemiaError(f"--out {out}: there is no folder {out.parent}: make it first")
     if out.is_dir():
         raise EpidemiaError(f"--out {out} is a folder: give a file name")
-    finding = _finding(chart, results, task)
+    module, _, function = chart.finding.partition(":")
+    if function:
+        make = getattr(import_module(f"lm_eval_epidemia.findings.{module}"), function)
+        finding = make(task) if function == "bootstrap" else make(results(), task)
+    else:
+        finding = find(chart.finding)(results())
     if prepared(chart, finding.table).empty:
         why = finding.left_out or [f"there is nothing to draw for {name} in these results"]
         raise EpidemiaError("\n".join(why))
@@ -304,16 +261,6 @@ def save_losses(folder: Path) -> Path:
     from lm_eval_epidemia.findings.tuning import losses_of
 
     return _write(CHARTS["losses"], losses_of(folder), folder / "losses.svg")
-
-
-def _finding(chart: Chart, results: Callable[[], Results], task: str | None) -> Finding:
-    """Make the finding that a figure shows; of a task, from the function that takes it."""
-    module, _, function = chart.finding.partition(":")
-    if not function:
-        return find(chart.finding)(results())
-    make = getattr(import_module(f"lm_eval_epidemia.findings.{module}"), function)
-    made: Finding = make(task) if function == "bootstrap" else make(results(), task)
-    return made
 
 
 def _write(chart: Chart, table: pd.DataFrame, out: Path) -> Path:

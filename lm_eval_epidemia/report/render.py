@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
 from io import StringIO
+from itertools import product
 from typing import Any, Literal, NamedTuple
 
 import pandas as pd
@@ -42,10 +42,9 @@ class Shown(NamedTuple):
     titles: list[str]
     rows: list[list[str]]
 
-    def without_empty(self) -> Shown:
-        """Leave out the columns without any text."""
-        kept = [n for n in range(len(self.titles)) if any(row[n] for row in self.rows)]
-        return Shown([self.titles[n] for n in kept], [[row[n] for n in kept] for row in self.rows])
+    def is_text(self, place: int) -> bool:
+        """Whether a column holds words, which fold, and no numbers."""
+        return any(re.match(r"[^-+\d<]", row[place]) for row in self.rows)
 
 
 def render(finding: Finding, to: To, whole: bool = False, width: int | None = WIDTH) -> str:
@@ -61,7 +60,9 @@ def render(finding: Finding, to: To, whole: bool = False, width: int | None = WI
         Columns of the screen, for text; None: as many as the table needs.
     """
     if to == "csv":
-        return str(_without_formulas(finding.table).to_csv(index=False, lineterminator="\n"))
+        texts = finding.table.select_dtypes(["object", "string"])
+        told = {str(name): of.map(_without_formula) for name, of in texts.items()}
+        return str(finding.table.assign(**told).to_csv(index=False, lineterminator="\n"))
     if to == "json":
         return str(finding.table.to_json(orient="records", double_precision=15, force_ascii=False))
     shown = for_people(finding, whole)
@@ -73,12 +74,7 @@ def render(finding: Finding, to: To, whole: bool = False, width: int | None = WI
     return _latex(finding, table)
 
 
-def _without_formulas(table: pd.DataFrame) -> pd.DataFrame:
-    texts = table.select_dtypes(["object", "string"]).columns
-    return table.assign(**{str(name): table[name].map(_no_formula) for name in texts})
-
-
-def _no_formula(value: Any) -> Any:
+def _without_formula(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
@@ -89,36 +85,34 @@ def for_people(finding: Finding, whole: bool = False) -> Shown:
         table = table[table[finding.details].fillna("") == ""]
     columns = {name: column for name, column in finding.columns.items() if name in table}
     written = {name: _written(table, name, column) for name, column in columns.items()}
+    titles = {name: column.title or name for name, column in columns.items()}
     if finding.across:
         values = [*table[finding.across]]
         over = [value for value in dict.fromkeys([*finding.over, *values]) if value in values]
-        return _spread(written, values, over, columns).without_empty()
-    titles = [column.title or name for name, column in columns.items()]
-    rows = [list(row) for row in zip(*written.values(), strict=True)]
-    return Shown(titles, rows).without_empty()
+        shown = _spread(written, titles, values, over)
+    else:
+        rows = [list(row) for row in zip(*written.values(), strict=True)]
+        shown = Shown([*titles.values()], rows)
+    kept = [n for n in range(len(shown.titles)) if any(row[n] for row in shown.rows)]
+    return Shown([shown.titles[n] for n in kept], [[row[n] for n in kept] for row in shown.rows])
 
 
 def _spread(
-    written: dict[str, list[str]],
-    across: Sequence[str],
-    over: Sequence[str],
-    columns: dict[str, Column],
+    written: dict[str, list[str]], titles: dict[str, str], across: list[str], over: list[str]
 ) -> Shown:
     """Make a column of each value of a column; a row is what texts name."""
-    named = [name for name in columns if name in NAMING]
-    values = [name for name in columns if name not in (*NAMING, *LAST)]
-    last = [name for name in columns if name in LAST]
+    named = [name for name in titles if name in NAMING]
+    values = [name for name in titles if name not in (*NAMING, *LAST)]
+    last = [name for name in titles if name in LAST]
     rows: dict[tuple[str, ...], dict[tuple[str, str], str]] = {}
     for place, title in enumerate(across):
         cells = rows.setdefault(tuple(written[name][place] for name in named), {})
         cells |= {(title, name): written[name][place] for name in values}
         cells |= {("", name): written[name][place] for name in last if written[name][place]}
-    order = [(title, name) for title in over for name in values]
-    titles = [title if name == values[0] else columns[name].title or name for title, name in order]
-    order += [("", name) for name in last]
-    titles += [columns[name].title or name for name in last]
+    order = [*product(over, values), *product([""], last)]
+    heads = [title if name == values[0] else titles[name] for title, name in order]
     return Shown(
-        [columns[name].title or name for name in named] + titles,
+        [*(titles[name] for name in named), *heads],
         [[*names, *(cells.get(key, "") for key in order)] for names, cells in rows.items()],
     )
 
@@ -170,13 +164,14 @@ def _latex(finding: Finding, table: pd.DataFrame) -> str:
 def _text(finding: Finding, shown: Shown, width: int | None) -> str:
     """Set title, table and note; columns without room are named."""
     parts = [textwrap.fill(finding.title, width or MANY)]
+    kept, missing = fitting(shown, width)
     if shown.rows:
-        kept, missing = fitting(shown, width)
         parts.append(drawn(kept, width))
-        if missing:
-            listed = ", ".join(dict.fromkeys(missing))
-            parts.append(filled(f"No room for {listed}: --wide shows all.", width))
-    parts += [filled(note, width) for note in (finding.note,) if note]
+    if missing:
+        listed = ", ".join(dict.fromkeys(missing))
+        parts.append(filled(f"No room for {listed}: --wide shows all.", width))
+    if finding.note:
+        parts.append(filled(finding.note, width))
     return "\n".join(parts) + "\n"
 
 
@@ -196,17 +191,12 @@ def _widths(shown: Shown) -> list[tuple[int, int]]:
     for place, title in enumerate(shown.titles):
         most = max(cell_len(line) for line in (title, *(row[place] for row in shown.rows)))
         least = max(map(cell_len, re.split(r"(?<=_)| ", title)), default=0)
-        if _is_text(shown, place):
+        if shown.is_text(place):
             least = max(least, min(most, TEXTS if place else NAMES))
         else:
             least = max([least, *(cell_len(row[place]) for row in shown.rows)])
         widths.append((least, most))
     return widths
-
-
-def _is_text(shown: Shown, place: int) -> bool:
-    """Whether a column holds words, which fold, and no numbers."""
-    return any(re.match(r"[^-+\d<]", row[place]) for row in shown.rows)
 
 
 def fitting(shown: Shown, width: int | None) -> tuple[Shown, list[str]]:
@@ -225,16 +215,14 @@ def drawn(shown: Shown, width: int | None, folds: bool = True) -> str:
     spare = (width or MANY) - sum(least + 2 for least, _ in widths) + 2
     wides = []
     for place, (title, (least, most)) in enumerate(zip(shown.titles, widths, strict=True)):
-        is_text = _is_text(shown, place)
+        is_text = shown.is_text(place)
         wide = min(most, least + spare) if is_text else least
         spare -= wide - least
-        wides.append(wide if is_text and not folds else 0)
+        wides.append(wide if is_text and not folds else MANY)
         justify: Any = "left" if is_text else "right"
-        folded = _folded(title, wide)
-        table.add_column(Text(folded), justify=justify, overflow="fold", width=wide)
+        table.add_column(Text(_folded(title, wide)), justify=justify, overflow="fold", width=wide)
     for row in shown.rows:
-        cut = [_cut(text, wide) if wide else text for text, wide in zip(row, wides, strict=True)]
-        table.add_row(*map(Text, cut))
+        table.add_row(*(Text(_cut(*of)) for of in zip(row, wides, strict=True)))
     console = Console(width=width or MANY, file=StringIO(), color_system=None)
     lines = console.render_lines(table, pad=False)
     return "\n".join("".join(part.text for part in line).rstrip() for line in lines)

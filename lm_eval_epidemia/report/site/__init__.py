@@ -33,7 +33,7 @@ from lm_eval_epidemia.findings.notes import lines
 from lm_eval_epidemia.findings.words import plain_name
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.cards import card
-from lm_eval_epidemia.report.figures import CHARTS
+from lm_eval_epidemia.report.figures import CHARTS, SAYS
 from lm_eval_epidemia.report.render import for_people
 from lm_eval_epidemia.report.site import method, models, replies, tasks
 from lm_eval_epidemia.results.read import Results
@@ -151,7 +151,9 @@ def _write(folder: Path, results: Results) -> None:
         of_model = models.shown(results, model, can_open)
         page(file, "model.html", **of_model, parts=parts, replies=model in kept)
     page("method.html", **method.shown(results))
-    page("hierarchy.html", said={board.benchmark.name: board.sentence for board in first.boards})
+    page(
+        "hierarchy.html", said={board.benchmark.name: board.sentences[0] for board in first.boards}
+    )
     page("interventions.html", **examples(results))
     stated = charts.stated().to_dict()
     page("quantities.html", **quantities.page(results, write), figure=stated)
@@ -222,10 +224,8 @@ def _section(finding: Finding, files: Mapping[str, str] = {}) -> dict[str, Any]:
 def table_of(finding: Finding, files: Mapping[str, str] = {}) -> Markup:
     """Write a finding as a sortable table; models are links to their pages."""
     shown = for_people(finding, whole=True)
-    kinds = [
-        "" if any(re.match(r"[^-+\d<]", text) for text in column) else ' class="number"'
-        for column in zip(*shown.rows, strict=True)
-    ]
+    places = range(len(shown.titles))
+    kinds = ["" if shown.is_text(place) else ' class="number"' for place in places]
     columns = [*zip(shown.titles, kinds, strict=True)]
     head = "".join(f'<th scope="col"{kind}>{escape(said(title))}</th>' for title, kind in columns)
     rows = ""
@@ -255,9 +255,9 @@ def said(text: str) -> str:
 def figures(finding: Finding) -> list[dict[str, Any]]:
     """Draw the figures of a finding that have rows, with the models that were asked most."""
     drawn = []
-    for chart in CHARTS.values():
+    for drawing, chart in CHARTS.items():
         if chart.finding == finding.name and len(rows := charts.prepared(chart, finding.table)):
-            models, says = [*dict.fromkeys(rows["model"])], chart.says
+            models, says = [*dict.fromkeys(rows["model"])], SAYS[drawing]
             if len(models) > DRAWN:
                 says += f"; only the first {DRAWN} of {len(models)} models, epidemia plot draws all"
             few = finding.table[finding.table["model"].isin(models[:DRAWN])]
