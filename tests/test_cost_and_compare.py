@@ -10,6 +10,7 @@ from report_parts import HEROIN, by, command, said, table, write
 
 from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.cli.report import read
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.findings import find
@@ -186,6 +187,9 @@ def test_names_of_a_pair_may_hold_an_equals_sign(tmp_path):
 def test_a_pair_without_a_task_of_both_is_told(tmp_path):
     write(tmp_path / "a", {TASK: (40.0, 3.0)}, "plain")
     write(tmp_path / "b", {HEROIN: (50.0, 3.0)}, "seeks")
+    results = read([tmp_path], pairs=["plain=seeks"])
+    (note,) = results.notes["text"][results.notes["kind"] == "chosen"]
+    assert note == "--pair plain=seeks: the two share no task that was asked in the same way"
     with pytest.raises(EpidemiaError, match="no model and its instruct version were asked the sam"):
         command("report", tmp_path, "--pair", "plain=seeks", "--show", "versions")
     write(tmp_path / "b", {TASK: (50.0, 3.0)}, "seeks")

@@ -147,7 +147,9 @@ def test_an_interval_ends_where_the_scale_does():
     right = over(Answers([1] * 8 + [0], [0] * 9, range(9)))
     assert (right["low"], right["high"]) == (pytest.approx(8 / 9 - 2.306 / 9, abs=1e-4), 1.0)
     assert right["verdict"] == "better"
-    assert "task, acc, 9 documents: one is better: " in _of_documents(right, "one", "other")
+    assert "task, acc, 9 documents: one is better: " in _of_documents(
+        SimpleNamespace(**right), "one", "other"
+    )
     # Of numbers without a scale it goes on.
     assert over(answers([80.0] * 8 + [0]))["high"] > 90
 
@@ -162,7 +164,8 @@ def test_too_few_documents_or_clusters_have_no_interval():
     assert uneven["freedom"] < 4 and uneven["clusters"] == 9
     assert uneven["too_few"] == "too few clusters by passage" and math.isnan(uneven["p"])
     assert uneven["verdict"] == "not shown"
-    assert "208 rows, 9 by passage: no difference" in _of_documents(uneven, "one", "other")
+    said = _of_documents(SimpleNamespace(**uneven), "one", "other")
+    assert "208 rows, 9 by passage: no difference" in said
     # Where all differ alike, it is not for want of documents.
     assert not over(answers([0.5] * 20))["too_few"]
 

@@ -400,7 +400,9 @@ def test_folders_of_two_models_are_compared_without_names(ours, epidemia):
     scored(ours / "third", "third", dict.fromkeys(LOW, 30.0))
     done = epidemia("compare", ours)
     assert done.returncode == 2 and "nothing to compare: " in done.stderr
-    assert "or name two models" in done.stderr
+    command = f"epidemia compare large-7B small-1B {ours}"
+    assert done.stderr.endswith(f"; or name two models: {command}\n")
+    assert epidemia(*command.split()[1:]).returncode == 0
 
 
 def test_who_does_not_answer_is_not_compared(ours, epidemia):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -51,63 +52,49 @@ def compare(
     Without names, 'epidemia compare results/' compares the ways in which each model was asked. If
     each was asked in one way, and there are two models, it compares the models.
     """
+    from lm_eval_epidemia.findings.versus import compare_models
+    from lm_eval_epidemia.results.choose import conditions_of
+
     check_format(format)
-    if models is None:
-        folders = [Path(text) for text in given if _holds_results(Path(text))]
-        names = [text for text in given if Path(text) not in folders]
-    else:
-        folders, names = [Path(text) for text in given], list(models)
-    if len(names) == 2 and folders:
-        _two_models(names[0], names[1], folders, where, cluster, format, informative)
-        return
-    if names and folders:
+    names = [*(models or (text for text in given if not _holds_results(Path(text))))]
+    folders = [Path(text) for text in given if models or text not in names]
+    if names and folders and len(names) != 2:
         missing = ", ".join(map(repr, names))
         raise EpidemiaError(
             f"{missing} {'hold' if len(names) > 1 else 'holds'} no results: expected two models "
             "and a folder ('epidemia compare A B RESULTS'), or RESULTS alone"
         )
-    if len(names) == 2:
-        command = shlex.join(["epidemia", "compare", *names])
+    if len(names) == 2 and not folders:
         raise EpidemiaError(
             f"neither {names[0]!r} nor {names[1]!r} holds results: add the folder that lm_eval "
-            f"wrote (--output_path): {command} RESULTS"
+            f"wrote (--output_path): {shlex.join(['epidemia', 'compare', *names])} RESULTS"
         )
-    if cluster:
+    if cluster and len(names) != 2:
         raise EpidemiaError("--cluster needs two models: epidemia compare A B RESULTS")
-    # Where nothing holds results, the last is what should.
-    folders = folders or [Path(given[-1])]
-    if pair := _ways(folders, informative, where, format):
-        _two_models(*pair, folders, where, cluster, format, informative)
+    if len(names) != 2:
+        # Where nothing holds results, the last is what should.
+        folders = folders or [Path(given[-1])]
+        names = _compare_ways(read(folders, where, informative), folders, format)
+    if names:
+        results, conditions = read(folders, informative=informative), conditions_of(where or [])
+        _print(compare_models(results, names[0], names[1], conditions, cluster), format)
 
 
 def _holds_results(path: Path) -> bool:
     from lm_eval_epidemia.results.files import result_files
 
-    try:
+    with suppress(EpidemiaError):
         return bool(result_files([path]))
-    except EpidemiaError:
-        return False
+    return False
 
 
-def _two_models(
-    one: str,
-    other: str,
-    folders: list[Path],
-    where: list[str] | None,
-    cluster: str | None,
-    format: str,
-    informative: bool,
-) -> None:
-    """Compare two models, and print the comparison."""
+def _print(compared: Any, format: str) -> None:
+    """Print the comparison of two models."""
     import pandas as pd
 
-    from lm_eval_epidemia.findings.versus import compare_models
     from lm_eval_epidemia.report.render import render
     from lm_eval_epidemia.report.versus import in_words
-    from lm_eval_epidemia.results.choose import conditions_of
 
-    results = read(folders, informative=informative)
-    compared = compare_models(results, one, other, conditions_of(where or []), cluster)
     for note in dict.fromkeys(compared.notes):
         print(f"note: {note}", file=sys.stderr)
     findings = [of for of in (compared.ours, compared.documents) if len(of.table)]
@@ -121,9 +108,7 @@ def _two_models(
         print(render(replace(findings[0], table=table), to), end="")
 
 
-def _ways(
-    folders: list[Path], informative: bool, where: list[str] | None, format: str
-) -> tuple[str, str] | None:
+def _compare_ways(results: Any, folders: list[Path], format: str) -> list[str]:
     """Compare a model's scores in all the ways and wordings it was asked, side by side and paired.
 
     If nothing was asked in two ways there is nothing to pair. Then, if there are two runs, of one
@@ -132,15 +117,17 @@ def _ways(
     from lm_eval_epidemia.findings import find
     from lm_eval_epidemia.report.render import render
 
-    results = read(folders, where, informative)
     findings = [find(name)(results) for name in ("side-by-side", "ways", "wording")]
     filled = [of for of in findings if len(of.table)]
+    runs = results.runs
     scored = [*dict.fromkeys(results.scores["run"])]
     if not filled and len(scored) == 2:
-        first, second = sorted(scored, key=lambda run: _place(results, run, folders))
-        models = results.runs["model"]
-        name = "model" if models[first] != models[second] else "name"
-        return results.runs[name][first], results.runs[name][second]
+        name = "model" if runs["model"][scored].is_unique else "name"
+        files = [*results.files.itertuples(index=False)]
+        held = [{run for run, x in files if folder in (x, *x.parents)} for folder in folders]
+        return [
+            runs[name][run] for run in sorted(scored, key=lambda x: [x not in of for of in held])
+        ]
     if format != "table":
         raise EpidemiaError(
             f"--format {format} needs two models; for the ways of asking one, see 'epidemia "
@@ -150,17 +137,14 @@ def _ways(
     for note in dict.fromkeys(note for of in findings for note in of.left_out):
         print(f"note: {note}", file=sys.stderr)
     if not filled:
+        # A model's name is enough if it has one run.
+        names = runs["name"].where(runs["model"].duplicated(keep=False), runs["model"])
+        two = names[~runs["model"].duplicated()][:2]
+        command = shlex.join(["epidemia", "compare", *two, *map(str, folders)])
         raise EpidemiaError(
             "nothing to compare: no task has a score in all the ways in which its model was "
-            "asked. Run the same tasks in each way, such as --tasks "
-            "epidemia_low,epidemia_low_stated; or name two models"
+            "asked. Run the same tasks in each way, such as --tasks epidemia_low,"
+            f"epidemia_low_stated{f'; or name two models: {command}' if len(two) == 2 else ''}"
         )
     print("\n".join(render(of, "text", width=report_width(False)) for of in filled), end="")
-    return None
-
-
-def _place(results: Any, run: int, folders: list[Path]) -> int:
-    """Return the position of the folder that holds a run."""
-    files = results.files[results.files["run"] == run]["path"]
-    within = {place for file in files for place in (file, *file.parents)}
-    return next((at for at, folder in enumerate(folders) if folder in within), len(folders))
+    return []

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
+from typing import Any
 
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way, leaves
+from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.findings.finding import WHO, Column, Finding, if_empty, tabled, who
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, ordered_groups, pool_of
 from lm_eval_epidemia.findings.mean import grouped, mean
-from lm_eval_epidemia.results.choose import closest, own_scores
+from lm_eval_epidemia.results.choose import alike_but, closest, own_scores
 from lm_eval_epidemia.results.compare import FEWEST, KEY, Comparison, compare, paired
+from lm_eval_epidemia.results.pool import Pool
 from lm_eval_epidemia.results.ranks import alike
 from lm_eval_epidemia.results.read import Results
 
@@ -30,9 +33,7 @@ COLUMNS = {
     "corrected": Column("here, corrected", signed=True, error="corrected_error"),
     "population": Column("here, population", signed=True, error="population_error"),
     "l1_ratio": Column("l1, ratio", digits=2, interval=("l1_ratio_low", "l1_ratio_high")),
-    "wins": Column(),
-    "ties": Column(),
-    "losses": Column(),
+    **dict.fromkeys(("wins", "ties", "losses"), Column()),
     "verdict": Column("the first is"),
 }
 
@@ -47,18 +48,35 @@ NOTE = (
     "Not corrected for the number of comparisons."
 )
 
+#: What there has to be for versions to be compared.
+NO_VERSION = (
+    "no model and its instruct version were asked the same: run both, and name a pair with --pair "
+    "BASE=OTHER where names do not show it"
+)
+
+#: The beginning of a row, and the scores that it compares.
+Pair = tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]
+
 
 def _finding(
     name: str,
     title: str,
-    rows: list[dict[str, object]],
-    results: Results,
+    both: Iterable[Pair],
+    runs: pd.DataFrame,
     says: str,
     note: str = NOTE,
     more: Mapping[str, Column] = {},
+    pool: Pool | None = None,
+    on: Sequence[str] = KEY,
 ) -> Finding:
+    """Compare pairs, a row for each that has tasks in common."""
+    rows = [
+        {**row, **made._asdict()}
+        for row, one, other in both
+        if (made := compare(one, other, pool, on))
+    ]
     columns = {**WHO, **more, **COLUMNS}
-    table = tabled(rows, columns, results.runs, Comparison._fields)
+    table = tabled(rows, columns, runs, Comparison._fields)
     return Finding(name, title, table, columns, note, left_out=if_empty(table, says))
 
 
@@ -70,10 +88,16 @@ def compared(results: Results) -> pd.DataFrame:
     parts = [scores]
     for way in OBSERVATION.ways:
         names = [in_way(group, way) for group in TOGETHER]
-        of = [scores[scores["group"] == name] for name in names]
-        both = {*of[0]["run"]} & {*of[1]["run"]}
-        parts += [part[part["run"].isin(both)].assign(group=" + ".join(names)) for part in of]
+        of = scores[scores["group"].isin(names)]
+        both = of[of.groupby("run")["group"].transform("nunique") == len(names)]
+        parts.append(both.assign(group=" + ".join(names)))
     return pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
+
+
+def ordered(listed: Sequence[str]) -> list[str]:
+    """Return groups in their usual order, those that are compared together first."""
+    single = ordered_groups([group for group in listed if " + " not in group])
+    return [*dict.fromkeys(group for group in listed if " + " in group), *single]
 
 
 def pairs(results: Results, most: int = MOST_PAIRS_OF) -> Finding:
@@ -81,86 +105,52 @@ def pairs(results: Results, most: int = MOST_PAIRS_OF) -> Finding:
 
     With more than `most` runs only neighbours in rank are compared.
     """
-    scores, pool = compared(results), pool_of(results)
-    own = results.runs["kind"][scores["run"]].to_numpy() != "published"
-    rows = []
-    for group, of in scores[own].groupby("group", sort=False):
-        how, parts = alike(of), str(group).split(" + ")
-        sign = 1 if groups()[parts[0]].measure.higher_is_better else -1
-        means = of.groupby("run", sort=False)["value"].mean() * -sign
-        mine = dict([*of.groupby("run", sort=False)])
+    return _finding(
+        "pairs",
+        "Models compared over the same tasks",
+        _of_two(results, most),
+        results.runs,
+        "no two models were asked in the same way: run lm_eval on another, such as before",
+        pool=pool_of(results),
+    )
+
+
+def _of_two(results: Results, most: int) -> Iterator[Pair]:
+    scores = compared(results)
+    scores = scores[scores["run"].map(results.runs["kind"]) != "published"]
+    for group in ordered([*scores["group"]]):
+        of = scores[scores["group"] == group]
+        better = 1 if groups()[group.split(" + ")[0]].measure.higher_is_better else -1
+        means = of.groupby("run", sort=False)["value"].mean() * -better
+        mine, how = dict([*of.groupby("run", sort=False)]), alike(of)
         for _, runs in how.groupby(how, sort=False):
-            best = [*means[runs.index].sort_values(kind="stable").index]
-            both = pairwise(best) if len(best) > most else combinations(best, 2)
-            for one, other in both:
-                if made := compare(mine[one], mine[other], pool):
-                    rows.append(
-                        {
-                            "run": one,
-                            "other": results.runs["name"][other],
-                            "group": group,
-                            **made._asdict(),
-                        }
-                    )
-    order = {group: place for place, group in enumerate(ordered([row["group"] for row in rows]))}
-    rows.sort(key=lambda row: order[row["group"]])
-    says = "no two models were asked in the same way: run lm_eval on another, such as before"
-    return _finding("pairs", "Models compared over the same tasks", rows, results, says)
-
-
-def ordered(listed: list[str]) -> list[str]:
-    """Return groups in their usual order, those that are compared together first."""
-    single = ordered_groups([group for group in listed if " + " not in group])
-    return [*dict.fromkeys(group for group in listed if " + " in group), *single]
+            best = means[runs.index].sort_values(kind="stable").index
+            for one, other in pairwise(best) if len(best) > most else combinations(best, 2):
+                row = {"run": one, "other": results.runs["name"][other], "group": group}
+                yield row, mine[one], mine[other]
 
 
 def versions(results: Results) -> Finding:
     """Instruct and retrieving versions against the plain model; once more where that scores 0."""
-    scores, pool = compared(results), pool_of(results)
-    scores = scores[~scores["group"].str.contains(" + ", regex=False)]
-    rows = []
-    for group, of in scores.groupby("group", sort=False):
-        mine = dict([*of.groupby("run", sort=False)])
-        for run, base in _with_base(results, [*mine]):
-            at_zero = mine[base][mine[base]["value"] <= 0]
-            for name, part in (("", mine[base]), ("the second has 0", at_zero)):
-                if made := compare(mine[run], part, pool):
-                    rows.append(
-                        {
-                            "run": run,
-                            "other": results.runs["name"][base],
-                            "group": group,
-                            "where": name,
-                            **made._asdict(),
-                        }
-                    )
-    note = (
+    return _finding(
+        "versions",
+        "Instruct or retrieving version less plain model",
+        (
+            ({**row, "where": where}, one, of)
+            for row, one, base in _with_base(results)
+            for where, of in (("", base), ("the second has 0", base[base["value"] <= 0]))
+        ),
+        results.runs,
+        NO_VERSION,
         f"{NOTE} Tasks on which the plain model scores 0 were selected by that score, which cannot "
-        "be lower: chance alone makes the difference there positive."
+        "be lower: chance alone makes the difference there positive.",
+        {"where": Column()},
+        pool_of(results),
     )
-    title = "Instruct or retrieving version less plain model"
-    return _finding("versions", title, rows, results, NO_VERSION, note, {"where": Column()})
-
-
-#: What there has to be for versions to be compared.
-NO_VERSION = (
-    "no model and its instruct version were asked the same: run both, and name a pair with --pair "
-    "BASE=OTHER where names do not show it"
-)
 
 
 def version_tasks(results: Results) -> Finding:
     """Every task of a base model beside its instruct or retrieving version."""
-    scores = compared(results)
-    scores = scores[~scores["group"].str.contains(" + ", regex=False)]
-    parts = []
-    for group, of in scores.groupby("group", sort=False):
-        mine = dict([*of.groupby("run", sort=False)])
-        for run, base in _with_base(results, [*mine]):
-            both = paired(mine[run], mine[base]).rename(columns={"value_other": "base"})
-            names = map(in_way, both["task"], both["way"])
-            own = both[["run", "value", "base"]].assign(other=results.runs["name"][base])
-            parts.append(own.assign(group=group, task=[*names]))
     columns = {
         **WHO,
         "other": Column("base model"),
@@ -168,86 +158,81 @@ def version_tasks(results: Results) -> Finding:
         "base": Column(),
         "value": Column("version"),
     }
-    rows = pd.concat(parts, ignore_index=True) if parts else []
+    rows = [
+        {**row, "task": in_way(of.task, of.way), "base": of.value_other, "value": of.value}
+        for row, one, base in _with_base(results)
+        for of in paired(one, base).itertuples()
+    ]
     table = tabled(rows, columns, results.runs, ("group",))
     title, left_out = "Base models and their versions, by task", if_empty(table, NO_VERSION)
     return Finding("version-tasks", title, table, columns, left_out=left_out)
 
 
-def _with_base(results: Results, asked: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield runs and the runs of their bases that are most like them."""
-    runs = results.runs
-    for run in asked:
-        bases = [
-            other for other in asked if runs["model"][other] in runs.get("bases", {}).get(run, ())
-        ]
-        for base in closest(runs, run, bases):
-            yield run, base
+def _with_base(results: Results) -> Iterator[Pair]:
+    models = results.runs["model"]
+    bases = results.runs.get("bases", pd.Series(dtype=object)).items()
+    beside = {run: {*models.index[models.isin(names)]} for run, names in bases}
+    return _beside(compared(results), results.runs, beside)
+
+
+def _beside(
+    scores: pd.DataFrame, runs: pd.DataFrame, others: Mapping[Any, set[int]]
+) -> Iterator[Pair]:
+    """Yield, in every group, each run with those of some others that are most like it."""
+    for group, of in scores.groupby("group", sort=False):
+        mine = dict([*of.groupby("run", sort=False)]) if " + " not in str(group) else {}
+        for run in mine:
+            for other in closest(runs, run, [x for x in mine if x in others.get(run, ())]):
+                row = {"run": run, "other": runs["name"][other], "group": group}
+                yield row, mine[run], mine[other]
 
 
 def ways(results: Results) -> Finding:
     """One model asked the same tasks in two ways, over the tasks asked in both."""
-    scores = own_scores(results)
-    scores = scores[scores["value"].notna()]
-    order = [*WAYS]
-    rows = []
-    plain = scores["group"].str.removesuffix("")
-    plain = pd.Series(
-        [_plain(group, way) for group, way in zip(scores["group"], scores["way"], strict=True)],
-        scores.index,
-    )
-    for (run, group), of in scores.groupby(["run", plain], sort=False):
-        asked = sorted(
-            {way for way in of["way"] if WAYS[way].distribution is not None}, key=order.index
-        )
-        for other, way in combinations(asked, 2):
-            if made := compare(of[of["way"] == way], of[of["way"] == other], on=["task"]):
-                rows.append(
-                    {
-                        "run": run,
-                        "other": other,
-                        "asked": way,
-                        "group": in_way(str(group), way),
-                        **made._asdict(),
-                    }
-                )
+    scores, runs = _in_all_ways(results)
     return _finding(
         "ways",
         "One model asked in two ways",
-        rows,
-        results,
+        _of_two_ways(scores),
+        runs,
         "no task was asked in two ways: run lm_eval on epidemia_low and epidemia_low_likelihood",
         "Paired by task, as for two models, over the tasks asked in both ways. The ways need "
         "different skills: to give one answer, or to say how many people give it.",
         {"asked": Column()},
+        on=["task"],
     )
 
 
-def _plain(group: str, way: str) -> str:
-    """Return the name of a group in the plain way."""
-    return group.removesuffix(WAYS[way].suffix) if WAYS[way].suffix else group
+def _of_two_ways(scores: pd.DataFrame) -> Iterator[Pair]:
+    told = set()
+    for (run, group), of in scores.groupby(["run", "group"], sort=False):
+        asked = {str(way): each for way, each in of.groupby("way")}
+        both = [way for way in WAYS if way in asked and WAYS[way].distribution is not None]
+        for other, way in combinations(both, 2):
+            row = {"run": run, "other": other, "asked": way, "group": in_way(group, way)}
+            key = group, way, other, *(asked[each]["of"].iloc[0] for each in (way, other))
+            if key not in told:
+                yield row, asked[way], asked[other]
+            told.add(key)
 
 
 def side_by_side(results: Results) -> Finding:
     """One model's means in all the ways it was asked, over the tasks asked in all of them."""
-    scores = own_scores(results)
-    scores = scores[scores["value"].notna()]
-    plain = [_plain(group, way) for group, way in zip(scores["group"], scores["way"], strict=True)]
-    scores = scores.assign(group=plain)
+    scores, runs = _in_all_ways(results)
     by = ["run", "group"]
     number = scores.groupby(by)["way"].transform("nunique")
     common = scores.groupby([*by, "task"])["way"].transform("nunique") == number
     table = mean(scores[common & (number > 1)], [*by, "way"])
     none = scores[~scores.set_index(by).index.isin(table.set_index(by).index) & (number > 1)]
     left_out = [
-        f"{results.runs['name'][run]}: no task of {group} has a score in all its ways "
+        f"{runs['name'][run]}: no task of {group} has a score in all its ways "
         f"({', '.join(dict.fromkeys(of['way']))}): ask the same tasks in each"
         for (run, group), of in none.groupby(by, sort=False)
     ]
     return Finding(
         "side-by-side",
         "One model in all its ways of asking",
-        who(table, results.runs),
+        who(table, runs),
         {**WHO, "group": Column(), "value": Column(error="error"), "tasks": Column()},
         "Means over the tasks that have a score in every way.",
         across="way",
@@ -256,33 +241,69 @@ def side_by_side(results: Results) -> Finding:
     )
 
 
+def _in_all_ways(results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the scores of each run, also in ways in which only another like it was asked.
+
+    Runs of a model are alike if they differ at most in settings that one of the two ways does not
+    heed, such as orderings for likelihoods; of several the most alike is taken. Groups have their
+    plain names, and ``of`` is the run in which a score was asked. The runs' settings are those of
+    all that were joined.
+    """
+    scores, runs = own_scores(results), results.runs.copy()
+    scores = scores[scores["value"].notna()]
+    named = zip(scores["group"], scores["way"], strict=True)
+    plain = [group.removesuffix(WAYS[way].suffix) for group, way in named]
+    scores = scores.assign(group=plain, of=scores["run"])
+    apart = [*Variant._fields, "torch_seed", "max_gen_toks"]
+    like = {run: each for each in alike_but(runs, apart) for run in each}
+    parts, known = [scores[:0]], set()
+    for _, of in scores.groupby("group", sort=False):
+        by_way = [dict([*each.groupby("run")]) for _, each in of.groupby("way", sort=False)]
+        for run in of["run"].unique():
+            chosen: list[pd.DataFrame] = []
+            # First its own ways, with which those of others have to agree.
+            for by_run in sorted(by_way, key=lambda by_run: run not in by_run):
+                fit = [x for x in like[run] if x in by_run]
+                fit = [x for x in fit if all(_agree(by_run[x], other) for other in chosen)]
+                best = [run] if run in by_run else closest(runs, run, fit)[-1:]
+                chosen += [by_run[x] for x in best]
+            made = frozenset(each.index[0] for each in chosen)
+            parts += [each.assign(run=run) for each in chosen if made not in known]
+            known.add(made)
+    # In the order of the results.
+    joined = pd.concat(parts).sort_index(kind="stable")
+    for run, of in joined.groupby("run")["of"]:
+        words = ", ".join(results.runs["settings"][[run, *of.unique()]]).split(", ")
+        runs.loc[run, "settings"] = ", ".join(filter(None, dict.fromkeys(words)))
+    return joined, runs
+
+
+def _agree(one: pd.DataFrame, other: pd.DataFrame) -> bool:
+    """Whether the variants that two ways were asked in are equal in all that both ways heed."""
+    return _heeded(one, other) == _heeded(other, one)
+
+
+def _heeded(scores: pd.DataFrame, by: pd.DataFrame) -> set[str]:
+    leaf = leaves()[in_way(by["task"].iloc[0], by["way"].iloc[0])]
+    told = "; ".join({*scores["asked_as"]}).split("; ")
+    keys = [key for key in Variant._fields if leaf.heeds(key)]
+    return {part for part in told if part.partition("=")[0] in keys}
+
+
 def wording(results: Results) -> Finding:
     """One model asked in other wordings against the usual one, paired by task."""
     scores, runs = compared(results), results.runs
-    rows = []
     worded = runs.get("wording", pd.Series("", runs.index))
-    usual = [*worded.index[worded == ""]]
-    same = scores.assign(asked_as=asked_but(scores["asked_as"], "wording"))
-    for group, of in same[~same["group"].str.contains(" + ", regex=False)].groupby(
-        "group", sort=False
-    ):
-        mine = dict([*of.groupby("run", sort=False)])
-        for run in (run for run in mine if worded[run]):
-            plain = [
-                other
-                for other in usual
-                if other in mine and runs["weights"][other] == runs["weights"][run]
-            ]
-            for other in closest(runs, run, plain):
-                if made := compare(mine[run], mine[other], on=KEY):
-                    rows.append(
-                        {"run": run, "other": runs["name"][other], "group": group, **made._asdict()}
-                    )
+    usual = runs["model"][worded == ""]
     return _finding(
         "wording",
         "One model in two wordings",
-        rows,
-        results,
+        _beside(
+            scores.assign(asked_as=asked_but(scores["asked_as"], "wording")),
+            runs,
+            {run: {*usual.index[usual == runs["model"][run]]} for run in runs.index[worded != ""]},
+        ),
+        runs,
         'no task was asked in two wordings: run it again with --metadata {"wording": "bare"}',
         "Paired by task, as for two models: the effect of other words. 'bare' leaves out place, "
         "year and universe.",

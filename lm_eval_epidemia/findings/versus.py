@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import pandas as pd
 
 from lm_eval_epidemia.benchmarks import groups, in_way
-from lm_eval_epidemia.core.errors import (
-    EpidemiaError,
-    Option,
-    OptionError,
-    few,
-    nearest,
-    plural,
-    words_of,
-)
+from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few, nearest, plural
 from lm_eval_epidemia.findings import documents
-from lm_eval_epidemia.findings.finding import Finding, who
+from lm_eval_epidemia.findings.finding import WHO, Finding, who
 from lm_eval_epidemia.findings.leaderboard import pool_of
 from lm_eval_epidemia.findings.mean import grouped, is_silent, mean
 from lm_eval_epidemia.findings.notes import lines
-from lm_eval_epidemia.findings.pairs import COLUMNS, NOTE, compared, ordered
+from lm_eval_epidemia.findings.pairs import COLUMNS, NOTE, asked_but, compared, ordered
 from lm_eval_epidemia.results.choose import settings_of_runs, where
 from lm_eval_epidemia.results.compare import compare, paired
-from lm_eval_epidemia.results.documents import Answered, answered_in, limit_of
+from lm_eval_epidemia.results.documents import Answered, answered_in
 from lm_eval_epidemia.results.naming import HASHES, with_settings, without_kind
 from lm_eval_epidemia.results.read import Results
 
-#: Settings of a run that are no difference in how two models were run.
+#: Settings of a run that are no difference in how two models were run. Tasks that differ in
+#: versions and truths are not compared.
 OF_THE_MODEL = ("model", "revision", "date", "template", "task_version", "truth", *HASHES)
 
 
@@ -82,19 +76,16 @@ class Versus(NamedTuple):
     @property
     def called(self) -> tuple[str, str]:
         """Names of the two in sentences, with settings only if nothing else differs."""
-        (one, mine), (other, theirs) = map(_taken_apart, (self.one.name, self.other.name))
+        (one, _, mine), (other, _, theirs) = (
+            side.name.partition(" (") for side in (self.one, self.other)
+        )
         if one != other:
             return one, other
+        a, b = (re.split("[,;] ", settings.removesuffix(")")) for settings in (mine, theirs))
         return (
-            with_settings(one, (setting for setting in mine if setting not in theirs)),
-            with_settings(other, (setting for setting in theirs if setting not in mine)),
+            with_settings(one, [setting for setting in a if setting not in b]),
+            with_settings(one, [setting for setting in b if setting not in a]),
         )
-
-
-def _taken_apart(name: str) -> tuple[str, list[str]]:
-    """Return a name and its settings: "m (kind=noisy, noise=1)"."""
-    parts = re.fullmatch(r"(.+?) \((.+)\)", name)
-    return (parts[1], re.split("[,;] ", parts[2])) if parts else (name, [])
 
 
 def compare_models(
@@ -122,15 +113,18 @@ def compare_models(
         If a name matches no model, or a model with several runs; if nothing can be compared.
     """
     if conditions:
-        before = results
-        results = where(results, conditions)
+        before, results = results.runs, where(results, conditions)
         for name in (one, other):
-            if (had := runs_named(name, before.runs)) and not runs_named(name, results.runs):
-                raise _without_runs(name, before.runs.loc[had], conditions)
+            if (had := runs_named(name, before)) and not runs_named(name, results.runs):
+                settings = settings_of_runs(before.loc[had])[[*conditions]]
+                has = "; ".join(f"{key} is {few(sorted({*of}))}" for key, of in settings.items())
+                raise OptionError(
+                    Option("where", conditions),
+                    f" leaves no run of {name!r}; its runs have: {has}",
+                )
     answered = answered_in(results)
-    first, second = (
-        _find(name, results, answered, rest) for name, rest in ((one, other), (other, one))
-    )
+    sides = _find(one, results, answered, other), _find(other, results, answered, one)
+    first, second = sides
     if first.name == second.name:
         raise EpidemiaError(
             f"{one!r} and {other!r} are the same model: give two models, or two runs of one"
@@ -138,285 +132,185 @@ def compare_models(
     weights = results.runs["weights"]
     is_one_model = weights[first.runs[0]] == weights[second.runs[0]]
     if is_one_model:  # the same samples are no comparison
-        both = {t for t, of in first.answered.items() if second.answered.get(t) is of}
-        first, second = (
-            side._replace(answered={t: of for t, of in side.answered.items() if t not in both})
-            for side in (first, second)
-        )
-    rows, notes = _over_ours(results, first, second)
-    mine, theirs = (
-        {task: of for task, of in side.answered.items() if of.has_samples}
-        for side in (first, second)
-    )
+        answers = first.answered.items()
+        for task in [task for task, of in answers if second.answered.get(task) is of]:
+            del first.answered[task], second.answered[task]
+    silent = _silent(results, sides)
     names = [first.name, second.name]
-    others, of_others = documents.compare_documents(mine, theirs, names, cluster)
-    notes = [*lines(results), *notes, *of_others, *_not_shared(results, first, second)]
+    ours, notes = _over_ours(results, sides, silent)
+    others, of_others = documents.compare_documents(first.answered, second.answered, names, cluster)
+    why, of_both = _not_compared(results, sides, bool(silent))
+    notes = [*lines(results), *notes, *of_others, *of_both]
     if not is_one_model:
-        notes += filter(None, (first.note, second.note))
-    if not rows and not others:
-        why = dict.fromkeys([_nothing(results, first, second), *notes])
-        raise EpidemiaError("\n".join(why))
-    table = pd.DataFrame(rows, columns=None if rows else ["run", "other", "group", "difference"])
-    columns = {
-        name: column for name, column in COLUMNS.items() if name not in ("model", "settings")
-    }
-    title = f"{first.name} less {second.name}"
-    ours = Finding("pairs", title, who(table, results.runs), columns, NOTE)
-    table = pd.DataFrame(others, columns=None if others else ["task", "difference"])
-    table.insert(0, "other", second.name)
-    table.insert(0, "model", first.name)
-    of_documents = Finding(
-        "documents", f"{title}: tasks of others", table, documents.COLUMNS, documents.NOTE
-    )
-    return Versus(first, second, ours, of_documents, _unlike(results, first, second), notes)
+        notes += [side.note for side in sides if side.note]
+    if ours.table.empty and others.table.empty:
+        raise EpidemiaError("\n".join(dict.fromkeys([why, *notes])))
+    settings = settings_of_runs(results.runs).drop(columns=[*OF_THE_MODEL], errors="ignore")
+    both = settings.loc[[first.runs[0], second.runs[0]]].items()
+    unlike = {str(key): (a, b) for key, (a, b) in both if a != b}
+    return Versus(first, second, ours, others, unlike, notes)
 
 
 def runs_named(name: str, runs: pd.DataFrame) -> list[int]:
     """Return the runs with this name: one run, or all of a model's; empty if there are none."""
     if len(of_run := runs.index[(runs["name"] == name) & (runs["settings"] != "")]):
         return [int(of_run[0])]
-    called = [
-        {model, without_kind(model), weights.name, weights.model}
-        for model, weights in zip(runs["model"], runs["weights"], strict=True)
-    ]
-    exact = [run for run, names in zip(runs.index, called, strict=True) if name in names]
+    called = {
+        run: [model, without_kind(model), weights.name, weights.model]
+        for run, model, weights in runs[["model", "weights"]].itertuples()
+    }
+    exact = [run for run, names in called.items() if name in names]
     wanted = name.casefold()
-    return exact or [
-        run
-        for run, names in zip(runs.index, called, strict=True)
-        if wanted in {each.casefold() for each in names}
-    ]
+    return exact or [run for run, names in called.items() if wanted in map(str.casefold, names)]
 
 
 def _find(name: str, results: Results, answered: Sequence[Answered], rest: str) -> Side:
-    """Find a model, or one of its runs, by its name.
-
-    Parameters
-    ----------
-    name : str
-    results : Results
-    answered : sequence of Answered
-    rest : str
-        The other name: only settings that keep it are offered.
-    """
+    """Find a model, or one of its runs; only settings that keep the `rest` are offered."""
     runs, scores = results.runs, results.scores
     if not (named := runs_named(name, runs)):
         unread = results.notes[results.notes["kind"] == "unread"]["text"]
-        hint = _hint(name, {*runs["model"]})
-        raise OptionError(
-            f"no model {name!r} in these results; {hint}", *(f"\n{text}" for text in unread)
-        )
+        why = f"no model {name!r} in these results; {nearest(name, runs['model'])}"
+        raise OptionError("\n".join([why, *unread]))
     models = sorted({*runs["model"][named]})
     if len({*runs["weights"][named]}) > 1:
         raise OptionError(f"{name!r} matches {' and '.join(models)}: name one of them")
-    own = [run for run in named if run in {*scores["run"]}]
-    asked = scores[scores["run"].isin(own)]
-    beside = runs_named(rest, runs)
-    exact = [run for run in own if runs["name"][run] == name]
+    model, note, beside = models[0], "", runs_named(rest, runs)
+    asked = scores[scores["run"].isin(named)]
+    own = [run for run in named if run in {*asked["run"]}]
     if asked.duplicated(["task", "way"]).any():
-        if not exact:
-            raise OptionError(*_several(models[0], "the same survey tasks", results, own, beside))
-        others = few([shlex.quote(of) for of in runs["name"][own] if of != name])
-        note = f"{name} means the run with this name; its model has others: {others}"
-        return Side(name, exact[:1], _by_task(name, results, exact[:1], answered, beside), note)
-    if len(named) == 1 and len(results.runs[runs["weights"] == runs["weights"][named[0]]]) > 1:
-        models = [runs["name"][named[0]]]
-    return Side(models[0], own or named, _by_task(models[0], results, named, answered, beside))
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
-    """Return the models whose names contain an unknown one, even as "gpt4o"; else the nearest."""
-    wrong = "".join(words_of(name))
-    holding = sorted(of for of in known if wrong and wrong in "".join(words_of(of)))
-    return f"nearest: {few(holding)}" if holding else nearest(name, known)
+        others = [of for of in runs["name"][own] if of != name]
+        if len(others) == len(own):
+            raise _several("the same survey tasks", results, own, beside)
+        listed = few([*map(shlex.quote, others)])
+        note = f"{name} means the run with this name; its model has others: {listed}"
+        model, own = name, [run for run in own if runs["name"][run] == name]
+        named = own
+    elif len(named) == 1 and runs["model"].duplicated(keep=False)[named[0]]:
+        model = runs["name"][named[0]]
+    return Side(model, own or named, _by_task(results, named, answered, beside), note)
 
 
 def _by_task(
-    model: str,
-    results: Results,
-    runs: Sequence[int],
-    answered: Sequence[Answered],
-    beside: Sequence[int],
+    results: Results, runs: list[int], answered: Sequence[Answered], beside: list[int]
 ) -> dict[str, Answered]:
     """Return the file of each of other people's tasks: the newest with samples.
 
     Tasks that were run by themselves belong to a run that was run alike.
     """
-    table = results.runs
-    same = [name for name in ("weights", "chat_template", "dtype", "backend") if name in table]
-    alike = [
-        run
-        for run in table.index
-        if any((table.loc[run, same] == table.loc[own, same]).all() for own in runs)
-    ]
-    by_task: dict[str, dict[tuple[int, str], Answered]] = {}
-    for of in sorted(answered, key=lambda of: of.has_samples):
-        if of.run in runs or of.run in alike:
-            by_task.setdefault(of.task, {})[of.run, of.version + limit_of(of)] = of
-    chosen = {}
+    same = [key for key in ("model", "chat_template", "dtype", "backend") if key in results.runs]
+    how = results.runs.groupby(same, sort=False, dropna=False).ngroup()
+    alike = {*how.index[how.isin(how[runs])]}
+    by_task = defaultdict(list)
+    for of in answered:
+        if of.run in alike:
+            by_task[of.task].append(of)
     for task, several in by_task.items():
-        own = {key: of for key, of in several.items() if of.run in runs} or several
-        with_samples = {key: of for key, of in own.items() if of.has_samples} or own
-        if len(with_samples) > 1:
-            named = [*dict.fromkeys(run for run, _ in with_samples)]
-            raise OptionError(*_several(model, task, results, named, beside))
-        chosen[task] = next(iter(with_samples.values()))
-    return chosen
+        own = [of for of in several if of.run in runs] or several
+        known = [of for of in own if of.has_samples] or own
+        if len({(of.run, of.version, of.limit) for of in known}) > 1:
+            raise _several(task, results, [*{of.run: of for of in known}], beside)
+        by_task[task] = known[-1:]
+    return {task: newest for task, (newest,) in by_task.items()}
 
 
-def _several(
-    model: str, task: str, results: Results, runs: Sequence[int], beside: Sequence[int]
-) -> list[str | Option]:
+def _several(task: str, results: Results, runs: list[int], beside: list[int]) -> OptionError:
     """Say how the runs of a model differ, and how to choose each: by name, or by settings."""
     settings = settings_of_runs(results.runs).drop(columns=["model", "date"])
-    own = settings.loc[[*runs]]
-    apart = own.loc[:, own.nunique() > 1]
+    apart = settings.loc[runs].loc[:, settings.loc[runs].nunique() > 1]
+    others = settings.loc[[of for of in beside if of not in runs], [*apart]]
+    model = results.runs["model"][runs[0]]
     parts: list[str | Option] = [f"{model} was asked {task} in {len(runs)} runs; choose one:"]
-    for run, values in zip(runs, apart.to_dict("records"), strict=True):
-        parts += ["\n  ", shlex.quote(results.runs["name"][run])]
-        others = settings.loc[[of for of in beside if of not in runs]]
-        keeps = (others[[*values]] == pd.Series(values)).all(axis="columns").any()
-        if values and keeps:
-            given = {str(key): str(value) for key, value in values.items()}
-            parts += [", or ", Option("where", given)]
+    for run, values in apart.iterrows():
+        parts.append(f"\n  {shlex.quote(results.runs['name'][run])}")
+        if len(values) and (others == values).all(axis="columns").any():
+            parts += [", or ", Option("where", {str(key): value for key, value in values.items()})]
     if len(runs) == 1:
         parts.append("\n  or give single result files instead of their folder")
-    return parts
+    return OptionError(*parts)
 
 
-def _without_runs(name: str, runs: pd.DataFrame, conditions: Mapping[str, str]) -> OptionError:
-    """Say that conditions leave no run of a model, and list the settings of its runs."""
-    settings = settings_of_runs(runs)
-    has = [f"{key} is {few(sorted({*settings[key]}))}" for key in conditions if key in settings]
-    return OptionError(
-        Option("where", dict(conditions)),
-        f" leaves no run of {name!r}; its runs have: {'; '.join(has)}",
-    )
-
-
-def _over_ours(results: Results, one: Side, other: Side) -> tuple[list[dict[str, Any]], list[str]]:
+def _over_ours(
+    results: Results, sides: tuple[Side, Side], silent: Mapping[str, list[str]]
+) -> tuple[Finding, list[str]]:
     """Compare two selections of runs in every group, over what both were asked in the same way."""
     scores, pool = compared(results), pool_of(results)
-    silent = _silent(results, [*one.runs, *other.runs])
     rows, notes = [], []
     for group in ordered([*scores["group"]]):
         of = scores[scores["group"] == group]
-        mine, theirs = (of[of["run"].isin(side.runs)] for side in (one, other))
-        shared = len(paired(mine, theirs, ["task", "way"]))
-        if not shared:
-            continue
-        parts = group.split(" + ")
-        mute = [text for part in parts for text in silent.get(part, ())]
-        if mute:
-            notes += mute if len(parts) == 1 else []
-            continue
-        both = paired(mine, theirs)
-        if len(both) < shared and len(parts) == 1:
-            how = (
-                " and ".join(sorted({*side["asked_as"]} - {""})) or "everything as by default"
-                for side in (mine, theirs)
-            )
-            notes.append(
-                f"{group}: left out {shared - len(both)} of {shared} common tasks, which the two "
-                f"were asked differently ({' and '.join(how)})"
-            )
-        if made := compare(mine, theirs, pool):
+        mine, theirs = (of[of["run"].isin(side.runs)] for side in sides)
+        mute = [text for part in group.split(" + ") for text in silent.get(part, ())]
+        both, shared = paired(mine, theirs), len(paired(mine, theirs, ["task", "way"]))
+        if shared and " + " not in group:
+            notes += mute
+            if not mute and len(both) < shared:
+                how = (
+                    " and ".join(sorted({*of["asked_as"]} - {""})) or "everything as by default"
+                    for of in (mine, theirs)
+                )
+                notes.append(
+                    f"{group}: left out {shared - len(both)} of {shared} common tasks, which the "
+                    f"two were asked differently ({' and '.join(how)})"
+                )
+        if not mute and (made := compare(mine, theirs, pool)):
             # Versions and truths are the same of both, and say nothing to most.
-            told = {_without_versions(asked_as) for asked_as in both["asked_as"]} - {""}
-            rows.append(
-                {
-                    "run": one.runs[0],
-                    "other": other.name,
-                    "group": group,
-                    "asked_as": "; ".join(sorted(told)),
-                    **made._asdict(),
-                }
-            )
-    return rows, notes
+            told = asked_but(both["asked_as"], "(?:task_version|truth)").str.replace("; ", ", ")
+            row = {"run": sides[0].runs[0], "other": sides[1].name, "group": group}
+            row["asked_as"] = "; ".join(sorted({*told} - {""}))
+            rows.append(row | made._asdict())
+    table = who(pd.DataFrame(rows, columns=None if rows else ["run"]), results.runs)
+    columns = {name: of for name, of in COLUMNS.items() if name not in WHO}
+    title = f"{sides[0].name} less {sides[1].name}"
+    return Finding("pairs", title, table, columns, NOTE), notes
 
 
-def _without_versions(asked_as: str) -> str:
-    parts = (
-        part for part in asked_as.split("; ") if not part.startswith(("task_version", "truth"))
-    )
-    return ", ".join(parts)
-
-
-def _silent(results: Results, runs: Sequence[int]) -> dict[str, list[str]]:
-    """Say by group which of the runs do not answer, so that their scores mean nothing."""
-    scores = results.scores[results.scores["run"].isin(runs)]
+def _silent(results: Results, sides: tuple[Side, Side]) -> dict[str, list[str]]:
+    """Say by group which of the two does not answer, so that its scores mean nothing."""
+    scores = results.scores[results.scores["run"].isin([*sides[0].runs, *sides[1].runs])]
     means = mean(grouped(scores), ["run", "group"])
-    says: dict[str, list[str]] = {}
+    says: dict[str, list[str]] = defaultdict(list)
     for row in means[is_silent(means)].itertuples(index=False):
-        low = {"choice_mass": row.choice_mass, "answered": row.answered}
-        name, value = min((x for x in low.items() if x[1] == x[1]), key=lambda x: x[1])
-        says.setdefault(row.group, []).append(
+        low = pd.Series({"choice_mass": row.choice_mass, "answered": row.answered})
+        says[row.group].append(
             f"{row.group}: not compared, as {results.runs['name'][row.run]} does not answer "
-            f"({name} {value:.2g}, below 0.1)"
+            f"({low.idxmin()} {low.min():.2g}, below 0.1)"
         )
     return says
 
 
-def _unlike(results: Results, one: Side, other: Side) -> dict[str, tuple[str, str]]:
-    """Return the settings in which two runs differ.
-
-    Versions and truths are not among them: tasks that differ in these are not compared.
-    """
-    settings = settings_of_runs(results.runs)
-    keys = [key for key in settings if key not in OF_THE_MODEL]
-    both = {key: (settings[key][one.runs[0]], settings[key][other.runs[0]]) for key in keys}
-    return {str(key): pair for key, pair in both.items() if pair[0] != pair[1]}
-
-
-def _asked(results: Results, side: Side) -> set[str]:
-    scores = results.scores[results.scores["run"].isin(side.runs)]
-    return {*map(in_way, scores["task"], scores["way"]), *side.answered}
-
-
-def _not_shared(results: Results, one: Side, other: Side) -> list[str]:
-    """Name the tasks that only one was asked, and those that need samples to be compared."""
-    mine, theirs = _asked(results, one), _asked(results, other)
+def _not_compared(
+    results: Results, sides: tuple[Side, Side], is_silent: bool
+) -> tuple[str, list[str]]:
+    """Say why two models cannot be compared, if so, and which tasks are not."""
+    scores = [results.scores[results.scores["run"].isin(side.runs)] for side in sides]
+    mine, theirs = (
+        {*map(in_way, of["task"], of["way"]), *side.answered}
+        for of, side in zip(scores, sides, strict=True)
+    )
     notes = [
         f"left out: {plural(len(alone), 'task')} that only {side.name} was asked "
         f"({few(sorted(alone))})"
-        for side, alone in ((one, mine - theirs), (other, theirs - mine))
+        for side, alone in zip(sides, (mine - theirs, theirs - mine), strict=True)
         if alone
     ]
-    without = {
-        task for side in (one, other) for task, of in side.answered.items() if not of.has_samples
-    }
-    if without := without & mine & theirs:
+    unseen = {t for side in sides for t, of in side.answered.items() if not of.has_samples}
+    if without := sorted(unseen & mine & theirs):
         notes.append(
-            f"not compared: {few(sorted(without))}: samples of both are missing; run them again "
-            "with --log_samples"
+            f"not compared: {few(without)}: samples of both are missing; run them again with "
+            "--log_samples"
         )
-    return notes + _predicted(results, one, other)
-
-
-def _predicted(results: Results, one: Side, other: Side) -> list[str]:
-    """Name the groups of both that only predict scores."""
-    asked = [{*results.scores[results.scores["run"].isin(s.runs)]["group"]} for s in (one, other)]
-    both = [group for group in sorted(asked[0] & asked[1]) if groups()[group].predicted]
-    if not both:
-        return []
-    return [
-        f"{few(both)} only predicts scores, so it is not compared: run epidemia_low and "
-        "epidemia_high with both"
-    ]
-
-
-def _nothing(results: Results, one: Side, other: Side) -> str:
-    """Say why two models cannot be compared."""
-    if _silent(results, [*one.runs, *other.runs]):
-        return f"{one.name} and {other.name} cannot be compared"
-    if predicted := _predicted(results, one, other):
-        return predicted[0]
-    if _asked(results, one) & _asked(results, other):
-        return (
-            f"{one.name} and {other.name} were asked no task in the same way: run both with the "
-            "same settings, and tasks of others with --log_samples"
+    both = f"{sides[0].name} and {sides[1].name}"
+    why = f"{both} share no task: run both on the same tasks, and tasks of others with "
+    if mine & theirs:
+        why = (
+            f"{both} were asked no task in the same way: run both with the same settings, and "
+            "tasks of others with "
         )
-    return (
-        f"{one.name} and {other.name} share no task: run both on the same tasks, and tasks of "
-        "others with --log_samples"
-    )
+    why += "--log_samples"
+    shared = sorted({*scores[0]["group"]} & {*scores[1]["group"]})
+    if predicted := [group for group in shared if groups()[group].predicted]:
+        why = (
+            f"{few(predicted)} only predicts scores, so it is not compared: run epidemia_low and "
+            "epidemia_high with both"
+        )
+        notes.append(why)
+    return f"{both} cannot be compared" if is_silent else why, notes

@@ -13,6 +13,7 @@ import pandas as pd
 from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few, plural
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.results.compare import paired
 from lm_eval_epidemia.results.read import NOT_SETTINGS, SETTINGS, Results
 from lm_eval_epidemia.score.score import Anchors
 
@@ -195,9 +196,14 @@ def with_bases(results: Results, given: Sequence[tuple[str, str]] = ()) -> Resul
     }
     for base, version in given:
         bases[version] = [*dict.fromkeys([*bases[version], base])]
-    return results._replace(
-        runs=results.runs.assign(bases=[tuple(bases[model]) for model in results.runs["model"]])
-    )
+    of_model = results.scores["run"].map(results.runs["model"])
+    notes = [
+        f"--pair {base}={version}: the two share no task that was asked in the same way"
+        for base, version in given
+        if paired(results.scores[of_model == base], results.scores[of_model == version]).empty
+    ]
+    runs = results.runs.assign(bases=[tuple(bases[model]) for model in results.runs["model"]])
+    return noted(results._replace(runs=runs), notes)
 
 
 def closest(runs: pd.DataFrame, run: int, among: Iterable[int]) -> list[int]:

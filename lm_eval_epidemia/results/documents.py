@@ -23,15 +23,8 @@ from lm_eval_epidemia.results.samples import stamp_of
 
 #: Of a task's configuration, what makes its prompts, whatever the chat template.
 ASKED_BY = (
-    "doc_to_text",
-    "doc_to_choice",
-    "description",
-    "target_delimiter",
-    "fewshot_delimiter",
-    "fewshot_split",
-    "fewshot_config",
-    "use_prompt",
-    "gen_prefix",
+    *("doc_to_text", "doc_to_choice", "description", "target_delimiter", "fewshot_delimiter"),
+    *("fewshot_split", "fewshot_config", "use_prompt", "gen_prefix"),
 )
 
 
@@ -71,10 +64,6 @@ class Answered(NamedTuple):
         return self.samples.is_file()
 
     @property
-    def shots(self) -> str:
-        return as_given(self.file.shots.get(self.task))
-
-    @property
     def version(self) -> str:
         return as_given(self.file.versions.get(self.task))
 
@@ -91,30 +80,33 @@ class Answered(NamedTuple):
         config = self.file.configs.get(self.task) or {}
         return {key: re.sub(r" at 0x\w+", "", str(config.get(key))) for key in ASKED_BY}
 
-    @property
-    def metrics(self) -> dict[Metric, float]:
-        """The numbers of the whole task in the result file, without NaN."""
-        return self.metrics_of(self.task)
-
-    def metrics_of(self, name: str) -> dict[Metric, float]:
-        """Return the numbers of a task or group in the result file, without NaN."""
+    def metrics(self, group: str = "") -> dict[Metric, float]:
+        """Return the numbers of the task, or of a group, in the result file; without NaN."""
         return {
             Metric(metric, filtered): value
-            for filtered, numbers in metrics_in(self.file.results.get(name, {})).items()
+            for filtered, numbers in metrics_in(
+                self.file.results.get(group or self.task, {})
+            ).items()
             for metric, value in numbers.items()
             if not math.isnan(value)
         }
 
-    def size_of(self, name: str) -> float:
-        """Return the number of documents of a task; NaN if the file does not say."""
-        size = number_in(self.file.results.get(name, {}).get("sample_len"))
-        return _counts(self.file, name)[0] if math.isnan(size) else size
+    @property
+    def counts(self) -> tuple[float, float]:
+        """How many documents were asked, and how many there are; NaN if the file does not say."""
+        known = dict(self.file.sizes or {}).get(self.task) or {}
+        return number_in(known.get("effective")), number_in(known.get("original"))
+
+    @property
+    def limit(self) -> str:
+        """The ``--limit`` that left documents out, as far as the file tells."""
+        asked, there = self.counts
+        return "" if asked >= there else as_given(self.file.config.limit)
 
     def higher_is_better(self, metric: str) -> bool | None:
         """Which direction is better; None if the file does not say."""
-        better = self.file.higher_is_better.get(self.task)
-        told = better.get(metric) if isinstance(better, dict) else None
-        return told if isinstance(told, bool) else None
+        told: bool | None = (self.file.higher_is_better.get(self.task) or {}).get(metric)
+        return told
 
 
 def answered_in(results: Results) -> list[Answered]:
@@ -136,19 +128,6 @@ def answered_in(results: Results) -> list[Answered]:
             if task not in leaves() and not task.startswith("epidemia_") and not is_group:
                 answered.append(Answered(run, task, file, path, samples))
     return answered
-
-
-def _counts(file: ResultFile, task: str) -> tuple[float, float]:
-    """Return how many documents of a task were asked, and how many it has; NaN if unknown."""
-    counts = file.sizes.get(task) if isinstance(file.sizes, dict) else None
-    known = counts if isinstance(counts, dict) else {}
-    return number_in(known.get("effective")), number_in(known.get("original"))
-
-
-def limit_of(answered: Answered) -> str:
-    """Return the ``--limit`` that left documents out, as far as the file tells."""
-    asked, there = _counts(answered.file, answered.task)
-    return "" if asked >= there else as_given(answered.file.config.limit)
 
 
 def groups_in(file: ResultFile) -> dict[str, list[str]]:
@@ -173,7 +152,7 @@ def groups_in(file: ResultFile) -> dict[str, list[str]]:
 ROW = ["doc_id", "doc_hash", "filter", "number"]
 
 
-def samples_of(answered: Answered, cluster: str | None = None) -> pd.DataFrame:
+def samples_of(answered: Answered, cluster: str = "") -> pd.DataFrame:
     """Read the samples of a task.
 
     Parameters
@@ -193,29 +172,23 @@ def samples_of(answered: Answered, cluster: str | None = None) -> pd.DataFrame:
     EpidemiaError
         If the file cannot be read, or its lm-eval does not name documents.
     """
-    names = list(dict.fromkeys(metric.name for metric in answered.metrics))
-    line_type = _line(names, cluster is not None)
-    decoder: Any = msgspec.json.Decoder(line_type)
-    rows = []
+    names = [*dict.fromkeys(metric.name for metric in answered.metrics())]
+    decoder: Any = msgspec.json.Decoder(dict[str, Any])
+    rows: list[list[Any]] = []
+    at = 0
     try:
         with answered.samples.open("rb") as file:
-            for number, text in enumerate(file, start=1):
-                if not text.strip():
-                    continue
-                try:
-                    line = decoded(decoder, text, line_type)
-                    column = line.doc_hash if cluster is None else _column(line.doc, cluster)
-                except (msgspec.MsgspecError, ValueError) as error:
-                    raise EpidemiaError(
-                        f"{answered.samples}, line {number} is not a sample of "
-                        f"{answered.task} ({error}). Was the run interrupted while writing, "
-                        "or is its lm-eval older than 0.4.3, which does not name documents? "
-                        "Run it again with --log_samples"
-                    ) from None
-                filtered = "" if line.filter == "none" else line.filter
-                values = [_number(getattr(line, f"metric_{n}")) for n in range(len(names))]
-                told = (str(line.doc_id), line.doc_hash, filtered, line.prompt_hash)
-                rows.append([*told, line.target_hash, column or line.doc_hash, *values])
+            for text in file:
+                at += 1
+                if text.strip():
+                    told = decoded(decoder, text, dict[str, Any])
+                    rows.append([*_row(told, cluster), *(_number(told.get(x)) for x in names)])
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise EpidemiaError(
+            f"{answered.samples}, line {at} is not a sample of {answered.task} ({error}). Was the "
+            "run interrupted while writing, or is its lm-eval older than 0.4.3, which does not "
+            "name documents? Run it again with --log_samples"
+        ) from None
     except OSError as error:
         raise EpidemiaError(
             f"{answered.samples} cannot be read ({error.strerror or error})"
@@ -225,35 +198,32 @@ def samples_of(answered: Answered, cluster: str | None = None) -> pd.DataFrame:
     return table.assign(number=table.groupby(ROW[:3]).cumcount())
 
 
-def _line(names: list[str], with_doc: bool) -> type[msgspec.Struct]:
-    """A line of samples: what is needed of it; the rest is skipped without being built."""
-    fields: list[Any] = [
-        ("doc_id", Any),
-        ("doc_hash", str),
-        ("prompt_hash", str, ""),
-        ("target_hash", str, ""),
-        ("filter", str, "none"),
-        *((f"metric_{number}", Any, None) for number in range(len(names))),
-    ]
-    if with_doc:
-        fields.append(("doc", Any, None))
-    rename = {f"metric_{number}": name for number, name in enumerate(names)}
-    return msgspec.defstruct("Line", fields, rename=rename)
+class _Line(msgspec.Struct):
+    """A line of samples: what is needed of it beside the metrics."""
+
+    doc_id: Any
+    doc_hash: str
+    prompt_hash: str = ""
+    target_hash: str = ""
+    filter: str = "none"
+    doc: Any = None
 
 
-def decoded(decoder: Any, text: bytes, line_type: type[msgspec.Struct]) -> Any:
+def _row(told: dict[str, Any], cluster: str) -> list[str]:
+    line = msgspec.convert(told, _Line)
+    filtered = "" if line.filter == "none" else line.filter
+    has_column = isinstance(line.doc, dict) and cluster in line.doc
+    by = json.dumps(line.doc[cluster], sort_keys=True) if has_column else line.doc_hash
+    return [str(line.doc_id), line.doc_hash, filtered, line.prompt_hash, line.target_hash, by]
+
+
+def decoded(decoder: Any, text: bytes, line_type: Any) -> Any:
     """Read a line of samples."""
     try:
         return decoder.decode(text)
     except msgspec.DecodeError:
         # Python writes NaN and Infinity, which are no JSON.
         return msgspec.convert(json.loads(text), line_type)
-
-
-def _column(doc: Any, cluster: str) -> str | None:
-    if not isinstance(doc, dict) or cluster not in doc:
-        return None
-    return json.dumps(doc[cluster], sort_keys=True, default=str)
 
 
 def _number(value: Any) -> float:
@@ -266,7 +236,6 @@ def columns_in(answered: Answered) -> list[str]:
     """Return the columns of a task's documents, from its first sample; empty if that is damaged."""
     try:
         with answered.samples.open("rb") as file:
-            doc = json.loads(file.readline())["doc"]
+            return [*json.loads(file.readline())["doc"]]
     except (OSError, ValueError, LookupError, TypeError):
         return []
-    return list(doc) if isinstance(doc, dict) else []
