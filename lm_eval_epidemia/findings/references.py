@@ -97,6 +97,16 @@ def part_asked(asked: Asked, seen: float, truth: str = "") -> Part | None:
     return _part(asked.task, whole.fingerprint, cells)
 
 
+def parts_asked(scores: pd.DataFrame) -> list[Part | None]:
+    """Return the part of each score's task that was asked; None for another version or truth."""
+    keys = [
+        (Asked(row.task, row.way), row.seen, row.task_version or row.truth)
+        for row in scores.itertuples()
+    ]
+    parts = {key: part_asked(*key) for key in dict.fromkeys(keys)}
+    return [parts[key] for key in keys]
+
+
 def known_scores(scores: pd.DataFrame, runs: pd.DataFrame, kind: str = AVERAGES) -> pd.DataFrame:
     """Return what a respondent comes to, asked as each score was.
 
@@ -119,8 +129,8 @@ def known_scores(scores: pd.DataFrame, runs: pd.DataFrame, kind: str = AVERAGES)
     drawn = runs.get("n_samples", pd.Series("", runs.index)).replace("", str(Variant().n_samples))
     made = pd.DataFrame(
         [
-            Known() if math.isnan(row.value) else _of_row(row, drawn[row.run], kind)
-            for row in scores.itertuples()
+            Known() if math.isnan(row.value) else _of_row(row, part, drawn[row.run], kind)
+            for row, part in zip(scores.itertuples(), parts_asked(scores), strict=True)
         ],
         scores.index,
         columns=[*Known._fields],
@@ -134,9 +144,8 @@ def known_scores(scores: pd.DataFrame, runs: pd.DataFrame, kind: str = AVERAGES)
     return made
 
 
-def _of_row(row: Any, drawn: str, kind: str) -> Known:
+def _of_row(row: Any, part: Part | None, drawn: str, kind: str) -> Known:
     asked = Asked(row.task, row.way)
-    part = None if row.task_version else part_asked(asked, row.seen, row.truth)
     answers = NUMBERS.get(drawn) if "n_samples" in WAYS[asked.way].columns else 0
     if part is None or answers is None:
         return Known()
@@ -153,14 +162,13 @@ def changed(scores: pd.DataFrame) -> pd.Series:
     Tasks of another version or truth, or with unknown cells (``--samples``), cannot be checked.
     """
 
-    def is_changed(row: Any) -> bool:
-        if row.task_version or row.truth or math.isnan(row.value + row.l1):
-            return False
-        part = part_asked(Asked(row.task, row.way), row.seen)
-        return part is not None and abs(float(part.anchors.score(row.l1)) - row.value) > TOLERANCE
-
-    rows = with_columns(scores, ("l1",)).itertuples()
-    return pd.Series([is_changed(row) for row in rows], scores.index, dtype=bool)
+    told = [
+        part is not None and abs(float(part.anchors.score(l1)) - value) > TOLERANCE
+        for value, l1, part in zip(
+            scores["value"], with_columns(scores, ("l1",))["l1"], parts_asked(scores), strict=True
+        )
+    ]
+    return pd.Series(told, scores.index, dtype=bool)
 
 
 @lru_cache(maxsize=4096)

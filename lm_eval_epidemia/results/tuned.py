@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.results.card import TUNED_CARD, Tuned, read_tuned
 from lm_eval_epidemia.results.choose import closest, settings_of_runs
-from lm_eval_epidemia.results.compare import paired
+from lm_eval_epidemia.results.compare import KEY
 from lm_eval_epidemia.results.naming import HASHES, Weights
 from lm_eval_epidemia.results.protocol import printable
 from lm_eval_epidemia.results.read import Results
@@ -58,8 +58,9 @@ def with_cards(results: Results, given: Sequence[tuple[str, str]] = ()) -> Resul
     """
     runs, notes = results.runs, Notes()
     found, by_hand = _cards(results, notes), {version: base for base, version in given}
+    asked = _asked(results)
     bases = {
-        run: _base_of(run, card, results, by_hand.get(runs["model"][run]), notes)
+        run: _base_of(run, card, results, asked, by_hand.get(runs["model"][run]), notes)
         for run, (card, _) in found.items()
         if card or runs["weights"][run].adapter
     }
@@ -147,7 +148,12 @@ def _alike(first: str, other: str) -> int:
 
 
 def _base_of(
-    run: int, card: Tuned | None, results: Results, given: str | None, notes: Notes
+    run: int,
+    card: Tuned | None,
+    results: Results,
+    asked: Mapping[int, set[Any]],
+    given: str | None,
+    notes: Notes,
 ) -> float | None:
     """Return the run of a tuned run's base, asked in the same way."""
     runs, name, model = results.runs, results.runs["name"][run], results.runs["model"][run]
@@ -172,7 +178,7 @@ def _base_of(
     by_hand = f"name it with --pair BASE={model}"
     if len(several := {weights[other].name for other in named}) > 1:
         why = f"could be {few(sorted(several))}: {by_hand}"
-    elif alike := [other for other in named if _asked_alike(results, run, other)]:
+    elif alike := [other for other in named if asked[run] & asked[other]]:
         base = closest(runs, run, alike)[0]
         settings = settings_of_runs(runs).drop(columns=[*OWN, *COMPARED], errors="ignore")
         both = settings.loc[[run, base]].items()
@@ -189,8 +195,12 @@ def _base_of(
     return None
 
 
-def _asked_alike(results: Results, run: int, other: int) -> bool:
-    """Whether two runs share comparable scores, with a chat template or both without one."""
-    chat: Any = results.runs.get("chat_template", {run: "", other: ""})
-    one, two = (results.scores[results.scores["run"] == each] for each in (run, other))
-    return chat[run] == chat[other] and len(paired(one, two)) > 0
+def _asked(results: Results) -> dict[int, set[Any]]:
+    """Return what each run has a score in, and how it was asked; a chat template is part of it."""
+    chat = results.runs.get("chat_template", pd.Series("", results.runs.index))
+    known = results.scores[results.scores["value"].notna()]
+    known = known.assign(chat=known["run"].map(chat))
+    asked: dict[int, set[Any]] = {run: set() for run in results.runs.index}
+    for run, *what in known[["run", *KEY, "chat"]].itertuples(index=False):
+        asked[run].add((*what,))
+    return asked
