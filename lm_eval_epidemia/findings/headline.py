@@ -56,13 +56,9 @@ MARKS = {
     "‡": "‡: scores that do not match their distances: see the notes.",
 }
 
-#: How verdicts read between two models.
+#: How verdicts read between two models; "better here": "is shown better in these tasks than".
 VERDICTS = {
-    "better": "is shown better than",
-    "better here": "is shown better in these tasks than",
     "not shown": "is not shown better than",
-    "worse here": "is shown worse in these tasks than",
-    "worse": "is shown worse than",
     "not compared": "was asked in another way than",
 }
 
@@ -125,8 +121,8 @@ def headline(results: Results, folders: Sequence[Path] = ()) -> Headline:
     benchmarks = [*dict.fromkeys(groups()[group] for group in ordered_groups(table["group"]))]
     boards = [_board(results, each, table[of == each], len(benchmarks)) for each in benchmarks]
     sentences = [text for board in boards for text in board.sentences]
-    lines = [*_count_rest(results, boards), _suggest_next(results, boards, folders)]
-    return Headline(sentences, boards, lines)
+    lines = [_count_rest(results, boards), _suggest_next(results, boards, folders)]
+    return Headline(sentences, boards, [*filter(None, lines)])
 
 
 def _board(results: Results, benchmark: Benchmark, rows: pd.DataFrame, boards: int) -> Board:
@@ -206,12 +202,11 @@ def _with_verdicts(
 
 
 def _verdict(runs: pd.DataFrame, run: pd.Series) -> str:
-    other = runs.loc[run["other"]]
-    says = f"{run['model']} {VERDICTS[run['verdict']]} {other['model']}"
-    if run["verdict"] != "not compared":
-        return says
+    other, verdict = runs.loc[run["other"]], run["verdict"]
+    better = f"is shown {verdict.replace('here', 'in these tasks')} than"
     ways = [of["settings"] or "the default" for of in (run, other)]
-    return f"{says} ({ways[0]}, not {ways[1]})"
+    apart = f" ({ways[0]}, not {ways[1]})" * (verdict == "not compared")
+    return f"{run['model']} {VERDICTS.get(verdict, better)} {other['model']}{apart}"
 
 
 def share_of(tasks: float, group: str) -> str:
@@ -354,7 +349,7 @@ def _rounded(score: float) -> str:
     return f"{score:.1f}".removesuffix(".0")
 
 
-def _count_rest(results: Results, boards: Sequence[Board]) -> list[str]:
+def _count_rest(results: Results, boards: Sequence[Board]) -> str:
     """Count what is not shown: models, further runs of shown models, groups, notes."""
     runs, left_out = results.runs, sum(board.left_out for board in boards)
     is_shown = runs.index.isin([run for board in boards for run in board.rows["run"]])
@@ -372,7 +367,7 @@ def _count_rest(results: Results, boards: Sequence[Board]) -> list[str]:
         f"{few(unscored)} has no score: --show year-lived" * bool(unscored),
         f"{plural(len(results.notes), 'note')}: --show notes" * bool(len(results.notes)),
     ]
-    return [text for text in ["; ".join(filter(None, counts))] if text]
+    return "; ".join(filter(None, counts))
 
 
 def _suggest_next(results: Results, boards: Sequence[Board], folders: Sequence[Path]) -> str:

@@ -370,11 +370,10 @@ def population(results: Results) -> Finding:
         "Score against the population, 0 to 100 (interval of 95 %)",
         who(table, results.runs),
         {**WHO, "value": Column(interval=("low", "high")), "tasks": Column()},
-        "These scores subtract the distance that sampling error alone would cause. The interval is "
-        "the mean ± 1.96 joint standard errors, cut off at 0 and 100. Someone who knows the "
-        "population gets 100 up to chance; as no score can exceed 100, the average is lower. The "
-        "last row shows the mean and 95 % range of that respondent over surveys of this size, "
-        "asked for letters.",
+        "Without the distance that sampling error alone would cause. The interval: the mean ± 1.96 "
+        "joint standard errors, cut off at 0 and 100. Who knows the population gets 100 up to "
+        "chance; as no score can exceed 100, the average is lower. The last row: the mean and 95 % "
+        "range of that respondent over surveys of this size, asked for letters.",
         across="group",
         left_out=[says] if old or table.empty else [],
     )

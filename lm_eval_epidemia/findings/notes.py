@@ -17,7 +17,9 @@ from lm_eval_epidemia.results.read import Results
 
 def notes(results: Results) -> Finding:
     """What was left out, is missing or was changed, and what groups consist of."""
-    more = pd.DataFrame([*_changed(results), *_unions(results)], columns=["run", "kind", "text"])
+    asked = ordered_groups(grouped(results.scores)["group"])
+    of_groups = [("", "group", f"{group}: {made_of(group)}") for group in asked if made_of(group)]
+    more = pd.DataFrame([*_changed(results), *of_groups], columns=["run", "kind", "text"])
     table = pd.concat([results.notes, more], ignore_index=True)
     columns = {"run": Column(), "text": Column("note")}
     return Finding("notes", "Notes" if len(table) else "There are no notes.", table, columns)
@@ -42,9 +44,3 @@ def _changed(results: Results) -> Iterator[tuple[str, str, str]]:
             f"the scores of {plural(len(of), 'task')} do not match their distances ({names}; in "
             f"{files}): the file was changed, or D_perfect was different",
         )
-
-
-def _unions(results: Results) -> Iterator[tuple[str, str, str]]:
-    for group in ordered_groups(grouped(results.scores)["group"]):
-        if says := made_of(group):
-            yield "", "group", f"{group}: {says}"

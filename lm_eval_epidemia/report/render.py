@@ -29,6 +29,9 @@ NAMING = ("model", "settings", "group", "asked")
 #: Columns of a spread table that hold for a whole row: these come last.
 LAST = ("choice_mass", "than_next")
 
+#: More columns than any line has.
+MANY = 10_000
+
 #: What a spreadsheet takes for a formula, at the beginning of a cell.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -163,26 +166,15 @@ def _latex(finding: Finding, table: pd.DataFrame) -> str:
 
 def _text(finding: Finding, shown: Shown, width: int | None) -> str:
     """Set title, table and note; columns without room are named."""
-    parts = [textwrap.fill(finding.title, width or MANY)]
     kept, missing = fitting(shown, width)
-    if shown.rows:
-        parts.append(drawn(kept, width))
-    if missing:
-        listed = ", ".join(dict.fromkeys(missing))
-        parts.append(filled(f"No room for {listed}: --wide shows all.", width))
-    if finding.note:
-        parts.append(filled(finding.note, width))
+    listed = ", ".join(dict.fromkeys(missing))
+    notes = [f"No room for {listed}: --wide shows all." if missing else "", finding.note]
+    wide = (width or WIDTH) - 2
+    folded = [textwrap.fill(note, wide, break_on_hyphens=False) for note in notes if note]
+    table = [drawn(kept, width)] if shown.rows else []
+    title = textwrap.fill(finding.title, width or MANY)
+    parts = [title, *table, *(textwrap.indent(note, "  ") for note in folded)]
     return "\n".join(parts) + "\n"
-
-
-#: More columns than any line has.
-MANY = 10_000
-
-
-def filled(text: str, width: int | None, indent: str = "  ") -> str:
-    """Fold a text into lines."""
-    wide = (width or WIDTH) - len(indent)
-    return textwrap.indent(textwrap.fill(text, wide, break_on_hyphens=False), indent)
 
 
 def _widths(shown: Shown) -> list[tuple[int, int]]:
