@@ -143,10 +143,11 @@ def _write(folder: Path, results: Results) -> None:
         titles = {name: leaf.entry.title for name, leaf in leaves().items()}
         page("replies.html", files=of_models, titles=titles)
     for model, file in files.items():
-        rows = {name: made[name].table.query("model == @model") for name in OF_MODEL}
-        parts = [replace(made[name], table=of) for name, of in rows.items() if len(of)]
+        shown_of = [made[name] for name in OF_MODEL]
+        parts = [replace(of, table=of.table[of.table["model"] == model]) for of in shown_of]
         of_model = models.shown(results, model, can_open)
-        page(file, "model.html", **of_model, parts=parts, replies=model in kept)
+        of_model |= {"parts": [of for of in parts if len(of.table)], "replies": model in kept}
+        page(file, "model.html", **of_model)
     page("method.html", **method.shown(results))
     page("hierarchy.html", said={board.benchmark.name: board.sentence for board in first.boards})
     page("interventions.html", **examples(results))
