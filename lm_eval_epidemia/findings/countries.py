@@ -40,7 +40,7 @@ NOTE = (
     "the worst-known place less that in the best-known one, in percentage points, every country "
     "counting equally, ± a standard error over countries. Places are regions with at least "
     f"{measures.FEWEST} countries, or thirds by GDP per head. It is the largest gap of all pairs, "
-    "so chance alone makes one; 'regions' lists every place. Rounding (in csv): the most by which "
+    "so chance alone makes one; 'regions' lists every place. Rounding: the most by which "
     "a score could change if every published share were off by half its last digit; publishers "
     "state no errors, nor any for their different years. 'knows its region's average' gives every "
     "country that, the country included: scores above it show knowledge of countries."
@@ -102,8 +102,9 @@ def places(results: Results) -> Finding:
         "alike": Column("places alike", 1),
         **{kind: Column(f"{kind} gap", 1, error=f"{kind}_error") for kind in KINDS},
         **{f"{kind}_ends": Column("between") for kind in KINDS},
+        "rounding": Column("", 1),
     }
-    title, more = "How evenly models know places", ("tasks", "places", "rounding")
+    title, more = "How evenly models know places", ("tasks", "places")
     return finding_of(results, "places", title, rows, columns, NOTE, left_out, RUN, more=more)
 
 

@@ -99,8 +99,8 @@ def probe(results: Results) -> Finding:
             "vintages of the fresh tasks"
         )
     names, rows = results.runs["name"], [*slices, *around]
-    silent = {names[of["run"]] for of in rows if math.isnan(of["sampling"]) and of["used"] >= LEAST}
-    if silent:
+    compared = [row for row in rows if not math.isnan(row["first"])]
+    if silent := {names[row["run"]] for row in compared if math.isnan(row["sampling"])}:
         left_out.append(
             "errors of the probe are not known, because a file has no draws of some tasks, for "
             f"{few(sorted(silent))}: run these again"

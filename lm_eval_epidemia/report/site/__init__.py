@@ -100,7 +100,8 @@ def build_site(results: Results, out: Path) -> Path:
 
 
 def _write(folder: Path, results: Results) -> None:
-    environment = _environment(results)
+    files = models.files_of(results)
+    environment = _environment(results, files)
     (folder / "data").mkdir()
 
     def page(name: str, template: str = "", /, **values: Any) -> None:
@@ -112,21 +113,17 @@ def _write(folder: Path, results: Results) -> None:
         (folder / "data" / f"{file}.js").write_text(text, encoding="utf-8")
 
     made = {name: find(name)(results) for name in FINDINGS}
-    files = models.files_of(results)
     shown = tasks.shown(results, write)
     mapped, can_open = shown["mapped"], shown["files"]
     _assets(folder / "assets", mapped)
     first, scores = headline(results), made["leaderboard"]
     of_groups = scores.table["group"].map(groups())
     boards = [
-        {
-            **_section(board.finding, files),
-            "figures": figures(replace(scores, table=scores.table[of_groups == board.benchmark])),
-        }
+        (board.finding, replace(scores, table=scores.table[of_groups == board.benchmark]))
         for board in first.boards
     ]
-    whole = table_of(scores, files)
-    page("index.html", sentences=first.sentences, boards=boards, whole=whole, notes=lines(results))
+    said = {"sentences": first.sentences, "notes": lines(results)}
+    page("index.html", **said, boards=boards, scores=scores)
     page("explorer.html", **shown)
     in_task = tasks.specifications(mapped)
     page("task.html", files=can_open, models=files, figures=in_task, mapped=mapped)
@@ -134,9 +131,9 @@ def _write(folder: Path, results: Results) -> None:
     for name, finding in made.items():
         if len(finding.table) and name not in NO_PAGE:
             says = (find(name).__doc__ or "").splitlines()[0]
-            file, drawn = f"finding-{name}.html", figures(finding)
+            file = f"finding-{name}.html"
             listed.append((file, finding.title, says))
-            page(file, "finding.html", **_section(finding, files), says=says, figures=drawn)
+            page(file, "finding.html", finding=finding, says=says)
     kept = replies.of_models(results)
     page("findings.html", listed=listed, replies=bool(kept))
     if kept:
@@ -146,10 +143,11 @@ def _write(folder: Path, results: Results) -> None:
         titles = {name: leaf.entry.title for name, leaf in leaves().items()}
         page("replies.html", files=of_models, titles=titles)
     for model, file in files.items():
-        rows = {name: made[name].table.query("model == @model") for name in OF_MODEL}
-        parts = [_section(replace(made[name], table=of)) for name, of in rows.items() if len(of)]
+        shown_of = [made[name] for name in OF_MODEL]
+        parts = [replace(of, table=of.table[of.table["model"] == model]) for of in shown_of]
         of_model = models.shown(results, model, can_open)
-        page(file, "model.html", **of_model, parts=parts, replies=model in kept)
+        of_model |= {"parts": [of for of in parts if len(of.table)], "replies": model in kept}
+        page(file, "model.html", **of_model)
     page("method.html", **method.shown(results))
     page(
         "hierarchy.html", said={board.benchmark.name: board.sentences[0] for board in first.boards}
@@ -187,14 +185,15 @@ def _surveys() -> list[dict[str, Any]]:
     return rows
 
 
-def _environment(results: Results) -> jinja2.Environment:
+def _environment(results: Results, files: Mapping[str, str]) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("lm_eval_epidemia.report", "web"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
-    environment.filters["drawing"] = _edges
+    environment.filters |= {"drawing": _edges, "figures": figures}
+    environment.filters["table"] = lambda finding, linked=files: table_of(finding, linked)
     environment.policies["json.dumps_function"] = lambda value, **_: as_script(value)
     runs = results.runs[results.runs["kind"] != "published"]
     counted = f"{plural(len(runs), 'run')} of {plural(runs['model'].nunique(), 'model')}"
@@ -216,12 +215,7 @@ def _edges(graph: Any, intervened: str | None, _query: Any) -> str:
     return f"{kept or 'no edge'} (deleted: {gone})" if gone else kept or "no edge"
 
 
-def _section(finding: Finding, files: Mapping[str, str] = {}) -> dict[str, Any]:
-    """Return what pages show of a finding."""
-    return {**vars(finding), "table": table_of(finding, files)}
-
-
-def table_of(finding: Finding, files: Mapping[str, str] = {}) -> Markup:
+def table_of(finding: Finding, files: Mapping[str, str]) -> Markup:
     """Write a finding as a sortable table; models are links to their pages."""
     shown = for_people(finding, whole=True)
     places = range(len(shown.titles))
