@@ -234,10 +234,17 @@ def _accuracy(asked: GroupAnswers) -> list[dict[str, Any]]:
 
 
 def _details(asked: GroupAnswers) -> Cells:
-    """Cut graphs of the paper by graph and variable, larger ones by size and path."""
+    """Cut graphs of the paper by graph and variable, larger ones by size and path; relations."""
     cells: Cells = defaultdict(dict)
     if asked.way.startswith("retrieval"):
-        return cells | _retrieved(asked.parts)
+        cuts = [
+            run.cut(lambda of: f"answer {_said(of.right)}") | run.cut(lambda of: of.scene.shape)
+            for run in asked.parts.values()
+        ]
+        for part in dict.fromkeys(part for cut in cuts for part in cut):
+            cells[part]["accuracy"] = average([cut[part] for cut in cuts if part in cut])
+        if "random" in asked.parts:  # The shortcut test needs it.
+            cells["random names"]["accuracy"] = asked.parts["random"].over()
     paths = []
     for key, run in asked.parts.items() if asked.way in EFFECTS else ():
         if key in SMALL:
@@ -262,19 +269,6 @@ def _details(asked: GroupAnswers) -> Cells:
             sides = zip((run, plain), shared(run.found, plain.found), strict=True)
             means = (contrasts.mean(of.truth, both, both.right) for of, both in sides)
             cells["minus plain"][names] = paired(*means)
-    return cells
-
-
-def _retrieved(parts: Mapping[str, Answered]) -> Cells:
-    """Cut stated relations by right answer and by graph; and over random names alone."""
-    means: dict[str, list[Estimate]] = defaultdict(list)
-    for run in parts.values():
-        said = run.cut(lambda prompt: f"answer {_said(prompt.right)}")
-        for part, mean in (said | run.cut(lambda prompt: prompt.scene.shape)).items():
-            means[part].append(mean)
-    cells = {part: {"accuracy": average(of)} for part, of in means.items()}
-    if "random" in parts:  # The shortcut test needs it.
-        cells["random names"] = {"accuracy": parts["random"].over()}
     return cells
 
 

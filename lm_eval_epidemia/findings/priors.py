@@ -82,14 +82,9 @@ def over(part: Part, measure: Measure) -> Estimate:
     return average([measure(known, chosen) for known, chosen in part if chosen.any()])
 
 
-def _of(field: str, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
-    """Average a number over quantities."""
-    return judgements.mean(known, chosen, getattr(known.judged, field))
-
-
-def _where_read(field: str, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
-    """Average a number over quantities, without unreadable replies."""
-    return judgements.mean(known, chosen, getattr(known.dropped, field))
+def _of(field: str, known: JudgedTask, chosen: NDArray[np.bool_], of: str = "judged") -> Estimate:
+    """Average a number over quantities; if `of` is ``dropped``, without unreadable replies."""
+    return judgements.mean(known, chosen, getattr(getattr(known, of), field))
 
 
 def _won(field: str, size: int, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
@@ -110,17 +105,17 @@ def _chose(family: int, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimat
 
 #: What can be said of quantities, by the finding that says it.
 MEASURES: dict[str, dict[str, Measure]] = {
-    "wins": {f"N = {size}": partial(_won, "wins", n) for n, size in enumerate(SIZES)},
-    "posterior": {
-        f"N = {size}": partial(_won, "posterior_wins", n) for n, size in enumerate(SIZES)
+    **{
+        name: {f"N = {size}": partial(_won, field, n) for n, size in enumerate(SIZES)}
+        for name, field in (("wins", "wins"), ("posterior", "posterior_wins"))
     },
     "priors": {
         f"beats {SIZES[0]}": partial(_won, "wins", 0),
         "relative error": judgements.relative_error,
         "mean of error ratios": partial(_of, "ratio"),
-        "ratios, dropped": partial(_where_read, "ratio"),
+        "ratios, dropped": partial(_of, "ratio", of="dropped"),
         "CRPS ratio": partial(_of, "crps_ratio"),
-        "CRPS, dropped": partial(_where_read, "crps_ratio"),
+        "CRPS, dropped": partial(_of, "crps_ratio", of="dropped"),
         "answered": partial(_of, "answered"),
     },
     "quartiles": {
@@ -275,9 +270,9 @@ def _mean(field: str, place: Any, known: JudgedTask) -> float:
 #: What a published measure comes to; replies that could not be read are dropped, as there.
 _PUBLISHED: dict[str, Callable[[JudgedTask], float]] = {
     "CRPS ratio": partial(_mean, "crps_ratio", ...),
-    **{f"prior beats {size}": partial(_mean, "wins", (..., n)) for n, size in enumerate(SIZES)},
     **{
-        f"posterior beats {size}": partial(_mean, "posterior_wins", (..., n))
+        f"{name} beats {size}": partial(_mean, field, (..., n))
+        for name, field in (("prior", "wins"), ("posterior", "posterior_wins"))
         for n, size in enumerate(SIZES)
     },
     "error ratio": partial(_mean, "ratio", ...),
@@ -315,15 +310,14 @@ def published_priors(results: Results) -> Finding:
         table = pd.concat([table, rows.drop(columns="said").assign(here=here)], ignore_index=True)
     columns = {"measure": Column(), "set": Column(), **WHO, "asked": Column(), "printed": Column()}
     columns |= {"released": Column(digits=3), "here": Column(digits=3)}
-    return Finding(
-        "published-priors",
-        "Priors: published numbers against those of the released answers",
-        who(table.sort_values(["measure", "set"], kind="stable"), results.runs),
-        columns,
+    title = "Priors: published numbers against those of the released answers"
+    table = who(table.sort_values(["measure", "set"], kind="stable"), results.runs)
+    note = (
         "Unreadable replies are dropped, as in the paper. Printed: the paper and the tables of "
         "its repository (commit 375ca15), from runs in which models chose the family themselves, "
-        "as in direct_choice here. Released: answers in a given family (commit 4c4c975). NHANES "
-        "is scored here; the other sets are as their results state, and blank if that needs draws "
-        "that may not be redistributed. Here: your runs of these sets.",
-        left_out=[] if is_shown else [f"run lm_eval on {SETS['nhanes']}, and report --published"],
+        "as in direct_choice here. Released: answers in a given family (commit 4c4c975); NHANES "
+        "is scored here, the other sets are as their results state, and blank if that needs draws "
+        "that may not be redistributed. Here: your runs of these sets."
     )
+    left_out = [] if is_shown else [f"run lm_eval on {SETS['nhanes']}, and report --published"]
+    return Finding("published-priors", title, table, columns, note, left_out=left_out)

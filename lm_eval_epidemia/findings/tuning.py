@@ -67,17 +67,17 @@ NOBODY = (
 
 TITLE = "Before and after fine-tuning"
 NOTE = (
-    "The tuned model minus its base, over the tasks that both were asked in the same way. ± is the "
-    "joint standard error of the difference; that of l1 needs the answers of both. Averages only: "
-    "knowing how common each answer is in the whole task, but not how it differs between people; a "
-    "model at or below that has not been shown to know more. 'as trained': training used prompts "
-    "of this way of asking. Verdicts as in comparisons of two models; a single training does not "
-    "show how another seed would differ. A row of several seeds is their mean; 'over seeds' is its "
-    "standard error due to differences between trainings (people, sentences, order of rows). It "
-    "is better or worse 'here' if the difference exceeds Student's t of this error and the "
-    "survey's together, and l1 agrees. Cells: of tasks with some cells held out of training, on "
-    "their own scale: their shares sum to 1; 0 is the better of the answers without knowledge of "
-    "them; 100 is what surveys drawn cell by cell reach. 'people': their share of the population."
+    "The tuned model minus its base, over the tasks that both were asked in the same way, ± the "
+    "joint standard error; that of l1 needs the answers of both. Averages only: knowing how common "
+    "each answer is in the whole task, but not how it differs between people; a model at or below "
+    "that has not been shown to know more. 'as trained': training used prompts of this way of "
+    "asking. Verdicts as in comparisons of two models; a single training does not show how another "
+    "seed would differ. A row of several seeds is their mean; 'over seeds' is its standard error "
+    "due to differences between trainings (people, sentences, order of rows). It is better or "
+    "worse 'here' if the difference exceeds Student's t of this error and the survey's together, "
+    "and l1 agrees. Cells: of tasks with some held out of training, on their own scale: shares sum "
+    "to 1; 0 is the better of the answers without knowledge of them; 100 is what surveys drawn "
+    "cell by cell reach. 'people': their share of the population."
 )
 
 COLUMNS = {
@@ -385,9 +385,7 @@ def learning(results: Results) -> Finding:
             base=runs["name"][base],
             rows=means["run"].map(number[curve]),
         )
-        tables.append(
-            means.sort_values("run", key=lambda of, o=ordered: of.map(o.index), kind="stable")
-        )
+        tables.append(means.iloc[means["run"].map(ordered.index).argsort(kind="stable")])
     names = ("model", "settings", "base", "group", "trained_on", "tasks")
     columns = {name: COLUMNS[name] for name in names}
     columns |= {"rows": Column(digits=0), "value": Column("score", error="error")}
