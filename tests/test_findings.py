@@ -154,48 +154,29 @@ def test_the_guide_lists_every_finding_as_help_does():
 def test_ways_of_a_model_are_paired_over_its_runs():
     """Letters were asked in balanced orderings, which likelihoods do not heed: two runs a model."""
     results = read([DOCS / "real-model"])
-    assert results.scores.groupby("run")["way"].nunique().max() == 1
     ways, beside = (find(name)(results).table for name in ("ways", "side-by-side"))
-    assert [*ways[["asked", "other", "group", "tasks"]].itertuples(index=False, name=None)] == [
-        ("likelihood", "letters", "epidemia_low_likelihood", 63),
-        ("likelihood", "letters", "epidemia_high_likelihood", 44),
-    ] * 2
+    both = "likelihood", "letters"
+    rows = [*zip(ways["asked"], ways["other"], ways["tasks"], strict=True)]
+    assert rows == [(*both, 63), (*both, 44)] * 2 and len(beside) == 8
     assert all("balanced orderings" in settings for settings in ways["settings"])
-    # The mean of both over the same tasks is that of each way's own run.
-    means = beside.set_index(["model", "group", "way"])["value"]
-    assert len(means) == 8
-    apart = means.xs("likelihood", level="way") - means.xs("letters", level="way")
-    assert ways["difference"].to_numpy() == pytest.approx(apart[ways_of(ways)].to_numpy())
-
-
-def ways_of(ways):
-    return [*zip(ways["model"], ways["group"].str.removesuffix("_likelihood"), strict=True)]
 
 
 def test_runs_that_differ_in_what_both_ways_heed_are_not_paired(tmp_path):
-    balanced, bare = {"orderings": "balanced"}, {"wording": "bare"}
-    write(tmp_path / "letters", {COCAINE: (40.0, 3.0)}, "m", metadata=balanced)
+    """In wording or dtype; `tries` are for what is written. Two runs of letters each have rows."""
     stated, likely = ({f"{COCAINE}_{way}": (50.0, 3.0)} for way in ("stated", "likelihood"))
-    write(tmp_path / "bare", stated, "m", metadata=bare)
+    write(tmp_path / "letters", {COCAINE: (40.0, 3.0)}, "m", metadata={"orderings": "balanced"})
+    write(tmp_path / "bare", stated, "m", metadata={"wording": "bare"})
     write(tmp_path / "other", stated, "other")
     loaded = {"model_args": {"pretrained": "m", "dtype": "bfloat16"}}
     write(tmp_path / "loaded", likely, config=loaded)
     assert find("ways")(read([tmp_path])).table.empty
-    # One in the same wording; tries are for what is written.
     write(tmp_path / "tries", stated, "m", metadata={"tries": 3})
     (row,) = find("ways")(read([tmp_path])).table.to_dict("records")
     assert (row["asked"], row["other"], row["difference"]) == ("stated", "letters", 10.0)
     assert row["settings"] == "balanced orderings, auto, up to 3 tries"
-    # Of two runs of letters each has its row, and likelihoods stand beside the usual one.
     write(tmp_path / "usual", {COCAINE: (45.0, 3.0)}, "m")
     write(tmp_path / "likely", likely, "m")
     rows = find("ways")(read([tmp_path])).table
-    rows["balanced"] = rows["settings"].str.contains("balanced")
-    found = rows.set_index(["balanced", "asked", "other"])["difference"].to_dict()
-    assert found == {
-        (True, "stated", "letters"): 10.0,
-        (True, "likelihood", "letters"): 10.0,
-        (True, "likelihood", "stated"): 0.0,
-        (False, "stated", "letters"): 5.0,
-        (False, "likelihood", "letters"): 5.0,
-    }
+    usual = ~rows["settings"].str.contains("balanced")
+    assert [*rows["difference"][usual]] == [5.0, 5.0]
+    assert sorted(rows["difference"][~usual]) == [0.0, 10.0, 10.0]

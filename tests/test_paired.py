@@ -136,7 +136,8 @@ def test_many_documents_need_no_matrix():
 
 def over(of, clustered_by=""):
     """The row of a task of which everything but the answers is left open."""
-    metric, task = Metric("acc", ""), SimpleNamespace(higher_is_better=lambda name: True)
+    file = SimpleNamespace(higher_is_better={"task": {"acc": True}})
+    metric, task = Metric("acc", ""), SimpleNamespace(task="task", file=file)
     return _compared(
         "task", [Matched(task, task, {metric: of}, clustered_by, ([], []), [])], metric, False
     )

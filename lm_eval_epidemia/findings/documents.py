@@ -182,10 +182,11 @@ def _compared(
     """Compare two models on a metric of a task, or of the tasks of a group."""
     answers = [pair.metrics[metric] for pair in pairs]
     result, by = paired(answers, by_size), pairs[0].clustered_by
-    rows = sum(len(task.first) for task in answers)
-    higher = pairs[0].one.higher_is_better(metric.name)
-    wins, losses = result.wins, result.losses
-    wins, losses = (losses, wins) if higher is False else (wins, losses)
+    rows, one = sum(len(task.first) for task in answers), pairs[0].one
+    # None if the file does not say.
+    higher = (one.file.higher_is_better.get(one.task) or {}).get(metric.name)
+    above = result.wins, result.losses
+    wins, losses = reversed(above) if higher is False else above
     low, high = _interval(result.of, result.clusters, result.most)
     across = _interval(result.over_tasks, len(pairs), result.most)
     enough = _enough(result.of, result.clusters)

@@ -105,17 +105,7 @@ def pairs(results: Results, most: int = MOST_PAIRS_OF) -> Finding:
 
     With more than `most` runs only neighbours in rank are compared.
     """
-    return _finding(
-        "pairs",
-        "Models compared over the same tasks",
-        _of_two(results, most),
-        results.runs,
-        "no two models were asked in the same way: run lm_eval on another, such as before",
-        pool=pool_of(results),
-    )
-
-
-def _of_two(results: Results, most: int) -> Iterator[Pair]:
+    both: list[Pair] = []
     scores = compared(results)
     scores = scores[scores["run"].map(results.runs["kind"]) != "published"]
     for group in ordered([*scores["group"]]):
@@ -127,7 +117,10 @@ def _of_two(results: Results, most: int) -> Iterator[Pair]:
             best = means[runs.index].sort_values(kind="stable").index
             for one, other in pairwise(best) if len(best) > most else combinations(best, 2):
                 row = {"run": one, "other": results.runs["name"][other], "group": group}
-                yield row, mine[one], mine[other]
+                both.append((row, mine[one], mine[other]))
+    says = "no two models were asked in the same way: run lm_eval on another, such as before"
+    title, pool = "Models compared over the same tasks", pool_of(results)
+    return _finding("pairs", title, both, results.runs, says, pool=pool)
 
 
 def versions(results: Results) -> Finding:
@@ -190,10 +183,18 @@ def _beside(
 def ways(results: Results) -> Finding:
     """One model asked the same tasks in two ways, over the tasks asked in both."""
     scores, runs = _in_all_ways(results)
+    both: dict[tuple[str, ...], Pair] = {}
+    for (run, group), of in scores.groupby(["run", "group"], sort=False):
+        asked = dict([*of.groupby("way")])
+        named = [way for way in WAYS if way in asked and WAYS[way].distribution is not None]
+        for other, way in combinations(named, 2):
+            row = {"run": run, "other": other, "asked": way, "group": in_way(group, way)}
+            asked_in = [asked[each]["of"].iloc[0] for each in (way, other)]
+            both.setdefault((group, way, other, *asked_in), (row, asked[way], asked[other]))
     return _finding(
         "ways",
         "One model asked in two ways",
-        _of_two_ways(scores),
+        both.values(),
         runs,
         "no task was asked in two ways: run lm_eval on epidemia_low and epidemia_low_likelihood",
         "Paired by task, as for two models, over the tasks asked in both ways. The ways need "
@@ -201,19 +202,6 @@ def ways(results: Results) -> Finding:
         {"asked": Column()},
         on=["task"],
     )
-
-
-def _of_two_ways(scores: pd.DataFrame) -> Iterator[Pair]:
-    told = set()
-    for (run, group), of in scores.groupby(["run", "group"], sort=False):
-        asked = {str(way): each for way, each in of.groupby("way")}
-        both = [way for way in WAYS if way in asked and WAYS[way].distribution is not None]
-        for other, way in combinations(both, 2):
-            row = {"run": run, "other": other, "asked": way, "group": in_way(group, way)}
-            key = group, way, other, *(asked[each]["of"].iloc[0] for each in (way, other))
-            if key not in told:
-                yield row, asked[way], asked[other]
-            told.add(key)
 
 
 def side_by_side(results: Results) -> Finding:

@@ -82,12 +82,11 @@ class Answered(NamedTuple):
 
     def metrics(self, group: str = "") -> dict[Metric, float]:
         """Return the numbers of the task, or of a group, in the result file; without NaN."""
+        by_filter = metrics_in(self.file.results.get(group or self.task, {}))
         return {
-            Metric(metric, filtered): value
-            for filtered, numbers in metrics_in(
-                self.file.results.get(group or self.task, {})
-            ).items()
-            for metric, value in numbers.items()
+            Metric(name, filtered): value
+            for filtered, numbers in by_filter.items()
+            for name, value in numbers.items()
             if not math.isnan(value)
         }
 
@@ -103,11 +102,6 @@ class Answered(NamedTuple):
         asked, there = self.counts
         return "" if asked >= there else as_given(self.file.config.limit)
 
-    def higher_is_better(self, metric: str) -> bool | None:
-        """Which direction is better; None if the file does not say."""
-        told: bool | None = (self.file.higher_is_better.get(self.task) or {}).get(metric)
-        return told
-
 
 def answered_in(results: Results) -> list[Answered]:
     """Find other people's tasks, with or without samples; ours are compared by their truths.
@@ -121,11 +115,10 @@ def answered_in(results: Results) -> list[Answered]:
     with_others = results.files[results.files["run"].isin(results.others["run"])]
     for run, path in with_others.itertuples(index=False):
         file = read_file(path, configs=True)
-        stamp = stamp_of(path)
         for task in file.results:
-            samples = path.parent / f"samples_{task}{stamp}.jsonl"
-            is_group = bool(file.group_subtasks.get(task))
-            if task not in leaves() and not task.startswith("epidemia_") and not is_group:
+            is_other = task not in leaves() and not task.startswith("epidemia_")
+            if is_other and not file.group_subtasks.get(task):
+                samples = path.parent / f"samples_{task}{stamp_of(path)}.jsonl"
                 answered.append(Answered(run, task, file, path, samples))
     return answered
 
@@ -193,8 +186,7 @@ def samples_of(answered: Answered, cluster: str = "") -> pd.DataFrame:
         raise EpidemiaError(
             f"{answered.samples} cannot be read ({error.strerror or error})"
         ) from None
-    columns = [*ROW[:3], "prompt", "target", "cluster", *names]
-    table = pd.DataFrame(rows, columns=columns)
+    table = pd.DataFrame(rows, columns=[*ROW[:3], "prompt", "target", "cluster", *names])
     return table.assign(number=table.groupby(ROW[:3]).cumcount())
 
 
@@ -212,7 +204,7 @@ class _Line(msgspec.Struct):
 def _row(told: dict[str, Any], cluster: str) -> list[str]:
     line = msgspec.convert(told, _Line)
     filtered = "" if line.filter == "none" else line.filter
-    has_column = isinstance(line.doc, dict) and cluster in line.doc
+    has_column = cluster and isinstance(line.doc, dict) and cluster in line.doc
     by = json.dumps(line.doc[cluster], sort_keys=True) if has_column else line.doc_hash
     return [str(line.doc_id), line.doc_hash, filtered, line.prompt_hash, line.target_hash, by]
 
