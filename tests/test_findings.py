@@ -12,12 +12,20 @@ from recorded_runs import copied_run
 from report_parts import COCAINE, write
 from rich.cells import cell_len
 
-from lm_eval_epidemia.benchmarks import groups
+from lm_eval_epidemia.benchmarks import groups, leaves
+from lm_eval_epidemia.benchmarks.observation import places
+from lm_eval_epidemia.benchmarks.observation.probe import FACTOR, LEAST, RATIO
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
 from lm_eval_epidemia.cli.report import read
+from lm_eval_epidemia.elicit.prompts import WORDINGS
 from lm_eval_epidemia.findings import FINDINGS, find
 from lm_eval_epidemia.findings.finding import Finding
+from lm_eval_epidemia.findings.interventions import FOUND
 from lm_eval_epidemia.findings.leaderboard import CLOSED_WAYS
+from lm_eval_epidemia.findings.scales import CHANCE
+from lm_eval_epidemia.findings.standardised import CONTRASTS
 from lm_eval_epidemia.report.render import FORMULA, WIDTH, render
+from lm_eval_epidemia.results.compare import CONFIDENCE, FEWEST
 
 DOCS = REPOSITORY / "docs" / "results"
 
@@ -65,7 +73,7 @@ def check_finding(name, results):
         assert len(text) > 20 and "\n" not in text and "nan" not in text.split(), text
     assert len(table) or finding.left_out or name == "notes"
     check_forms(finding)
-    if FINDINGS[name].startswith("leaderboard:"):
+    if FINDINGS[name]["made_by"].startswith("leaderboard:"):
         check_values(table)
     return finding
 
@@ -180,3 +188,27 @@ def test_runs_that_differ_in_what_both_ways_heed_are_not_paired(tmp_path):
     usual = ~rows["settings"].str.contains("balanced")
     assert [*rows["difference"][usual]] == [5.0, 5.0]
     assert sorted(rows["difference"][~usual]) == [0.0, 10.0, 10.0]
+
+
+def test_numbers_in_notes_are_those_of_the_code():
+    """What people read is written out in findings.yaml; what is computed is not."""
+    for name, says in {
+        "leaderboard": f"paired comparisons at {CONFIDENCE:.0%}",
+        "pairs": f"with fewer than {FEWEST} outcomes it decides",
+        "distances": f"one-sided p at most {CHANCE}",
+        "wins": f"fewer than {SIZES[0]}, {SIZES[-1] + 1}: more than {SIZES[-1]}",
+        "priors": f"of {SIZES[0]} answers",
+        "shortcut": f"at least {FOUND:.2f} of the relations",
+        "places": f"at least {places.FEWEST} countries",
+        "probe": f"differs by at most {RATIO:g}, D_zero by a factor of at most {FACTOR:g}",
+        "standardised": f"(of these, {len(CONTRASTS)} with",
+    }.items():
+        of = FINDINGS[name]
+        told = f"{of.get('note', '')} {of.get('empty', '')}"
+        assert says in told, name
+    assert f"below {LEAST} there is no comparison" in FINDINGS["probe"]["note"]
+    empty = " ".join(of.get("empty", "") for of in FINDINGS.values())
+    asked = {*re.findall(r"\bepidemia_\w+", empty)} - {"epidemia_fresh", "epidemia_finetune"}
+    assert asked <= {*groups(), *leaves()}
+    wordings = ", ".join(filter(None, WORDINGS))
+    assert f"({wordings})" in FINDINGS["wordings"]["empty"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,9 @@ from lm_eval_epidemia.benchmarks.prior.judged import Stated
 from lm_eval_epidemia.benchmarks.prior.judgements import JudgedTask
 from lm_eval_epidemia.benchmarks.prior.quantities import answers
 from lm_eval_epidemia.core.errors import few
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled, who
-from lm_eval_epidemia.findings.parts import ALIKE_NOTE, numbers_of
-from lm_eval_epidemia.findings.priors import RUN, stated
+from lm_eval_epidemia.findings.finding import Finding, make_finding
+from lm_eval_epidemia.findings.parts import numbers_of
+from lm_eval_epidemia.findings.priors import stated
 from lm_eval_epidemia.results.choose import NO_SETTINGS
 from lm_eval_epidemia.results.published import COMPARED, stating
 from lm_eval_epidemia.results.read import Results
@@ -33,17 +34,6 @@ USUAL = {
 _COLUMNS = {
     **{"system": "system prompt", "system_prompt": "system prompt"},
     "reasoning_effort": "reasoning effort",
-}
-
-#: The numbers of a pair.
-_NUMBERS = {
-    "error_ratio": Column("error ratio", 3, error="error_ratio_error"),
-    "then": Column("then", 3, error="then_error"),
-    "difference": Column("difference", 3, signed=True, error="difference_error"),
-    "wins": Column("wins, N = 5", 3, signed=True, error="wins_error"),
-    "unread": Column("unread", 2),
-    "unread_then": Column("then unread", 2),
-    "where_read": Column("where read", 3, signed=True, error="where_read_error"),
 }
 
 
@@ -65,25 +55,12 @@ def ablations(results: Results) -> Finding:
         if key != "protocol" and _same(first["said"].stated, other["said"].stated):
             same.append(f"{first['model']}, {says}")
         rows.append({**whose, "differs in": says, **numbers})
-    columns = {**WHO, "task": Column(), "differs in": Column(), **_NUMBERS}
-    table = who(pd.DataFrame(rows), results.runs) if rows else tabled([], columns, results.runs)
-    note = (
-        "Pairs of runs of one model that differ in one setting; the second of each pair is the "
-        "most usual one. Both differences, of the error ratio and of the share of quantities on "
-        "which the prior beats 5 real answers, are paired over quantities. Below 0 the error ratio "
-        "is better. Unreadable replies count as a flat prior: 'unread' gives their shares, 'where "
-        "read' the difference of the ratios without them." + ALIKE_NOTE
-    )
-    if same:
-        note += (
-            f" All answers are the same, so the model probably ignored the setting: {few(same)}."
-        )
     alone = _alone(runs[~runs.index.isin(paired)], runs, settings)
     left_out = [f"no other run differs in exactly one setting: {few(alone)}"] if alone else []
-    if not rows and not left_out:
-        left_out = [f"{RUN} twice, with another setting, such as --gen_kwargs temperature=1"]
-    title = "Priors: what the asking changes (± standard error)"
-    return Finding("ablations", title, table, columns, note, left_out=left_out)
+    table = pd.DataFrame(rows) if rows else []
+    made = make_finding("ablations", table, results.runs, instead=left_out)
+    says = f" All answers are the same, so the model probably ignored the setting: {few(same)}."
+    return replace(made, note=made.note + says * bool(same))
 
 
 def _runs(results: Results) -> tuple[pd.DataFrame, list[str]]:

@@ -9,8 +9,8 @@ import pandas as pd
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit import orderings
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.cells import RUN_LETTERS, answers, finding_of
-from lm_eval_epidemia.findings.finding import Column, Finding
+from lm_eval_epidemia.findings.cells import answers
+from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import with_columns
 from lm_eval_epidemia.findings.task import asked_as
 from lm_eval_epidemia.results.entry import Asked
@@ -19,9 +19,6 @@ from lm_eval_epidemia.results.samples import TaskAnswers
 
 #: Bins of probabilities, per axis.
 BINS = 20
-
-#: What to run for answers by letter.
-RUN = f"compare: {RUN_LETTERS}"
 
 
 def letters(results: Results) -> Finding:
@@ -34,18 +31,7 @@ def letters(results: Results) -> Finding:
     means = scores[scores["way"] == "letters"].groupby("run")[["order_bias", "choice_mass"]].mean()
     tasks = pd.Series(Counter(run for run, _ in made), dtype=int)
     table = table.join(means).assign(tasks=tasks).rename_axis("run").reset_index()
-    columns = {
-        "calibration_error": Column("calibration error", 4),
-        "order_bias": Column("order bias", 4),
-        "choice_mass": Column("choice mass", 4),
-        "tasks": Column(),
-    }
-    title, note = (
-        "Calibration of letters",
-        "Calibration error: the weighted mean distance between a bin's answers and their truths. "
-        "Order bias and choice mass: means over all tasks asked by letter.",
-    )
-    return finding_of(results, "letters", title, table, columns, note, left_out, RUN)
+    return make_finding("letters", table, results.runs, left_out)
 
 
 def calibration(results: Results, task: str = "") -> Finding:
@@ -74,13 +60,7 @@ def calibration(results: Results, task: str = "") -> Finding:
     rows = pd.concat(
         [_curve(density).assign(mark="curve"), bins[bins["share"] > 0]], ignore_index=True
     )
-    columns = {"q": Column("answer", 3), "p": Column("truth", 3), "share": Column("", 3)}
-    title = "Answers against true probabilities"
-    note = "In each bin of the answers: their mean, the mean truth, and the bin's share."
-    more = ("mark", "q2", "p2")
-    return finding_of(
-        results, "calibration", title, rows, columns, note, left_out, RUN, "p2", more=more
-    )
+    return make_finding("calibration", rows, results.runs, left_out)
 
 
 def order_bias(results: Results, task: str = "") -> Finding:
@@ -104,10 +84,7 @@ def order_bias(results: Results, task: str = "") -> Finding:
     )
     rows = shares.groupby(["run", "answers", "position"], as_index=False)["times"].mean()
     rows["times"] *= rows["answers"]
-    columns = {"answers": Column(), "position": Column(), "times": Column("", 2)}
-    title = "Probability of each displayed position, relative to uniform"
-    note = "1: as often as if its place made no difference. Means over tasks with so many answers."
-    return finding_of(results, "order-bias", title, rows, columns, note, left_out, RUN)
+    return make_finding("order-bias", rows, results.runs, left_out)
 
 
 def _by_letter(

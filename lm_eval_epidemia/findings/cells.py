@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, Benchmark, in_way
 from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
@@ -16,15 +15,11 @@ from lm_eval_epidemia.benchmarks.observation.metrics import DROPPED
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.elicit.way import Elicited
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled
 from lm_eval_epidemia.findings.mean import with_columns
 from lm_eval_epidemia.results.choose import own_scores
 from lm_eval_epidemia.results.entry import Asked, leaf
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers, answers_of
-
-#: What to run for answers that are of use beside their truth.
-RUN_LETTERS = "run lm_eval on tasks with letters or likelihoods, such as epidemia_low"
 
 
 class Answered(NamedTuple):
@@ -177,25 +172,3 @@ def with_known(
         for who, answered in known.items():
             tasks = {asked: (part, Elicited(answered(part))) for asked, part in parts.items()}
             yield Answered(-1, name, tasks, who)
-
-
-def finding_of(
-    results: Results,
-    name: str,
-    title: str,
-    rows: pd.DataFrame | Sequence[Mapping[str, object]],
-    columns: Mapping[str, Column],
-    note: str,
-    left_out: Sequence[str],
-    lacks: str,
-    details: str = "",
-    more: Sequence[str] = (),
-) -> Finding:
-    """Return a finding about answers; without any, it says what they are for and what to run.
-
-    Of the columns, those of `WHO` come first by themselves; `rows` and `more` are as for `tabled`.
-    """
-    columns = {**WHO, **columns}
-    table = tabled(rows, columns, results.runs, more)
-    says = [f"no answers to {lacks}"] * table.empty
-    return Finding(name, title, table, columns, note, "", details, [*says, *left_out])

@@ -13,8 +13,8 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.wording import ways_of
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.cells import Answered, cells, finding_of, with_known
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding
+from lm_eval_epidemia.findings.cells import Answered, cells, with_known
+from lm_eval_epidemia.findings.finding import WHO, Column, Finding, make_finding
 from lm_eval_epidemia.findings.mean import REACH
 from lm_eval_epidemia.findings.references import KNOWS_MARGINAL
 from lm_eval_epidemia.findings.task import asked_as, cells_of, over_levels
@@ -30,21 +30,6 @@ ALIKE = 1e-9
 
 #: An ISO 3166 code of a country among the names of a level.
 CODE = re.compile("[A-Z]{3}")
-
-#: What to run for answers about places.
-RUN = "compare between places: run lm_eval on epidemia_world"
-
-NOTE = (
-    "Score: countries count by population, so India and China are a third of the world. Places "
-    "alike: every country counted equally. Gap: the share of probability given to wrong answers in "
-    "the worst-known place less that in the best-known one, in percentage points, every country "
-    "counting equally, ± a standard error over countries. Places are regions with at least "
-    f"{measures.FEWEST} countries, or thirds by GDP per head. It is the largest gap of all pairs, "
-    "so chance alone makes one; 'regions' lists every place. Rounding: the most by which "
-    "a score could change if every published share were off by half its last digit; publishers "
-    "state no errors, nor any for their different years. 'knows its region's average' gives every "
-    "country that, the country included: scores above it show knowledge of countries."
-)
 
 
 def _places(part: Part) -> measures.Places:
@@ -96,16 +81,7 @@ def places(results: Results) -> Finding:
                 row |= {kind: 100 * of.gap, f"{kind}_error": 100 * of.gap_error}
                 row[f"{kind}_ends"] = f"{of.names[-1]} less {of.names[0]}"
         rows.append(row)
-    columns = {
-        "group": Column(),
-        "score": Column("", 1),
-        "alike": Column("places alike", 1),
-        **{kind: Column(f"{kind} gap", 1, error=f"{kind}_error") for kind in KINDS},
-        **{f"{kind}_ends": Column("between") for kind in KINDS},
-        "rounding": Column("", 1),
-    }
-    title, more = "How evenly models know places", ("tasks", "places")
-    return finding_of(results, "places", title, rows, columns, NOTE, left_out, RUN, more=more)
+    return make_finding("places", rows, results.runs, left_out)
 
 
 def regions(results: Results) -> Finding:
@@ -119,13 +95,7 @@ def regions(results: Results) -> Finding:
                 row |= {"off": 100 * off, "off_error": 100 * error}
                 row |= {"low": 100 * (off - REACH * error), "high": 100 * (off + REACH * error)}
                 rows.append(group.row | row)
-    columns = {
-        **{name: Column() for name in ("group", "of", "place", "places")},
-        "off": Column("off", 1, unit=" %", error="off_error"),
-    }
-    note = "Off: the share of the probability given to wrong answers, every country alike."
-    title, more = "Regions and incomes", ("low", "high")
-    return finding_of(results, "regions", title, rows, columns, note, left_out, RUN, more=more)
+    return make_finding("regions", rows, results.runs, left_out)
 
 
 def countries_of(truth: store.GroundTruth) -> tuple[int, dict[str, str]] | None:

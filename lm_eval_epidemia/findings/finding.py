@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
+from lm_eval_epidemia.findings import FINDINGS
+
 
 @dataclass(frozen=True)
 class Column:
@@ -46,7 +48,7 @@ class Finding:
     Attributes
     ----------
     name : str
-        In `FINDINGS`.
+        In `findings.yaml`.
     title : str
     table : DataFrame
         NaN and "" are unknown. A row is of a run (columns ``model``, ``settings``), or of a
@@ -90,23 +92,44 @@ def who(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([of.fillna(""), rest], axis="columns")
 
 
-def tabled(
+def make_finding(
+    name: str,
     rows: pd.DataFrame | Sequence[Mapping[str, object]],
-    columns: Mapping[str, Column],
     runs: pd.DataFrame,
-    more: Sequence[str] = (),
-) -> pd.DataFrame:
-    """Make a table of rows with ``run``: what people see, what stands behind it, and more."""
-    beside = [
-        name
-        for shown, column in columns.items()
-        for name in (shown, column.error, *column.interval, column.count)
-        if name
-    ]
-    names = dict.fromkeys(["run", *WHO, "kind", *beside, *more])
-    return who(pd.DataFrame(rows, columns=[*names]), runs)
+    left_out: Sequence[str] = (),
+    instead: Sequence[str] = (),
+) -> Finding:
+    """Return the finding that is declared under a name, with some rows.
 
-
-def if_empty(table: pd.DataFrame, says: str) -> list[str]:
-    """Say what to run where there is nothing to show."""
-    return [] if len(table) else [says]
+    Parameters
+    ----------
+    name : str
+    rows : DataFrame or sequence of mapping
+        With ``run``, if rows are of runs. A table keeps all its columns, unless those that are
+        `behind` the others are declared; of mappings the declared ones are kept.
+    runs : DataFrame
+    left_out : sequence of str
+        As in `Finding`.
+    instead : sequence of str
+        What is said in place of what to run.
+    """
+    of = FINDINGS[name]
+    parts = of["columns"] if isinstance(of["columns"], list) else [of["columns"]]
+    told = {column: how or {} for part in parts for column, how in part.items()}
+    first = {} if "model" in told or of.get("who") is False else WHO
+    columns = first | {column: Column(**how) for column, how in told.items()}
+    if not isinstance(rows, pd.DataFrame) or "behind" in of:
+        beside = [
+            each
+            for shown, column in columns.items()
+            for each in (shown, column.error, *column.interval, column.count)
+        ]
+        more = [] if of.get("who") is False else ["run", *WHO, "kind"]
+        names = dict.fromkeys([*more, *filter(None, beside), *of.get("behind", ())])
+        rows = pd.DataFrame(rows, columns=[*names])
+    table = who(rows, runs) if "run" in rows and "model" in columns else rows
+    says = instead or ([of["empty"]] if table.empty and "empty" in of else [])
+    note = of.get("note", "")
+    note = note if isinstance(note, str) else " ".join(note)
+    shape = of.get("across", ""), of.get("details", "")
+    return Finding(name, of["title"], table, columns, note, *shape, [*says, *left_out])

@@ -19,7 +19,7 @@ from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES, Effe
 from lm_eval_epidemia.benchmarks.intervention.metrics import Graded, graded
 from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, DoPair, Questions, questions
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.findings.finding import Column, Finding
+from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.parts import in_parts, number, part_rows
 from lm_eval_epidemia.results.published import printed, way_in_study
 from lm_eval_epidemia.results.read import Results
@@ -63,9 +63,6 @@ SUBTRACTED = {
     "t - r": ("tuebingen", "random"),
     "a - r": ("anticommonsense", "random"),
 }
-
-#: What is run to get any of these tables.
-RUN = "no answers on causal graphs: run lm_eval on epidemia_intervention"
 
 #: What is said of published rows.
 PRINTED = (
@@ -194,20 +191,7 @@ def interventions(results: Results) -> Finding:
     rows = [row for asked in _asked(results, INTERVENTION.ways) for row in _accuracy(asked)]
     for whose, score, abouts in _printed(results, "names", ("7", "9", "10"), {}):
         rows += _rows(whose, {"": {"accuracy": number(score)}, **abouts})
-    title = "Causal graphs: accuracy (± standard error over samples)"
-    note = (
-        "An effect is right if the answers before and after the intervention are both right. "
-        "kappa = 0: it changes nothing; kappa = 1: it turns a yes into a no; only there a model "
-        "that ignores interventions is wrong. before, after: each answer by itself. minus plain: "
-        "the intervention under a made-up name minus the plain question, paired over effects and "
-        "samples. Larger graphs, by the place of X in do(X): X is V, or inside every path from U "
-        "to V: yes becomes no; X is elsewhere, or on a path that another bypasses: yes stays yes; "
-        "or there was no path before. Paths: by the edges of the shortest one from U to V, where "
-        "it was yes before; clusters are graphs of all sizes. Retrieval: does U cause V in the "
-        "stated graph, for every ordered pair? yes-bias: the share of prompts answered yes minus "
-        "the share that should be. not read: replies with neither yes nor no count as wrong."
-    )
-    return in_parts(results, "interventions", title, rows, note, RUN, "effects", "asked", PRINTED)
+    return in_parts("interventions", rows, results.runs, PRINTED)
 
 
 def _accuracy(asked: GroupAnswers) -> list[dict[str, Any]]:
@@ -300,14 +284,7 @@ def shortcut(results: Results) -> Finding:
     sides = {"difference": ("kappa = 1", "kappa = 0")}
     for whose, _, abouts in _printed(results, "effects", ("3",), sides):
         rows += _rows(whose, abouts)
-    title = "Shortcut test, random names: accuracy (± standard error)"
-    note = (
-        f"Only models that retrieve at least {FOUND:.2f} of the relations on random names; do(A) "
-        "changes nothing and is left out. Difference: kappa = 1 minus kappa = 0, paired over "
-        "samples. Well below 0, the model retrieves what was stated instead of reasoning about it."
-    )
-    of = "effects", "asked", PRINTED
-    return in_parts(results, "shortcut", title, rows, note, RUN, *of, left_out=left_out)
+    return in_parts("shortcut", rows, results.runs, PRINTED, left_out)
 
 
 def memorisation(results: Results) -> Finding:
@@ -327,20 +304,7 @@ def memorisation(results: Results) -> Finding:
         for about, cells in abouts.items():
             asks = "AB and BA" if about.startswith("bivariate") else "AC"
             rows += part_rows({**whose, "asked": f"{about}, {asks}"}, cells)
-    title = "Memorisation: accuracy where names meet nature (± standard error, samples)"
-    note = (
-        "Accuracy with names that match nature (tuebingen), contradict it (anticommonsense) or "
-        "mean nothing (random); t - a, t - r and a - r are the differences. Bivariate tuebingen "
-        "and anticommonsense have the same pairs in opposite directions: their error is paired "
-        "over samples; all others are added in quadrature. In the bivariate graph only AB "
-        "contradicts nature; published numbers are for AB and BA. Known pairs: only samples whose "
-        "pairs the model knows, by all its answers in the knowledge task, in both directions; "
-        "random names have no such questions, so all of theirs."
-    )
-    written = Column("", 3, error="error", count="samples")
-    return in_parts(
-        results, "memorisation", title, rows, note, RUN, "effect", "pairs", PRINTED, written
-    )
+    return in_parts("memorisation", rows, results.runs, PRINTED)
 
 
 def _by_names(asked: GroupAnswers, effects_of: list[str], only_known: bool) -> dict[str, Estimate]:
@@ -377,15 +341,7 @@ def notices(results: Results) -> Finding:
         cells = dict(zip(("kappa = 0", "kappa = 1", "difference"), together, strict=True))
         cells |= {f"difference, {names}": of[2] for names, of in moved.items() if names in SMALL}
         rows += part_rows(asked.whose, cells)
-    title = "Does it notice? Change of the log-odds of yes, after minus before (interval of 95 %)"
-    note = (
-        "In nats, where the intervention changes nothing (kappa = 0), turns a yes into a no "
-        "(kappa = 1), and the second minus the first, with intervals by Student's t, clustered by "
-        "sample. Below 0, the model notices the intervention even if it answers as before; a bias "
-        "to yes or no cancels out."
-    )
-    written = Column("", 3, signed=True, interval=("low", "high"))
-    return in_parts(results, "notices", title, rows, note, RUN, written=written)
+    return in_parts("notices", rows, results.runs)
 
 
 def examples(results: Results) -> dict[str, Any]:

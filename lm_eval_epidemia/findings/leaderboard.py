@@ -12,7 +12,8 @@ import pandas as pd
 from lm_eval_epidemia.benchmarks import OBSERVATION, groups, in_way, leaves, unions, within
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, if_empty, who
+from lm_eval_epidemia.findings import FINDINGS
+from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import (
     grouped,
     is_silent,
@@ -29,7 +30,7 @@ from lm_eval_epidemia.findings.references import (
     known_scores,
     population_known_over,
 )
-from lm_eval_epidemia.results.compare import CONFIDENCE, POPULATION
+from lm_eval_epidemia.results.compare import POPULATION
 from lm_eval_epidemia.results.naming import respondent
 from lm_eval_epidemia.results.pool import Pool, noise_of
 from lm_eval_epidemia.results.ranks import Standing, alike, standings
@@ -47,29 +48,13 @@ ROUNDING = 0.05
 def leaderboard(results: Results) -> Finding:
     """Every run's mean score in every group, with its rank; the best first."""
     table = _without_run(leaderboard_table(results), results.runs)
-    columns = {
-        **WHO,
-        "value": Column(error="error"),
-        "part": Column("tasks"),
-        "versus": Column("vs"),
-        "rank": Column(),
-        "choice_mass": Column("choice mass", digits=2),
-    }
     barely = sorted(x for x, truth in _truths(results.scores).items() if Anchors.of(truth).barely)
     verb = "is" if len(barely) == 1 else "are"
     says = (
         f"{plural(len(barely), 'task')} {verb} barely informative ({few(barely)}): --informative "
         "leaves them out"
     )
-    return Finding(
-        "leaderboard",
-        "Score, 0 to 100 (± standard error)",
-        who(table, results.runs),
-        columns,
-        RANKS,
-        across="group",
-        left_out=[says] if barely else [],
-    )
+    return make_finding("leaderboard", table, results.runs, [says] if barely else [])
 
 
 def _truths(scores: pd.DataFrame) -> dict[str, store.GroundTruth]:
@@ -87,15 +72,6 @@ def leaderboard_table(results: Results) -> pd.DataFrame:
     table = pd.concat([means, beside], ignore_index=True)
     table["parameters"] = table["run"].map(results.runs["parameters"])
     return in_order(table, results.runs)
-
-
-RANKS = (
-    f"A rank is a range ('2 of 5': second of five): paired comparisons at {CONFIDENCE:.0%} cannot "
-    "narrow it further. Ranked together: models asked in the same way and with the same --limit, "
-    "over the tasks that all share; a model is ranked if it shares at least half of the tasks of "
-    "the model asked most. tasks: where a mean is over another number than most; do not compare it "
-    "with others. vs: the score for knowing averages only, where it is not that of the last rows."
-)
 
 
 def with_references(results: Results) -> pd.DataFrame:
@@ -235,33 +211,21 @@ def ordered_groups(asked: Sequence[str]) -> list[str]:
     )
 
 
-def sliced(facet: str, title: str, tasks: str = "epidemia_low") -> Callable[[Results], Finding]:
+def sliced(facet: str) -> Callable[[Results], Finding]:
     """Return the finding of groups cut by a facet of their tasks, such as the survey."""
 
     def finding(results: Results) -> Finding:
         scores = with_facets(with_references(results), [facet])
         table = mean(scores, ["run", "group", facet], ["averages"])
         table = in_order(table.sort_values(facet, kind="stable"), results.runs)
-        return Finding(
-            facet,
-            title,
-            who(table, results.runs),
-            {**WHO, "group": Column(), "value": Column(error="error", count="tasks")},
-            "In brackets: the number of tasks.",
-            across=facet,
-            left_out=if_empty(table, f"no score by {facet}: run lm_eval on {tasks}"),
-        )
+        return make_finding(facet, table, results.runs)
 
-    finding.__doc__ = f"{title}."
+    finding.__doc__ = f"{FINDINGS[facet]['title']}."
     return finding
 
 
-survey = sliced("survey", "Score by survey")
-domain = sliced("domain", "Score by domain")
-dimension = sliced("dimension", "Score by number of conditions")
-subset = sliced("subset", "Score in tasks of few cells", "epidemia_high_likelihood")
-nodes = sliced("nodes", "Accuracy by number of variables", "epidemia_intervention_large")
-names = sliced("names", "Accuracy by names", "epidemia_intervention")
+survey, domain, dimension = sliced("survey"), sliced("domain"), sliced("dimension")
+subset, nodes, names = sliced("subset"), sliced("nodes"), sliced("names")
 
 #: The two ways in which the closed subset stands in one table: models that only write beside those
 #: whose log-probabilities are known.
@@ -277,22 +241,7 @@ def closed(results: Results) -> Finding:
     table = table.sort_values("value", ascending=False, kind="stable")
     table = table.rename(columns={"way": "asked"})
     table.insert(table.columns.get_loc("averages"), "group", "epidemia_high")
-    says = "no task of the closed subset was asked: run lm_eval on epidemia_high_closed"
-    return Finding(
-        "closed",
-        "Few cells: written answers and likelihoods",
-        who(table, results.runs),
-        {
-            **WHO,
-            "asked": Column("asked in"),
-            "value": Column("score", error="error"),
-            "tasks": Column(),
-        },
-        "Tasks with several conditions (the closed subset); the same questions in both ways. In "
-        "'closed' the model writes the interval that contains the probability; in 'likelihood' the "
-        "likeliest interval is its answer. Do not compare means over different numbers of tasks.",
-        left_out=if_empty(table, says),
-    )
+    return make_finding("closed", table, results.runs)
 
 
 #: Other scales for the same distance: the anchors that are 0 and 100, by name.
@@ -332,16 +281,7 @@ def scales(results: Results) -> Finding:
         tables.append(mean(put[is_known], by).assign(scale=how))
     tables.append(population_mean(scores, by).assign(scale="population"))
     table = in_order(pd.concat(tables, ignore_index=True), results.runs)
-    return Finding(
-        "scale",
-        "Means on other scales",
-        who(table, results.runs),
-        {**WHO, "group": Column(), "value": Column(error="error")},
-        "'another survey': 100 is the score that 95 % of other surveys of the same population "
-        "reach; empty if a task's truth was built without it. ± if the joint error is known.",
-        across="scale",
-        left_out=if_empty(table, "no whole tasks about surveys: run lm_eval on epidemia_low"),
-    )
+    return make_finding("scale", table, results.runs)
 
 
 def population(results: Results) -> Finding:
@@ -361,38 +301,16 @@ def population(results: Results) -> Finding:
     table = in_order(pd.concat([table, pd.DataFrame(knows)], ignore_index=True), results.runs)
     is_old = [drawn is None or drawn.uncut is None for drawn in scores["population"]]
     old = [*dict.fromkeys(results.runs["name"][scores["run"][is_old]])]
-    says = "no scores about surveys: run lm_eval on epidemia_low"
-    if old:
-        formula = "the formula before task version 3, which is too low near 100"
-        says = f"computed with {formula}: {few(old)}"
-    return Finding(
-        "population",
-        "Score against the population, 0 to 100 (interval of 95 %)",
-        who(table, results.runs),
-        {**WHO, "value": Column(interval=("low", "high")), "tasks": Column()},
-        "Without the distance that sampling error alone would cause. The interval: the mean ± 1.96 "
-        "joint standard errors, cut off at 0 and 100. Who knows the population gets 100 up to "
-        "chance; as no score can exceed 100, the average is lower. The last row: the mean and 95 % "
-        "range of that respondent over surveys of this size, asked for letters.",
-        across="group",
-        left_out=[says] if old or table.empty else [],
-    )
+    formula = "the formula before task version 3, which is too low near 100"
+    says = [f"computed with {formula}: {few(old)}"] if old else []
+    return make_finding("population", table, results.runs, instead=says)
 
 
 def other(results: Results) -> Finding:
     """Other people's tasks, beside ours, as lm-eval prints them."""
     ours = mean(grouped(results.scores), ["run", "group"]).rename(columns={"value": "score"})
     table = beside(results).merge(ours[["run", "group", "score"]], on="run", how="left")
-    says = "no other tasks: run lm_eval on one, such as mmlu, with the same model"
-    return Finding(
-        "other",
-        "Beside other tasks",
-        who(table, results.runs),
-        {**WHO, "group": Column(), "value": Column("", digits=4)},
-        "As lm-eval prints them, so that an accuracy of 65 % is 0.6500.",
-        across="other",
-        left_out=if_empty(table, says),
-    )
+    return make_finding("other", table, results.runs)
 
 
 def beside(results: Results) -> pd.DataFrame:
@@ -431,16 +349,7 @@ def correlation(results: Results) -> Finding:
             coefficient = float(stats.spearmanr(*means.to_numpy().T).statistic)
         rows.append((group, label, coefficient, models))
     table = pd.DataFrame(rows, columns=["group", "other", "value", "models"])
-    return Finding(
-        "correlation",
-        "Rank correlation with other tasks (Spearman, number of models)",
-        table,
-        {"group": Column(), "value": Column(digits=2, count="models")},
-        "Over the models asked in the default way and the tasks that they share; empty below three "
-        "models. If lower is better, agreement is negative.",
-        across="other",
-        left_out=if_empty(table, "no other tasks: run lm_eval on one, such as mmlu"),
-    )
+    return make_finding("correlation", table, results.runs)
 
 
 def tasks(results: Results) -> Finding:
@@ -453,10 +362,4 @@ def tasks(results: Results) -> Finding:
     )
     table.insert(1, "task", names)
     table.insert(2, "title", [known[name].entry.title for name in names])
-    columns = {
-        **WHO,
-        "task": Column(),
-        "value": Column("score", error="error"),
-        "l1": Column(digits=3),
-    }
-    return Finding("tasks", "Every task", who(table, results.runs), columns)
+    return make_finding("tasks", table, results.runs)

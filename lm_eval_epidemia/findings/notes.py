@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pandas as pd
 
 from lm_eval_epidemia.benchmarks import in_way, made_of
 from lm_eval_epidemia.core.errors import few, plural
-from lm_eval_epidemia.findings.finding import Column, Finding
+from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.leaderboard import ordered_groups
 from lm_eval_epidemia.findings.mean import grouped
 from lm_eval_epidemia.findings.references import changed
@@ -21,8 +22,8 @@ def notes(results: Results) -> Finding:
     of_groups = [("", "group", f"{group}: {made_of(group)}") for group in asked if made_of(group)]
     more = pd.DataFrame([*_changed(results), *of_groups], columns=["run", "kind", "text"])
     table = pd.concat([results.notes, more], ignore_index=True)
-    columns = {"run": Column(), "text": Column("note")}
-    return Finding("notes", "Notes" if len(table) else "There are no notes.", table, columns)
+    made = make_finding("notes", table, results.runs)
+    return made if len(table) else replace(made, title="There are no notes.")
 
 
 def lines(results: Results) -> list[str]:

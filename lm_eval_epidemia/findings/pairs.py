@@ -10,11 +10,11 @@ import pandas as pd
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way, leaves
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, if_empty, tabled, who
+from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, ordered_groups, pool_of
 from lm_eval_epidemia.findings.mean import grouped, mean
 from lm_eval_epidemia.results.choose import alike_but, closest, own_scores
-from lm_eval_epidemia.results.compare import FEWEST, KEY, Comparison, compare, paired
+from lm_eval_epidemia.results.compare import KEY, compare, paired
 from lm_eval_epidemia.results.pool import Pool
 from lm_eval_epidemia.results.ranks import alike
 from lm_eval_epidemia.results.read import Results
@@ -22,50 +22,14 @@ from lm_eval_epidemia.results.read import Results
 #: With more runs than this, only neighbours in rank are compared.
 MOST_PAIRS_OF = 20
 
-COLUMNS = {
-    **WHO,
-    "other": Column("less"),
-    "group": Column(),
-    "tasks": Column(),
-    "difference": Column(signed=True, error="error"),
-    "low": Column("95 %, from", signed=True),
-    "high": Column("to", signed=True),
-    "corrected": Column("here, corrected", signed=True, error="corrected_error"),
-    "population": Column("here, population", signed=True, error="population_error"),
-    "l1_ratio": Column("l1, ratio", digits=2, interval=("l1_ratio_low", "l1_ratio_high")),
-    **dict.fromkeys(("wins", "ties", "losses"), Column()),
-    "verdict": Column("the first is"),
-}
-
-NOTE = (
-    "The first minus the second, over the tasks that both were asked in the same way. The interval "
-    "treats tasks on one outcome as one observation (in sets of quantities: each quantity). 'here' "
-    "means: better in these tasks, but too unevenly over outcomes to generalise. It requires that "
-    "three differences exceed 1.96 joint standard errors: that of the scores, the same corrected "
-    "for sampling error, and that of the scores against the population. A task is won if all three "
-    "exceed twice their errors in it. 'l1, ratio': the first's distance divided by the second's, "
-    f"below 1 if the first is closer to the truth; with fewer than {FEWEST} outcomes it decides. "
-    "Not corrected for the number of comparisons."
-)
-
-#: What there has to be for versions to be compared.
-NO_VERSION = (
-    "no model and its instruct version were asked the same: run both, and name a pair with --pair "
-    "BASE=OTHER where names do not show it"
-)
-
 #: The beginning of a row, and the scores that it compares.
 Pair = tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]
 
 
 def _finding(
     name: str,
-    title: str,
     both: Iterable[Pair],
     runs: pd.DataFrame,
-    says: str,
-    note: str = NOTE,
-    more: Mapping[str, Column] = {},
     pool: Pool | None = None,
     on: Sequence[str] = KEY,
 ) -> Finding:
@@ -75,9 +39,7 @@ def _finding(
         for row, one, other in both
         if (made := compare(one, other, pool, on))
     ]
-    columns = {**WHO, **more, **COLUMNS}
-    table = tabled(rows, columns, runs, Comparison._fields)
-    return Finding(name, title, table, columns, note, left_out=if_empty(table, says))
+    return make_finding(name, rows, runs)
 
 
 def compared(results: Results) -> pd.DataFrame:
@@ -118,47 +80,27 @@ def pairs(results: Results, most: int = MOST_PAIRS_OF) -> Finding:
             for one, other in pairwise(best) if len(best) > most else combinations(best, 2):
                 row = {"run": one, "other": results.runs["name"][other], "group": group}
                 both.append((row, mine[one], mine[other]))
-    says = "no two models were asked in the same way: run lm_eval on another, such as before"
-    title, pool = "Models compared over the same tasks", pool_of(results)
-    return _finding("pairs", title, both, results.runs, says, pool=pool)
+    return _finding("pairs", both, results.runs, pool_of(results))
 
 
 def versions(results: Results) -> Finding:
     """Instruct and retrieving versions against the plain model; once more where that scores 0."""
-    return _finding(
-        "versions",
-        "Instruct or retrieving version less plain model",
-        (
-            ({**row, "where": where}, one, of)
-            for row, one, base in _with_base(results)
-            for where, of in (("", base), ("the second has 0", base[base["value"] <= 0]))
-        ),
-        results.runs,
-        NO_VERSION,
-        f"{NOTE} Tasks on which the plain model scores 0 were selected by that score, which cannot "
-        "be lower: chance alone makes the difference there positive.",
-        {"where": Column()},
-        pool_of(results),
+    both = (
+        ({**row, "where": where}, one, of)
+        for row, one, base in _with_base(results)
+        for where, of in (("", base), ("the second has 0", base[base["value"] <= 0]))
     )
+    return _finding("versions", both, results.runs, pool_of(results))
 
 
 def version_tasks(results: Results) -> Finding:
     """Every task of a base model beside its instruct or retrieving version."""
-    columns = {
-        **WHO,
-        "other": Column("base model"),
-        "task": Column(),
-        "base": Column(),
-        "value": Column("version"),
-    }
     rows = [
         {**row, "task": in_way(of.task, of.way), "base": of.value_other, "value": of.value}
         for row, one, base in _with_base(results)
         for of in paired(one, base).itertuples()
     ]
-    table = tabled(rows, columns, results.runs, ("group",))
-    title, left_out = "Base models and their versions, by task", if_empty(table, NO_VERSION)
-    return Finding("version-tasks", title, table, columns, left_out=left_out)
+    return make_finding("version-tasks", rows, results.runs)
 
 
 def _with_base(results: Results) -> Iterator[Pair]:
@@ -191,17 +133,7 @@ def ways(results: Results) -> Finding:
             row = {"run": run, "other": other, "asked": way, "group": in_way(group, way)}
             asked_in = [asked[each]["of"].iloc[0] for each in (way, other)]
             both.setdefault((group, way, other, *asked_in), (row, asked[way], asked[other]))
-    return _finding(
-        "ways",
-        "One model asked in two ways",
-        both.values(),
-        runs,
-        "no task was asked in two ways: run lm_eval on epidemia_low and epidemia_low_likelihood",
-        "Paired by task, as for two models, over the tasks asked in both ways. The ways need "
-        "different skills: to give one answer, or to say how many people give it.",
-        {"asked": Column()},
-        on=["task"],
-    )
+    return _finding("ways", both.values(), runs, on=["task"])
 
 
 def side_by_side(results: Results) -> Finding:
@@ -217,16 +149,7 @@ def side_by_side(results: Results) -> Finding:
         f"({', '.join(dict.fromkeys(of['way']))}): ask the same tasks in each"
         for (run, group), of in none.groupby(by, sort=False)
     ]
-    return Finding(
-        "side-by-side",
-        "One model in all its ways of asking",
-        who(table, runs),
-        {**WHO, "group": Column(), "value": Column(error="error"), "tasks": Column()},
-        "Means over the tasks that have a score in every way.",
-        across="way",
-        left_out=left_out
-        or if_empty(table, "no task was asked in two ways: run lm_eval on epidemia_low_stated too"),
-    )
+    return make_finding("side-by-side", table, runs, instead=left_out)
 
 
 def _in_all_ways(results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -283,19 +206,9 @@ def wording(results: Results) -> Finding:
     scores, runs = compared(results), results.runs
     worded = runs.get("wording", pd.Series("", runs.index))
     usual = runs["model"][worded == ""]
-    return _finding(
-        "wording",
-        "One model in two wordings",
-        _beside(
-            scores.assign(asked_as=asked_but(scores["asked_as"], "wording")),
-            runs,
-            {run: {*usual.index[usual == runs["model"][run]]} for run in runs.index[worded != ""]},
-        ),
-        runs,
-        'no task was asked in two wordings: run it again with --metadata {"wording": "bare"}',
-        "Paired by task, as for two models: the effect of other words. 'bare' leaves out place, "
-        "year and universe.",
-    )
+    beside = {run: {*usual.index[usual == runs["model"][run]]} for run in runs.index[worded != ""]}
+    scores = scores.assign(asked_as=asked_but(scores["asked_as"], "wording"))
+    return _finding("wording", _beside(scores, runs, beside), runs)
 
 
 def asked_but(asked_as: pd.Series[str], setting: str) -> pd.Series[str]:

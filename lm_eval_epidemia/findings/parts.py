@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, who
-from lm_eval_epidemia.results.read import Results
+from lm_eval_epidemia.findings import FINDINGS
+from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.score.estimates import Estimate
 
 #: Up to here, but for rounding, an error is 0: all samples say the same, and none tells how far
@@ -19,9 +20,6 @@ ALIKE_NOTE = " Without ± or interval where all samples agree: the error is not 
 
 #: What every row has: whose it is and what it is about, and the number.
 ROW = ("run", "model", "kind", "group", "asked", "part", "value", "error", "low", "high", "samples")
-
-#: How a number is written, unless a finding says otherwise.
-SHARE = Column("", 3, error="error")
 
 
 def numbers_of(of: Estimate) -> dict[str, float]:
@@ -45,44 +43,30 @@ def number(value: float, error: float = math.nan) -> Estimate:
 
 
 def in_parts(
-    results: Results,
     name: str,
-    title: str,
     rows: Iterable[Mapping[str, Any]],
-    note: str,
-    otherwise: str,
-    subject: str = "",
-    details: str = "",
+    runs: pd.DataFrame,
     printed: str = "",
-    written: Column = SHARE,
-    left_out: Sequence[str] = (),
+    instead: Sequence[str] = (),
 ) -> Finding:
     """Return a finding that has a column per part, for people.
 
     Parameters
     ----------
-    results : Results
-    name, title, note, details, left_out
-        As in `Finding`.
+    name, runs, instead
+        As for `make_finding`.
     rows : iterable of mapping
         As from `part_rows`; numbers that are NaN are left out.
-    otherwise : str
-        What to run where there are no rows.
-    subject : str
-        Heading of the column ``asked``, which says what a row is about.
     printed : str
         What else is said if there are published numbers.
-    written : Column
-        How numbers are written.
     """
     table = pd.DataFrame(list(rows))
-    texts = [text for text in dict.fromkeys(("group", "part", "asked", details)) if text]
+    details = FINDINGS[name].get("details", "asked")
+    texts = [*dict.fromkeys(("group", "part", "asked", details))]
     table = table.reindex(columns=list(dict.fromkeys([*ROW, *texts, *table])))
     table = table[table["value"].notna()].reset_index(drop=True)
     table[texts] = table[texts].astype(object).fillna("")
-    columns = {**WHO, "group": Column("group"), "asked": Column(subject), "value": written}
-    table = who(table, results.runs)
-    note += printed * bool((table["kind"] == "published").any())
+    made = make_finding(name, table, runs, instead=instead)
+    note = made.note + printed * bool((made.table["kind"] == "published").any())
     note += ALIKE_NOTE * bool((table["error"].isna() & (table["samples"] > 1)).any())
-    says = left_out or [otherwise] * table.empty
-    return Finding(name, title, table, columns, note, "part", details, says)
+    return replace(made, note=note)

@@ -17,8 +17,8 @@ import pandas as pd
 from lm_eval_epidemia.benchmarks.observation.apart import line_of
 from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.findings.cells import cells, finding_of, with_known
-from lm_eval_epidemia.findings.finding import Column, Finding
+from lm_eval_epidemia.findings.cells import cells, with_known
+from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.surveys.catalogue import task
 
@@ -40,24 +40,6 @@ ALSO = {"white": 69.1, "jewish": 2.2, "american_indian": 1.5}
 #: What the mean guess is called.
 AMERICANS = "the average American of 2000"
 
-COLUMNS = {
-    **{name: Column() for name in ("group", "question")},
-    **{name: Column("", 1, unit=" %") for name in ("truth", "answer")},
-    "off": Column("percentage points off", 1),
-    "beaten": Column("people whose guess was further off", 0, unit=" %"),
-    "slope": Column("", 2),
-    "tilt": Column("", 2, signed=True),
-}
-
-NOTE = (
-    "Some 1,300 Americans guessed six shares of the US population in 2000. Off: percentage points "
-    "from the truth; if the question leaves open which figure it means, from the nearest one "
-    "(white and not Hispanic 69.1, Jewish up to 2.2, American Indian in combination 1.5). Beaten: "
-    "the people whose guess was further off. Slope and tilt: the line of the log-odds of the six "
-    "answers on those of the truths; a slope below 1 means guesses too close to one half, as "
-    "people's are. Six questions are too few to rank models."
-)
-
 
 def people(results: Results) -> Finding:
     """Models beside Americans who guessed six shares of the population: in all, and each."""
@@ -77,9 +59,7 @@ def people(results: Results) -> Finding:
         line = line_of([*group.tasks.values()])
         rows.append(group.row | means | {"slope": line.slope, "tilt": line.tilt})
         rows += [group.row | {"tasks": 1} | row for row in single]
-    title, more = "Compared with the guesses of Americans", ("also", "tasks")
-    lacks = f"compare with people's guesses: run lm_eval on {GROUP}"
-    return finding_of(results, "people", title, rows, COLUMNS, NOTE, left_out, lacks, more=more)
+    return make_finding("people", rows, results.runs, left_out)
 
 
 @cache

@@ -19,7 +19,7 @@ from lm_eval_epidemia.benchmarks.prior.metrics import in_quarters, worth
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DIFFICULTIES, SIZES
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, who
+from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import REACH
 from lm_eval_epidemia.findings.parts import in_parts, number, part_rows
 from lm_eval_epidemia.findings.references import KNOWS_POPULATION
@@ -35,9 +35,6 @@ Part = Sequence[tuple[JudgedTask, NDArray[np.bool_]]]
 
 #: From a task and some of its quantities to a number.
 Measure = Callable[[JudgedTask, NDArray[np.bool_]], Estimate]
-
-#: What is run to get any of these tables.
-RUN = f"no model stated priors: run lm_eval on {PRIOR.groups[0]}"
 
 
 def stated(results: Results) -> pd.DataFrame:
@@ -170,13 +167,13 @@ def _rows(
         yield from part_rows({**whose, "asked": about, "facet": facet}, cells)
 
 
-def _finding(results: Results, name: str, title: str, note: str) -> Finding:
+def _finding(results: Results, name: str) -> Finding:
     """Return a finding of what `MEASURES` has under its name."""
     rows: list[dict[str, Any]] = []
     for whose, way, tasks in _asked(results):
         is_open = name == "priors" and way == "direct_choice"
         rows += _rows(whose, tasks, MEASURES[name] | (CHOSEN if is_open else {}))
-    return in_parts(results, name, title, rows, note, RUN, "quantities", "facet")
+    return in_parts(name, rows, results.runs)
 
 
 def wins(results: Results) -> Finding:
@@ -199,63 +196,23 @@ def wins(results: Results) -> Finding:
         for quantity, can in zip(known.truth.quantities, beatable(known), strict=True)
         if not can.all()
     ]
-    title = "Priors: how often better than N real answers (± standard error)"
-    note = (
-        "The share of quantities of which the prior is closer to the truth than N real answers "
-        "are. 'posterior': the prior together with N answers, against these alone. A reply "
-        "without a prior does not win. 'knows the population' states draws from the truths' own "
-        "errors: no model can do better. Worth N: the N at which the share falls below one half "
-        f"(linear in log N; 0: fewer than {SIZES[0]}, {SIZES[-1] + 1}: more than {SIZES[-1]}); "
-        "'at least' and 'at most' where an end of its 95 % interval does."
-    )
-    left_out = [f"the error of N answers is about 0: {'; '.join(unbeaten)}"] * bool(unbeaten)
-    return in_parts(
-        results, "wins", title, rows, note, RUN, "quantities", "facet", left_out=left_out
-    )
+    says = [f"the error of N answers is about 0: {'; '.join(unbeaten)}"] * bool(unbeaten)
+    return in_parts("wins", rows, results.runs, instead=says)
 
 
 def priors(results: Results) -> Finding:
     """How far stated priors are from the truth, compared with five real answers."""
-    return _finding(
-        results,
-        "priors",
-        "Priors: error compared with 5 real answers (± standard error)",
-        "Beats 5: the share of quantities whose stated mean is closer to the truth than 5 real "
-        "answers are. Relative error: the mean error of stated means over that of 5 answers, in "
-        "standard deviations between people; below 1 is better. Mean of error ratios, as "
-        "published: each quantity's error over that of 5 answers, then the mean, which a single "
-        "quantity can dominate. CRPS ratio: the same for the whole distribution. A reply without "
-        "a prior counts as the flat one (the base variable among everybody); 'dropped' leaves it "
-        "out, as published numbers do. Standard errors are over quantities. chose: shares of the "
-        "readable priors, where the family was the model's choice. Parts: by number of conditions "
-        "(base, easy, medium, hard: none, one, two, three), by topic, and by survey.",
-    )
+    return _finding(results, "priors")
 
 
 def quartiles(results: Results) -> Finding:
     """Where the truth lies in the stated prior: whether priors are as wide as they should be."""
-    return _finding(
-        results,
-        "quartiles",
-        "Priors: where the truth lies in the stated prior (± standard error)",
-        "The share of truths in each quarter of the stated prior: 0.250 if priors are calibrated. "
-        "ECE: the mean distance from that, in percentage points, per repeat; with few quantities "
-        "chance alone adds some. A low ECE is not enough: a prior equal to the truth has 34, and "
-        "one that knows only how people differ 8. Below median: above 0.500, the model "
-        "overestimates quantities. 5-95 %: 0.900 if priors are as wide as they should be.",
-    )
+    return _finding(results, "quartiles")
 
 
 def uncertainty(results: Results) -> Finding:
     """Whether models are less sure where they know less."""
-    return _finding(
-        results,
-        "uncertainty",
-        "Priors: do wider priors have larger errors? (± standard error)",
-        "Spearman's correlation, over quantities, of the stated standard deviation with the "
-        "error. Both are divided by the error of 5 real answers, so that units do not matter. "
-        "Above 0: the model is less sure where it knows less. Then the means of both.",
-    )
+    return _finding(results, "uncertainty")
 
 
 def _first_quarter(judged: Judged) -> float:
@@ -308,16 +265,5 @@ def published_priors(results: Results) -> Finding:
     if len(rows):
         here = [_PUBLISHED[row.measure](row.said) for row in rows.itertuples()]
         table = pd.concat([table, rows.drop(columns="said").assign(here=here)], ignore_index=True)
-    columns = {"measure": Column(), "set": Column(), **WHO, "asked": Column(), "printed": Column()}
-    columns |= {"released": Column(digits=3), "here": Column(digits=3)}
-    title = "Priors: published numbers against those of the released answers"
-    table = who(table.sort_values(["measure", "set"], kind="stable"), results.runs)
-    note = (
-        "Unreadable replies are dropped, as in the paper. Printed: the paper and the tables of "
-        "its repository (commit 375ca15), from runs in which models chose the family themselves, "
-        "as in direct_choice here. Released: answers in a given family (commit 4c4c975); NHANES "
-        "is scored here, the other sets are as their results state, and blank if that needs draws "
-        "that may not be redistributed. Here: your runs of these sets."
-    )
-    left_out = [] if is_shown else [f"run lm_eval on {SETS['nhanes']}, and report --published"]
-    return Finding("published-priors", title, table, columns, note, left_out=left_out)
+    table = table.sort_values(["measure", "set"], kind="stable")
+    return make_finding("published-priors", table, results.runs)

@@ -18,16 +18,14 @@ import pandas as pd
 from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.benchmarks.observation.fresh.slices import short
 from lm_eval_epidemia.benchmarks.observation.probe import (
-    FACTOR,
     LEAST,
-    RATIO,
     Alike,
     contrast,
     nearest,
 )
 from lm_eval_epidemia.core.errors import few
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled
+from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import with_columns
 from lm_eval_epidemia.findings.pairs import asked_but
 from lm_eval_epidemia.results.choose import alike_but
@@ -46,35 +44,6 @@ SLICES, VINTAGES = ("published", "fresh"), ("before", "after")
 
 #: Where tasks of all surveys are taken together.
 ALL = "all"
-
-NOTE = (
-    "Scores against the population, 0 to 100. Without a cutoff: published tasks (epidemia_low, "
-    "epidemia_high) less fresh ones, which are random and have never been printed. Each published "
-    "task is matched with the fresh task of the same survey, vintage and outcome whose scale is "
-    f"most similar (D_mean / D_zero differs by at most {RATIO:g}, D_zero by a factor of at most "
-    f"{FACTOR:g}), with the same number of conditions if possible. A fresh task may serve several "
-    f"times ('fresh ones used': different ones; below {LEAST} there is no comparison). 'left out': "
-    "published tasks with half of their scale or more due to sampling error; no fresh task is like "
-    "that. With a cutoff (--cutoff MODEL=2024-06): the same tasks in two vintages, one whose year "
-    "had ended by then, less one whose year had not (results come out later still). ± and the "
-    "interval also cover other tasks of this kind; 'sampling' is the part due to the surveys' "
-    "samples and the way of asking. '... known better': the model knows the numbers that it may "
-    "have read better than comparable ones that it cannot have read, or the other way round."
-)
-
-COLUMNS = {
-    **WHO,
-    **{name: Column() for name in ("group", "survey", "cutoff", "pairs")},
-    "used": Column("fresh ones used"),
-    "first": Column("published, before", 1),
-    "second": Column("fresh, after", 1),
-    "difference": Column("", 1, signed=True, error="error", interval=("low", "high")),
-    "verdict": Column(),
-    "sampling": Column("", 1),
-    "unmatched": Column(),
-    "short": Column("left out"),
-    "other_conditions": Column("other number of conditions"),
-}
 
 
 def probe(results: Results) -> Finding:
@@ -105,9 +74,8 @@ def probe(results: Results) -> Finding:
             "errors of the probe are not known, because a file has no draws of some tasks, for "
             f"{few(sorted(silent))}: run these again"
         )
-    table = tabled(rows, COLUMNS, results.runs)
     left_out += _refused(names, slices)
-    return Finding("probe", "Memorisation probe", table, COLUMNS, NOTE, left_out=left_out)
+    return make_finding("probe", rows, results.runs, left_out)
 
 
 def _compared(

@@ -19,8 +19,8 @@ from lm_eval_epidemia.benchmarks.prior.posterior import of_baseline
 from lm_eval_epidemia.benchmarks.prior.quantities import families
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Quantities, Quantity
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, if_empty, who
-from lm_eval_epidemia.findings.priors import RUN, stated
+from lm_eval_epidemia.findings.finding import Finding, make_finding
+from lm_eval_epidemia.findings.priors import stated
 from lm_eval_epidemia.results.read import Results
 
 #: How many models the page's table of all quantities has; that of a quantity has all.
@@ -56,20 +56,8 @@ def quantities(results: Results) -> Finding:
         for said in stated(results).itertuples()
         for place, of in enumerate(said.said.truth.quantities)
     ]
-    columns = {
-        **{**WHO, "group": Column(), "title": Column("quantity")},
-        "truth": Column(digits=3, error="truth_error"),
-        **{"mean": Column("stated mean", digits=3), "sd": Column("stated sd", digits=3)},
-        **{"stated": Column("sd, relative", digits=2), "ratio": Column("error ratio", digits=2)},
-    }
-    note = (
-        "Mean and standard deviation of the stated priors, over repeats; the latter relative to "
-        "the error of 5 real answers; and the error of the mean relative to it: below 1 the model "
-        "is closer to the truth than 5 real answers."
-    )
-    table = who(pd.DataFrame(rows, columns=[*texts, *numbers]), results.runs)
-    left_out = if_empty(table, RUN)
-    return Finding("quantities", "Priors: every quantity", table, columns, note, left_out=left_out)
+    table = pd.DataFrame(rows, columns=[*texts, *numbers])
+    return make_finding("quantities", table, results.runs)
 
 
 def _mean(of: Array) -> float:

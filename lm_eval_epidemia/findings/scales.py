@@ -29,8 +29,8 @@ from lm_eval_epidemia.benchmarks.observation.recalibrated import marginal, parts
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS, answers
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.elicit.way import Elicited
-from lm_eval_epidemia.findings.cells import RUN_LETTERS, Answered, cells, finding_of, with_known
-from lm_eval_epidemia.findings.finding import Column, Finding
+from lm_eval_epidemia.findings.cells import Answered, cells, with_known
+from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import REACH, averaged
 from lm_eval_epidemia.findings.references import AVERAGES, KNOWS_MARGINAL, KNOWS_POPULATION, UNIFORM
 from lm_eval_epidemia.results.entry import leaf
@@ -49,23 +49,6 @@ KNOWN = {
     KNOWS_MARGINAL: lambda part: answers(part.truth, AVERAGES)[part.complete],
     KNOWS_POPULATION: lambda part: part.p,
 }
-
-#: What to run for these.
-RUN = f"compare with the truth: {RUN_LETTERS}"
-
-OF_TASKS = {name: Column() for name in ("group", "task", "tasks")}
-
-DISTANCES = (
-    "None of these is the score. Total variation: the share of the probability given to wrong "
-    "answers, half of l1. Jensen-Shannon: how much one answer tells whether it came from the model "
-    "or the survey, in bits (0 to 1). Log score: the mean log-probability of the survey's answers, "
-    "in nats; higher is better. Model answers are mixed with 1/K as finely as the survey can "
-    "resolve. Best: the log score of the survey's own figures. Wasserstein-1: how far probability "
-    "must move along ordered answers, as a share of the scale (in brackets: tasks with such "
-    "answers). Rank agreement: Spearman's correlation over the cells of a task, -1 to 1. In order: "
-    "the per cent of tasks with at least four cells whose cells agree better than by chance "
-    f"(permutations, one-sided p at most {CHANCE}). Empty: no ordered answers, or a single cell."
-)
 
 
 def distances(results: Results) -> Finding:
@@ -88,34 +71,7 @@ def distances(results: Results) -> Finding:
         sure = 100 * sum(p <= CHANCE for p in chances) / len(chances) if chances else math.nan
         in_order = {"in_order": sure, "in_order_tasks": len(chances)}
         rows += [group.row | averaged(known) | in_order, *details]
-    columns = {
-        **OF_TASKS,
-        "total_variation": Column("total variation", 3, error="total_variation_error"),
-        "jensen_shannon": Column("Jensen-Shannon", 4, error="jensen_shannon_error"),
-        "log_score": Column("log score", 3, error="log_score_error"),
-        "best_log_score": Column("best", 3),
-        "wasserstein_1": Column(
-            "Wasserstein-1", 4, error="wasserstein_1_error", count="wasserstein_1_tasks"
-        ),
-        "rank_agreement": Column("rank agreement", 2, error="rank_agreement_error"),
-        "in_order": Column("in order", 0, unit=" %", count="in_order_tasks"),
-        "p_by_chance": Column("p", 3),
-    }
-    title = "Other scales, from the same answers"
-    return finding_of(results, "distances", title, rows, columns, DISTANCES, left_out, RUN, "task")
-
-
-TILT = (
-    "The line logit q = tilt + slope logit p through all cells and answers of the group's tasks: q "
-    "the model's probability and p the survey's, each answer against the rest, relative to 1/K. "
-    "Someone who knows the population has slope 1 and tilt 0. A slope below 1 understates "
-    "differences, as people do (0: no idea of them); above 1 overstates them. Tilt: how far "
-    "answers lean to one side, in log-odds; with two answers, to the first. Corrected for the "
-    "survey's sampling error: its own figures have a slope above 1 if people are counted, and may "
-    "be below 1 in boosted tasks (several conditions), up to a tenth flatter than the population. "
-    "Rounding in written answers bends the line: compare with kind=truth in the same way of "
-    "asking. Empty: the truth varies by no more than its noise, for example in a single cell."
-)
+    return make_finding("distances", rows, results.runs, left_out)
 
 
 def tilt(results: Results) -> Finding:
@@ -128,14 +84,7 @@ def tilt(results: Results) -> Finding:
             group.row | {"task": in_way(*asked), "tasks": 1} | _line(group, [task])
             for asked, task in group.tasks.items()
         ]
-    columns = {
-        **OF_TASKS,
-        "tilt": Column("", 2, signed=True, error="tilt_error"),
-        "slope": Column("", 2, error="slope_error"),
-    }
-    ends = [f"{name}_{end}" for name in ("tilt", "slope") for end in ("low", "high")]
-    title = "Tilt and slope of the answers"
-    return finding_of(results, "tilt", title, rows, columns, TILT, left_out, RUN, "task", ends)
+    return make_finding("tilt", rows, results.runs, left_out)
 
 
 def _line(of: Answered, tasks: Sequence[tuple[Part, Elicited]]) -> dict[str, float]:
@@ -151,37 +100,13 @@ def _line(of: Answered, tasks: Sequence[tuple[Part, Elicited]]) -> dict[str, flo
     return row
 
 
-RECALIBRATED = (
-    "Recalibrated: each answer's probability is multiplied by one factor, the same for everybody, "
-    "so that the overall mix equals the survey's P(Y); odds ratios between groups of people do not "
-    "change. Averages only: P(Y) as the answer about everybody. Difference: what the model knows "
-    "about who answers what; below 0 if its differences between people mislead. l1: the distance "
-    "as answered; 'of P(Y)': of its overall mix; 'left': what remains when the mix is right. ± "
-    "covers the survey's sampling error, with P(Y) of every replicate, and sampled orderings. Left "
-    "out: tasks without conditions (marginal), which contain nothing but P(Y)."
-)
-
-
 def recalibrated(results: Results) -> Finding:
     """Scores of answers rescaled to the survey's averages: who answers what, and nothing else."""
     groups, left_out = cells(results, lambda asked: leaf(asked).entry.declared.given)
     rows = [
         group.row | averaged([_of_task(*of) for of in group.tasks.values()]) for group in groups
     ]
-    columns = {
-        "group": Column(),
-        "tasks": Column(),
-        "score": Column("", 1, error="score_error"),
-        "recalibrated": Column("", 1, error="recalibrated_error"),
-        "averages": Column("averages only", 1, error="averages_error"),
-        "gain": Column("difference", 1, signed=True, error="gain_error"),
-        "l1": Column("", 3),
-        "l1_marginal": Column("of P(Y)", 3),
-        "l1_conditional": Column("left", 3),
-    }
-    title = "Who answers what, apart from how common answers are"
-    note, lacks = RECALIBRATED, f"recalibrate: {RUN_LETTERS}"
-    return finding_of(results, "recalibrated", title, rows, columns, note, left_out, lacks)
+    return make_finding("recalibrated", rows, results.runs, left_out)
 
 
 def _of_task(part: Part, answers: Elicited) -> dict[str, Known]:

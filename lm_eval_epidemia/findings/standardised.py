@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.resources import files
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -26,8 +25,8 @@ from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.benchmarks.observation import standardised as implies
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.cells import answers, finding_of
-from lm_eval_epidemia.findings.finding import Column, Finding
+from lm_eval_epidemia.findings.cells import answers
+from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.results.entry import Asked, leaf
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers
@@ -246,21 +245,6 @@ def _rows(
             }
 
 
-NOTE = (
-    "Differences between two groups in the share of the first answer, in points. Crude: among "
-    "people as they are. Standardised: if both groups had everybody's mix of Z, sum_z P(y | x, z) "
-    "P(z). Weighted: the same by inverse propensities P(x | z), divided by the sum of weights; the "
-    "model's are its own (the survey's: of the American Community Survey), empty if P(x | z) was "
-    "not asked, or is 0 for people who exist. P(z) and P(x, z) are the survey's, for the model "
-    "too. 'survey by': its P(y | x, z) are counts of its records or, without these, the boosted "
-    "trees that scores use, which pull groups together. 'people': the share of the population in "
-    "those Z with answers for both groups; the row covers only them. ± is the survey's sampling "
-    "error (joint replicates of P(y | x, z), fixed weights) or, for a model, the error of asking; "
-    "0 if everything was asked. These are effects of an intervention only under the graph Z -> X, "
-    "Z -> Y, X -> Y without other common causes of X and Y: docs/background/standardised.md."
-)
-
-
 def standardised(results: Results) -> Finding:
     """Group differences that answers imply, standardised for age and more, beside the survey's."""
     tasks = {contrast.task for contrast in CONTRASTS} | {EDUCATION}
@@ -272,8 +256,7 @@ def standardised(results: Results) -> Finding:
         if asked.task == contrast.task
         for row in _rows(contrast, asked, run, own, made.get((run, Asked(EDUCATION, asked.way))))
     ]
-    title = "What a model's own answers imply"
-    return _finding("standardised", title, rows, results, left_out, {})
+    return make_finding("standardised", rows, results.runs, left_out)
 
 
 def implied(results: Results) -> Finding:
@@ -281,26 +264,4 @@ def implied(results: Results) -> Finding:
     here = store.available()
     every = [(contrast, Asked(contrast.task, "letters")) for contrast in CONTRASTS]
     rows = [row for of in every if of[0].task in here for row in _rows(*of)]
-    why = {"why": Column("what Z may do")}
-    return _finding("implied", "What surveys imply", rows, results, [], why)
-
-
-def _finding(
-    name: str,
-    title: str,
-    rows: Sequence[Mapping[str, object]],
-    results: Results,
-    left_out: Sequence[str],
-    why: Mapping[str, Column],
-) -> Finding:
-    columns = {"task": Column(), "effect": Column(), **why}
-    for side, of in product(("survey", "model"), ("crude", "standardised", "weighted")):
-        error = f"{side}_{of}_error"
-        columns[f"{side}_{of}"] = Column(f"{side}, {of}", 1, signed=True, error=error)
-    columns |= {"people": Column("", 1, unit=" %"), "survey_by": Column("survey by")}
-    lacks = (
-        f"standardise: run lm_eval on a task such as {CONTRASTS[0].task} (of these, "
-        f"{len(CONTRASTS)} with two or more conditions are compared; surveys of your own have none)"
-    )
-    more = ("group", "why")
-    return finding_of(results, name, title, rows, columns, NOTE, left_out, lacks, more=more)
+    return make_finding("implied", rows, results.runs)

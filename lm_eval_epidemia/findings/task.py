@@ -13,7 +13,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.elicit.wording import Wording, ways_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, tabled
+from lm_eval_epidemia.findings.finding import WHO, Column, Finding, who
 from lm_eval_epidemia.findings.references import AVERAGES, UNIFORM
 from lm_eval_epidemia.results.entry import Asked
 from lm_eval_epidemia.results.read import Results
@@ -87,13 +87,14 @@ def cells_of(results: Results, task: str) -> Finding:
     known = {AVERAGES: scoring.mean(truth.weights, truth.p), UNIFORM: scoring.uniform(truth.p)}
     for kind, q in known.items():
         if f"epidemia-baseline kind={kind}" not in ran:
-            who = {"model": f"{RESPONDENTS[kind]} (baseline)", "kind": "respondent"}
-            parts.append(every.assign(**who, value=q.ravel()))
+            whose = {"model": f"{RESPONDENTS[kind]} (baseline)", "kind": "respondent"}
+            parts.append(every.assign(**whose, value=q.ravel()))
     for (run, _), own in sorted(made.items()):
         here = every["cell"].isin(own.cells)
         parts.append(every[here].assign(run=run, value=own.q.ravel()))
-    more = ("truth", "cell", "condition", "weight", "place")
-    table = tabled(pd.concat(parts, ignore_index=True), COLUMNS, results.runs, more)
+    shown = ["run", *WHO, "kind", "given", "answer", "value", "low", "high"]
+    more = ["truth", "cell", "condition", "weight", "place"]
+    table = who(pd.concat(parts, ignore_index=True).reindex(columns=shown + more), results.runs)
     left_out = left_out if made else [f"no answers to show: run lm_eval on {task}", *left_out]
     return Finding("cells", task, table, COLUMNS, left_out=left_out)
 

@@ -28,7 +28,7 @@ from lm_eval_epidemia.benchmarks.observation.measured import Measured
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers, beside_truth
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, if_empty, tabled, who
+from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.leaderboard import ordered_groups
 from lm_eval_epidemia.findings.mean import grouped, is_silent, mean, with_columns
 from lm_eval_epidemia.findings.references import KNOWS_MARGINAL, known_scores
@@ -58,44 +58,6 @@ SILENT = "does not answer"
 #: The kinds of datasets that ask, and the way in which they do. The others are texts.
 ASKING, ASKED_IN = ("answers", "distributions"), "letters"
 
-#: What to do where nothing was tuned.
-NOBODY = (
-    "no tuned model with its base is among the results. Give the results of both, with the files "
-    "of the training (epidemia_finetune.json, losses.csv) in the folder that model_args name or "
-    "beside the results; or name the models with --pair BASE=TUNED"
-)
-
-TITLE = "Before and after fine-tuning"
-NOTE = (
-    "The tuned model minus its base, over the tasks that both were asked in the same way, ± the "
-    "joint standard error; that of l1 needs the answers of both. Averages only: knowing how common "
-    "each answer is in the whole task, but not how it differs between people; a model at or below "
-    "that has not been shown to know more. 'as trained': training used prompts of this way of "
-    "asking. Verdicts as in comparisons of two models; a single training does not show how another "
-    "seed would differ. A row of several seeds is their mean; 'over seeds' is its standard error "
-    "due to differences between trainings (people, sentences, order of rows). It is better or "
-    "worse 'here' if the difference exceeds Student's t of this error and the survey's together, "
-    "and l1 agrees. Cells: of tasks with some held out of training, on their own scale: shares sum "
-    "to 1; 0 is the better of the answers without knowledge of them; 100 is what surveys drawn "
-    "cell by cell reach. 'people': their share of the population."
-)
-
-COLUMNS = {
-    **{**WHO, "group": Column(), "part": Column("tasks or cells"), "task": Column()},
-    "difference": Column(signed=True, error="error"),
-    "verdict": Column("the tuned one is"),
-    **{name: Column() for name in ("before", "after", "tasks")},
-    "over_seeds": Column("± over seeds"),
-    "averages": Column("averages only"),
-    **{name: Column(name.replace("_", " "), digits=4) for name in ("l1_before", "l1_after")},
-    "l1_difference": Column("l1 difference", digits=4, signed=True, error="l1_error"),
-    "l1_over_seeds": Column("l1, ± over seeds", digits=4),
-    "averages_l1": Column("l1 of averages only", digits=4),
-    **{"people": Column(digits=2), **{name: Column(digits=0) for name in COUNTS}},
-    **{"base": Column("tuned from"), "trained_on": Column("trained on")},
-    "as_trained": Column("as trained"),
-}
-
 #: What is averaged over tasks and over seeds, and what is listed.
 MEANS = ("before", "after", "averages", "l1_before", "l1_after", "averages_l1", "people")
 LISTS = ("draws", "l1_draws", "places")
@@ -106,8 +68,7 @@ def tuning(results: Results) -> Finding:
     runs = results.runs
     changes, left_out = _changes(results)
     if changes.empty:
-        empty = tabled([], COLUMNS, runs, ("seeds",))
-        return Finding("tuning", TITLE, empty, COLUMNS, NOTE, left_out=[NOBODY, *left_out])
+        return make_finding("tuning", [], runs, left_out)
     single = _single(results, changes)
     means, again = _over_seeds(results, single)
     if again:
@@ -136,12 +97,10 @@ def tuning(results: Results) -> Finding:
             for card, way in zip(cards, table["way"], strict=True)
         ],
     )
-    table = who(table, runs)
+    made = make_finding("tuning", table, runs, left_out)
     # Several runs are none of them.
-    table["model"] += [f", {seeds} seeds" if seeds > 1 else "" for seeds in table["seeds"]]
-    columns = [*dict.fromkeys([*WHO, "kind", "seeds", *COLUMNS, "error", "l1_error"])]
-    table = table.reindex(columns=columns)
-    return Finding("tuning", TITLE, table, COLUMNS, NOTE, details="task", left_out=left_out)
+    made.table["model"] += [f", {seeds} seeds" if seeds > 1 else "" for seeds in table["seeds"]]
+    return made
 
 
 def _shared(results: Results) -> pd.DataFrame:
@@ -348,11 +307,7 @@ def trained(results: Results) -> Finding:
                 **{"its loss": card.best_loss, "the last loss": card.last_loss},
             }
         )
-    table = pd.DataFrame(rows, columns=None if rows else ["model"])
-    columns = {str(name): Column(digits=4 if "loss" in str(name) else 0) for name in table}
-    note = "From the cards of the tuned models (epidemia_finetune.json). Losses: of validation."
-    title = "Fine-tuning: what was trained"
-    return Finding("trained", title, table, columns, note, left_out=if_empty(table, NOBODY))
+    return make_finding("trained", rows, results.runs)
 
 
 def learning(results: Results) -> Finding:
@@ -386,24 +341,12 @@ def learning(results: Results) -> Finding:
             rows=means["run"].map(number[curve]),
         )
         tables.append(means.iloc[means["run"].map(ordered.index).argsort(kind="stable")])
-    names = ("model", "settings", "base", "group", "trained_on", "tasks")
-    columns = {name: COLUMNS[name] for name in names}
-    columns |= {"rows": Column(digits=0), "value": Column("score", error="error")}
-    note = (
-        "Over the tasks that all models of a curve share. Added: the base, the respondent that "
-        "knows P(Y) alone, and training on the distributions themselves."
-    )
-    why = (
-        "no learning curve: it needs two or more models tuned from one base on different numbers "
-        "of answers ('epidemia finetune notes --kind answers')"
-    )
-    table = pd.DataFrame(columns=["run", *columns, "error"])
-    if tables:
-        table = pd.concat(tables, ignore_index=True).drop(columns=["choice_mass", "answered"])
-        table["model"] = np.where(table["run"] < 0, f"{KNOWS_MARGINAL} (baseline)", "")
-        table["kind"] = np.where(table["run"] < 0, "respondent", "")
-    left_out = if_empty(table, why)
-    return Finding("learning", "Learning curve", who(table, runs), columns, note, left_out=left_out)
+    if not tables:
+        return make_finding("learning", [], runs)
+    table = pd.concat(tables, ignore_index=True).drop(columns=["choice_mass", "answered"])
+    table["model"] = np.where(table["run"] < 0, f"{KNOWS_MARGINAL} (baseline)", "")
+    table["kind"] = np.where(table["run"] < 0, "respondent", "")
+    return make_finding("learning", table, runs)
 
 
 def losses(results: Results) -> Finding:
@@ -415,12 +358,8 @@ def losses(results: Results) -> Finding:
             tables.append(losses_of(folder).assign(model=model))
         except EpidemiaError as error:
             left_out.append(str(error))
-    columns = {"model": Column(), "step": Column(), "epoch": Column(digits=2)}
-    columns |= {"split": Column(), "loss": Column(digits=4)}
-    tables = tables or [pd.DataFrame(columns=[*columns])]
-    table = pd.concat(tables, ignore_index=True)
-    left_out = if_empty(table, f"no losses of a tuned model were found: {NOBODY}") + left_out
-    return Finding("losses", "Losses of fine-tuning", table, columns, left_out=left_out)
+    rows = pd.concat(tables, ignore_index=True) if tables else []
+    return make_finding("losses", rows, results.runs, left_out)
 
 
 def losses_of(folder: Path) -> pd.DataFrame:

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import pandas as pd
@@ -13,11 +14,11 @@ import pandas as pd
 from lm_eval_epidemia.benchmarks import groups, in_way
 from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few, nearest, plural
 from lm_eval_epidemia.findings import documents
-from lm_eval_epidemia.findings.finding import WHO, Finding, who
+from lm_eval_epidemia.findings.finding import WHO, Finding, make_finding, who
 from lm_eval_epidemia.findings.leaderboard import pool_of
 from lm_eval_epidemia.findings.mean import grouped, is_silent, mean
 from lm_eval_epidemia.findings.notes import lines
-from lm_eval_epidemia.findings.pairs import COLUMNS, NOTE, asked_but, compared, ordered
+from lm_eval_epidemia.findings.pairs import asked_but, compared, ordered
 from lm_eval_epidemia.results.choose import settings_of_runs, where
 from lm_eval_epidemia.results.compare import compare, paired
 from lm_eval_epidemia.results.documents import Answered, answered_in
@@ -258,9 +259,10 @@ def _over_ours(
             row["asked_as"] = "; ".join(sorted({*told} - {""}))
             rows.append(row | made._asdict())
     table = who(pd.DataFrame(rows, columns=None if rows else ["run"]), results.runs)
-    columns = {name: of for name, of in COLUMNS.items() if name not in WHO}
+    of_pairs = make_finding("pairs", [], results.runs)
+    columns = {name: how for name, how in of_pairs.columns.items() if name not in WHO}
     title = f"{sides[0].name} less {sides[1].name}"
-    return Finding("pairs", title, table, columns, NOTE), notes
+    return replace(of_pairs, title=title, table=table, columns=columns, left_out=()), notes
 
 
 def _silent(results: Results, sides: tuple[Side, Side]) -> dict[str, list[str]]:

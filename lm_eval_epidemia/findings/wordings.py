@@ -11,10 +11,10 @@ import pandas as pd
 
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.prompts import WORDINGS
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, if_empty, tabled
+from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import mean
 from lm_eval_epidemia.findings.pairs import asked_but, compared, ordered
-from lm_eval_epidemia.findings.references import KNOWS_MARGINAL, known_scores
+from lm_eval_epidemia.findings.references import known_scores
 from lm_eval_epidemia.results.choose import alike_but
 from lm_eval_epidemia.results.compare import KEY, outcomes
 from lm_eval_epidemia.results.read import Results
@@ -31,15 +31,6 @@ PERMUTATIONS, SEED = 9_999, 34
 
 #: A test that cannot give a p-value as small says nothing.
 LEAST_P = 0.05
-
-NOTE = (
-    "The same tasks in every wording (--metadata '{\"wording\": ...}'), ± joint standard errors of "
-    "sampled people and orderings. Between: the standard deviation of these scores. Flips: the "
-    f"share of tasks in which the model beats the respondent that {KNOWS_MARGINAL} in some "
-    "wordings but not in others (in brackets: tasks). p: the probability of such differences if "
-    "wordings have no effect, by permuting them within the outcomes of a survey, whose tasks share "
-    "errors; empty: too few outcomes to exclude chance."
-)
 
 
 def wordings(results: Results) -> Finding:
@@ -59,22 +50,7 @@ def wordings(results: Results) -> Finding:
         kept = of_model[of_model["run"].isin({run for _, run in most})]
         for group in ordered([*kept["group"]]):
             rows += _rows(kept[kept["group"] == group])
-    columns = {
-        **WHO,
-        "group": Column(),
-        "wording": Column(),
-        "score": Column("", 1, error="error"),
-        "between": Column("", 1),
-        "flips": Column("flips, %", 0, count="flips_tasks"),
-        "p": Column("", 3),
-    }
-    table = tabled(rows, columns, runs, ("tasks",))
-    said = (
-        "no model was asked the same tasks in two wordings: run lm_eval again with --metadata "
-        f'\'{{"wording": "random"}}\' ({", ".join(filter(None, WORDINGS))})'
-    )
-    title, left_out = "One model in several wordings", if_empty(table, said)
-    return Finding("wordings", title, table, columns, NOTE, left_out=left_out)
+    return make_finding("wordings", rows, runs)
 
 
 def _rows(of: pd.DataFrame) -> list[dict[Any, Any]]:

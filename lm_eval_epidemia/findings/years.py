@@ -15,8 +15,8 @@ from lm_eval_epidemia.benchmarks.observation import years as measures
 from lm_eval_epidemia.benchmarks.observation.lived import course_of, lived, log_ratios
 from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.findings.cells import answers, cells, finding_of, with_known
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding
+from lm_eval_epidemia.findings.cells import answers, cells, with_known
+from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.task import asked_as, cells_of, over_levels
 from lm_eval_epidemia.results.entry import Asked, leaf
 from lm_eval_epidemia.results.read import Results
@@ -31,28 +31,6 @@ KNOWN: dict[str, Callable[[Part], Array]] = {
 
 #: Respondents that are known, asked without a year: kinds of `respondents.answers`.
 KNOWN_UNDATED = {"truth": "knows the latest year", "mean": "knows the average over the years"}
-
-#: What to run for answers over the years.
-RUN = "compare over the years: run lm_eval on epidemia_years"
-
-NOTE = (
-    "Slope: how much answers change from year to year if the truth changes by 1, over all series "
-    "(men, a state, everybody) and answers of the tasks, ± a standard error of the survey's "
-    "sampling; corrected for the truth's own sampling error, so that of the survey's figures is "
-    "above 1. 1: answers follow the years; 0: they stay the same, as of someone who knows only the "
-    "average over the years or today's values. Agreement: Spearman's correlation of answers and "
-    "truth over the years, -1 to 1, averaged. Off: in a single year, the share of the probability "
-    "given to wrong answers."
-)
-
-NOTE_LIVED = (
-    "Lives in: the years whose truth the answers fit (95 %), given the survey's sampling error and "
-    "the misfit: the standard deviation of the answers' log-probabilities around the truth of the "
-    "nearest year. None if more than half of the years fit, or fewer than three outcomes changed. "
-    "Someone who knows only the average over the years seems to live in the middle. Further off: "
-    "of a single year, the difference in squared distance from the nearest year, in units of its "
-    "error."
-)
 
 
 def _given(asked: Asked) -> tuple[str, ...]:
@@ -84,15 +62,7 @@ def years(results: Results) -> Finding:
             group.row | {"year": str(year), "tasks": len(of), "off": 100 * np.mean(of)}
             for year, of in sorted(off.items())
         ]
-    columns = {
-        **{name: Column() for name in ("group", "year", "tasks")},
-        "score": Column("", 1),
-        "slope": Column("slope over the years", 2, error="slope_error"),
-        "agreement": Column("rank agreement over the years", 2),
-        "off": Column("", 1, unit=" %"),
-    }
-    title = "Whether answers follow the years"
-    return finding_of(results, "years", title, rows, columns, NOTE, left_out, RUN, "year")
+    return make_finding("years", rows, results.runs, left_out)
 
 
 def _agreement(tasks: list[tuple[Part, measures.Years, Array]]) -> float:
@@ -132,13 +102,7 @@ def course(results: Results, task: str = "") -> Finding:
     fewest: dict[Any, Asked] = {}
     for asked in sorted(asked_of, key=lambda asked: len(_given(asked))):
         fewest.setdefault((all_tasks()[asked.task].outcome, leaf(asked).group), asked)
-    columns = {
-        **WHO,
-        "series": Column(),
-        "year": Column(),
-        "value": Column("probability", 3, interval=("low", "high")),
-    }
-    parts = [pd.DataFrame(columns=[*columns])]
+    parts: list[pd.DataFrame] = []
     for asked in fewest.values():
         of = over_levels(cells_of(results, in_way(*asked)), year).sort_values(
             "place", kind="stable"
@@ -150,11 +114,8 @@ def course(results: Results, task: str = "") -> Finding:
         whose = {"group": leaf(asked).group, "task": in_way(*asked)}
         of = of.assign(series=series, year=of["level"].astype(int), **whose)
         parts.append(of if task else of[of["place"] == moved])
-    names = [*WHO, "kind", "series", "year", "value", "low", "high", "group", "task"]
-    table = pd.concat(parts[1:] or parts, ignore_index=True).reindex(columns=names)
-    says = [f"no answers to {RUN}"] * table.empty
-    title = "Answers over the years"
-    return Finding("course", title, table, columns, "", "", "year", [*says, *left_out])
+    table = pd.concat(parts, ignore_index=True) if parts else []
+    return make_finding("course", table, results.runs, left_out)
 
 
 def year_lived(results: Results) -> Finding:
@@ -184,16 +145,4 @@ def year_lived(results: Results) -> Finding:
             who | {"year": str(year), "apart": more, "fits": "yes" if fits else "no"}
             for year, more, fits in zip(of.course.years, apart, of.fits, strict=True)
         ]
-    columns = {
-        "lives_in": Column("lives in"),
-        "nearest": Column("nearest year"),
-        "misfit": Column("", 2),
-        "year": Column(),
-        "apart": Column("further off", 1),
-        "fits": Column(),
-    }
-    title, more = "The year a model lives in", ("group", "told", "years")
-    lacks = f"find a year for: run lm_eval on {undated.GROUP}"
-    return finding_of(
-        results, "year-lived", title, rows, columns, NOTE_LIVED, left_out, lacks, "year", more
-    )
+    return make_finding("year-lived", rows, results.runs, left_out)
