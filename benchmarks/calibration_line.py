@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.estimate import boosted, store
-from lm_eval_epidemia.estimate.simulate import draw_outcomes, intraclass_correlation
+from lm_eval_epidemia.estimate.estimators import draw_outcomes, intraclass_correlation
 from lm_eval_epidemia.score.calibration_line import Line, line, moments
 from lm_eval_epidemia.score.scales import sizes
 from lm_eval_epidemia.surveys.catalogue import task as declared_task

@@ -54,7 +54,7 @@ from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.results.compare import CONFIDENCE, HERE, compare
-from lm_eval_epidemia.results.entry import POPULATION
+from lm_eval_epidemia.results.file import POPULATION
 from lm_eval_epidemia.results.pool import Pool, noise_of
 from lm_eval_epidemia.score.score import anchors, scale, zero
 

@@ -20,8 +20,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantity
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.system import SYSTEM_PROMPTS
-from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.variants import SYSTEM_PROMPTS, Variant
 from lm_eval_epidemia.harness.cost import cost
 from lm_eval_epidemia.harness.yamls import task_path
 

@@ -14,8 +14,14 @@ from hypothesis import strategies as st
 
 from lm_eval_epidemia.benchmarks.prior.quantities import bins, draws, nhanes, published, store
 from lm_eval_epidemia.benchmarks.prior.quantities.estimators import SampleDesign, estimate
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES, Samples, interval
-from lm_eval_epidemia.benchmarks.prior.quantities.span import STEPS, span
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
+    DRAWS,
+    SIZES,
+    STEPS,
+    Samples,
+    interval,
+    span,
+)
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate.bins import count

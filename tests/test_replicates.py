@@ -13,7 +13,7 @@ from toy_survey import DESIGNED, build, declare, people
 from truths import HEROIN, enter
 
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.estimate import bins, boosted, prepare, simulate, store
+from lm_eval_epidemia.estimate import bins, boosted, estimators, prepare, store
 from lm_eval_epidemia.estimate.joint import (
     hadamard,
     mixture,
@@ -217,11 +217,11 @@ def test_drawn_outcomes_have_the_probability_and_the_correlation_asked_for():
     psu = np.repeat(np.arange(psus), 2)
     sample = Sample(np.ones(2 * psus), psu=psu, stratum_of_psu=np.arange(psus) // 2)
     cell, p = np.zeros(2 * psus, int), np.array([[0.7, 0.3]])
-    drawn = simulate.draw_outcomes(sample, cell, p, 0.25, rng)
+    drawn = estimators.draw_outcomes(sample, cell, p, 0.25, rng)
     assert drawn.mean() == pytest.approx(0.3, abs=0.01)
     assert np.corrcoef(drawn[::2], drawn[1::2])[0, 1] == pytest.approx(0.25, abs=0.03)
     # And back: the moment estimate finds it.
-    found = simulate.intraclass_correlation(sample, cell, drawn, p)
+    found = estimators.intraclass_correlation(sample, cell, drawn, p)
     assert found == pytest.approx(0.25, abs=0.03)
 
 
@@ -230,8 +230,8 @@ def test_records_of_a_unit_have_one_number():
     unit = np.repeat(np.arange(200), 5)
     sample = Sample(np.ones(1000), unit=unit)
     p = np.array([[0.5, 0.5]])
-    drawn = simulate.draw_outcomes(sample, np.zeros(1000, int), p, 0.0, np.random.default_rng(1))
+    drawn = estimators.draw_outcomes(sample, np.zeros(1000, int), p, 0.0, np.random.default_rng(1))
     by_unit = drawn.reshape(200, 5)
     assert (by_unit == by_unit[:, :1]).all()
     assert 0.3 < drawn.mean() < 0.7
-    assert simulate.intraclass_correlation(sample, np.zeros(1000, int), drawn, p) == 0
+    assert estimators.intraclass_correlation(sample, np.zeros(1000, int), drawn, p) == 0

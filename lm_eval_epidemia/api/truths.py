@@ -12,7 +12,7 @@ from lm_eval_epidemia.api.names import with_distribution
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.registry import read_registry
-from lm_eval_epidemia.score.confidence import interval
+from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from lm_eval_epidemia.cli import completing
-from lm_eval_epidemia.cli.options import InVintage, Survey, Text, Texts
+from lm_eval_epidemia.cli.options import InVintage, Survey, Text, Texts, complete_tasks
 from lm_eval_epidemia.cli.printing import show, table_of
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -55,7 +54,7 @@ def notes(
         Option(
             help="Tasks, groups or patterns to write about, A,B. Default: tasks with one "
             "condition; for notes, all that the file answers with yes or no.",
-            autocompletion=completing.tasks,
+            autocompletion=complete_tasks,
         ),
     ] = None,
     hold_out: Annotated[

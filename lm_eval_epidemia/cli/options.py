@@ -2,13 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
-from lm_eval_epidemia.cli import completing
+from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
+
+
+def _of_list(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Offer names for the last of a list such as ``A,B``."""
+
+    def offered(incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        known = sorted(name for name in names() if name.startswith(last))
+        return [f"{before}{comma}{name}" for name in known]
+
+    return offered
+
+
+def _surveys() -> Iterable[str]:
+    from lm_eval_epidemia.surveys.catalogue import records
+
+    return records()
+
+
+def _tasks() -> Iterable[str]:
+    """Return shipped and declared tasks, without the benchmarks, which take a second to load."""
+    from lm_eval_epidemia.surveys.catalogue import all_tasks, own_surveys
+    from lm_eval_epidemia.surveys.fresh import FreshTask
+
+    shipped = (file.stem for file in paths.shipped_task_yamls().rglob("epidemia_*.yaml"))
+    tasks = all_tasks()
+    fresh = (task.part for task in tasks.values() if isinstance(task, FreshTask))
+    return {*shipped, *tasks, *fresh, *(f"epidemia_{name}" for name in own_surveys())}
+
+
+def _models() -> Iterable[str]:
+    return ("choice-api", "choice-hf", "choice-vllm", "epidemia-baseline", "hf", "vllm")
+
+
+complete_surveys = _of_list(_surveys)
+complete_tasks = _of_list(_tasks)
+complete_names = _of_list(lambda: [*_tasks(), *_surveys()])
+
+
+def complete_lm_eval(context: Context, incomplete: str) -> list[str]:
+    """Offer what follows ``--tasks`` and ``--model`` of `epidemia run`."""
+    option = ["", *(context.params.get("arguments") or [])][-1]
+    offered = dict.fromkeys(("--tasks", "-t"), complete_tasks)
+    offered |= dict.fromkeys(("--model", "-M"), _of_list(_models))
+    return offered[option](incomplete) if option in offered else []
+
 
 Text = str | None
 #: Names that are given one by one.
@@ -19,7 +66,7 @@ Names = Annotated[
     list[str],
     Argument(
         help="Tasks, groups or surveys, separated by commas or spaces.",
-        autocompletion=completing.names,
+        autocompletion=complete_names,
     ),
 ]
 
@@ -27,7 +74,7 @@ NamesOrAll = Annotated[
     Texts,
     Argument(
         help="Tasks, groups, surveys or patterns, separated by commas or spaces. Default: all.",
-        autocompletion=completing.names,
+        autocompletion=complete_names,
     ),
 ]
 #: Several surveys.
@@ -35,11 +82,11 @@ Surveys = Annotated[
     list[str],
     Argument(
         help="Surveys such as nsduh, separated by commas or spaces.",
-        autocompletion=completing.surveys,
+        autocompletion=complete_surveys,
     ),
 ]
 #: One survey.
-Survey = Annotated[str, Argument(help="A survey such as nsduh.", autocompletion=completing.surveys)]
+Survey = Annotated[str, Argument(help="A survey such as nsduh.", autocompletion=complete_surveys)]
 
 _SEVERAL = "Read this file or folder; repeat the option for several."
 Raw = Annotated[list[Path] | None, Option(help=f"{_SEVERAL} Default: the downloaded files.")]

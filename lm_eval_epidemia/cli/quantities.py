@@ -131,7 +131,7 @@ def listed(
 
 
 def _show(task: str, kept: Quantities) -> None:
-    from lm_eval_epidemia.benchmarks.prior.quantities.span import STEPS
+    from lm_eval_epidemia.benchmarks.prior.quantities.quantity import STEPS
 
     print(
         f"{kept.title} ({task}): truth with standard error, people, and the grid's range and step"

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from lm_eval_epidemia.cli import completing
-from lm_eval_epidemia.cli.options import Names, Text, Texts
+from lm_eval_epidemia.cli.options import Names, Text, Texts, complete_lm_eval
 from lm_eval_epidemia.cli.printing import show, table_of
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -18,7 +17,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 def run(
     arguments: Annotated[
         Texts,
-        Argument(help="Any option of lm_eval.", autocompletion=completing.of_lm_eval),
+        Argument(help="Any option of lm_eval.", autocompletion=complete_lm_eval),
     ] = None,
 ) -> None:
     """Run lm-eval with its own options; with our tasks alone it starts in seconds."""

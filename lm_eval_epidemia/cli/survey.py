@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from lm_eval_epidemia.cli import completing
-from lm_eval_epidemia.cli.options import InVintage, RawOrNone, Survey, Surveys, Text, Texts
+from lm_eval_epidemia.cli.options import (
+    InVintage,
+    RawOrNone,
+    Survey,
+    Surveys,
+    Text,
+    Texts,
+    complete_surveys,
+)
 from lm_eval_epidemia.cli.printing import plain, show, table_of
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
@@ -218,7 +225,7 @@ def download(
 def card(
     surveys: Annotated[
         Texts,
-        Argument(help="Surveys such as nsduh. Default: all.", autocompletion=completing.surveys),
+        Argument(help="Surveys such as nsduh. Default: all.", autocompletion=complete_surveys),
     ] = None,
     out: Annotated[Path | None, Option(help="Folder for the cards. Default: print them.")] = None,
 ) -> None:

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from lm_eval_epidemia.cli import completing, fresh
-from lm_eval_epidemia.cli.options import NamesOrAll, Text
+from lm_eval_epidemia.cli import fresh
+from lm_eval_epidemia.cli.options import NamesOrAll, Text, complete_surveys
 from lm_eval_epidemia.cli.printing import fits, show, table_of
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
@@ -27,7 +27,7 @@ def tasks_list(
         Text,
         Option(
             help="List only tasks of these surveys, such as gss,scf.",
-            autocompletion=completing.surveys,
+            autocompletion=complete_surveys,
         ),
     ] = None,
     summary: Annotated[bool, Option("--summary", help="Print one line per survey.")] = False,

@@ -8,7 +8,26 @@ from typing import Any, NamedTuple
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.elicit.orderings import design_of
 from lm_eval_epidemia.elicit.prompts import WORDINGS
-from lm_eval_epidemia.elicit.system import BASE, SYSTEM_PROMPTS
+
+#: The name of none.
+BASE = "base"
+
+#: By name.
+SYSTEM_PROMPTS = {
+    BASE: "",
+    "conservative": (
+        "You are a careful statistician who would rather admit too much uncertainty than too "
+        "little. Where your knowledge of a number is thin or second-hand, state a wide "
+        "distribution: being surprised by the truth is worse than having been vague."
+    ),
+    "superforecaster": (
+        "You are a forecaster with an outstanding record of calibrated estimates. You start from "
+        "base rates and comparable groups, adjust them step by step for what is special about the "
+        "case, look for reasons why you may be wrong, and state distributions that are as narrow "
+        "as your evidence allows and no narrower: half of your 50 % intervals hold the truth."
+    ),
+}
+
 
 #: Answers per cell of a sampled task: below, nothing can be said of their spread.
 FEWEST_SAMPLES, MOST_SAMPLES = 8, 1_000

@@ -21,7 +21,7 @@ from lm_eval_epidemia.results.documents import (
     groups_in,
     samples_of,
 )
-from lm_eval_epidemia.results.protocol import as_given
+from lm_eval_epidemia.results.file import as_given
 from lm_eval_epidemia.score.outcomes import Clustered
 from lm_eval_epidemia.score.paired import MCNEMAR, Answers, paired
 

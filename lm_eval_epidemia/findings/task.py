@@ -15,10 +15,10 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers
 from lm_eval_epidemia.findings.finding import WHO, Column, Finding, who
 from lm_eval_epidemia.findings.references import AVERAGES, UNIFORM
-from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.file import Asked
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score import score as scoring
-from lm_eval_epidemia.score.confidence import interval
+from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 #: So many conditions without an order, such as races, are drawn as they are listed.

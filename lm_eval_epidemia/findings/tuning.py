@@ -35,8 +35,7 @@ from lm_eval_epidemia.findings.references import KNOWS_MARGINAL, known_scores
 from lm_eval_epidemia.results.card import LOSSES, Tuned, read_tuned
 from lm_eval_epidemia.results.choose import of_runs, settings_of_runs
 from lm_eval_epidemia.results.compare import CONFIDENCE, KEY, compare
-from lm_eval_epidemia.results.entry import Asked
-from lm_eval_epidemia.results.protocol import printable
+from lm_eval_epidemia.results.file import Asked, printable
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.results.tuned import OWN

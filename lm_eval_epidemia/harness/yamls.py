@@ -20,8 +20,7 @@ import yaml
 from lm_eval_epidemia.core import folders, paths
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.version import __version__
-from lm_eval_epidemia.elicit.system import SYSTEM_PROMPTS
-from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.variants import SYSTEM_PROMPTS, Variant
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import declarations

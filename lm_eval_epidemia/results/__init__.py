@@ -1,5 +1,5 @@
-"""Turn result files into runs with their settings, scores and samples.
+"""Turn result files into two tables, runs and scores, and compare what is in them.
 
-`results` and `samples` read lm-eval's files, `runs` and `protocol` tell one run from another,
-`naming` names them by their differences, `card` describes the training of a tuned model.
+`read` makes the tables of what `files` and `file` read, `naming` names models, `choose` selects,
+`compare`, `pool` and `ranks` compare, `samples` and `documents` read what was answered.
 """

@@ -15,15 +15,13 @@ from scipy import special
 
 from lm_eval_epidemia.benchmarks import PRIOR, Benchmark, in_way, leaves
 from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.results.file import POPULATION
 from lm_eval_epidemia.results.pool import Pool
 from lm_eval_epidemia.score.joint import Draws, difference, joint_bias, joint_error, own_errors
 from lm_eval_epidemia.score.outcomes import Clustered, clustered
 
 #: Scores are comparable where these agree.
 KEY = ["task", "way", "asked_as"]
-
-#: The score against the population, which subtracts what sampling error adds to a distance.
-POPULATION = "score_population"
 
 #: Two-sided level of confidence of every "better".
 CONFIDENCE = 0.95

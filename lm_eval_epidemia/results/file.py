@@ -2,17 +2,121 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
+from lm_eval_epidemia.benchmarks import Leaf, in_way, leaves
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.results.naming import Config
-from lm_eval_epidemia.results.protocol import number_in
 from lm_eval_epidemia.results.replicates import Joint
+from lm_eval_epidemia.score.joint import Draws
+
+#: The score against the population, which subtracts what sampling error adds to a distance.
+POPULATION = "score_population"
+
+
+class Asked(NamedTuple):
+    """A task in a way of asking."""
+
+    task: str
+    way: str
+
+
+def leaf(asked: Asked) -> Leaf:
+    """Return the details of a task in a way of asking."""
+    return leaves()[in_way(*asked)]
+
+
+class TaskScore(NamedTuple):
+    """The result of one task in one run.
+
+    Attributes
+    ----------
+    value : float
+        The primary metric of the task's benchmark; NaN if lm-eval's file says so, or if the
+        benchmark has no scores.
+    draws : Draws or None
+        Its values for other samples of the survey; None if unknown.
+    metrics : dict of str to float
+        All the others, by name.
+    population : Draws or None
+        Draws of the metric `POPULATION`.
+    source : Path
+        The result file.
+    said : object or None
+        The answer to each prompt, if the benchmark keeps it (`replicates.Keeping`); None if the
+        questions were made from a truth other than the installed one.
+    date : float
+        Start of the result file's run, in seconds of Unix time; NaN if unknown.
+    """
+
+    value: float
+    draws: Draws | None = None
+    metrics: Mapping[str, float] = {}
+    population: Draws | None = None
+    source: Path = Path()
+    said: Any = None
+    date: float = math.nan
+
+    @property
+    def seen(self) -> float:
+        """Share of the task that was asked."""
+        return self.metrics.get("seen", 1.0)
+
+
+def printable(text: str) -> str:
+    """Return a text from a file in one line, with a mark for unprintable characters."""
+    line = " ".join(text.split())
+    if line.isprintable():
+        return line
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
+
+
+def encodable(text: str) -> str:
+    """Return a text from a file with what cannot be printed, or held by a table, spelt out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def number_in(value: Any) -> float:
+    """Read a number that may be missing or "N/A"."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def as_given(value: Any) -> str:
+    """Write a setting as it was given: lm-eval keeps a ``--limit`` of 4 as 4.0."""
+    if value is None:
+        return ""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def plainly(value: Any) -> str:
+    """Write a setting in one form: 0.50, "0.5" and 0.5 are equal."""
+    if isinstance(value, bool):
+        return str(value)
+    try:
+        return f"{float(value):g}"
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def sha_of(known: str | None, text: Any) -> str:
+    """Return the hash of a text that older files lack; empty without a text."""
+    return known or (
+        hashlib.sha256(str(text).encode("utf-8", "replace")).hexdigest() if text else ""
+    )
+
 
 #: The latest date that a run can have: seconds since 1970, in the year 5138.
 LATEST = 1e11

@@ -21,10 +21,18 @@ from lm_eval_epidemia.core.names import GROUPS
 from lm_eval_epidemia.core.paths import fresh_tasks, home
 from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.results import replicates
-from lm_eval_epidemia.results.entry import POPULATION, Asked, TaskScore, leaf
-from lm_eval_epidemia.results.file import ResultFile, TaskConfig, read_file
+from lm_eval_epidemia.results.file import (
+    POPULATION,
+    Asked,
+    ResultFile,
+    TaskConfig,
+    TaskScore,
+    leaf,
+    number_in,
+    printable,
+    read_file,
+)
 from lm_eval_epidemia.results.others import Other, labels_of, others_in
-from lm_eval_epidemia.results.protocol import number_in, printable
 from lm_eval_epidemia.results.replicates import ENDLESS, Joint
 from lm_eval_epidemia.results.samples import join_shards
 from lm_eval_epidemia.surveys.catalogue import records

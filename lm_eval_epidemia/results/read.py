@@ -16,7 +16,15 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.results import replicates
-from lm_eval_epidemia.results.entry import Asked
+from lm_eval_epidemia.results.file import (
+    Asked,
+    as_given,
+    encodable,
+    number_in,
+    plainly,
+    printable,
+    sha_of,
+)
 from lm_eval_epidemia.results.files import (
     ReadFile,
     left_out,
@@ -34,14 +42,6 @@ from lm_eval_epidemia.results.naming import (
     with_settings,
 )
 from lm_eval_epidemia.results.others import labels_of
-from lm_eval_epidemia.results.protocol import (
-    as_given,
-    encodable,
-    number_in,
-    plainly,
-    printable,
-    sha_of,
-)
 
 
 class Results(NamedTuple):

@@ -14,8 +14,8 @@ from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.results.card import TUNED_CARD, Tuned, read_tuned
 from lm_eval_epidemia.results.choose import closest, settings_of_runs
 from lm_eval_epidemia.results.compare import KEY
+from lm_eval_epidemia.results.file import printable
 from lm_eval_epidemia.results.naming import HASHES, Weights
-from lm_eval_epidemia.results.protocol import printable
 from lm_eval_epidemia.results.read import Results
 
 #: Settings that a model has of its own: a tuned one may well differ from its base.

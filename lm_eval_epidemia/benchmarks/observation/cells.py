@@ -10,7 +10,7 @@ import numpy as np
 from lm_eval_epidemia.benchmarks.observation.quick import QuickTruth
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.store import GroundTruth
-from lm_eval_epidemia.score.confidence import interval
+from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.score.score import anchors
 
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from lm_eval_epidemia.benchmarks.prior.protocols import in_unit
 from lm_eval_epidemia.benchmarks.prior.quantities import families, store
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities, Quantity
-from lm_eval_epidemia.benchmarks.prior.quantities.span import STEPS
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import STEPS, Quantities, Quantity
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.responses import SingleAnswer, logprobs_of
 from lm_eval_epidemia.elicit.variants import Variant

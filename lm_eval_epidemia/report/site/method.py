@@ -19,7 +19,7 @@ from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.results.choose import of_runs
 from lm_eval_epidemia.results.read import Results
-from lm_eval_epidemia.score.confidence import interval
+from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import record
 

@@ -22,11 +22,11 @@ from lm_eval_epidemia.findings.task import LISTED
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.results.compare import POPULATION
-from lm_eval_epidemia.results.entry import Asked, leaf
+from lm_eval_epidemia.results.file import Asked, leaf
 from lm_eval_epidemia.results.read import NOT_SETTINGS, SCORE, Results
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score import score as scoring
-from lm_eval_epidemia.score.confidence import interval
+from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.score.joint import joint_error
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record, records

@@ -13,8 +13,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.registry import read_registry
-from lm_eval_epidemia.results.export.about import texts
-from lm_eval_epidemia.results.export.config import Config
+from lm_eval_epidemia.results.export.config import Config, texts
 from lm_eval_epidemia.surveys.catalogue import record
 
 #: Where names of variables come from.

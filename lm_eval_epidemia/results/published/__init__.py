@@ -28,7 +28,7 @@ from lm_eval_epidemia.benchmarks.prior.judged import stated_as
 from lm_eval_epidemia.benchmarks.prior.judgements import JudgedTask, known_of, win_draws, win_rate
 from lm_eval_epidemia.benchmarks.prior.quantities import answers, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
-from lm_eval_epidemia.elicit.system import BASE
+from lm_eval_epidemia.elicit.variants import BASE
 from lm_eval_epidemia.results.naming import Weights
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.surveys.catalogue import all_tasks

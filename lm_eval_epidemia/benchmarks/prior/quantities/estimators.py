@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks.prior.quantities.span import span
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import span
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.sampling import taylor_variance
 
