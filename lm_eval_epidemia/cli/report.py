@@ -241,11 +241,11 @@ def plot(
     where: Where = None,
 ) -> None:
     """Save a figure of a finding for a paper."""
-    from lm_eval_epidemia.report.figures import SAYS, save
+    from lm_eval_epidemia.report.figures import CHARTS, save
 
     if name == "list":
-        for known, says in SAYS.items():
-            print(f"{known}: {says}")
+        for known, chart in CHARTS.items():
+            print(f"{known}: {chart.says}")
         return
     path = save(
         name,

@@ -1,4 +1,4 @@
-"""Draw the figures that `figures.CHARTS` declares, with Vega-Altair (needs the extra ``report``).
+"""Draw the figures that `figures.yaml` declares, with Vega-Altair (needs the extra ``report``).
 
 Altair's layers and facets have no exported types.
 """

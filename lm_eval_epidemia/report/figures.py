@@ -1,13 +1,15 @@
-"""The figures of findings: each a declaration in `CHARTS`, which `save` draws into a file."""
+"""The figures of findings: each a declaration in `figures.yaml`, which `save` draws into a file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
+import yaml
 
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.extras import needs
@@ -41,6 +43,8 @@ class Chart(NamedTuple):
 
     Attributes
     ----------
+    says : str
+        What it shows.
     finding : str
         Its name in `FINDINGS`, or of a function in `findings.task` and the like that takes a task.
     x, y : str
@@ -59,8 +63,11 @@ class Chart(NamedTuple):
         The column with a green mark beside each: knowing averages only.
     only_runs : bool
         Whether respondents are left out beside models.
+    axes : mapping of str to mapping
+        By column, what its axis has here.
     """
 
+    says: str
     finding: str
     x: str
     y: str
@@ -72,6 +79,7 @@ class Chart(NamedTuple):
     interval: tuple[str, ...] = ("low", "high")
     tick: str = ""
     only_runs: bool = False
+    axes: Mapping[str, Mapping[str, Any]] = {}
 
     @property
     def task(self) -> bool:
@@ -79,121 +87,17 @@ class Chart(NamedTuple):
         return ":" in self.finding
 
     def axis(self, column: str) -> Axis:
-        """Return the axis of a column."""
-        return AXES.get((self.finding, column)) or AXES.get(("", column)) or Axis()
+        """Return the axis of a column: its own, or that of every figure."""
+        return Axis(**self.axes.get(column, _DECLARED["axes"].get(column, {})))
 
 
-#: Every figure, by name, and what it shows.
-SAYS = {
-    "leaderboard": "every model's score by group",
-    "size": "score against number of parameters",
-    "beside": "score against other tasks in the same files",
-    "surveys": "every model's score by survey",
-    "conditions": "score against number of conditions",
-    "nodes": "accuracy on larger graphs against number of variables",
-    "versions": "base models against their versions, by task",
-    "closed": "written answers against likelihoods on the closed subset",
-    "calibration": "elicited against true probability, with a reliability curve",
-    "order_bias": "probability of each displayed position relative to uniform",
-    "tilt": "tilt against slope of every model's calibration line",
-    "distribution": "truth and models in the largest cell of a task",
-    "curve": "one answer over the levels of one condition",
-    "cells": "elicited against true probability in every cell of a task",
-    "bootstrap": "bootstrap distances of a task, with the anchors of its scale",
-    "wins": "how often stated priors beat N real answers",
-    "quartiles": "quarter of the stated prior in which the truth lies",
-    "uncertainty": "stated against realised uncertainty of priors",
-    "paths": "accuracy on larger graphs against path length",
-    "tuning": "every task before and after fine-tuning",
-    "learning": "score against number of answers trained on",
-    "losses": "losses of fine-tuning, with the kept checkpoint",
-    "regions": "error of models in each region of the world, and by income",
-    "years": "truth and answers over the years, by outcome",
-    "people": "answers of models against guesses of Americans",
-    "map": "truth and answers of a task on a map of the world",
-}
+_DECLARED: dict[str, Any] = yaml.load(
+    (files(__package__) / "figures.yaml").read_text("utf-8"),
+    getattr(yaml, "CSafeLoader", yaml.SafeLoader),
+)
 
-#: The axes of columns of a finding, or of any.
-AXES = {
-    ("", "value"): Axis("Mean (± 1.96 standard errors)"),
-    ("", "before"): Axis("Score: hollow before, filled after"),
-    ("", "parameters"): Axis(ends="log"),
-    ("", "q"): Axis("The model's answer", "%"),
-    ("", "p"): Axis("The survey", "%"),
-    ("", "position"): Axis("Displayed as"),
-    ("", "times"): Axis("Probability relative to uniform", line=1),
-    ("", "tilt"): Axis("Tilt, in log-odds", line=0),
-    ("", "slope"): Axis("Slope (below 1: differences understated)", line=1),
-    ("", "distance"): Axis("Distance from the truth"),
-    ("", "stated"): Axis("Stated sd / error of 5 answers", "log"),
-    ("", "ratio"): Axis("Error / error of 5 answers", "log"),
-    ("", "rows"): Axis("Answers trained on"),
-    ("", "off"): Axis("Probability at wrong answers, %"),
-    ("other", "value"): Axis(),
-    ("version-tasks", "value"): Axis("version"),
-    ("task:distribution", "value"): Axis("Probability of the answer", "%"),
-    ("task:curve", "value"): Axis("Probability of the answer", "%"),
-    ("task:cells_of", "value"): Axis("The model's answer", "%"),
-    ("task:cells_of", "truth"): Axis("The survey", "%"),
-    ("wins", "part"): Axis("Real answers"),
-    ("wins", "value"): Axis("Share of quantities", line=0.5),
-    ("quartiles", "value"): Axis("Share of quantities", line=0.25),
-    ("course", "value"): Axis("Probability of the answer"),
-    ("people", "answer"): Axis("Share of the population, %"),
-}
-
-#: How every figure is drawn: the finding, its columns on x and y, mark, facet, colour.
-CHARTS = {
-    "leaderboard": Chart(
-        *("leaderboard", "value", "who", "dot", "group", "kind"), tick="averages", only_runs=True
-    ),
-    "size": Chart(
-        *("leaderboard", "parameters", "value", "dot", "group"), where="parameters == parameters"
-    ),
-    "beside": Chart("other", "value", "score", "dot", "other", where="score == score"),
-    "surveys": Chart("survey", "value", "survey", "dot", "group"),
-    "conditions": Chart("dimension", "dimension", "value", "line", "group"),
-    "nodes": Chart("nodes", "nodes", "value", "line", "group"),
-    "versions": Chart("version-tasks", "base", "value", "dot", "group", diagonal=True),
-    "closed": Chart("closed", "value", "who", colour="asked"),
-    "calibration": Chart("calibration", "q", "p", "heat", "who", diagonal=True),
-    "order_bias": Chart("order-bias", "position", "times", "line", "answers"),
-    "tilt": Chart("tilt", "tilt", "slope", "dot", "group", where="task != task"),
-    "distribution": Chart("task:distribution", "value", "answer", "bar"),
-    "curve": Chart("task:curve", "condition", "value", "line"),
-    "cells": Chart(
-        *("task:cells_of", "value", "truth"), where="kind != 'survey'", diagonal=True, interval=()
-    ),
-    "bootstrap": Chart("task:bootstrap", "distance", "", "area", colour=""),
-    "wins": Chart(
-        *("wins", "part", "value", "line", "group"),
-        where="facet == '' and asked == '' and part.str.startswith('N =')",
-    ),
-    "quartiles": Chart(
-        *("quartiles", "part", "value", "line", "group"),
-        where="facet == '' and part.str.startswith('quarter')",
-    ),
-    "uncertainty": Chart(
-        *("quantities", "stated", "ratio", "dot", "group"),
-        where="stated > 0 and ratio > 0",
-        diagonal=True,
-    ),
-    "paths": Chart(
-        *("interventions", "asked", "value", "line", "part"),
-        where="asked.str.startswith('path of')",
-    ),
-    "tuning": Chart(
-        *("tuning", "before", "task", "arrow", "who", "trained_on"),
-        where="task != '' and seeds == 1 and not part.str.contains('cells')",
-        interval=("before", "after"),
-    ),
-    "learning": Chart("learning", "rows", "value", "line", "group", "trained_on", "rows > 0"),
-    "losses": Chart("losses", "epoch", "loss", "line", "model", "split"),
-    "regions": Chart("regions", "off", "place", facet="of"),
-    "years": Chart("course", "year", "value", "line", "series"),
-    "people": Chart("people", "answer", "question", where="question != ''", tick="truth"),
-    "map": Chart("countries:map_of", "value", "code", "map"),
-}
+#: Every figure, by name.
+CHARTS = {name: Chart(**how) for name, how in _DECLARED["figures"].items()}
 
 
 @held()

@@ -33,7 +33,7 @@ from lm_eval_epidemia.findings.notes import lines
 from lm_eval_epidemia.findings.words import plain_name
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.cards import card
-from lm_eval_epidemia.report.figures import CHARTS, SAYS
+from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.report.render import for_people
 from lm_eval_epidemia.report.site import method, models, replies, tasks
 from lm_eval_epidemia.results.read import Results
@@ -249,9 +249,9 @@ def said(text: str) -> str:
 def figures(finding: Finding) -> list[dict[str, Any]]:
     """Draw the figures of a finding that have rows, with the models that were asked most."""
     drawn = []
-    for drawing, chart in CHARTS.items():
+    for chart in CHARTS.values():
         if chart.finding == finding.name and len(rows := charts.prepared(chart, finding.table)):
-            models, says = [*dict.fromkeys(rows["model"])], SAYS[drawing]
+            models, says = [*dict.fromkeys(rows["model"])], chart.says
             if len(models) > DRAWN:
                 says += f"; only the first {DRAWN} of {len(models)} models, epidemia plot draws all"
             few = finding.table[finding.table["model"].isin(models[:DRAWN])]
