@@ -19,10 +19,10 @@ from lm_eval_epidemia.benchmarks import OBSERVATION
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.harness.export import export
+from lm_eval_epidemia.harness.export.croissant import croissant_file
 from lm_eval_epidemia.report.share import check
 from lm_eval_epidemia.results import export as exporting
-from lm_eval_epidemia.results.export import export
-from lm_eval_epidemia.results.export.croissant import croissant_file
 from lm_eval_epidemia.surveys.catalogue import record, task
 
 TASK = "epidemia_low_nsduh_heroin_ever_by_age"

@@ -123,7 +123,7 @@ def export(
         if not inspect_register:
             raise EpidemiaError("export: give --out FOLDER, or --inspect-register FOLDER")
         return
-    from lm_eval_epidemia.results.export import export as export_dataset
+    from lm_eval_epidemia.harness.export import export as export_dataset
 
     folder, group = export_dataset(out, push_to_hub, stated), "epidemia_low" + "_stated" * stated
     print(f"the dataset repository is in {folder}")

@@ -18,8 +18,8 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.findings.headline import share_of
 from lm_eval_epidemia.findings.leaderboard import leaderboard_table
 from lm_eval_epidemia.findings.mean import grouped, with_interval
+from lm_eval_epidemia.harness.export import check_hub_id
 from lm_eval_epidemia.results import every_eval_ever as eee
-from lm_eval_epidemia.results.export import check_hub_id
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.collect import LOW_MASS
 from lm_eval_epidemia.score.joint import own_errors

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from lm_eval_epidemia.core.version import __version__
-from lm_eval_epidemia.results.export.config import Config, texts
+from lm_eval_epidemia.harness.export.config import Config, texts
 
 #: The specification's, to which readers compare.
 _CONTEXT: dict[str, Any] = {

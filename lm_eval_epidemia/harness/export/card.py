@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from importlib.resources import files
 
 import yaml
 
@@ -13,60 +14,8 @@ from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.registry import read_registry
-from lm_eval_epidemia.results.export.config import Config, texts
+from lm_eval_epidemia.harness.export.config import Config, texts
 from lm_eval_epidemia.surveys.catalogue import record
-
-#: Where names of variables come from.
-_NAMES = (
-    "- **Tübingen cause-effect pairs** (names and directions, in epidemia_intervention). J. M. "
-    "Mooij, J. Peters, D. Janzing, J. Zscheischler and B. Schölkopf, Distinguishing Cause from "
-    "Effect Using Observational Data, JMLR 17(32), 2016; list from tejaskasetty/"
-    "interventional-reasoning-llms, MIT License."
-)
-
-_TEXT = """# lm-eval-epidemia: questions and truths
-
-{description}
-
-Each config is a group of tasks asked in one way. Its split `test` has the questions, a row per
-prompt; `truth` has what is true, a row per cell. Columns of the other split are empty. Made by
-lm-eval-epidemia {version}.
-
-    from datasets import load_dataset
-    questions = load_dataset(REPOSITORY, "{first}", split="test")
-    truth = load_dataset(REPOSITORY, "{first}", split="truth")
-
-The score of a task about a survey is 100 (d_zero - D) / (d_zero - d_perfect), cut off at 0 and 100,
-where D is the sum over cells of weight times the sum over levels of |p - your p|.
-`lm_eval_epidemia.api.score_answers` returns it with its standard error, and reads the answers of a
-model to the questions too; it needs no harness.
-
-> {canary}
-
-| config | tasks | prompts |
-|---|--:|--:|
-{configs}
-
-| `test` | |
-|---|---|
-{test}
-
-| `truth` | |
-|---|---|
-{truth}
-
-## Limits
-
-{limits}
-
-Personal data: {personal}
-
-{uses}
-
-## Sources
-
-{sources}
-"""
 
 
 def dataset_card(configs: Sequence[Config]) -> str:
@@ -79,7 +28,8 @@ def dataset_card(configs: Sequence[Config]) -> str:
         return "\n".join(f"| `{name}` | {known[name]} |" for name in known if name in present)
 
     rai = said["rai"]
-    return f"---\n{_header(configs)}---\n\n" + _TEXT.format(
+    page = (files(__package__) / "card.md").read_text("utf-8")
+    return f"---\n{_header(configs)}---\n\n" + page.format(
         description=said["description"],
         version=__version__,
         first=configs[0].name,
@@ -153,7 +103,7 @@ def sources(configs: Sequence[Config]) -> list[str]:
         cited = quantities.load(name).about
         if "citation" in cited and any(task.startswith(name) for task in tasks):
             lines.append(f"- **{listed.title}** ({name}). {cited['citation']}")
-    return [*dict.fromkeys(lines), _NAMES]
+    return [*dict.fromkeys(lines), f"- {texts()['names']}"]
 
 
 def evaluation(configs: Sequence[str]) -> str:
