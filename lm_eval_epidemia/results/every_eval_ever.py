@@ -24,7 +24,7 @@ from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.harness.keys import SECRET
 from lm_eval_epidemia.results.file import number_in
-from lm_eval_epidemia.results.naming import HASHES, NO_SETTINGS, Config, Weights, pairs
+from lm_eval_epidemia.results.naming import HASHES, KNOWN, Config, Weights, pairs
 from lm_eval_epidemia.results.read import NOT_SETTINGS, in_words
 
 #: What our records name as their source, and the folder of them in a data store.
@@ -37,7 +37,7 @@ VERSION = "0.3.0"
 _METADATA = ("truth", "vintage", *Variant._fields)
 
 #: Arguments of a model that are in no record: how fast it runs, and what may hold a key.
-_PRIVATE = (*NO_SETTINGS, *SECRET, "token")
+_PRIVATE = (*KNOWN["of_machine"], *SECRET, "token")
 
 #: Backends that run a model in lm-eval's own process, by the library that does; others are called
 #: by their own name.

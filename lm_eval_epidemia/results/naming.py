@@ -5,55 +5,19 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import yaml
 
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 
-#: Of a model's arguments, those that make it another model.
-MODEL_ARGUMENTS = (
-    "revision",
-    "subfolder",
-    "delta",
-    "gguf_file",
-    "quantization",
-    "load_in_4bit",
-    "load_in_8bit",
-)
+#: What is known of settings.
+KNOWN: dict[str, Any] = yaml.safe_load((files(__package__) / "settings.yaml").read_text("utf-8"))
 
-#: Those that say where and how fast a model runs, not what it answers.
-NO_SETTINGS = (
-    "api_key_env",
-    "auth_token",
-    "batch_size",
-    "ca_cert_path",
-    "data_parallel_size",
-    "device",
-    "device_map",
-    "gpu_memory_utilization",
-    "header",
-    "header_env",
-    "max_batch_size",
-    "max_cost_tokens",
-    "max_cpu_memory",
-    "max_memory_per_gpu",
-    "max_retries",
-    "num_concurrent",
-    "offload_folder",
-    "parallelize",
-    "pause",
-    "pipeline_parallel_size",
-    "swap_space",
-    "tensor_parallel_size",
-    "timeout",
-    "tp_plan",
-    "verify_certificate",
-)
-
-#: What the hub calls the very weights.
-HASHES = ("model_sha", "peft_sha", "delta_sha")
+HASHES: list[str] = KNOWN["hashes"]
 
 
 class Config(msgspec.Struct):
@@ -75,11 +39,11 @@ def settings_of(config: Config) -> tuple[tuple[str, str], ...]:
     """Return the settings of a run that may affect its answers, besides the weights.
 
     The backend, the dtype (that of the weights as they were loaded, where the file tells), every
-    argument but those of `NO_SETTINGS`, and the hub's hashes.
+    argument but those of the machine, and the hub's hashes.
     """
     arguments = pairs(config.model_args)
     dtype = str(config.model_dtype or arguments.get("dtype") or "auto").removeprefix("torch.")
-    named = ("pretrained", "model", "peft", "dtype", *MODEL_ARGUMENTS, *NO_SETTINGS)
+    named = ("pretrained", "model", "peft", "dtype", *KNOWN["of_weights"], *KNOWN["of_machine"])
     # Where no model is named, they are its name.
     told = sorted(arguments.items()) if _named(arguments) else []
     more = {key: str(value) for key, value in told if key not in named and value is not None}
@@ -133,7 +97,7 @@ def weights_of(config: Config) -> Weights:
     if not (named := _named(arguments)):
         written = ",".join(f"{key}={value}" for key, value in arguments.items())
         return Weights(" ".join(filter(None, (str(config.model), written))))
-    given = [(key, arguments[key]) for key in MODEL_ARGUMENTS if arguments.get(key)]
+    given = [(key, arguments[key]) for key in KNOWN["of_weights"] if arguments.get(key)]
     # "main" is what everybody gets.
     more = [f"{key}={value}" for key, value in given if (key, value) != ("revision", "main")]
     adapter = str(arguments.get("peft") or "")

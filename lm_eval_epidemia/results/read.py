@@ -33,7 +33,7 @@ from lm_eval_epidemia.results.files import (
     result_files,
 )
 from lm_eval_epidemia.results.naming import (
-    HASHES,
+    KNOWN,
     is_chat,
     pairs,
     settings_of,
@@ -83,43 +83,8 @@ class Results(NamedTuple):
     folders: tuple[Path, ...] = ()
 
 
-class Setting(NamedTuple):
-    """A setting of runs.
-
-    Attributes
-    ----------
-    words : str
-        How it is said of a run, with ``{value}``.
-    silent : tuple of str
-        Values that are said only where runs of one model differ in them; all if it holds ``*``.
-    """
-
-    words: str
-    silent: tuple[str, ...] = ()
-
-
-#: What is said of settings in words, the most important first. All others are ``name=value``.
-SETTINGS = {
-    "limit": Setting("limit {value}"),
-    "chat_template": Setting("chat template"),
-    "template": Setting("template {value:.8}", ("*",)),
-    "revision": Setting("revision {value}", ("*",)),
-    "orderings": Setting("{value} orderings"),
-    "fewshot": Setting("{value} solved examples"),
-    "wording": Setting("{value} wording"),
-    "system_prompt": Setting("system prompt {value}"),
-    "structured": Setting("structured {value}"),
-    "tries": Setting("up to {value} tries"),
-    "num_fewshot": Setting("few-shot {value}"),
-    "system": Setting("system prompt {value:.4}"),
-    "task_version": Setting("task version {value}"),
-    "truth": Setting("truth {value}"),
-    "dtype": Setting("{value}", ("auto", "float32")),
-    "backend": Setting("{value}", ("*",)),
-    "max_gen_toks": Setting("max_gen_toks {value}", ("*",)),
-    "torch_seed": Setting("torch_seed {value}", ("*",)),
-    **{name: Setting(f"{name} {{value:.8}}", ("*",)) for name in HASHES},
-}
+#: What is said of settings in words, the most important first: see `settings.yaml`.
+SETTINGS: dict[str, dict[str, Any]] = KNOWN["said"]
 
 #: Columns of `Results.runs` that are not settings.
 NOT_SETTINGS = ("model", "settings", "name", "kind", "weights", "parameters", "date", "card")
@@ -347,14 +312,14 @@ def named(runs: pd.DataFrame) -> pd.DataFrame:
 def _words(row: Mapping[str, str], of_model: Mapping[str, set[str]]) -> Iterator[str]:
     """Say the settings of a run that are not the usual ones."""
     for name, value in row.items():
-        silent = SETTINGS[name].silent if name in SETTINGS else ()
+        silent = SETTINGS.get(name, {}).get("silent", ())
         if value and (len(of_model[name]) > 1 or not {value, "*"} & {*silent}):
             yield in_words(name, value)
 
 
 def in_words(name: str, value: str) -> str:
     """Say a setting: ``limit 10``, ``temperature=0.5``."""
-    words = SETTINGS[name].words if name in SETTINGS else f"{name}={{value}}"
+    words = SETTINGS[name]["words"] if name in SETTINGS else f"{name}={{value}}"
     return printable(words.format(value=value))
 
 
