@@ -33,7 +33,7 @@ from lm_eval_epidemia.findings.leaderboard import (
 )
 from lm_eval_epidemia.findings.pairs import compared
 from lm_eval_epidemia.findings.references import AVERAGES, UNIFORM
-from lm_eval_epidemia.findings.words import CHOICE_MASS, plain_name, scale, with_example
+from lm_eval_epidemia.findings.words import WORDS, plain_name, scale, with_example
 from lm_eval_epidemia.results.compare import compare
 from lm_eval_epidemia.results.naming import respondent, without_kind
 from lm_eval_epidemia.results.ranks import alike
@@ -48,20 +48,6 @@ LONGEST = 44
 #: Settings that all runs share stand in the note if they are longer than this.
 LONG = 24
 
-#: What the marks in a table are.
-MARKS = {
-    "†": "†: does not answer this group (choice_mass or answered below 0.1), so it has no rank.",
-    "vs": "vs: the score for knowing averages only, on the same prompts.",
-    "*": "*: other results with the same settings differ: the newest one counts.",
-    "‡": "‡: scores that do not match their distances: see the notes.",
-}
-
-#: How verdicts read between two models; "better here": "is shown better in these tasks than".
-VERDICTS = {
-    "not shown": "is not shown better than",
-    "not compared": "was asked in another way than",
-}
-
 COLUMNS = {
     "model": Column(),
     "settings": Column(),
@@ -72,9 +58,6 @@ COLUMNS = {
     "choice_mass": Column("choice mass", digits=2),
     "than_next": Column("than next"),
 }
-
-#: The finding that says where models go wrong, by benchmark.
-FURTHER = {"observation": "survey", "intervention": "interventions", "prior": "wins"}
 
 KNOWN = [respondent(AVERAGES), respondent(UNIFORM)]
 
@@ -206,7 +189,7 @@ def _verdict(runs: pd.DataFrame, run: pd.Series) -> str:
     better = f"is shown {verdict.replace('here', 'in these tasks')} than"
     ways = [of["settings"] or "the default" for of in (run, other)]
     apart = f" ({ways[0]}, not {ways[1]})" * (verdict == "not compared")
-    return f"{run['model']} {VERDICTS.get(verdict, better)} {other['model']}{apart}"
+    return f"{run['model']} {WORDS['verdicts'].get(verdict, better)} {other['model']}{apart}"
 
 
 def share_of(tasks: float, group: str) -> str:
@@ -238,7 +221,7 @@ def _finding(
         mark=["".join(s for s in "†*‡" if row[s]) for row in marked.to_dict("records")],
     )
     notes = [f"All runs: {', '.join(common)}."] if common else []
-    notes += [MARKS[sign] for sign in marked if marked[sign].any()]
+    notes += [WORDS["marks"][sign] for sign in marked if marked[sign].any()]
     over = shown["over"].max()
     if over and len(shown) > MOST_SENTENCES:
         table["than_next"] = [shown["verdict"].get(run, "") for run in rows["run"]]
@@ -254,7 +237,7 @@ def _finding(
     mass = table["choice_mass"].where(_is_leading(table))
     mass = mass.groupby([table["run"], table["model"]]).transform("min")
     table["choice_mass"] = mass.where(~table.duplicated(["run", "model"]))
-    notes += [f"choice mass: {CHOICE_MASS}"] if mass.notna().any() else []
+    notes += [WORDS["choice_mass"]] if mass.notna().any() else []
     shares = {group: share_of(most[group], group) for group in listed}
     asked = "; ".join(
         f"{group}: {with_example(group)}{share}"
@@ -386,7 +369,7 @@ def _suggest_next(results: Results, boards: Sequence[Board], folders: Sequence[P
         return f"Next: {row.model} does not answer with letters: {template}ask {stated}."
     if boards[0].benchmark.predicted:
         return "Next: run epidemia_low,epidemia_high; a quick look predicts but does not rank."
-    where = f"--show {FURTHER[boards[0].benchmark.name]}"
+    where = f"--show {WORDS['further'][boards[0].benchmark.name]}"
     names = runs["model"][runs["kind"] == "run"].unique()[:2].tolist()
     if len(names) > 1:
         pair, listed = shlex.join(names), shlex.join(map(str, folders))
