@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     from lm_eval_epidemia.findings.finding import Finding
     from lm_eval_epidemia.results.read import Results
 
-#: What is declared of each finding, in the order of ``--show all``.
-FINDINGS: dict[str, dict[str, Any]] = yaml.load(
+#: What is declared of each finding, see `findings.yaml`.
+DECLARED: dict[str, dict[str, Any]] = yaml.load(
     (files(__package__) / "findings.yaml").read_text("utf-8"),
     getattr(yaml, "CSafeLoader", yaml.SafeLoader),
 )
+
+#: Those of results, in the order of ``--show all``.
+FINDINGS = {name: of for name, of in DECLARED.items() if "made_by" in of}
 
 
 def find(name: str) -> Callable[[Results], Finding]:

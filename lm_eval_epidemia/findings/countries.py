@@ -14,7 +14,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.wording import ways_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import Answered, cells, with_known
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, make_finding
+from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import REACH
 from lm_eval_epidemia.findings.references import KNOWS_MARGINAL
 from lm_eval_epidemia.findings.task import asked_as, cells_of, over_levels
@@ -141,10 +141,4 @@ def map_of(results: Results, task: str) -> Finding:
     table = table[table["place"] == 0].rename(columns={"level": "country"})
     apart = (table["value"] - table["truth"]).where(table["kind"] != "survey")
     table = table.assign(code=table["country"].map(codes), error=apart)
-    columns = {
-        **WHO,
-        "country": Column(),
-        "value": Column("probability", 3),
-        "error": Column("too high by", 3, signed=True),
-    }
-    return Finding("map", task, table, columns, left_out=every.left_out)
+    return make_finding("map", table, left_out=every.left_out, title=task)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few, nearest, plural
-from lm_eval_epidemia.findings.finding import Column, Finding
+from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.results.compare import CONFIDENCE, FEWEST
 from lm_eval_epidemia.results.documents import (
     ROW,
@@ -31,26 +31,6 @@ FEWEST_FREEDOM = 4
 
 #: By how much a mean over documents may miss the number in the result file, by rounding.
 ROUNDED = 1e-6
-
-COLUMNS = {
-    **dict.fromkeys(("task", "metric", "rows"), Column()),
-    **dict.fromkeys(("first", "second"), Column(digits=3)),
-    "difference": Column(digits=3, signed=True, error="error"),
-    "low": Column("95 %, from", digits=3, signed=True),
-    "high": Column("to", digits=3, signed=True),
-    "over_tasks_low": Column("over tasks, from", digits=3, signed=True),
-    "over_tasks_high": Column("to", digits=3, signed=True),
-    **dict.fromkeys(("wins", "ties", "losses"), Column()),
-    "p": Column(digits=3),
-    "test": Column(),
-    "verdict": Column("the first is"),
-}
-
-NOTE = (
-    "The first model minus the second, paired by document, with standard error and interval over "
-    "documents of the same tasks; 'over tasks' is the interval for similar tasks. p from McNemar's "
-    "exact test or a paired t-test, not corrected for the number of comparisons."
-)
 
 
 class Matched(NamedTuple):
@@ -173,7 +153,7 @@ def compare_documents(
     rows = [*wholes, *sorted(singles, key=lambda row: row["in_group"])]
     table = pd.DataFrame([{"model": names[0], "other": names[1], **row} for row in rows])
     title = f"{names[0]} less {names[1]}: tasks of others"
-    return Finding("documents", title, table, COLUMNS, NOTE), notes
+    return make_finding("documents", table, title=title), notes
 
 
 def _compared(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from lm_eval_epidemia.findings import FINDINGS
+from lm_eval_epidemia.findings import DECLARED
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,10 @@ def who(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 def make_finding(
     name: str,
     rows: pd.DataFrame | Sequence[Mapping[str, object]],
-    runs: pd.DataFrame,
+    runs: pd.DataFrame | None = None,
     left_out: Sequence[str] = (),
     instead: Sequence[str] = (),
+    title: str = "",
 ) -> Finding:
     """Return the finding that is declared under a name, with some rows.
 
@@ -107,13 +108,16 @@ def make_finding(
     rows : DataFrame or sequence of mapping
         With ``run``, if rows are of runs. A table keeps all its columns, unless those that are
         `behind` the others are declared; of mappings the declared ones are kept.
-    runs : DataFrame
+    runs : DataFrame, optional
+        None if no row is of a run.
     left_out : sequence of str
         As in `Finding`.
     instead : sequence of str
         What is said in place of what to run.
+    title : str
+        Where none is declared.
     """
-    of = FINDINGS[name]
+    of = DECLARED[name]
     parts = of["columns"] if isinstance(of["columns"], list) else [of["columns"]]
     told = {column: how or {} for part in parts for column, how in part.items()}
     first = {} if "model" in told or of.get("who") is False else WHO
@@ -127,9 +131,9 @@ def make_finding(
         more = [] if of.get("who") is False else ["run", *WHO, "kind"]
         names = dict.fromkeys([*more, *filter(None, beside), *of.get("behind", ())])
         rows = pd.DataFrame(rows, columns=[*names])
-    table = who(rows, runs) if "run" in rows and "model" in columns else rows
+    table = rows if runs is None or "run" not in rows else who(rows, runs)
     says = instead or ([of["empty"]] if table.empty and "empty" in of else [])
     note = of.get("note", "")
     note = note if isinstance(note, str) else " ".join(note)
     shape = of.get("across", ""), of.get("details", "")
-    return Finding(name, of["title"], table, columns, note, *shape, [*says, *left_out])
+    return Finding(name, title or of["title"], table, columns, note, *shape, [*says, *left_out])

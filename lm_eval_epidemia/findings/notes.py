@@ -22,7 +22,7 @@ def notes(results: Results) -> Finding:
     of_groups = [("", "group", f"{group}: {made_of(group)}") for group in asked if made_of(group)]
     more = pd.DataFrame([*_changed(results), *of_groups], columns=["run", "kind", "text"])
     table = pd.concat([results.notes, more], ignore_index=True)
-    made = make_finding("notes", table, results.runs)
+    made = make_finding("notes", table)
     return made if len(table) else replace(made, title="There are no notes.")
 
 

@@ -13,7 +13,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.elicit.wording import Wording, ways_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers
-from lm_eval_epidemia.findings.finding import WHO, Column, Finding, who
+from lm_eval_epidemia.findings.finding import WHO, Finding, make_finding
 from lm_eval_epidemia.findings.references import AVERAGES, UNIFORM
 from lm_eval_epidemia.results.file import Asked
 from lm_eval_epidemia.results.read import Results
@@ -23,13 +23,6 @@ from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 #: So many conditions without an order, such as races, are drawn as they are listed.
 LISTED = 12
-
-COLUMNS = {
-    **WHO,
-    "given": Column(),
-    "answer": Column(),
-    "value": Column("probability", 3, interval=("low", "high")),
-}
 
 
 def asked_as(task: str) -> Asked:
@@ -92,11 +85,9 @@ def cells_of(results: Results, task: str) -> Finding:
     for (run, _), own in sorted(made.items()):
         here = every["cell"].isin(own.cells)
         parts.append(every[here].assign(run=run, value=own.q.ravel()))
-    shown = ["run", *WHO, "kind", "given", "answer", "value", "low", "high"]
-    more = ["truth", "cell", "condition", "weight", "place"]
-    table = who(pd.concat(parts, ignore_index=True).reindex(columns=shown + more), results.runs)
     left_out = left_out if made else [f"no answers to show: run lm_eval on {task}", *left_out]
-    return Finding("cells", task, table, COLUMNS, left_out=left_out)
+    table = pd.concat(parts, ignore_index=True)
+    return make_finding("cells", table, results.runs, left_out, title=task)
 
 
 def distribution(results: Results, task: str) -> Finding:
@@ -162,5 +153,4 @@ def bootstrap(task: str) -> Finding:
     lines = pd.DataFrame({"label": [*named], "distance": [*named.values()]})
     drawn = pd.DataFrame({"distance": truth.distances[truth.scheme]})
     table = pd.concat([lines, drawn.rename_axis("replicate").reset_index()], ignore_index=True)
-    columns = {"label": Column(), "distance": Column("", 4)}
-    return Finding("bootstrap", task, table, columns, details="replicate")
+    return make_finding("bootstrap", table, title=task)
