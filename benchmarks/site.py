@@ -24,7 +24,7 @@ from pathlib import Path
 
 from lm_eval_epidemia.findings import FINDINGS, find
 from lm_eval_epidemia.report.site import build_site
-from lm_eval_epidemia.results.file import Asked
+from lm_eval_epidemia.results.decode import Asked
 from lm_eval_epidemia.results.published import with_published
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.results.samples import elicited

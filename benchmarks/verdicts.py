@@ -53,9 +53,9 @@ from lm_eval_epidemia.benchmarks.observation.respondents import answers
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.results.compare import CONFIDENCE, HERE, compare
-from lm_eval_epidemia.results.file import POPULATION
-from lm_eval_epidemia.results.pool import Pool, noise_of
+from lm_eval_epidemia.findings.compare import CONFIDENCE, HERE, compare
+from lm_eval_epidemia.findings.pool import Pool, noise_of
+from lm_eval_epidemia.results.decode import POPULATION
 from lm_eval_epidemia.score.score import anchors, scale, zero
 
 # -- respondents ------------------------------------------------------------------------------

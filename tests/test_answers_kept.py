@@ -14,7 +14,7 @@ from lm_eval_epidemia.elicit.orderings import orderings
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.findings.cells import answers, beside_truth
-from lm_eval_epidemia.results.file import Asked
+from lm_eval_epidemia.results.decode import Asked
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.results.samples import KEPT, answers_of
 

@@ -424,7 +424,7 @@ def test_reports_the_site_and_the_export_need_no_lm_eval(tmp_path):
     short = f"""
 from dataclasses import replace
 from lm_eval_epidemia.findings import interventions
-from lm_eval_epidemia.results import export
+from lm_eval_epidemia.harness import export
 interventions.LARGE = {{}}  # the site draws no large graphs, which takes longest
 export.BENCHMARKS = [replace(export.BENCHMARKS[0], available=lambda: ["{BY_AGE}"])]
 """

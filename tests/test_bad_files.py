@@ -20,7 +20,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.findings import cells
 from lm_eval_epidemia.models import demo
 from lm_eval_epidemia.report.render import FORMULA
-from lm_eval_epidemia.results.file import printable
+from lm_eval_epidemia.results.decode import printable
 from lm_eval_epidemia.results.read import read_results
 
 WAYS = [

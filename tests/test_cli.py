@@ -26,7 +26,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import run as harness_run
 from lm_eval_epidemia.models import demo
-from lm_eval_epidemia.results.file import Asked
+from lm_eval_epidemia.results.decode import Asked
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.results.samples import elicited, sample_file
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record

@@ -8,7 +8,7 @@ from scripted_server import scripted
 
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.results.file import Asked
+from lm_eval_epidemia.results.decode import Asked
 from lm_eval_epidemia.results.samples import answers_in
 
 TASK = "epidemia_low_acs_employer_by_sex"  # 48 prompts of 2 cells, 4 letters

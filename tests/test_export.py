@@ -19,10 +19,10 @@ from lm_eval_epidemia.benchmarks import OBSERVATION
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.harness import export as exporting
 from lm_eval_epidemia.harness.export import export
 from lm_eval_epidemia.harness.export.croissant import croissant_file
 from lm_eval_epidemia.report.share import check
-from lm_eval_epidemia.results import export as exporting
 from lm_eval_epidemia.surveys.catalogue import record, task
 
 TASK = "epidemia_low_nsduh_heroin_ever_by_age"
@@ -278,7 +278,7 @@ def test_an_upload_that_fails_says_where_the_files_are(tmp_path, monkeypatch):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from lm_eval_epidemia.results import export as exporting
+from lm_eval_epidemia.harness import export as exporting
 
 def fill(folder, *_):
     (folder / "README.md").write_text("half")

@@ -19,13 +19,13 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
 from lm_eval_epidemia.cli.report import read
 from lm_eval_epidemia.elicit.prompts import WORDINGS
 from lm_eval_epidemia.findings import FINDINGS, find
+from lm_eval_epidemia.findings.compare import CONFIDENCE, FEWEST
 from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.interventions import FOUND
 from lm_eval_epidemia.findings.leaderboard import CLOSED_WAYS
 from lm_eval_epidemia.findings.scales import CHANCE
 from lm_eval_epidemia.findings.standardised import CONTRASTS
 from lm_eval_epidemia.report.render import FORMULA, WIDTH, render
-from lm_eval_epidemia.results.compare import CONFIDENCE, FEWEST
 
 DOCS = REPOSITORY / "docs" / "results"
 

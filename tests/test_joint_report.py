@@ -17,11 +17,11 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.write import write_truth
 from lm_eval_epidemia.findings import find
+from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.mean import mean, population_mean, with_facets
+from lm_eval_epidemia.findings.ranks import standings
 from lm_eval_epidemia.findings.references import population_known_over
 from lm_eval_epidemia.report.cards import card
-from lm_eval_epidemia.results.compare import compare
-from lm_eval_epidemia.results.ranks import standings
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.score.joint import Draws, own_errors
 from lm_eval_epidemia.score.score import Anchors, zero

@@ -22,7 +22,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.words import plain_name
 from lm_eval_epidemia.harness import yamls
-from lm_eval_epidemia.results import files
+from lm_eval_epidemia.results import collect
 from lm_eval_epidemia.surveys import catalogue
 from lm_eval_epidemia.surveys.load import load_record
 
@@ -84,7 +84,7 @@ def test_results_of_a_survey_whose_record_is_not_here_name_it():
     """Whatever it is called: "own" and "other" are no kinds of results to a user."""
     for survey in ("atlantis", "own", "other", "quantities"):
         file = SimpleNamespace(results=[f"epidemia_extra_{survey}_vote_by_sex"], group_subtasks={})
-        (note,) = files._unknown(Path("results.json"), file)
+        (note,) = collect._unknown(Path("results.json"), file)
         assert f"there is no record of {survey} here" in note
 
 

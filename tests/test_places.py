@@ -15,7 +15,7 @@ from lm_eval_epidemia.findings.cells import Answered, with_known
 from lm_eval_epidemia.findings.countries import places as finding
 from lm_eval_epidemia.findings.countries import regions
 from lm_eval_epidemia.findings.task import curve, distribution
-from lm_eval_epidemia.results.file import Asked
+from lm_eval_epidemia.results.decode import Asked
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.score import score as scoring
 

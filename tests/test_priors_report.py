@@ -21,10 +21,10 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
 from lm_eval_epidemia.cli.report import read
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.findings import find, priors
+from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.quantities import title
 from lm_eval_epidemia.report.charts import prepared
 from lm_eval_epidemia.report.figures import CHARTS, save
-from lm_eval_epidemia.results.compare import compare
 from lm_eval_epidemia.results.read import read_results
 
 NHANES = "epidemia_prior_nhanes"

@@ -35,12 +35,12 @@ from scipy import stats
 from lm_eval_epidemia.cli.report import read
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.leaderboard import SCALES
+from lm_eval_epidemia.findings.ranks import ranked_tasks, standings
 from lm_eval_epidemia.results.choose import model_size, with_bases
-from lm_eval_epidemia.results.compare import compare
-from lm_eval_epidemia.results.file import Asked
+from lm_eval_epidemia.results.decode import Asked
 from lm_eval_epidemia.results.published import with_published
-from lm_eval_epidemia.results.ranks import ranked_tasks, standings
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.results.samples import elicited, sample_file
 from lm_eval_epidemia.score.estimates import interval

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_parts import scored
 
-from lm_eval_epidemia.results.compare import KEY, compare
-from lm_eval_epidemia.results.pool import Pool
-from lm_eval_epidemia.results.ranks import verdicts
+from lm_eval_epidemia.findings.compare import compare
+from lm_eval_epidemia.findings.pool import Pool
+from lm_eval_epidemia.findings.ranks import verdicts
+from lm_eval_epidemia.results.choose import KEY
 from lm_eval_epidemia.score.joint import Draws
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 

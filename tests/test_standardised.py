@@ -27,7 +27,7 @@ from lm_eval_epidemia.estimate.check import check
 from lm_eval_epidemia.findings import standardised as finding
 from lm_eval_epidemia.findings.standardised import CONTRASTS, strata
 from lm_eval_epidemia.report.render import render
-from lm_eval_epidemia.results.file import Asked
+from lm_eval_epidemia.results.decode import Asked
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.surveys.catalogue import all_tasks

@@ -9,10 +9,11 @@ from report_parts import asked, by, scored, table, write
 
 from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.compare import compare
+from lm_eval_epidemia.findings.pool import Pool, noise_of
+from lm_eval_epidemia.findings.ranks import standings
 from lm_eval_epidemia.findings.references import population_known_over
-from lm_eval_epidemia.results.compare import compare, paired
-from lm_eval_epidemia.results.pool import Pool, noise_of
-from lm_eval_epidemia.results.ranks import standings
+from lm_eval_epidemia.results.choose import paired
 from lm_eval_epidemia.score.outcomes import clustered, moderated, prior_of
 
 #: Eight outcomes of low, one task each.

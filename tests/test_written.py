@@ -16,7 +16,7 @@ from lm_eval_epidemia.elicit import intervals
 from lm_eval_epidemia.elicit.responses import answered
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.results.file import Asked
+from lm_eval_epidemia.results.decode import Asked
 from lm_eval_epidemia.results.samples import elicited
 from lm_eval_epidemia.score import monte_carlo
 from lm_eval_epidemia.score.score import Anchors

@@ -81,7 +81,7 @@ def compare(
 
 
 def _holds_results(path: Path) -> bool:
-    from lm_eval_epidemia.results.files import result_files
+    from lm_eval_epidemia.results.collect import result_files
 
     with suppress(EpidemiaError):
         return bool(result_files([path]))

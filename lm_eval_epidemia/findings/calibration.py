@@ -13,7 +13,7 @@ from lm_eval_epidemia.findings.cells import answers
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import with_columns
 from lm_eval_epidemia.findings.task import asked_as
-from lm_eval_epidemia.results.file import Asked
+from lm_eval_epidemia.results.decode import Asked
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers
 

@@ -17,7 +17,7 @@ from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.findings.mean import with_columns
 from lm_eval_epidemia.results.choose import own_scores
-from lm_eval_epidemia.results.file import Asked, leaf
+from lm_eval_epidemia.results.decode import Asked, leaf
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers, answers_of
 

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few, nearest, plural
+from lm_eval_epidemia.findings.compare import CONFIDENCE, FEWEST
 from lm_eval_epidemia.findings.finding import Finding, make_finding
-from lm_eval_epidemia.results.compare import CONFIDENCE, FEWEST
+from lm_eval_epidemia.results.decode import as_given
 from lm_eval_epidemia.results.documents import (
     ROW,
     Answered,
@@ -21,7 +22,6 @@ from lm_eval_epidemia.results.documents import (
     groups_in,
     samples_of,
 )
-from lm_eval_epidemia.results.file import as_given
 from lm_eval_epidemia.score.outcomes import Clustered
 from lm_eval_epidemia.score.paired import MCNEMAR, Answers, paired
 

@@ -22,6 +22,7 @@ from lm_eval_epidemia.benchmarks import (
     within,
 )
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
+from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.finding import Column, Finding
 from lm_eval_epidemia.findings.leaderboard import (
     TOGETHER,
@@ -32,11 +33,10 @@ from lm_eval_epidemia.findings.leaderboard import (
     pool_of,
 )
 from lm_eval_epidemia.findings.pairs import compared
+from lm_eval_epidemia.findings.ranks import alike
 from lm_eval_epidemia.findings.references import AVERAGES, UNIFORM
 from lm_eval_epidemia.findings.words import WORDS, plain_name, scale, with_example
-from lm_eval_epidemia.results.compare import compare
 from lm_eval_epidemia.results.naming import respondent, without_kind
-from lm_eval_epidemia.results.ranks import alike
 from lm_eval_epidemia.results.read import Results
 
 #: The best models that are shown, and up to how many have a sentence each.

@@ -13,6 +13,7 @@ from lm_eval_epidemia.benchmarks import OBSERVATION, groups, in_way, leaves, uni
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import FINDINGS
+from lm_eval_epidemia.findings.compare import POPULATION
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import (
     grouped,
@@ -22,6 +23,8 @@ from lm_eval_epidemia.findings.mean import (
     with_columns,
     with_facets,
 )
+from lm_eval_epidemia.findings.pool import Pool, noise_of
+from lm_eval_epidemia.findings.ranks import Standing, alike, standings
 from lm_eval_epidemia.findings.references import (
     AVERAGES,
     KNOWS_POPULATION,
@@ -30,10 +33,7 @@ from lm_eval_epidemia.findings.references import (
     known_scores,
     population_known_over,
 )
-from lm_eval_epidemia.results.compare import POPULATION
 from lm_eval_epidemia.results.naming import respondent
-from lm_eval_epidemia.results.pool import Pool, noise_of
-from lm_eval_epidemia.results.ranks import Standing, alike, standings
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.joint import own_errors
 from lm_eval_epidemia.score.score import Anchors, scale

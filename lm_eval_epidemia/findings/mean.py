@@ -10,7 +10,7 @@ import pandas as pd
 
 from lm_eval_epidemia.benchmarks import in_way, leaves, unions
 from lm_eval_epidemia.benchmarks.observation.apart import Known
-from lm_eval_epidemia.results.compare import POPULATION, population_uncut
+from lm_eval_epidemia.findings.compare import POPULATION, population_uncut
 from lm_eval_epidemia.score.collect import LOW_MASS
 from lm_eval_epidemia.score.joint import joint_error
 

@@ -10,13 +10,13 @@ import pandas as pd
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way, leaves
 from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, ordered_groups, pool_of
 from lm_eval_epidemia.findings.mean import grouped, mean
-from lm_eval_epidemia.results.choose import alike_but, closest, own_scores
-from lm_eval_epidemia.results.compare import KEY, compare, paired
-from lm_eval_epidemia.results.pool import Pool
-from lm_eval_epidemia.results.ranks import alike
+from lm_eval_epidemia.findings.pool import Pool
+from lm_eval_epidemia.findings.ranks import alike
+from lm_eval_epidemia.results.choose import KEY, alike_but, closest, own_scores, paired
 from lm_eval_epidemia.results.read import Results
 
 #: With more runs than this, only neighbours in rank are compared.

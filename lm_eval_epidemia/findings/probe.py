@@ -25,12 +25,12 @@ from lm_eval_epidemia.benchmarks.observation.probe import (
 )
 from lm_eval_epidemia.core.errors import few
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.compare import POPULATION
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import with_columns
 from lm_eval_epidemia.findings.pairs import asked_but
 from lm_eval_epidemia.results.choose import alike_but
-from lm_eval_epidemia.results.compare import POPULATION
-from lm_eval_epidemia.results.file import Asked, leaf
+from lm_eval_epidemia.results.decode import Asked, leaf
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys import fresh

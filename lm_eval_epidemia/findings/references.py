@@ -19,8 +19,8 @@ from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, MOST_SAMPLES, Varia
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.mean import with_columns
-from lm_eval_epidemia.results.compare import KEY
-from lm_eval_epidemia.results.file import Asked, leaf
+from lm_eval_epidemia.results.choose import KEY
+from lm_eval_epidemia.results.decode import Asked, leaf
 from lm_eval_epidemia.score import monte_carlo
 from lm_eval_epidemia.score import score as scoring
 

@@ -33,7 +33,7 @@ from lm_eval_epidemia.findings.cells import Answered, cells, with_known
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import REACH, averaged
 from lm_eval_epidemia.findings.references import AVERAGES, KNOWS_MARGINAL, KNOWS_POPULATION, UNIFORM
-from lm_eval_epidemia.results.file import leaf
+from lm_eval_epidemia.results.decode import leaf
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.joint import Draws, difference

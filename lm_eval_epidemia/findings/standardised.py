@@ -27,7 +27,7 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers
 from lm_eval_epidemia.findings.finding import Finding, make_finding
-from lm_eval_epidemia.results.file import Asked, leaf
+from lm_eval_epidemia.results.decode import Asked, leaf
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score.joint import Draws, joint_error

@@ -15,7 +15,7 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers
 from lm_eval_epidemia.findings.finding import WHO, Finding, make_finding
 from lm_eval_epidemia.findings.references import AVERAGES, UNIFORM
-from lm_eval_epidemia.results.file import Asked
+from lm_eval_epidemia.results.decode import Asked
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.estimates import interval

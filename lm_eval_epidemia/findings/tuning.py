@@ -28,14 +28,14 @@ from lm_eval_epidemia.benchmarks.observation.measured import Measured
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers, beside_truth
+from lm_eval_epidemia.findings.compare import CONFIDENCE, compare
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.leaderboard import ordered_groups
 from lm_eval_epidemia.findings.mean import grouped, is_silent, mean, with_columns
 from lm_eval_epidemia.findings.references import KNOWS_MARGINAL, known_scores
 from lm_eval_epidemia.results.card import LOSSES, Tuned, read_tuned
-from lm_eval_epidemia.results.choose import of_runs, settings_of_runs
-from lm_eval_epidemia.results.compare import CONFIDENCE, KEY, compare
-from lm_eval_epidemia.results.file import Asked, printable
+from lm_eval_epidemia.results.choose import KEY, of_runs, settings_of_runs
+from lm_eval_epidemia.results.decode import Asked, printable
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.results.tuned import OWN

@@ -14,13 +14,13 @@ import pandas as pd
 from lm_eval_epidemia.benchmarks import groups, in_way
 from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few, nearest, plural
 from lm_eval_epidemia.findings import documents
+from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.finding import WHO, Finding, make_finding, who
 from lm_eval_epidemia.findings.leaderboard import pool_of
 from lm_eval_epidemia.findings.mean import grouped, is_silent, mean
 from lm_eval_epidemia.findings.notes import lines
 from lm_eval_epidemia.findings.pairs import asked_but, compared, ordered
-from lm_eval_epidemia.results.choose import settings_of_runs, where
-from lm_eval_epidemia.results.compare import compare, paired
+from lm_eval_epidemia.results.choose import paired, settings_of_runs, where
 from lm_eval_epidemia.results.documents import Answered, answered_in
 from lm_eval_epidemia.results.naming import HASHES, with_settings, without_kind
 from lm_eval_epidemia.results.read import Results

@@ -11,12 +11,12 @@ import pandas as pd
 
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.prompts import WORDINGS
+from lm_eval_epidemia.findings.compare import outcomes
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import mean
 from lm_eval_epidemia.findings.pairs import asked_but, compared, ordered
 from lm_eval_epidemia.findings.references import known_scores
-from lm_eval_epidemia.results.choose import alike_but
-from lm_eval_epidemia.results.compare import KEY, outcomes
+from lm_eval_epidemia.results.choose import KEY, alike_but
 from lm_eval_epidemia.results.read import Results
 
 #: What the usual wording is called, and all in order.

@@ -18,7 +18,7 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.cells import answers, cells, with_known
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.task import asked_as, cells_of, over_levels
-from lm_eval_epidemia.results.file import Asked, leaf
+from lm_eval_epidemia.results.decode import Asked, leaf
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.scales import rank_agreement
 from lm_eval_epidemia.surveys.catalogue import all_tasks

@@ -8,8 +8,8 @@ from typing import Any
 
 from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.core.errors import plural
+from lm_eval_epidemia.findings.compare import CONFIDENCE, FEWEST
 from lm_eval_epidemia.findings.versus import Versus
-from lm_eval_epidemia.results.compare import CONFIDENCE, FEWEST
 
 #: Lines and columns of a screen.
 LINES, WIDTH = 24, 100

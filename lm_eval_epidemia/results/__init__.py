@@ -1,5 +1,5 @@
-"""Turn result files into two tables, runs and scores, and compare what is in them.
+"""Turn result files into two tables, runs and scores, and choose among them.
 
-`read` makes the tables of what `files` and `file` read, `naming` names models, `choose` selects,
-`compare`, `pool` and `ranks` compare, `samples` and `documents` read what was answered.
+`read` makes the tables of what `collect` and `decode` read, `naming` names models, `choose`
+selects and pairs, `samples` and `documents` read what was answered.
 """

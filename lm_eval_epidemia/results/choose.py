@@ -13,9 +13,11 @@ import pandas as pd
 from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few, plural
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.results.compare import paired
 from lm_eval_epidemia.results.read import NOT_SETTINGS, SETTINGS, Results
 from lm_eval_epidemia.score.score import Anchors
+
+#: Scores are comparable where these agree.
+KEY = ["task", "way", "asked_as"]
 
 #: What the usual value of a setting is called.
 NONE = "none"
@@ -39,6 +41,16 @@ def of_runs(results: Results, runs: Iterable[int]) -> Results:
         if name in ("scores", "older", "others", "files")
     }
     return results._replace(runs=results.runs[results.runs.index.isin(kept)], **tables)
+
+
+def paired(one: pd.DataFrame, other: pd.DataFrame, on: Sequence[str] = KEY) -> pd.DataFrame:
+    """Join two selections by what was asked, where both have a score; ``_other`` is the second's.
+
+    Of a task in several groups one row is left.
+    """
+    both = one.merge(other, on=[*on], suffixes=("", "_other")).drop_duplicates([*on])
+    both = both[both["value"].notna() & both["value_other"].notna()]
+    return both.sort_values([*on], ignore_index=True)
 
 
 def own_scores(results: Results) -> pd.DataFrame:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from lm_eval_epidemia.benchmarks import leaves
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.results.file import ResultFile, as_given, number_in, printable, read_file
+from lm_eval_epidemia.results.decode import ResultFile, as_given, number_in, printable, read_file
 from lm_eval_epidemia.results.naming import is_chat
 from lm_eval_epidemia.results.others import metrics_in
 from lm_eval_epidemia.results.read import Results

@@ -23,7 +23,7 @@ from lm_eval_epidemia.benchmarks.benchmark import Benchmark
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.harness.keys import SECRET
-from lm_eval_epidemia.results.file import number_in
+from lm_eval_epidemia.results.decode import number_in
 from lm_eval_epidemia.results.naming import HASHES, KNOWN, Config, Weights, pairs
 from lm_eval_epidemia.results.read import NOT_SETTINGS, in_words
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.results.file import as_given, number_in, printable
+from lm_eval_epidemia.results.decode import as_given, number_in, printable
 
 #: Metrics of other tasks: the first that a task has is shown. Where it has none of these, it is one
 #: that is better when higher, else one that is better when lower, else any.
@@ -36,7 +36,7 @@ def others_in(file: Any, ours: Collection[str]) -> dict[Other, float]:
 
     Parameters
     ----------
-    file : file.ResultFile
+    file : decode.ResultFile
     ours : collection of str
         Tasks that are left out.
     """

@@ -16,7 +16,14 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.results import replicates
-from lm_eval_epidemia.results.file import (
+from lm_eval_epidemia.results.collect import (
+    ReadFile,
+    left_out,
+    put_together,
+    read_files,
+    result_files,
+)
+from lm_eval_epidemia.results.decode import (
     Asked,
     as_given,
     encodable,
@@ -24,13 +31,6 @@ from lm_eval_epidemia.results.file import (
     plainly,
     printable,
     sha_of,
-)
-from lm_eval_epidemia.results.files import (
-    ReadFile,
-    left_out,
-    put_together,
-    read_files,
-    result_files,
 )
 from lm_eval_epidemia.results.naming import (
     KNOWN,
@@ -127,7 +127,7 @@ def read_results(folders: Iterable[Path]) -> Results:
         for note in put_together(
             files,
             lambda file, asked: (
-                weights_of(file.file.config),
+                weights_of(file.decoded.config),
                 *sorted(settings_in(file, installed).items()),
                 _asked_as(file, asked, installed),
             ),
@@ -149,13 +149,13 @@ def _tables(files: Sequence[ReadFile], installed: Mapping[str, Any]) -> Results:
     others: list[dict[str, Any]] = []
     read: list[dict[str, Any]] = []
     for file in files:
-        weights, settings = weights_of(file.file.config), settings_in(file, installed)
+        weights, settings = weights_of(file.decoded.config), settings_in(file, installed)
         identity = (weights, *sorted(settings.items()))
         run = numbers.setdefault(identity, len(numbers))
         row = runs.setdefault(identity, {"weights": weights, "parameters": math.nan, **settings})
-        size = number_in(file.file.config.model_num_parameters)
+        size = number_in(file.decoded.config.model_num_parameters)
         row["parameters"] = size if 0 < size < math.inf else row["parameters"]
-        row["date"] = number_in(file.file.date)
+        row["date"] = number_in(file.decoded.date)
         row["card"] = None  # see `tuned.with_cards`
         read.append({"run": run, "path": file.path})
         scores += [{"run": run} | row for row in _score_rows(file, installed)]
@@ -201,7 +201,7 @@ def _checked(
     for run, of in unscored.groupby("run"):
         text = f"no score (NaN) in {plural(len(of), 'task')}: {few([*of['task']])}"
         notes.append((names[run], "unscored", text))
-    older_files = {file.path for file in files if file.file.epidemia is None}
+    older_files = {file.path for file in files if file.decoded.epidemia is None}
     reasons: dict[int, dict[str, list[str]]] = {}
     for (run, _), of in scores.groupby(["run", "group"], sort=False):
         unfit = replicates.in_conflict(drawn.sample for drawn in of["draws"] if drawn)
@@ -325,7 +325,7 @@ def in_words(name: str, value: str) -> str:
 
 def settings_in(file: ReadFile, installed: Mapping[str, Any]) -> dict[str, str]:
     """Return the settings of a file's run: texts, without those that are the usual ones."""
-    read, asked = file.file, list(file.scores)
+    read, asked = file.decoded, list(file.scores)
     each = [_told(file, a, installed) for a in asked]
     revision = [part for part in weights_of(read.config).more if part.startswith("revision=")]
     told = {
@@ -346,12 +346,12 @@ def _told(file: ReadFile, asked: Asked, installed: Mapping[str, Any]) -> dict[st
     """Return the settings that a task was asked with, where they are not the usual ones."""
     metadata, way = file.metadata[asked], WAYS[asked.way]
     told: dict[str, Any] = {
-        "num_fewshot": file.file.shots.get(in_way(*asked)) or None,
+        "num_fewshot": file.decoded.shots.get(in_way(*asked)) or None,
         "task_version": _version(file, asked, installed),
         "truth": _truth(file, asked, installed),
     }
     if way.generated:
-        given = pairs(file.file.config.gen_kwargs).items()
+        given = pairs(file.decoded.config.gen_kwargs).items()
         told |= {key: plainly(value) for key, value in given}
         if told.get("temperature") == plainly(way.temperature):
             del told["temperature"]
@@ -372,7 +372,7 @@ def _limit(file: ReadFile) -> str:
     if scores and all(score.seen >= 1 for score in scores):
         return ""
     # Of other people's tasks a file does not say how much was asked.
-    return as_given(file.file.config.limit) or ("incomplete" if scores else "")
+    return as_given(file.decoded.config.limit) or ("incomplete" if scores else "")
 
 
 def _version(file: ReadFile, asked: Asked, installed: Mapping[str, Any]) -> str:
@@ -381,7 +381,7 @@ def _version(file: ReadFile, asked: Asked, installed: Mapping[str, Any]) -> str:
         return ""
     of = leaves()[in_way(*asked)]
     usual = of.benchmark.version(truth) + WAYS[asked.way].revision
-    version = file.file.versions.get(in_way(*asked), usual)
+    version = file.decoded.versions.get(in_way(*asked), usual)
     return "" if version == usual else str(version)
 
 
@@ -417,7 +417,7 @@ def _score_rows(file: ReadFile, installed: Mapping[str, Any]) -> Iterator[dict[s
 
 def _asked_as(file: ReadFile, asked: Asked, installed: Mapping[str, Any]) -> str:
     """Say the settings that a score heeds, where they are not the usual ones."""
-    read, heeds = file.file, leaves()[in_way(*asked)].heeds
+    read, heeds = file.decoded, leaves()[in_way(*asked)].heeds
     told = {
         key: value
         for key, value in _told(file, asked, installed).items()

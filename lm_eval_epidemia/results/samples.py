@@ -22,7 +22,7 @@ from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import MOST_SAMPLES
 from lm_eval_epidemia.elicit.within import is_withheld
-from lm_eval_epidemia.results.file import POPULATION, Asked, TaskScore, leaf
+from lm_eval_epidemia.results.decode import POPULATION, Asked, TaskScore, leaf
 from lm_eval_epidemia.score import monte_carlo
 
 #: By how much a probability may be off that was kept to six significant digits: the last of up to

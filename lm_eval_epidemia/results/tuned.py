@@ -12,9 +12,8 @@ import pandas as pd
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.results.card import TUNED_CARD, Tuned, read_tuned
-from lm_eval_epidemia.results.choose import closest, settings_of_runs
-from lm_eval_epidemia.results.compare import KEY
-from lm_eval_epidemia.results.file import printable
+from lm_eval_epidemia.results.choose import KEY, closest, settings_of_runs
+from lm_eval_epidemia.results.decode import printable
 from lm_eval_epidemia.results.naming import HASHES, Weights
 from lm_eval_epidemia.results.read import Results
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from lm_eval_epidemia.benchmarks import WAYS, in_way
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
+from lm_eval_epidemia.results.decode import Asked, printable
 from lm_eval_epidemia.results.documents import decoded
-from lm_eval_epidemia.results.file import Asked, printable
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import NOT_A_SAMPLE, sample_file
 

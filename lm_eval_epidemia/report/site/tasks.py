@@ -16,13 +16,13 @@ from lm_eval_epidemia.elicit.prompts import prompt
 from lm_eval_epidemia.elicit.wording import Wording, ways_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers
+from lm_eval_epidemia.findings.compare import POPULATION
 from lm_eval_epidemia.findings.countries import countries_of
 from lm_eval_epidemia.findings.references import known_scores, part_asked
 from lm_eval_epidemia.findings.task import LISTED
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.figures import CHARTS
-from lm_eval_epidemia.results.compare import POPULATION
-from lm_eval_epidemia.results.file import Asked, leaf
+from lm_eval_epidemia.results.decode import Asked, leaf
 from lm_eval_epidemia.results.read import NOT_SETTINGS, SCORE, Results
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score import score as scoring

@@ -15,13 +15,11 @@ from scipy import special
 
 from lm_eval_epidemia.benchmarks import PRIOR, Benchmark, in_way, leaves
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.results.file import POPULATION
-from lm_eval_epidemia.results.pool import Pool
+from lm_eval_epidemia.findings.pool import Pool
+from lm_eval_epidemia.results.choose import KEY, paired
+from lm_eval_epidemia.results.decode import POPULATION
 from lm_eval_epidemia.score.joint import Draws, difference, joint_bias, joint_error, own_errors
 from lm_eval_epidemia.score.outcomes import Clustered, clustered
-
-#: Scores are comparable where these agree.
-KEY = ["task", "way", "asked_as"]
 
 #: Two-sided level of confidence of every "better".
 CONFIDENCE = 0.95
@@ -40,16 +38,6 @@ def outcomes(asked: pd.DataFrame) -> list[Hashable]:
         known[in_way(task, way)].entry.outcome
         for task, way in zip(asked["task"], asked["way"], strict=True)
     ]
-
-
-def paired(one: pd.DataFrame, other: pd.DataFrame, on: Sequence[str] = KEY) -> pd.DataFrame:
-    """Join two selections by what was asked, where both have a score; ``_other`` is the second's.
-
-    Of a task in several groups one row is left.
-    """
-    both = one.merge(other, on=[*on], suffixes=("", "_other")).drop_duplicates([*on])
-    both = both[both["value"].notna() & both["value_other"].notna()]
-    return both.sort_values([*on], ignore_index=True)
 
 
 class Comparison(NamedTuple):

@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks import PRIOR, groups
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.results.compare import (
+from lm_eval_epidemia.findings.compare import (
     CONFIDENCE,
     FEWEST,
     FEWEST_ON_LOG,
     HERE,
-    KEY,
     POPULATION,
     compare,
     outcomes,
     population_uncut,
 )
-from lm_eval_epidemia.results.pool import Pool
+from lm_eval_epidemia.findings.pool import Pool
+from lm_eval_epidemia.results.choose import KEY
 from lm_eval_epidemia.score.joint import Draws
 from lm_eval_epidemia.score.outcomes import Clustered, Layout
 

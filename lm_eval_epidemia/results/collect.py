@@ -21,7 +21,7 @@ from lm_eval_epidemia.core.names import GROUPS
 from lm_eval_epidemia.core.paths import fresh_tasks, home
 from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.results import replicates
-from lm_eval_epidemia.results.file import (
+from lm_eval_epidemia.results.decode import (
     POPULATION,
     Asked,
     ResultFile,
@@ -49,7 +49,7 @@ class ReadFile(NamedTuple):
     """A result file, with the scores of our tasks and the settings that made them."""
 
     path: Path
-    file: ResultFile
+    decoded: ResultFile
     scores: dict[Asked, TaskScore]
     metadata: dict[Asked, dict[str, Any]]
     others: dict[Other, float]
@@ -58,7 +58,7 @@ class ReadFile(NamedTuple):
     @property
     def when(self) -> tuple[float, str]:
         """Sort key: the oldest first."""
-        date = number_in(self.file.date)
+        date = number_in(self.decoded.date)
         return -math.inf if math.isnan(date) else date, str(self.path)
 
 
@@ -83,17 +83,17 @@ def read_files(
 def _read(path: Path) -> ReadFile:
     """Read a result file, its scores and those of other tasks; ValueError as in `read_file`."""
     file = read_file(path)
-    run = ReadFile(path, file, {}, {}, {}, _unknown(path, file))
+    read = ReadFile(path, file, {}, {}, {}, _unknown(path, file))
     for name, row in file.results.items():
         ours = leaves().get(name)
         if ours and f"{ours.benchmark.primary},none" in row:
             asked = Asked(ours.entry.name, ours.way)
             metadata = msgspec.convert(file.configs.get(name) or {}, TaskConfig).metadata
-            run.metadata[asked] = metadata or {}
-            run.scores[asked] = _score(run, asked, row)
+            read.metadata[asked] = metadata or {}
+            read.scores[asked] = _score(read, asked, row)
     told = file.versions.keys() & file.configs.keys()
-    if bare := [in_way(*asked) for asked in run.scores if in_way(*asked) not in told]:
-        run.notes.append(
+    if bare := [in_way(*asked) for asked in read.scores if in_way(*asked) not in told]:
+        read.notes.append(
             f"{path}: the file lacks the version or settings of {plural(len(bare), 'task')} "
             f"({few(bare)}), so they are ranked as if these were the usual ones: copy the "
             "file again from where lm_eval wrote it"
@@ -101,16 +101,16 @@ def _read(path: Path) -> ReadFile:
     others = others_in(file, leaves())
     if without := [other for other, value in others.items() if math.isnan(value)]:
         labels = labels_of(without)
-        run.notes.append(
+        read.notes.append(
             f"{path}: left out {few([labels[other] for other in without])}: none of their "
             "metrics is a finite number"
         )
-    run.others.update({other: x for other, x in others.items() if not math.isnan(x)})
+    read.others.update({other: x for other, x in others.items() if not math.isnan(x)})
     # Of many files these are most of what they hold, and in the scores by now.
     joint = file.epidemia or Joint()
-    for read in (file.results, file.configs, file.higher_is_better, joint.replicates, joint.said):
-        read.clear()
-    return run
+    for part in (file.results, file.configs, file.higher_is_better, joint.replicates, joint.said):
+        part.clear()
+    return read
 
 
 def _kind_of(name: str) -> tuple[str, str]:
@@ -159,9 +159,9 @@ def _unknown(path: Path, file: ResultFile) -> list[str]:
     ]
 
 
-def _score(run: ReadFile, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
+def _score(read: ReadFile, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
     """Read the scores of a task, and note what cannot be used; ValueError as in `read_file`."""
-    name, ours, joint = in_way(*asked), leaf(asked), run.file.epidemia or Joint()
+    name, ours, joint = in_way(*asked), leaf(asked), read.decoded.epidemia or Joint()
     primary, metrics = ours.benchmark.primary, ours.metrics
     given = {
         metric: value
@@ -176,8 +176,8 @@ def _score(run: ReadFile, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
     ]
     if endless:
         given |= dict.fromkeys(endless, math.nan)
-        run.notes.append(
-            f"{run.path}: {name}: {few(endless)} is infinite or too large, and counts as "
+        read.notes.append(
+            f"{read.path}: {name}: {few(endless)} is infinite or too large, and counts as "
             "unknown: one reply may be absurd; look at the other metrics in the file"
         )
     without = math.isnan(number_in(given[primary]))
@@ -194,7 +194,7 @@ def _score(run: ReadFile, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
     leading = ours.benchmark.leading if ours.benchmark.scored else ""
-    answers, fingerprint = None, run.metadata[asked].get("truth")
+    answers, fingerprint = None, read.metadata[asked].get("truth")
     if ours.benchmark in (OBSERVATION, UNDATED):
         # Read when a finding asks for them.
         answers = joint.said.get(name)
@@ -202,8 +202,8 @@ def _score(run: ReadFile, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
         try:
             answers = replicates.said_in(name, joint.said[name], numbers, fingerprint)
         except replicates.Unusable as error:
-            run.notes.append(
-                f"{run.path}: {name}: tables from its answers leave it out, because its truth "
+            read.notes.append(
+                f"{read.path}: {name}: tables from its answers leave it out, because its truth "
                 f"on this machine cannot be used: {error}"
             )
     more = {
@@ -214,8 +214,8 @@ def _score(run: ReadFile, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
     at = draws.get(primary)
     if leading not in (primary, ""):
         at = replicates.headline_draws(name, answers)
-    value, date = numbers.get(leading, math.nan), number_in(run.file.date)
-    return TaskScore(value, at, more, draws.get(POPULATION), run.path, answers, date)
+    value, date = numbers.get(leading, math.nan), number_in(read.decoded.date)
+    return TaskScore(value, at, more, draws.get(POPULATION), read.path, answers, date)
 
 
 def _checked(
@@ -301,7 +301,7 @@ def put_together(
         for asked, score in file.scores.items():
             if (
                 score.seen < 1
-                and not file.file.config.limit
+                and not file.decoded.config.limit
                 and leaf(asked).benchmark is OBSERVATION
             ):
                 parts[asked, asked_alike(file, asked)].append(file)
@@ -316,7 +316,7 @@ def put_together(
         if whole is not None:
             for file in several[:-1]:
                 del file.scores[asked]
-            several[-1].scores[asked] = whole._replace(date=number_in(several[-1].file.date))
+            several[-1].scores[asked] = whole._replace(date=number_in(several[-1].decoded.date))
             joined[paths] += 1
     return notes + [
         f"{plural(number, 'task')} put together from {len(paths)} files of one run "

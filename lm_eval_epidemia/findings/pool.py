@@ -13,6 +13,7 @@ from scipy import special
 from lm_eval_epidemia.benchmarks import in_way, leaves
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.store import GroundTruth
+from lm_eval_epidemia.results.choose import KEY
 from lm_eval_epidemia.score.outcomes import (
     SMALLEST,
     Clustered,
@@ -27,9 +28,6 @@ FLOOR = 0.1
 
 #: A published table is printed to a tenth of a per cent: a share is off by .00025 on average.
 PRINTED = 0.00025
-
-#: What two scores agree in if they are of the same question: as `compare.KEY`.
-ASKED = ["task", "way", "asked_as"]
 
 #: Fewer pairs than these say too little of how others vary.
 LEAST_PAIRS = 10
@@ -122,12 +120,12 @@ class Pool:
         l1 = scores.get("l1", pd.Series(math.nan, scores.index))
         here = scores.assign(log=np.log(np.maximum(l1, floors)))[l1.notna() & floors.notna()]
         self._models = here.groupby("run")["model"].last()
-        self._logs = here.set_index(["run", *ASKED])["log"].unstack(ASKED)
+        self._logs = here.set_index(["run", *KEY])["log"].unstack(KEY)
         self._known: dict[tuple[tuple[str, ...], ...], _Pairs] = {}
 
     def pairs(self, asked: pd.DataFrame) -> _Pairs:
         """Return all pairs of the runs with known log `l1` in these tasks."""
-        keys = tuple(asked[ASKED].itertuples(index=False, name=None))
+        keys = tuple(asked[KEY].itertuples(index=False, name=None))
         if keys not in self._known:
             logs = self._logs.reindex(columns=pd.MultiIndex.from_tuples(keys)).dropna()
             clusters = [leaves()[in_way(task, way)].entry.outcome for task, way, _ in keys]
