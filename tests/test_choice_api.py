@@ -502,7 +502,7 @@ def test_on_the_command_line_in_a_chat(tmp_path):
             [
                 sys.executable,
                 "-m",
-                "lm_eval_epidemia.cli",
+                "lm_eval_epidemia",
                 "run",
                 "--model",
                 "choice-api",

@@ -132,8 +132,8 @@ def test_what_is_not_run_here_has_options_that_exist(line):
     """Every part of a line that lm-eval or `epidemia` would read is read; scripts exist."""
     for part in line.replace(" ...", "").split(" && "):
         words = shlex.split(re.sub(r"\[[^]]*\]", "", part), comments=True)
-        if "lm_eval_epidemia.cli" in words:
-            words = ["epidemia", *words[words.index("lm_eval_epidemia.cli") + 1 :]]
+        if "lm_eval_epidemia" in words:
+            words = ["epidemia", *words[words.index("lm_eval_epidemia") + 1 :]]
         if words[0].endswith("epidemia"):
             command, rest = command_of(words[1:])
             options = {option for parameter in command.params for option in parameter.opts}

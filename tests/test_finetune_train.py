@@ -284,12 +284,12 @@ def test_models_that_cannot_be_trained(tiny_llama, tmp_path):
     shutil.copytree(tiny_llama, bare)
     for path in bare.glob("token*"):
         path.unlink()
-    refused("no tokenizer", bare, data, out)
+    refused(r"bare cannot be loaded \(.*tokenizer", bare, data, out)
     cut = tmp_path / "cut"
     shutil.copytree(tiny_llama, cut)
     weights = next(cut.glob("*.safetensors"))
     weights.write_bytes(weights.read_bytes()[:100])
-    refused("the weights of .* cannot be read", cut, data, out)
+    refused(r"cut cannot be loaded \(", cut, data, out)
     endless = tmp_path / "endless"
     shutil.copytree(tiny_llama, endless)
     for path in (endless / "tokenizer_config.json", endless / "special_tokens_map.json"):

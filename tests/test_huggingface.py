@@ -29,7 +29,7 @@ TWO_PROCESSES += ["--mixed_precision", "no", "--dynamo_backend", "no", "-m"]
 
 def lm_eval(*arguments, launcher=()):
     """Run lm-eval's command line; `epidemia run` spares the tests lm-eval's own index."""
-    command = [*(launcher or [sys.executable, "-m"]), "lm_eval_epidemia.cli", "run"]
+    command = [*(launcher or [sys.executable, "-m"]), "lm_eval_epidemia", "run"]
     command += map(str, arguments)
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

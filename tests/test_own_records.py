@@ -234,7 +234,7 @@ def test_lm_eval_finds_them_in_a_process_of_its_own(home, raw, tmp_path, monkeyp
     monkeypatch.delenv("EPIDEMIA_RECORDS")
     line = f"run --record {path} --tasks epidemia_toy --model epidemia-baseline"
     line += f" --model_args kind=truth --output_path {tmp_path / 'results'}"
-    subprocess.run([sys.executable, "-m", "lm_eval_epidemia.cli", *line.split()], check=True)
+    subprocess.run([sys.executable, "-m", "lm_eval_epidemia", *line.split()], check=True)
     (file,) = tmp_path.glob("results/**/results_*.json")
     assert json.loads(file.read_text())["results"]["epidemia_toy"]["score,none"] == 100
     # The record is not there for this process: its truth is left out, and it is said why.

@@ -394,7 +394,7 @@ def children(pid):
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see processes")
 def test_workers_end_with_a_build_that_is_killed(home, nsduh_parquet):
-    command = [sys.executable, "-m", "lm_eval_epidemia.cli", "groundtruth", "build", "nsduh"]
+    command = [sys.executable, "-m", "lm_eval_epidemia", "groundtruth", "build", "nsduh"]
     # So many replicates that every worker is in the middle of a task for minutes.
     command += ["--raw", str(nsduh_parquet), "--jobs", "2", "--replicates", "20000"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as build:

@@ -371,7 +371,7 @@ def test_a_thinking_model_is_asked_after_an_empty_reasoning_block(tiny_llama, tm
 @pytest.mark.slow
 def test_epidemia_run_guards_without_the_start_up_hook(tiny_llama):
     model = f"--model hf --model_args pretrained={tiny_llama},dtype=float32,max_length=30"
-    command = f"-m lm_eval_epidemia.cli run {model} --tasks {TASK} --device cpu"
+    command = f"-m lm_eval_epidemia run {model} --tasks {TASK} --device cpu"
     environment = {**os.environ, "EPIDEMIA_AUTOLOAD": "0"}
     done = subprocess.run(
         [sys.executable, *command.split()], capture_output=True, text=True, env=environment

@@ -356,7 +356,7 @@ def _told(file: ReadFile, asked: Asked, installed: Mapping[str, Any]) -> dict[st
         if told.get("temperature") == plainly(way.temperature):
             del told["temperature"]
     return told | {
-        key: metadata[key]
+        key: as_given(metadata[key])  # False is a value
         for key, usual in Variant()._asdict().items()
         if metadata.get(key) not in (None, usual)
     }
