@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
 from typing import Any
+
+import jinja2
 
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import few, plural
@@ -12,22 +15,11 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.sampling import Scheme
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.surveys.catalogue import own_surveys
-from lm_eval_epidemia.surveys.record import Record, Task, Vintage
+from lm_eval_epidemia.surveys.record import Record, Vintage
 from lm_eval_epidemia.surveys.variable import Universe
 
 #: D_perfect of other bootstraps, beside that of scores.
-OTHERS: dict[Scheme, str] = {
-    "design": "D_perfect, design",
-    "population": "D_perfect, another survey",
-}
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]], right: int = 0) -> list[str]:
-    """Write a Markdown table; its last `right` columns hold numbers."""
-    left = len(header) - right
-    lines = ["| " + " | ".join(header) + " |"]
-    lines.append("|" + "---|" * left + "--:|" * right)
-    return lines + ["| " + " | ".join(row) + " |" for row in rows]
+OTHERS: tuple[Scheme, ...] = ("design", "population")
 
 
 def _words(text: str) -> str:
@@ -62,30 +54,18 @@ def _asked(universe: Sequence[Universe]) -> str:
     return " and ".join(parts)
 
 
-def _source(record: Record) -> list[str]:
+def _design(record: Record) -> str:
+    """Describe how people were sampled."""
     design = record.design
+    if any(vintage.tables for vintage in record.vintages.values()) and not design.weight:
+        return "published tables, taken as they are"
     weights = [_columns(record, column) for column in design.weight]
     named = (("strata", design.strata), ("PSU", design.psu))
     units = [f"{what} {_code(column)}" for what, column in named if column]
-    sampling = [
-        f"weight {' or '.join(weights)}" if weights else "no weight",
-        *([", ".join(units)] if units else []),
-        *([f"sampled unit {_code(design.unit)}"] if design.unit else []),
-        *([f"replicate weights `{design.replicates}` where present"] if design.replicates else []),
-    ]
-    if any(vintage.tables for vintage in record.vintages.values()) and not design.weight:
-        sampling = ["published tables, taken as they are"]
-    lines = [
-        f"- **Publisher**: {_plain(record.publisher)}"
-        + (f", <{record.homepage}>" if _is_address(record.homepage) else ""),
-        f"- **Licence**: {_plain(record.licence)}",
-        f"- **Cite**: {_plain(record.citation)}",
-        f"- **Who is asked about**: {_plain(record.people)}",
-        f"- **Design**: {'; '.join(sampling)}",
-    ]
-    if record.universe:
-        lines.append(f"- **Universe**: {_asked(record.universe)}")
-    return lines
+    parts = [f"weight {' or '.join(weights)}" if weights else "no weight", ", ".join(units)]
+    parts += [f"sampled unit {_code(design.unit)}"] if design.unit else []
+    parts += [f"replicate weights `{design.replicates}` where present"] * bool(design.replicates)
+    return "; ".join(filter(None, parts))
 
 
 def _files(vintage: Vintage) -> str:
@@ -94,39 +74,16 @@ def _files(vintage: Vintage) -> str:
     return f"{files} ([page]({vintage.page}))" if _is_address(vintage.page) else files
 
 
-def _vintages(record: Record, shipped: dict[str, Any]) -> list[str]:
-    official = "" if record.survey in own_surveys() else record.official
-    rows = [
-        [
-            f"`{name}`" + (" (official)" if name == official else ""),
-            _files(vintage),
-            f"{vintage.rows:,}" if vintage.rows else "",
-            str(len(shipped[name]["tasks"])) if name in shipped else "",
-        ]
-        for name, vintage in record.vintages.items()
-    ]
-    return _table(["vintage", "files", "records", "tasks that ship"], rows, right=2)
-
-
 def _number(value: float) -> str:
     return "" if value != value else f"{value:.4f}"
 
 
-def _truth(record: Record, name: str, truth: dict[str, Any]) -> list[str]:
-    """Describe one shipped vintage: input, adjustments, drops, and a line per task."""
-    vintage = record.vintages[name]
-    weight = f", weight `{truth['weight']}`" if truth["weight"] else ""
-    what = "rows" if vintage.tables else "records"
-    lines = [f"## Shipped: {name}", "", f"{truth['rows']:,} {what}{weight}."]
-    if vintage.note:
-        lines[-1] += f" {_words(vintage.note)}"
-    for rule in vintage.adjustments:
-        concerned = rule.outcomes if rule.method == "rake" else ()
-        tasks = f" (tasks on {', '.join(concerned)})" if concerned else ""
-        lines += ["", f"**Adjustment**, {rule.method}{tasks}: {_words(rule.reason)}"]
+def _truth(record: Record, name: str, truth: dict[str, Any]) -> dict[str, Any]:
+    """Return the contents of one shipped vintage: input, adjustments, drops, a row per task."""
+    vintage, entries = record.vintages[name], truth["tasks"]
     dropped: dict[str, list[str]] = {}
-    rows, absent = [], []
-    for task, entry in truth["tasks"].items():
+    rows = []
+    for task, entry in entries.items():
         shipped = store.load(task, name)
         anchors = scoring.Anchors.of(shipped)
         others = [
@@ -136,33 +93,28 @@ def _truth(record: Record, name: str, truth: dict[str, Any]) -> list[str]:
         mean = float(scoring.scale(anchors.mean, anchors.zero, anchors.perfect))
         rows.append(
             [
-                f"`{task}`",
-                f"{len(shipped.weights):,}",
+                *(f"`{task}`", f"{len(shipped.weights):,}"),
                 f"{entry['records']:,}" if entry["records"] else "",
                 *map(_number, (*anchors[:4], *others)),
                 f"{mean:.1f}" + (f" ({anchors.said})" if anchors.said else ""),
             ]
         )
-        lost = ", ".join(f"{reason}: {count:,}" for reason, count in entry["dropped"].items())
-        if lost:
-            dropped.setdefault(lost, []).append(task)
-        if entry["absent"]:
-            absent.append(f"- `{task}`: {', '.join(entry['absent'])}")
-    header = ["task", "cells", "n", "D_uniform", "D_zero_one", "D_mean", "D_perfect"]
-    header += [*OTHERS.values(), "score of mean"]
-    lines += ["", *_table(header, rows, right=9)]
-    if dropped:
-        lines += ["", f"Left out ({what}, by reason; each counted once, in this order):", ""]
-        lines += [
-            f"- {lost}: {few([f'`{task}`' for task in tasks])}" for lost, tasks in dropped.items()
-        ]
-    if absent:
-        lines += ["", "Conditions that no record has:", "", *absent]
-    return lines
+        if lost := ", ".join(f"{why}: {count:,}" for why, count in entry["dropped"].items()):
+            dropped.setdefault(lost, []).append(f"`{task}`")
+    return {
+        **{"rows": truth["rows"], "weight": truth["weight"], "tasks": rows},
+        "what": "rows" if vintage.tables else "records",
+        "note": _words(vintage.note or ""),
+        "rules": [
+            (rule, ", ".join(rule.outcomes if rule.method == "rake" else ()))
+            for rule in vintage.adjustments
+        ],
+        "dropped": {lost: few(tasks) for lost, tasks in dropped.items()},
+        "absent": {task: entry["absent"] for task, entry in entries.items() if entry["absent"]},
+    }
 
 
-def _variables(record: Record) -> list[str]:
-    rows = []
+def _variables(record: Record) -> Iterator[list[str]]:
     for name, ways in record.variables.items():
         for way in ways:
             labels = [level.label for level in way.levels]
@@ -171,22 +123,7 @@ def _variables(record: Record) -> list[str]:
             column = _columns(record, way.column, way.vintages)
             column += f" ({', '.join(way.vintages)})" if way.vintages else ""
             levels = _plain("; ".join(labels))
-            rows.append([name, column, str(len(way.levels)), levels, _plain(way.question or "")])
-    return _table(["variable", "column", "levels", "labels", "asked"], rows)
-
-
-def _waiting(record: Record, tasks: Sequence[Task]) -> list[str]:
-    files = _files(record.vintages[record.official])
-    build = f"`epidemia groundtruth build {record.survey} --raw FILE`"
-    if record.survey in own_surveys():
-        lines = ["## Tasks", "", f"{plural(len(tasks), 'task')}, which {build} makes from {files}:"]
-    else:
-        wait, them = ("waits", "it") if len(tasks) == 1 else ("wait", "them")
-        waiting = (
-            f"{plural(len(tasks), 'task')} {wait} for {files}; then {build} makes {them} available:"
-        )
-        lines = ["## Not shipped", "", waiting]
-    return [*lines, "", *(f"- `{task.name}`" for task in tasks)]
+            yield [name, column, str(len(way.levels)), levels, _plain(way.question or "")]
 
 
 def card(record: Record) -> str:
@@ -213,20 +150,23 @@ def card(record: Record) -> str:
         known = shipped.setdefault(truth["vintage"], {**truth, "tasks": {}})
         known["tasks"] |= truth["tasks"]
     available = {task for truth in shipped.values() for task in truth["tasks"]}
-    waiting = [task for task in record.all_tasks if task.name not in available]
-    lines = [
-        f"# {_plain(record.title)}",
-        "",
-        f"<!-- Generated: epidemia survey card {record.survey} --out docs/surveys -->",
-        "",
-        *_source(record),
-        "",
-        *_vintages(record, shipped),
-    ]
-    for name in record.vintages:
-        if name in shipped:
-            lines += ["", *_truth(record, name, shipped[name])]
-    if waiting:
-        lines += ["", *_waiting(record, waiting)]
-    lines += ["", "## Variables", "", *_variables(record)]
-    return "\n".join(lines) + "\n"
+    waiting = [task.name for task in record.all_tasks if task.name not in available]
+    is_own = record.survey in own_surveys()
+    environment = jinja2.Environment(
+        trim_blocks=True, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
+    )
+    environment.filters |= {"plain": _plain, "words": _words, "files": _files}
+    environment.filters["address"] = _is_address
+    return environment.from_string((files(__package__) / "card.md").read_text("utf-8")).render(
+        record=record,
+        design=_design(record),
+        universe=_asked(record.universe),
+        official="" if is_own else record.official,
+        shipped={n: _truth(record, n, shipped[n]) for n in record.vintages if n in shipped},
+        waiting=waiting,
+        is_own=is_own,
+        number=plural(len(waiting), "task"),
+        build=f"`epidemia groundtruth build {record.survey} --raw FILE`",
+        needs=_files(record.vintages[record.official]),
+        variables=_variables(record),
+    )
