@@ -146,5 +146,5 @@ def _compare_ways(results: Any, folders: list[Path], format: str) -> list[str]:
             "asked. Run the same tasks in each way, such as --tasks epidemia_low,"
             f"epidemia_low_stated{f'; or name two models: {command}' if len(two) == 2 else ''}"
         )
-    print("\n".join(render(of, "text", width=report_width(False)) for of in filled), end="")
+    print("\n".join(render(of, "text", width=report_width()) for of in filled), end="")
     return []

@@ -68,12 +68,11 @@ def show(table: Any, width: int | None = None) -> None:
     Console(width=width or terminal_width()).print(table)
 
 
-def report_width(wide: bool) -> int:
+def report_width() -> int:
     """Return how wide a report's tables may be, the same in a pipe as on a screen."""
     from rich.console import Console
 
-    terminal = Console().is_terminal
-    return PIPED if wide else Console().width if terminal else REPORT
+    return Console().width if Console().is_terminal else REPORT
 
 
 def plain(text: str) -> str:

@@ -141,7 +141,7 @@ def report(
         from lm_eval_epidemia.findings.headline import headline
         from lm_eval_epidemia.report.screen import WIDTH, screen
 
-        width = None if wide else min(report_width(False), WIDTH)
+        width = None if wide else min(report_width(), WIDTH)
         print(screen(headline(made, results), width), end="")
         return
     say_notes(made)
@@ -175,7 +175,7 @@ def _print(findings: dict[str, Any], format: str, wide: bool, whole: bool) -> No
         print(render(Finding("all", "", together[columns]), "csv"), end="")
     else:
         to: Any = "text" if format == "table" else format
-        width = None if wide else report_width(False)
+        width = None if wide else report_width()
         print("\n".join(render(of, to, whole, width) for of in filled.values()), end="")
 
 

@@ -92,6 +92,15 @@ def who(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([of.fillna(""), rest], axis="columns")
 
 
+def columns_of(name: str) -> dict[str, Column]:
+    """Return the columns that are declared for people."""
+    of = DECLARED[name]
+    parts = of["columns"] if isinstance(of["columns"], list) else [of["columns"]]
+    told = {column: how or {} for part in parts for column, how in part.items()}
+    first = {} if "model" in told or of.get("who") is False else WHO
+    return first | {column: Column(**how) for column, how in told.items()}
+
+
 def make_finding(
     name: str,
     rows: pd.DataFrame | Sequence[Mapping[str, object]],
@@ -117,11 +126,7 @@ def make_finding(
     title : str
         Where none is declared.
     """
-    of = DECLARED[name]
-    parts = of["columns"] if isinstance(of["columns"], list) else [of["columns"]]
-    told = {column: how or {} for part in parts for column, how in part.items()}
-    first = {} if "model" in told or of.get("who") is False else WHO
-    columns = first | {column: Column(**how) for column, how in told.items()}
+    of, columns = DECLARED[name], columns_of(name)
     if not isinstance(rows, pd.DataFrame) or "behind" in of:
         beside = [
             each

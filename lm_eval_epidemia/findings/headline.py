@@ -23,7 +23,7 @@ from lm_eval_epidemia.benchmarks import (
 )
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.findings.compare import compare
-from lm_eval_epidemia.findings.finding import Column, Finding
+from lm_eval_epidemia.findings.finding import Finding, columns_of
 from lm_eval_epidemia.findings.leaderboard import (
     TOGETHER,
     beside,
@@ -47,17 +47,6 @@ LONGEST = 44
 
 #: Settings that all runs share stand in the note if they are longer than this.
 LONG = 24
-
-COLUMNS = {
-    "model": Column(),
-    "settings": Column(),
-    "value": Column(error="error"),
-    "mark": Column(" "),
-    "part": Column("of"),
-    "versus": Column("vs", digits=0),
-    "choice_mass": Column("choice mass", digits=2),
-    "than_next": Column("than next"),
-}
 
 KNOWN = [respondent(AVERAGES), respondent(UNIFORM)]
 
@@ -248,7 +237,9 @@ def _finding(
     first = [group for group in listed if group in TOGETHER] or listed[:1]
     more = [group for group in table["group"].unique() if group not in listed]
     order = [*first, *more, *listed]
-    return Finding("board", title, table, COLUMNS, " ".join(notes), across="group", over=order)
+    return Finding(
+        "board", title, table, columns_of("board"), " ".join(notes), across="group", over=order
+    )
 
 
 def _settings(

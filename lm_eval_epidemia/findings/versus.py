@@ -6,16 +6,15 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import pandas as pd
 
 from lm_eval_epidemia.benchmarks import groups, in_way
 from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few, nearest, plural
-from lm_eval_epidemia.findings import documents
+from lm_eval_epidemia.findings import FINDINGS, documents
 from lm_eval_epidemia.findings.compare import compare
-from lm_eval_epidemia.findings.finding import WHO, Finding, make_finding, who
+from lm_eval_epidemia.findings.finding import WHO, Finding, columns_of, who
 from lm_eval_epidemia.findings.leaderboard import pool_of
 from lm_eval_epidemia.findings.mean import grouped, is_silent, mean
 from lm_eval_epidemia.findings.notes import lines
@@ -259,10 +258,9 @@ def _over_ours(
             row["asked_as"] = "; ".join(sorted({*told} - {""}))
             rows.append(row | made._asdict())
     table = who(pd.DataFrame(rows, columns=None if rows else ["run"]), results.runs)
-    of_pairs = make_finding("pairs", [], results.runs)
-    columns = {name: how for name, how in of_pairs.columns.items() if name not in WHO}
-    title = f"{sides[0].name} less {sides[1].name}"
-    return replace(of_pairs, title=title, table=table, columns=columns, left_out=()), notes
+    columns = {name: how for name, how in columns_of("pairs").items() if name not in WHO}
+    title, note = f"{sides[0].name} less {sides[1].name}", FINDINGS["pairs"]["note"]
+    return Finding("pairs", title, table, columns, note), notes
 
 
 def _silent(results: Results, sides: tuple[Side, Side]) -> dict[str, list[str]]:
