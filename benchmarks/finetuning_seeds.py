@@ -51,7 +51,7 @@ def main():
 
 
 def epidemia(*words):
-    run(sys.executable, "-m", "lm_eval_epidemia.cli", "finetune", *words)
+    run(sys.executable, "-m", "lm_eval_epidemia", "finetune", *words)
 
 
 def ask(results, arguments):

@@ -29,7 +29,7 @@ from lm_eval_epidemia.score.score import Anchors
 #: How far off the respondents are, in log-odds.
 NOISE = (0.1, 0.35, 0.6, 0.9)
 
-EPIDEMIA = [sys.executable, "-m", "lm_eval_epidemia.cli"]
+EPIDEMIA = [sys.executable, "-m", "lm_eval_epidemia"]
 
 
 def respondents(folder: Path, tasks: str = "epidemia_low,epidemia_high") -> list[Path]:

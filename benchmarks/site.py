@@ -61,7 +61,7 @@ def copies(run: Path, folder: Path, number: int) -> None:
 
 def made(tasks: str, folder: Path) -> Path:
     """Run a noisy respondent with lm-eval."""
-    command = [sys.executable, "-m", "lm_eval_epidemia.cli", "run", "--model", "epidemia-baseline"]
+    command = [sys.executable, "-m", "lm_eval_epidemia", "run", "--model", "epidemia-baseline"]
     command += ["--model_args", "kind=noisy,noise=0.5", "--tasks", tasks, "--log_samples"]
     subprocess.run([*command, "--output_path", str(folder)], check=True, capture_output=True)
     return folder

@@ -85,7 +85,7 @@ def main() -> None:
     print(f"  import of the hook alone: {1000 * statistics.median(imports):.2f} ms")
 
     runs = {
-        "epidemia run": [sys.executable, "-m", "lm_eval_epidemia.cli", "run", *RUN],
+        "epidemia run": [sys.executable, "-m", "lm_eval_epidemia", "run", *RUN],
         "lm_eval run": [sys.executable, "-m", "lm_eval", "run", *RUN],
     }
     times = {name: [milestones(command) for _ in range(5)] for name, command in runs.items()}
