@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, Leaf, in_way, leaves
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.elicit.variants import Variant
@@ -27,6 +28,7 @@ from lm_eval_epidemia.results.decode import (
     Asked,
     as_given,
     encodable,
+    leaf,
     number_in,
     plainly,
     printable,
@@ -187,30 +189,26 @@ def _checked(
     scores, names = results.scores, results.runs["name"]
     for run, of in results.older.groupby("run"):
         paths = sorted({str(path) for path in of["file"]})
-        notes.append(
-            (
-                names[run],
-                "superseded",
-                f"{plural(of[['task', 'way']].drop_duplicates().shape[0], 'task')} asked more than "
-                "once with the same settings; the newest result of each counts, not those in "
-                f"{plural(len(paths), 'older file')} ({few(paths)})",
-            )
+        text = (
+            f"{plural(len({*_asked(of)}), 'task')} asked more than once with the same settings; "
+            f"the newest result of each counts, not those in {plural(len(paths), 'older file')} "
+            f"({few(paths)})"
         )
-    is_scored = np.array([_of(name).benchmark.scored for name in _asked(scores)], bool)
+        notes.append((names[run], "superseded", text))
+    is_scored = np.array([leaves()[name].benchmark.scored for name in _asked(scores)], bool)
     unscored = scores[scores["value"].isna() & is_scored]
     for run, of in unscored.groupby("run"):
         text = f"no score (NaN) in {plural(len(of), 'task')}: {few([*of['task']])}"
         notes.append((names[run], "unscored", text))
     older_files = {file.path for file in files if file.decoded.epidemia is None}
-    reasons: dict[int, dict[str, list[str]]] = {}
+    reasons: dict[int, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for (run, _), of in scores.groupby(["run", "group"], sort=False):
         unfit = replicates.in_conflict(drawn.sample for drawn in of["draws"] if drawn)
         for place in of.index[[bool(drawn and drawn.sample in unfit) for drawn in of["draws"]]]:
             scores.at[place, "draws"] = scores.at[place, "population"] = None
         for row in scores.loc[of.index].itertuples(index=False):
             if why := _without_error(row, unfit, older_files):
-                by_why = reasons.setdefault(run, {})
-                by_why.setdefault(why, []).append(in_way(row.task, row.way))
+                reasons[run][why].append(in_way(row.task, row.way))
     for run, by_why in reasons.items():
         listed = "; for ".join(
             f"{plural(len(tasks), 'task')} ({few(tasks)}): {why}" for why, tasks in by_why.items()
@@ -221,35 +219,24 @@ def _checked(
         listed = f"{plural(len(of), 'task')} ({few(_asked(of))})"
         text = f"tables from recorded answers leave out {listed}, {why}: run them again"
         notes.append((names[run], "answers", text))
-    apart = replicates.in_conflict(drawn.sample for drawn in scores["draws"] if drawn)
-    if apart:
-        notes.append(
-            (
-                "",
-                "replicates",
-                "models were scored with different replicates of one survey "
-                f"({few(sorted(apart))}). Differences between them have no error there and count "
-                "as ties: run one again",
-            )
+    if apart := replicates.in_conflict(drawn.sample for drawn in scores["draws"] if drawn):
+        text = (
+            f"models were scored with different replicates of one survey ({few(sorted(apart))}). "
+            "Differences between them have no error there and count as ties: run one again"
         )
-    told = pd.DataFrame(
-        [(printable(run), kind, printable(text)) for run, kind, text in notes],
-        columns=["run", "kind", "text"],
-    )
-    return results._replace(notes=told, folders=folders)
+        notes.append(("", "replicates", text))
+    told = [(printable(run), kind, printable(text)) for run, kind, text in notes]
+    table = pd.DataFrame(told, columns=["run", "kind", "text"])
+    return results._replace(notes=table, folders=folders)
 
 
 def _asked(scores: pd.DataFrame) -> list[str]:
-    return [in_way(task, way) for task, way in zip(scores["task"], scores["way"], strict=True)]
-
-
-def _of(name: str) -> Leaf:
-    return leaves()[name]
+    return [*map(in_way, scores["task"], scores["way"])]
 
 
 def _without_error(row: Any, unfit: set[str], older: set[Path]) -> str:
     """Say why the error of a score is not known; nothing if it is, or there is none."""
-    benchmark = _of(in_way(row.task, row.way)).benchmark
+    benchmark = leaf(Asked(row.task, row.way)).benchmark
     primary = getattr(row, benchmark.primary, row.value)
     if row.draws or math.isnan(primary) or not benchmark.has_error:
         return ""
@@ -269,7 +256,7 @@ def _without_error(row: Any, unfit: set[str], older: set[Path]) -> str:
 
 def _without_answers(row: Any) -> str | None:
     """Say why there are no answers behind a score; None if there are, or none are needed."""
-    of = _of(in_way(row.task, row.way)).benchmark
+    of = leaf(Asked(row.task, row.way)).benchmark
     known = of.name in replicates.KEEPING and row.task in of.available() and row.said is None
     why = "come from another truth than the installed one" if row.truth else "are not in the file"
     has_score = not math.isnan(getattr(row, of.primary, row.value))
