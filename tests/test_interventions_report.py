@@ -352,6 +352,13 @@ def test_files_with_odd_answers_or_another_accuracy_are_left_out_with_a_note(run
     assert said in notes["accuracy"][0]
 
 
+def test_where_all_samples_agree_the_leaderboard_claims_no_error(results):
+    """0 would claim too much, and rounding would leave 1e-17 of it."""
+    errors = by(find("leaderboard")(results).table, "model", "group", of="error")
+    assert math.isnan(errors["knows the truth (kind=truth)", PLAIN])
+    assert errors["knows the truth with noise (kind=noisy, noise=0.7)", PLAIN] > 0.01
+
+
 def test_without_what_was_said_the_leaderboard_stands(runs, tmp_path):
     rewritten(runs / "truth", tmp_path / "truth", lambda results: results["epidemia"].pop("said"))
     read = read_results([tmp_path])

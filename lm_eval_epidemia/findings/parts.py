@@ -11,11 +11,9 @@ import pandas as pd
 
 from lm_eval_epidemia.findings import FINDINGS
 from lm_eval_epidemia.findings.finding import Finding, make_finding
+from lm_eval_epidemia.findings.mean import ALIKE
 from lm_eval_epidemia.score.estimates import Estimate
 
-#: Up to here, but for rounding, an error is 0: all samples say the same, and none tells how far
-#: another one would be.
-ALIKE = 1e-9
 ALIKE_NOTE = " Without ± or interval where all samples agree: the error is not known."
 
 #: What every row has: whose it is and what it is about, and the number.

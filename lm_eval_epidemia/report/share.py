@@ -17,12 +17,11 @@ from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.findings.headline import share_of
 from lm_eval_epidemia.findings.leaderboard import leaderboard_table
-from lm_eval_epidemia.findings.mean import grouped, with_interval
+from lm_eval_epidemia.findings.mean import error_of, grouped, with_interval
 from lm_eval_epidemia.harness.export import check_hub_id
 from lm_eval_epidemia.results import every_eval_ever as eee
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.collect import LOW_MASS
-from lm_eval_epidemia.score.joint import own_errors
 
 #: What is said of a score without answers, by the metric that is too low.
 _SILENT = {
@@ -89,7 +88,7 @@ def share(results: Results, out: Path, dataset: str | None = None) -> Shared:
         how="left",
     )["date"]
     tasks = results.scores[results.scores["value"].map(math.isfinite)]
-    tasks = with_interval(tasks.assign(error=own_errors([*tasks["draws"]])), tasks)
+    tasks = with_interval(tasks.assign(error=[error_of([of]) for of in tasks["draws"]]), tasks)
     alike = Counter(_public_as(run) for _, run in runs.iterrows())
     for number, run in runs.iterrows():
         name = run["name"]

@@ -25,9 +25,8 @@ from lm_eval_epidemia.elicit.within import is_withheld
 from lm_eval_epidemia.results.decode import POPULATION, Asked, TaskScore, leaf
 from lm_eval_epidemia.score import monte_carlo
 
-#: By how much a probability may be off that was kept to six significant digits: the last of up to
-#: 26 is 1 less the others.
-KEPT = 26 * 5e-7
+#: By how much a probability may be off that was kept to six significant digits, and a little more.
+KEPT = 5e-7 + 1e-12
 
 
 class TaskAnswers(NamedTuple):
@@ -214,7 +213,7 @@ def _kept_in(line: str, way: Way, truth: Any) -> TaskAnswers:
     """Read the line that `metrics.kept` or `undated.kept` writes; ValueError if it is another."""
     levels, whole = len(truth.levels), len(truth.given)
     if way is undated.WAY:
-        return _undated(_whole(np.array(line.split(), float).reshape(whole, levels - 1)))
+        return _undated(_whole(np.array(line.split(), float).reshape(whole, levels)))
     counts = by_order = None
     cells, q, shares, chance = (np.array(part.split(), float) for part in line.split(";"))
     here = np.arange(whole)
@@ -222,9 +221,9 @@ def _kept_in(line: str, way: Way, truth: Any) -> TaskAnswers:
         here = here[np.isin(here, cells)]
         if not np.array_equal(here, cells):
             raise ValueError(f"its cells are not some of {whole}, in order")
-    q = known = _whole(q.reshape(len(here), levels - 1))
-    if len(shares) and (len(shares) != levels or _apart(_whole(shares[:-1]), shares)):
-        raise ValueError("the shares of positions do not sum to 1")
+    q = known = _whole(q.reshape(len(here), levels))
+    if len(shares):
+        _whole(shares.reshape(levels))
     weights, p = truth.weights[here] / truth.weights[here].sum(), truth.p[here]
     if way.drawn:
         chance = chance.reshape(len(here), levels + 1)
@@ -239,7 +238,7 @@ def _kept_in(line: str, way: Way, truth: Any) -> TaskAnswers:
     else:
         l1 = distance(weights, q, p)
         if len(chance):
-            by_order = _whole(chance.reshape(len(here), -1, levels - 1))
+            by_order = _whole(chance.reshape(len(here), -1, levels))
             known = by_order.mean(axis=1)
     if _apart(known, q):
         raise ValueError("a distribution is not the mean of what it was made of")
@@ -252,12 +251,13 @@ def _apart(one: Array, other: Array) -> bool:
     return not (np.abs(one - other) <= 2 * KEPT).all()
 
 
-def _whole(parts: Array) -> Array:
-    """Add the last probability, which is 1 less the others; ValueError if one is impossible."""
-    both = np.concatenate([parts, 1 - parts.sum(axis=-1, keepdims=True)], axis=-1)
-    if not ((both > -KEPT) & (both < 1 + KEPT)).all():
+def _whole(q: Array) -> Array:
+    """Return distributions as they were kept; ValueError if one is impossible."""
+    if not ((q >= 0) & (q <= 1)).all():
         raise ValueError("a probability is not between 0 and 1")
-    return np.asarray(both.clip(0, 1))
+    if not (np.abs(q.sum(axis=-1) - 1) <= q.shape[-1] * KEPT).all():
+        raise ValueError("probabilities do not sum to 1")
+    return q
 
 
 def join_shards(asked: Asked, paths: Sequence[Path]) -> TaskScore | None:

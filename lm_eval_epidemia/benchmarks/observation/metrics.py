@@ -137,7 +137,7 @@ def kept(answers: Sequence[Answer]) -> str:
     """Write what was elicited, for results: four lists of numbers, separated by semicolons.
 
     The numbers of the completely answered cells (nothing if these are all); the distribution in
-    each, without its last number, to six significant digits; the share of each displayed position;
+    each, to six significant digits; the share of each displayed position;
     and what lies behind a distribution that is known by chance: counts of answers, or the
     distributions under each ordering, if not all were asked; `DROPPED` if these are too many.
     Nothing without a score.
@@ -152,8 +152,8 @@ def kept(answers: Sequence[Answer]) -> str:
     is_dropped = False
     if by_order is not None and by_order.shape[1] < math.factorial(by_order.shape[2]):
         is_dropped = by_order.size > MOST_ORDERED
-        chance = None if is_dropped else by_order[..., :-1]
-    numbers = (cells, elicited.q[:, :-1], shares, chance)
+        chance = None if is_dropped else by_order
+    numbers = (cells, elicited.q, shares, chance)
     line = ";".join(
         "" if of is None else " ".join(f"{x:.6g}" for x in np.ravel(of)) for of in numbers
     )

@@ -135,7 +135,7 @@ def seen(answers: Sequence[Response]) -> float:
 def kept(answers: Sequence[Response]) -> str:
     """Write what was answered in each cell, for results: as `metrics.kept` its distributions."""
     q = elicited(answers)
-    return "" if q is None else " ".join(f"{x:.6g}" for x in q[:, :-1].flat)
+    return "" if q is None else " ".join(f"{x:.6g}" for x in q.flat)
 
 
 def metrics_of(way: Way) -> dict[str, Metric]:
