@@ -188,6 +188,24 @@ def test_runs_that_differ_in_what_both_ways_heed_are_not_paired(tmp_path):
     usual = ~rows["settings"].str.contains("balanced")
     assert [*rows["difference"][usual]] == [5.0, 5.0]
     assert sorted(rows["difference"][~usual]) == [0.0, 10.0, 10.0]
+    # The likelihoods stand beside the letters of two runs.
+    beside = find("side-by-side")(read([tmp_path])).table
+    assert sorted(beside["value"][beside["way"] == "likelihood"]) == [50.0, 50.0]
+
+
+def test_a_long_text_that_begins_with_a_number_stands_beside_whose_it_is(tmp_path):
+    notes = find("notes")
+    write(tmp_path / "a", {COCAINE: (60.0, 3.0)}, "m", date=9.0)
+    (why,) = notes(read([tmp_path])).left_out
+    assert why == "there are no notes on these results"
+    write(tmp_path / "b", {COCAINE: (40.0, 3.0)}, "m", date=5.0)
+    title, _, _, first, *_ = render(notes(read([tmp_path])), "text").splitlines()
+    assert title == "Notes" and re.match(r"m +1 task asked more than once", first)
+
+
+def test_the_verdict_has_room_on_a_screen():
+    shown = render(find("ways")(read([DOCS / "real-model"])), "text")
+    assert "worse here" in shown and "No room for" in shown
 
 
 def test_numbers_in_notes_are_those_of_the_code():

@@ -139,6 +139,7 @@ def test_of_two_runs_the_later_counts_and_a_note_says_so(tmp_path):
     (note,) = results.notes["text"]
     assert "1 task asked more than once with the same settings; the newest" in note
     assert f"not those in 1 older file ({tmp_path}" in note
+    assert note.endswith(f"which had another score in {COCAINE}")
 
 
 def test_names_tell_models_apart(tmp_path):

@@ -143,6 +143,8 @@ def test_files_and_models_without_scores_are_named(tmp_path):
     assert "results_broken.json" in said("report", tmp_path, "--show", "leaderboard").stderr
     shutil.rmtree(tmp_path / "good")
     assert "Next: --show notes" in run(tmp_path)
+    write(tmp_path / "alone", MMLU)
+    assert run(tmp_path / "alone").startswith("No epidemia task is in these results. Next: --show")
 
 
 def test_of_forty_models_the_ten_best_stand_and_the_rest_are_counted(tmp_path):

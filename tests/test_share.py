@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 import yaml
 from conftest import REPOSITORY
-from report_parts import COCAINE, HEROIN, command, write
+from report_parts import COCAINE, HEROIN, MMLU, command, write
 
 from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.cli.report import read
@@ -119,6 +119,16 @@ def test_what_must_be_known_of_a_mean_is_in_its_notes(tmp_path):
     }
 
 
+def test_of_several_runs_of_a_model_the_one_that_answered_most_has_the_plain_name(tmp_path):
+    cut = {"config": {"limit": 10}, "metadata": {"wording": "bare"}}
+    write(tmp_path / "cut", {COCAINE: (40.0, 3.0)}, "org/m", date=9.0, **cut)
+    write(tmp_path / "a", {COCAINE: (60.0, 3.0), HEROIN: (50.0, 3.0)}, "org/m", date=5.0)
+    write(tmp_path / "b", {COCAINE: (60.0, 3.0)}, "org/m", metadata={"orderings": "balanced"})
+    share(read_results([tmp_path]), tmp_path / "shared", "me/questions")
+    (first,) = yaml.safe_load((tmp_path / "shared/org/m/.eval_results/epidemia.yaml").read_text())
+    assert first["value"] == 55.0
+
+
 def notes_in(folder):
     """The notes for the Hub, by model and group."""
     return {
@@ -132,7 +142,7 @@ def test_the_notes_for_the_hub_say_what_the_number_is(shared):
     notes = notes_in(shared[0])
     model = "HuggingFaceTB/SmolLM2-135M-Instruct"
     graphs, wins = notes[model, "epidemia_intervention"], notes[model, "epidemia_prior_grid"]
-    assert graphs.startswith("Accuracy on causal graphs; ± ")
+    assert graphs.startswith("Accuracy on causal graphs; chat template")
     assert wins.startswith("Share of quantities on which stated priors beat five real answers; ± ")
 
 
@@ -291,6 +301,9 @@ def test_the_command(tmp_path, monkeypatch):
         command("report", folder)
     with pytest.raises(EpidemiaError, match="is no run to share"):
         command("share", RESULTS / "real-model" / "mean", tmp_path / "none")
+    write(tmp_path / "others", MMLU)
+    with pytest.raises(EpidemiaError, match="is no run to share"):
+        command("share", tmp_path / "others", tmp_path / "none")
     # Before any result is read.
     (tmp_path / "mine.txt").write_text("mine")
     monkeypatch.setattr("lm_eval_epidemia.cli.report.read", lambda *_, **__: pytest.fail("late"))

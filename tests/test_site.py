@@ -14,9 +14,9 @@ from urllib.parse import unquote, urlencode
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import recorded
+from conftest import REPOSITORY, recorded
 from recorded_runs import copied_run
-from report_parts import rewritten
+from report_parts import rewritten, write
 from test_finetune_report import BASE, card, put, renamed
 from test_finetune_report import TASKS as TUNED_TASKS
 from test_huggingface import samples_in
@@ -235,6 +235,14 @@ def test_a_figure_is_drawn_from_the_rows_of_its_finding(made, name, tmp_path):
     assert len(drawn) >= 2
     page = made.site / f"finding-{CHARTS[name].finding}.html"
     assert not page.is_file() or "<figure>" in page.read_text()
+
+
+def test_results_without_scores_of_surveys_have_a_site_too(tmp_path):
+    graphs = REPOSITORY / "docs/results/interventions"
+    write(tmp_path / "others", {"mmlu": {"acc,none": 0.65}})
+    for folder in (graphs, tmp_path / "others"):
+        page = build_site(read([folder]), tmp_path / "site").parent / "method.html"
+        assert page.is_file()
 
 
 def test_a_card_holds_any_label():

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from lm_eval_epidemia.cli.options import Format, Informative, Where, check_format
+from lm_eval_epidemia.cli.options import Format, Informative, Where, Wide, check_format
 from lm_eval_epidemia.cli.printing import report_width
 from lm_eval_epidemia.cli.report import read, say_notes
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -39,6 +39,7 @@ def compare(
         ),
     ] = None,
     format: Format = "table",
+    wide: Wide = False,
     informative: Informative = False,
 ) -> None:
     """Compare two models on our tasks and on any other tasks that both answered.
@@ -74,7 +75,7 @@ def compare(
     if len(names) != 2:
         # Where nothing holds results, the last is what should.
         folders = folders or [Path(given[-1])]
-        names = _compare_ways(read(folders, where, informative), folders, format)
+        names = _compare_ways(read(folders, where, informative), folders, format, wide)
     if names:
         results, conditions = read(folders, informative=informative), conditions_of(where or [])
         _print(compare_models(results, names[0], names[1], conditions, cluster), format)
@@ -108,7 +109,7 @@ def _print(compared: Any, format: str) -> None:
         print(render(replace(findings[0], table=table), to), end="")
 
 
-def _compare_ways(results: Any, folders: list[Path], format: str) -> list[str]:
+def _compare_ways(results: Any, folders: list[Path], format: str, wide: bool) -> list[str]:
     """Compare a model's scores in all the ways and wordings it was asked, side by side and paired.
 
     If nothing was asked in two ways there is nothing to pair. Then, if there are two runs, of one
@@ -146,5 +147,6 @@ def _compare_ways(results: Any, folders: list[Path], format: str) -> list[str]:
             "asked. Run the same tasks in each way, such as --tasks epidemia_low,"
             f"epidemia_low_stated{f'; or name two models: {command}' if len(two) == 2 else ''}"
         )
-    print("\n".join(render(of, "text", width=report_width()) for of in filled), end="")
+    width = None if wide else report_width()
+    print("\n".join(render(of, "text", wide, width) for of in filled), end="")
     return []

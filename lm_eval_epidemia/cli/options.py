@@ -107,6 +107,7 @@ Where = Annotated[
     Option(help="Only runs with these settings, such as limit=none,dtype=bfloat16; repeatable."),
 ]
 Informative = Annotated[bool, Option("--informative", help="Leave out barely informative tasks.")]
+Wide = Annotated[bool, Option("--wide", help="Let tables be as wide as they are.")]
 Format = Annotated[  # the name of the option
     str, Option("--format", help="Output format: table, csv, json or latex.")
 ]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from lm_eval_epidemia.cli.options import Format, Informative, Texts, Where, check_format
+from lm_eval_epidemia.cli.options import Format, Informative, Texts, Where, Wide, check_format
 from lm_eval_epidemia.cli.printing import report_width
 from lm_eval_epidemia.core.errors import EpidemiaError, plural
 from lm_eval_epidemia.core.extras import needs
@@ -65,6 +65,8 @@ def read(
     from lm_eval_epidemia.results.read import read_results
     from lm_eval_epidemia.results.tuned import with_cards
 
+    if not results:
+        raise EpidemiaError("which results? Give the folder that lm_eval wrote (--output_path)")
     made = read_results(results)
     if conditions := choose.conditions_of(where or []):
         made = choose.where(made, conditions)
@@ -110,7 +112,7 @@ def report(
     where: Where = None,
     html: Annotated[Path | None, Option(help="Also write the site into this folder.")] = None,
     format: Format = "table",
-    wide: Annotated[bool, Option("--wide", help="Let tables be as wide as they are.")] = False,
+    wide: Wide = False,
     published: _PUBLISHED = False,
     informative: Informative = False,
     size: _SIZES = None,
@@ -128,12 +130,10 @@ def report(
         for name in FINDINGS:
             print(f"{name}: {(find(name).__doc__ or '').splitlines()[0]}")
         return
-    if not results:
-        raise EpidemiaError("which results? Give the folder that lm_eval wrote (--output_path)")
     names = list(FINDINGS) if show == "all" else [n.strip() for n in (show or "").split(",") if n]
     makers = {name: find(name) for name in names}
     write = None if html is None else _site_writer(html)
-    made = read(results, where, informative, size, pair, published, cutoff)
+    made = read(results or [], where, informative, size, pair, published, cutoff)
     # First: whoever reads the tables may stop reading ('| head') before they end.
     if write is not None:
         write(made)
@@ -142,9 +142,10 @@ def report(
         from lm_eval_epidemia.report.screen import WIDTH, screen
 
         width = None if wide else min(report_width(), WIDTH)
-        print(screen(headline(made, results), width), end="")
+        print(screen(headline(made, results or []), width), end="")
         return
-    say_notes(made)
+    if names != ["notes"]:
+        say_notes(made)
     findings = {
         name: make(made) for name, make in (makers or {"leaderboard": find("leaderboard")}).items()
     }
@@ -221,7 +222,7 @@ def share(
             "no .eval_results files: they need the Hub id of the exported questions (--dataset "
             "OWNER/NAME)"
         )
-    else:
+    elif shared.results:
         files = plural(shared.results, "file")
         print(f"{files} for the models' repositories: {folder.resolve()}/MODEL/.eval_results")
 

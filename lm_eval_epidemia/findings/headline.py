@@ -209,7 +209,7 @@ def _finding(
         part=[*map(_part, rows["tasks"], rows["group"].map(most))],
         mark=["".join(s for s in "†*‡" if row[s]) for row in marked.to_dict("records")],
     )
-    notes = [f"All runs: {', '.join(common)}."] if common else []
+    notes = [f"All models: {', '.join(common)}."] if common else []
     notes += [WORDS["marks"][sign] for sign in marked if marked[sign].any()]
     over = shown["over"].max()
     if over and len(shown) > MOST_SENTENCES:
@@ -347,7 +347,8 @@ def _count_rest(results: Results, boards: Sequence[Board]) -> str:
 def _suggest_next(results: Results, boards: Sequence[Board], folders: Sequence[Path]) -> str:
     """Suggest the next commands."""
     if not boards:
-        return "Next: --show notes"
+        none = "No epidemia task is in these results. Next: --show other (tasks of others)"
+        return ("Next: --show notes" if len(results.notes) else "") if len(results.scores) else none
     runs = pd.concat([board.runs for board in boards])
     rows = pd.concat([board.rows[board.rows["run"].isin(board.runs.index)] for board in boards])
     mute = rows[rows["silent"].eq(True) & (rows["run"].map(results.runs["kind"]) != "published")]

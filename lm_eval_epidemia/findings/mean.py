@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import in_way, leaves, unions
+from lm_eval_epidemia.benchmarks import OBSERVATION, in_way, leaves, unions
 from lm_eval_epidemia.benchmarks.observation.apart import Known
 from lm_eval_epidemia.findings.compare import POPULATION, population_uncut
 from lm_eval_epidemia.score.collect import LOW_MASS
-from lm_eval_epidemia.score.joint import Draws, joint_error
+from lm_eval_epidemia.score.joint import joint_error
 
 #: Up to here, but for rounding, an error is 0: all samples say the same, and none tells how far
 #: another one would be.
@@ -28,16 +29,16 @@ def mean(scores: pd.DataFrame, by: Sequence[str], beside: Sequence[str] = ()) ->
     Returns
     -------
     DataFrame
-        The columns `by`, ``value``, ``error`` (as from `error_of`), ``low`` and ``high`` (1.96
-        errors to either side, within the scale), ``tasks``, ``choice_mass`` and ``answered`` (over
-        the tasks that have them), and the means of the columns `beside`, NaN if that of one task
-        is.
+        The columns `by`, ``value``, ``error`` (joint for these tasks; NaN if that of one is
+        unknown, or all samples of questions agree), ``low`` and ``high`` (1.96 errors to either
+        side, within the scale), ``tasks``, ``choice_mass`` and ``answered`` (over the tasks that
+        have them), and the means of the columns `beside`, NaN if that of one task is.
     """
     known = with_columns(scores[scores["value"].notna()], ("choice_mass", "answered"))
     parts = known.groupby([*by], sort=False, dropna=True)
     table = parts.agg(
         value=("value", lambda values: math.fsum(values) / len(values)),
-        error=("draws", error_of),
+        error=("draws", lambda draws: joint_error(list(draws))),
         tasks=("task", "size"),
         choice_mass=("choice_mass", "mean"),
         answered=("answered", "mean"),
@@ -47,13 +48,6 @@ def mean(scores: pd.DataFrame, by: Sequence[str], beside: Sequence[str] = ()) ->
     asked = known.loc[table["first"], ["task", "way"]].set_axis(table.index)
     of_scores = with_interval(table.drop(columns=["first", *beside]), asked)
     return pd.concat([of_scores, table[[*beside]]], axis=1)
-
-
-def error_of(draws: Iterable[Draws | None]) -> float:
-    """Return the joint error of tasks; NaN if that of one is unknown, or if all samples agree."""
-    listed = list(draws)
-    error = joint_error(listed)
-    return math.nan if error <= ALIKE and any(len(of.at) for of in listed if of) else error
 
 
 def averaged(tasks: Sequence[Mapping[str, Known]]) -> dict[str, float]:
@@ -76,13 +70,21 @@ def with_columns(scores: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
 
 def with_interval(table: pd.DataFrame, asked: pd.DataFrame) -> pd.DataFrame:
-    """Add ``low`` and ``high``: 1.96 standard errors to either side, within the scale."""
+    """Add ``low`` and ``high``: 1.96 standard errors to either side, within the scale.
+
+    Where all samples of questions agree, the error is not known.
+    """
     known, names = leaves(), map(in_way, asked["task"], asked["way"])
-    measures = [known[name].benchmark.measure for name in names]
-    ends = pd.DataFrame([(m.low, m.high) for m in measures], table.index, ["low", "high"], float)
-    value, reach = table["value"], REACH * table["error"].fillna(0)
+    of = [known[name].benchmark for name in names]
+    ends = [(each.measure.low, each.measure.high) for each in of]
+    ends = pd.DataFrame(ends, table.index, ["low", "high"], float)
+    of_survey = np.array([each is OBSERVATION for each in of], bool)
+    error = table["error"].where(of_survey | ~(table["error"] <= ALIKE))
+    value, reach = table["value"], REACH * error.fillna(0)
     return table.assign(
-        low=(value - reach).clip(lower=ends["low"]), high=(value + reach).clip(upper=ends["high"])
+        error=error,
+        low=(value - reach).clip(lower=ends["low"]),
+        high=(value + reach).clip(upper=ends["high"]),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pandas as pd
 
@@ -21,9 +20,7 @@ def notes(results: Results) -> Finding:
     asked = ordered_groups(grouped(results.scores)["group"])
     of_groups = [("", "group", f"{group}: {made_of(group)}") for group in asked if made_of(group)]
     more = pd.DataFrame([*_changed(results), *of_groups], columns=["run", "kind", "text"])
-    table = pd.concat([results.notes, more], ignore_index=True)
-    made = make_finding("notes", table)
-    return made if len(table) else replace(made, title="There are no notes.")
+    return make_finding("notes", pd.concat([results.notes, more], ignore_index=True))
 
 
 def lines(results: Results) -> list[str]:

@@ -182,7 +182,7 @@ def _in_all_ways(results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
             parts += [each.assign(run=run) for each in chosen if made not in known]
             known.add(made)
     # In the order of the results.
-    joined = pd.concat(parts).sort_index(kind="stable")
+    joined = pd.concat(parts).sort_index(kind="stable").reset_index(drop=True)
     for run, of in joined.groupby("run")["of"]:
         words = ", ".join(results.runs["settings"][[run, *of.unique()]]).split(", ")
         runs.loc[run, "settings"] = ", ".join(filter(None, dict.fromkeys(words)))

@@ -18,6 +18,7 @@ import pandas as pd
 import vl_convert
 
 from lm_eval_epidemia.report.figures import Axis, Chart
+from lm_eval_epidemia.report.render import cut
 
 #: Okabe and Ito's colours, but for those of too little contrast with a light page or a dark one:
 #: all have 3 and more with both (WCAG 1.4.11).
@@ -36,7 +37,11 @@ DIVERGING = ["#542788", "#998ec3", "#d8daeb", "#e9e9e9", "#fee0b6", "#f1a340", "
 ERRORS = [-0.3, -0.15, -0.05, 0.05, 0.15, 0.3]
 
 DASHED: dict[str, Any] = {"color": GREY, "strokeDash": [4, 4]}
-LEGEND = alt.Legend(orient="bottom", columns=1, labelLimit=290)
+
+#: Characters of a name.
+LONGEST = 60
+
+LEGEND = alt.Legend(orient="bottom", columns=1, labelLimit=0)
 
 #: Width of a panel: with its axis it fits a phone.
 NARROW = 270
@@ -72,7 +77,8 @@ def prepared(chart: Chart, table: pd.DataFrame) -> pd.DataFrame:
     names = table.reindex(columns=["model", "settings"]).fillna("").astype(str)
     who = names["model"].str.replace(" (baseline)", "", regex=False)
     more = (" (" + names["settings"] + ")").where(names["settings"] != "", "")
-    table = table.assign(who=who + more)
+    # Vega would cut at the end, where names differ, and some signs in two.
+    table = table.assign(who=(who + more).map(lambda name: cut(name, LONGEST)))
     if chart.only_runs and (table["kind"] != "respondent").any():
         table = table[table["kind"] != "respondent"]
     return table.query(chart.where) if chart.where else table
@@ -89,7 +95,8 @@ def _axis(chart: Chart, table: pd.DataFrame, axis: str, name: str = "") -> Any:
     name, title = name or getattr(chart, axis), own.title or None
     if not _is_number(table, name):
         long = axis == "x" and table[name].astype(str).str.len().max() > 3
-        how = alt.Axis(labelLimit=200, labelAngle=-40) if long else alt.Axis(labelLimit=200)
+        limit = 0 if name == "who" else 200
+        how = alt.Axis(labelLimit=limit, labelAngle=-40 if long else alt.Undefined)
         return channel(f"{name}:N", title=title, sort=None, axis=how)
     if own.ends == "%":
         how = alt.Axis(format="%", tickCount=5)
@@ -286,7 +293,7 @@ def draw_map(table: pd.DataFrame) -> Any:
 def stated() -> Any:
     """Draw what was stated of a quantity: an interval per prior, the truth, real answers."""
     base = alt.Chart(alt.NamedData(name="rows"))
-    y = alt.Y("who:N", title=None, sort=None, axis=alt.Axis(labelLimit=200))
+    y = alt.Y("who:N", title=None, sort=None, axis=alt.Axis(labelLimit=0))
     beside = alt.YOffset("place:Q", scale=alt.Scale(domain=[0, 1]))
     scale = alt.Scale(
         domain=["truth", "model", "published", "real answers"], range=[BLUE, ORANGE, PURPLE, GREY]

@@ -149,8 +149,9 @@ def save(name: str, results: Callable[[], Results], out: Path, task: str | None 
     else:
         finding = find(chart.finding)(results())
     if prepared(chart, finding.table).empty:
-        why = finding.left_out or [f"there is nothing to draw for {name} in these results"]
-        raise EpidemiaError("\n".join(why))
+        empty = f"there is nothing to draw for {name} in these results ({chart.says})"
+        why = finding.left_out if finding.table.empty else []
+        raise EpidemiaError("\n".join(why or [empty]))
     return _write(chart, finding.table, out)
 
 

@@ -47,7 +47,8 @@ class Shown(NamedTuple):
 
     def is_text(self, place: int) -> bool:
         """Whether a column holds words, which fold, and no numbers."""
-        return any(re.match(r"[^-+\d<]", row[place]) for row in self.rows)
+        # No number, with all that is written behind it, is so long.
+        return any(re.match(r"[^-+\d<]|.{40}", row[place]) for row in self.rows)
 
 
 def render(finding: Finding, to: To, whole: bool = False, width: int | None = WIDTH) -> str:
@@ -214,7 +215,7 @@ def drawn(shown: Shown, width: int | None, folds: bool = True) -> str:
         justify: Any = "left" if is_text else "right"
         table.add_column(Text(_folded(title, wide)), justify=justify, overflow="fold", width=wide)
     for row in shown.rows:
-        table.add_row(*(Text(_cut(*of)) for of in zip(row, wides, strict=True)))
+        table.add_row(*(Text(cut(*of)) for of in zip(row, wides, strict=True)))
     console = Console(width=width or MANY, file=StringIO(), color_system=None)
     lines = console.render_lines(table, pad=False)
     return "\n".join("".join(part.text for part in line).rstrip() for line in lines)
@@ -230,7 +231,7 @@ def _folded(title: str, wide: int) -> str:
     return "\n".join(line.rstrip() for line in lines if line)
 
 
-def _cut(text: str, wide: int) -> str:
+def cut(text: str, wide: int) -> str:
     """Cut a long text in the middle: what tells names apart is often at their ends."""
     if cell_len(text) <= wide:
         return text

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import yaml
 
@@ -17,11 +18,12 @@ from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.findings.headline import share_of
 from lm_eval_epidemia.findings.leaderboard import leaderboard_table
-from lm_eval_epidemia.findings.mean import error_of, grouped, with_interval
+from lm_eval_epidemia.findings.mean import grouped, with_interval
 from lm_eval_epidemia.harness.export import check_hub_id
 from lm_eval_epidemia.results import every_eval_ever as eee
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.collect import LOW_MASS
+from lm_eval_epidemia.score.joint import own_errors
 
 #: What is said of a score without answers, by the metric that is too low.
 _SILENT = {
@@ -79,7 +81,10 @@ def share(results: Results, out: Path, dataset: str | None = None) -> Shared:
     check(out, dataset)
     texts: dict[Path, str] = {}
     lines: list[str] = []
-    runs = results.runs[results.runs["kind"] != "published"]
+    asked = results.scores.groupby("run")["seen"].sum().reindex(results.runs.index, fill_value=0)
+    # Of several runs of a model, the one that answered most has the plain name.
+    runs = results.runs.loc[asked.sort_values(ascending=False, kind="stable").index]
+    runs = runs[runs["kind"] != "published"]
     means = leaderboard_table(results)
     scores = grouped(results.scores)
     means["date"] = means.merge(
@@ -87,8 +92,8 @@ def share(results: Results, out: Path, dataset: str | None = None) -> Shared:
         on=["run", "group"],
         how="left",
     )["date"]
-    tasks = results.scores[results.scores["value"].map(math.isfinite)]
-    tasks = with_interval(tasks.assign(error=[error_of([of]) for of in tasks["draws"]]), tasks)
+    tasks = results.scores[np.isfinite(results.scores["value"].astype(float))]
+    tasks = with_interval(tasks.assign(error=own_errors([*tasks["draws"]])), tasks)
     alike = Counter(_public_as(run) for _, run in runs.iterrows())
     for number, run in runs.iterrows():
         name = run["name"]

@@ -197,7 +197,9 @@ def _decoded(data: bytes, form: type[ResultFile]) -> ResultFile:
         read = json.loads(text)
         if isinstance(read, dict):
             if "evaluation_results" in read:
-                raise ValueError("a record of Every Eval Ever, which keeps no errors")
+                raise ValueError(
+                    "a record of Every Eval Ever: give the results that it was made from"
+                )
             read = {key: value for key, value in read.items() if value is not None}
         return msgspec.convert(read, ResultFile)
     except RecursionError:

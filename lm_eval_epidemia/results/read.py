@@ -187,13 +187,18 @@ def _checked(
 ) -> Results:
     """Say what is superseded, without a score or an error; remove draws that do not match."""
     scores, names = results.scores, results.runs["name"]
-    for run, of in results.older.groupby("run"):
+    key = ["run", "task", "way"]
+    older = results.older.merge(scores[[*key, "value"]], on=key, suffixes=("", "_new"))
+    older["differs"] = ((older["value"] - older["value_new"]).abs() > 1e-9).astype(bool)
+    for run, of in older.groupby("run"):
         paths = sorted({str(path) for path in of["file"]})
         text = (
             f"{plural(len({*_asked(of)}), 'task')} asked more than once with the same settings; "
             f"the newest result of each counts, not those in {plural(len(paths), 'older file')} "
             f"({few(paths)})"
         )
+        if others := few([*dict.fromkeys(_asked(of[of["differs"]]))]):
+            text += f", which had another score in {others}"
         notes.append((names[run], "superseded", text))
     is_scored = np.array([leaves()[name].benchmark.scored for name in _asked(scores)], bool)
     unscored = scores[scores["value"].isna() & is_scored]

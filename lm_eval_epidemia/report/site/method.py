@@ -14,6 +14,7 @@ from lm_eval_epidemia.elicit.prompts import prompt
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import task
+from lm_eval_epidemia.findings.mean import with_columns
 from lm_eval_epidemia.findings.standardised import CONTRASTS, strata
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.figures import CHARTS
@@ -66,7 +67,8 @@ def shown(results: Results) -> dict[str, Any]:
     cell = truth.given.index((EXAMPLE_CONDITION,))
     low, high = interval(truth.p, truth.n_eff)
     whole = "task == @EXAMPLE and way == 'letters' and asked_as == '' and value == value"
-    best = results.scores.query(whole).sort_values("value", ascending=False).head(1)
+    scores = with_columns(results.scores, ("l1",))
+    best = scores.query(whole).sort_values("value", ascending=False).head(1)
     own = of_runs(results, best["run"])
     tables = {
         "curve": task.curve(own, EXAMPLE).table.sort_values("rank", kind="stable"),
