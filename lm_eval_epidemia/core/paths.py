@@ -9,7 +9,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
@@ -30,6 +34,13 @@ def shipped_groundtruth() -> Path:
 def shipped_task_yamls() -> Path:
     """Return the folder of the lm-eval task files that ship with the package."""
     return _shipped("task_yamls")
+
+
+def read_yaml(package: str, name: str) -> Any:
+    """Return the data of a YAML file that ships beside the modules of a package."""
+    text = (files(package) / name).read_text(encoding="utf-8")
+    # libyaml's parser, where PyYAML was built with it, is ten times as fast.
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def home() -> Path:

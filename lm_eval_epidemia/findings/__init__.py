@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.paths import read_yaml
 
 if TYPE_CHECKING:
     from lm_eval_epidemia.findings.finding import Finding
     from lm_eval_epidemia.results.read import Results
 
 #: What is declared of each finding, see `findings.yaml`.
-DECLARED: dict[str, dict[str, Any]] = yaml.load(
-    (files(__package__) / "findings.yaml").read_text("utf-8"),
-    getattr(yaml, "CSafeLoader", yaml.SafeLoader),
-)
+DECLARED: dict[str, dict[str, Any]] = read_yaml(__name__, "findings.yaml")
 
 #: Those of results, in the order of ``--show all``.
 FINDINGS = {name: of for name, of in DECLARED.items() if "made_by" in of}

@@ -14,16 +14,15 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from importlib.resources import files
 from typing import NamedTuple
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.benchmarks.observation import standardised as implies
 from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers
 from lm_eval_epidemia.findings.finding import Finding, make_finding
@@ -59,7 +58,7 @@ class Contrast(NamedTuple):
 #: years. No survey asks for P(x | z) itself, but the American Community Survey does for this one.
 EDUCATION = "epidemia_low_acs_education_by_age"
 
-_DECLARED = yaml.safe_load((files(__package__) / "contrasts.yaml").read_text("utf-8"))
+_DECLARED = read_yaml(__package__, "contrasts.yaml")
 
 #: In the order of the table.
 CONTRASTS: tuple[Contrast, ...] = tuple(

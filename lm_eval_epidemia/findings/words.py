@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from typing import Any
 
-import yaml
-
 from lm_eval_epidemia.benchmarks import Benchmark
+from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.surveys.catalogue import own_surveys, record
 
 #: See there.
-WORDS: dict[str, Any] = yaml.safe_load((files(__package__) / "words.yaml").read_text("utf-8"))
+WORDS: dict[str, Any] = read_yaml(__package__, "words.yaml")
 
 
 def plain_name(group: str) -> str:

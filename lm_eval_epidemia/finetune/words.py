@@ -6,14 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 
-import yaml
-
+from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.surveys.variable import Variable
 
 #: What is too long for code.
-_WORDS = yaml.safe_load(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"))
+_WORDS = read_yaml(__package__, "words.yaml")
 
 _ONES = re.findall(r"\w+", "one two three four five six seven eight nine")
 _TEENS = re.findall(

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-import yaml
 
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.held import held
-from lm_eval_epidemia.core.paths import atomic_write
+from lm_eval_epidemia.core.paths import atomic_write, read_yaml
 from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.findings.task import asked_as
 from lm_eval_epidemia.results.read import Results
@@ -91,10 +89,7 @@ class Chart(NamedTuple):
         return Axis(**self.axes.get(column, _DECLARED["axes"].get(column, {})))
 
 
-_DECLARED: dict[str, Any] = yaml.load(
-    (files(__package__) / "figures.yaml").read_text("utf-8"),
-    getattr(yaml, "CSafeLoader", yaml.SafeLoader),
-)
+_DECLARED: dict[str, Any] = read_yaml(__package__, "figures.yaml")
 
 #: Every figure, by name.
 CHARTS = {name: Chart(**how) for name, how in _DECLARED["figures"].items()}

@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import yaml
 
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
+from lm_eval_epidemia.core.paths import read_yaml
 
 #: What is known of settings.
-KNOWN: dict[str, Any] = yaml.safe_load((files(__package__) / "settings.yaml").read_text("utf-8"))
+KNOWN: dict[str, Any] = read_yaml(__package__, "settings.yaml")
 
 HASHES: list[str] = KNOWN["hashes"]
 

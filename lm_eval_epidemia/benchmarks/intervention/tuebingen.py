@@ -24,9 +24,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.paths import read_yaml
 
 
 class _Source(NamedTuple):
@@ -52,7 +51,7 @@ class _Source(NamedTuple):
 @lru_cache
 def chosen() -> tuple[dict[str, list[int]], tuple[_Source, ...]]:
     """Return the pairs that are not used, by reason, and the sources of the others."""
-    data = yaml.safe_load((files(__package__) / "pairs.yaml").read_text(encoding="utf-8"))
+    data = read_yaml(__package__, "pairs.yaml")
     return data["left out"], tuple(_Source(**source) for source in data["sources"])
 
 

@@ -17,16 +17,15 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import numpy as np
-import yaml
 
 from lm_eval_epidemia.benchmarks.observation import respondents
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.held import held
+from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.elicit.orderings import LETTERS, orderings
 from lm_eval_epidemia.elicit.prompts import prompt
 from lm_eval_epidemia.elicit.responses import CHOICE_MASS, SingleAnswer, logprobs_of
@@ -155,9 +154,8 @@ def apart(p: Array, said: Array) -> Array:
 @lru_cache(maxsize=1)
 def choices() -> dict[str, Choice]:
     """Return the chosen cells and curves, by the name of the quick task."""
-    text = (files(__package__) / FILE).read_text(encoding="utf-8")
-    read = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    return {name: _choice(content) for name, content in read["tasks"].items()}
+    tasks = read_yaml(__package__, FILE)["tasks"]
+    return {name: _choice(content) for name, content in tasks.items()}
 
 
 def _choice(content: dict[str, Any]) -> Choice:

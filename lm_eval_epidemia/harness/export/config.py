@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import yaml
+
+from lm_eval_epidemia.core.paths import read_yaml
 
 
 @lru_cache(maxsize=1)
 def texts() -> dict[str, Any]:
     """Return the texts of the card and the Croissant file."""
-    text = (files(__package__) / "about.yaml").read_text(encoding="utf-8")
-    return dict(yaml.safe_load(text))
+    return dict(read_yaml(__package__, "about.yaml"))
 
 
 class Config(NamedTuple):

@@ -10,10 +10,9 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
-import yaml
+from lm_eval_epidemia.core.paths import read_yaml
 
 
 class Pattern(NamedTuple):
@@ -55,7 +54,7 @@ def _any_of(table: str) -> re.Pattern[str]:
 
 
 #: What is too long for code.
-WORDS = yaml.safe_load(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"))
+WORDS = read_yaml(__package__, "words.yaml")
 COLUMNS, DEMOGRAPHIC = (
     {
         name: Pattern(**{of: text.replace("\n", "") for of, text in one.items()})

@@ -11,13 +11,11 @@ Source of the questions: NCHS documentation of the files named in `VARIABLES` (c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
-
-import yaml
 
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Condition
 from lm_eval_epidemia.benchmarks.prior.quantities.wording import joined
+from lm_eval_epidemia.core.paths import read_yaml
 
 SURVEY = "the National Health and Nutrition Examination Survey (NHANES) 2017-2018"
 ADULT = 18
@@ -68,7 +66,7 @@ class Measurement(NamedTuple):
 
 def _variables() -> dict[str, YesNoVariable | Measurement]:
     """Read ``nhanes.yaml``."""
-    data = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    data = read_yaml(__package__, "nhanes.yaml")
     measured = {name: Measurement(**told) for name, told in data["measured"].items()}
     return measured | {name: YesNoVariable(**told) for name, told in data["answered"].items()}
 
