@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import yaml
 from recorded_runs import copied_run
 from report_parts import command, table
 
@@ -13,6 +12,7 @@ from lm_eval_epidemia.benchmarks.observation import letters, predicted, quick
 from lm_eval_epidemia.benchmarks.observation.quick import Choice, Curve, QuickCell, QuickOutcome
 from lm_eval_epidemia.benchmarks.observation.unseen import unseen
 from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.core.sealed import seal_of
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.within import Within
@@ -36,8 +36,7 @@ def answered(leaf, believe):
 
 
 def test_it_is_what_the_script_wrote():
-    text = (quick.files(quick.__package__) / quick.FILE).read_text()
-    content = yaml.safe_load(text)
+    content = read_yaml(quick.__package__, quick.FILE)
     assert content["seal"] == seal_of(content["tasks"])
     assert content["seeds"] == {
         "orderings": 1,
