@@ -143,7 +143,8 @@ def verdicts(
     if len(runs) < 2:
         return of
     asked = pd.DataFrame(tasks, columns=KEY)
-    mine = {run: asked.merge(scores[scores["run"] == run], on=KEY) for run in runs}
+    of_run = asked.merge(scores, on=KEY).groupby("run")
+    mine = {run: of_run.get_group(run).reset_index(drop=True) for run in runs}
     number = len(set(outcomes(asked)))
     if groups()[group] is PRIOR and len(asked) == 1:  # quantities are what is sampled
         undecided = list(combinations(range(len(runs)), 2))

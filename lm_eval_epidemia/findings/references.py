@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -97,14 +97,15 @@ def part_asked(asked: Asked, seen: float, truth: str = "") -> Part | None:
     return _part(asked.task, whole.fingerprint, cells)
 
 
-def parts_asked(scores: pd.DataFrame) -> list[Part | None]:
-    """Return the part of each score's task that was asked; None for another version or truth."""
-    keys = [
-        (Asked(row.task, row.way), row.seen, row.task_version or row.truth)
-        for row in scores.itertuples()
-    ]
-    parts = {key: part_asked(*key) for key in dict.fromkeys(keys)}
-    return [parts[key] for key in keys]
+#: The columns of scores that tell which part of a task was asked.
+PART = ["task", "way", "seen", "task_version", "truth"]
+
+
+def _parts(scores: pd.DataFrame, *by: pd.Series) -> Iterator[tuple[Part | None, Asked, Any, Any]]:
+    """Yield each part that was asked, its task, the values of `by`, and the rows' places."""
+    places = scores.groupby([*PART, *by], sort=False).indices
+    for (task, way, seen, version, truth, *more), rows in places.items():
+        yield part_asked(Asked(task, way), seen, version or truth), Asked(task, way), more, rows
 
 
 def known_scores(scores: pd.DataFrame, runs: pd.DataFrame, kind: str = AVERAGES) -> pd.DataFrame:
@@ -127,29 +128,20 @@ def known_scores(scores: pd.DataFrame, runs: pd.DataFrame, kind: str = AVERAGES)
         Columns ``score`` and ``l1``, NaN if unknown; the index of `scores`.
     """
     drawn = runs.get("n_samples", pd.Series("", runs.index)).replace("", str(Variant().n_samples))
-    made = pd.DataFrame(
-        [
-            Known() if math.isnan(row.value) else _of_row(row, part, drawn[row.run], kind)
-            for row, part in zip(scores.itertuples(), parts_asked(scores), strict=True)
-        ],
-        scores.index,
-        columns=[*Known._fields],
-        dtype=float,
-    )
+    known = np.full((len(scores), len(Known._fields)), math.nan)
+    for part, asked, (is_drawn,), rows in _parts(scores, scores["run"].map(drawn)):
+        answers = NUMBERS.get(is_drawn) if "n_samples" in WAYS[asked.way].columns else 0
+        if part is not None and answers is not None:
+            cells = int(part.complete.sum())
+            known[rows] = _known(asked, part.truth.fingerprint, cells, answers, kind)
+    known[scores["value"].isna()] = math.nan
+    made = pd.DataFrame(known, scores.index, [*Known._fields])
     name = f"epidemia-baseline kind={kind}"
     its = [run for run, weights in runs["weights"].items() if weights.model == name]
     ran = scores[scores["run"].isin(its)].drop_duplicates(KEY)
     own = scores[[*KEY]].merge(ran[[*KEY, "value"]], on=KEY, how="left")
     made["score"] = made["score"].fillna(own["value"].set_axis(scores.index))
     return made
-
-
-def _of_row(row: Any, part: Part | None, drawn: str, kind: str) -> Known:
-    asked = Asked(row.task, row.way)
-    answers = NUMBERS.get(drawn) if "n_samples" in WAYS[asked.way].columns else 0
-    if part is None or answers is None:
-        return Known()
-    return _known(asked, part.truth.fingerprint, int(part.complete.sum()), answers, kind)
 
 
 #: Points by which a score may miss that of its distance, by rounding.
@@ -161,14 +153,12 @@ def changed(scores: pd.DataFrame) -> pd.Series:
 
     Tasks of another version or truth, or with unknown cells (``--samples``), cannot be checked.
     """
-
-    told = [
-        part is not None and abs(float(part.anchors.score(l1)) - value) > TOLERANCE
-        for value, l1, part in zip(
-            scores["value"], with_columns(scores, ("l1",))["l1"], parts_asked(scores), strict=True
-        )
-    ]
-    return pd.Series(told, scores.index, dtype=bool)
+    told, distances = np.zeros(len(scores), bool), with_columns(scores, ("l1",))["l1"].to_numpy()
+    values = scores["value"].to_numpy()
+    for part, _, _, rows in _parts(scores):
+        if part is not None:
+            told[rows] = np.abs(part.anchors.score(distances[rows]) - values[rows]) > TOLERANCE
+    return pd.Series(told, scores.index)
 
 
 @lru_cache(maxsize=4096)

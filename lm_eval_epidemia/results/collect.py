@@ -17,6 +17,7 @@ import msgspec
 from lm_eval_epidemia.benchmarks import OBSERVATION, UNDATED, in_way, leaves, unions
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, built
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
+from lm_eval_epidemia.core.held import looked_up
 from lm_eval_epidemia.core.names import GROUPS
 from lm_eval_epidemia.core.paths import fresh_tasks, home
 from lm_eval_epidemia.elicit.way import Metric
@@ -125,18 +126,22 @@ def _kind_of(name: str) -> tuple[str, str]:
     return "other", ""
 
 
+@looked_up
+def _known_names() -> frozenset[str]:
+    """Return the names of our tasks and groups."""
+    known = leaves()
+    groups = [in_way(group, of.way) for of in known.values() for group in of.entry.groups]
+    return frozenset({*known, *unions(), *groups})
+
+
 def _unknown(path: Path, file: ResultFile) -> list[str]:
     """Say which of our tasks are unknown here."""
-    known = (
-        leaves().keys() | unions().keys() | {name for name, of in file.group_subtasks.items() if of}
-    )
-    strange = [name for name in file.results if name.startswith("epidemia_") and name not in known]
-    if not strange:
-        return []
-    ours = {in_way(group, leaf_.way) for leaf_ in leaves().values() for group in leaf_.entry.groups}
+    known = _known_names()
     kinds: dict[str, list[str]] = {"quantities": [], "fresh": [], "own": [], "other": []}
     surveys: dict[str, None] = {}
-    for name in (name for name in strange if name not in ours):
+    for name in file.results:
+        if name in known or file.group_subtasks.get(name) or not name.startswith("epidemia_"):
+            continue
         kind, survey = _kind_of(name)
         kinds[kind].append(name)
         surveys |= {survey: None} if survey else {}

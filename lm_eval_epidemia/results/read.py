@@ -85,6 +85,13 @@ class Results(NamedTuple):
     folders: tuple[Path, ...] = ()
 
 
+class Installed(NamedTuple):
+    """The truth of a task on this machine."""
+
+    version: int
+    fingerprint: str
+
+
 #: What is said of settings in words, the most important first: see `settings.yaml`.
 SETTINGS: dict[str, dict[str, Any]] = KNOWN["said"]
 
@@ -118,9 +125,10 @@ def read_results(folders: Iterable[Path]) -> Results:
     # Larger graphs take long to draw: what nobody was asked is left alone.
     tasks = {asked.task for file in files for asked in file.scores}
     installed = {
-        task: benchmark.plain.load(task)  # the same in every way
+        task: Installed(benchmark.version(truth), truth.fingerprint)
         for benchmark in BENCHMARKS
         for task in tasks.intersection(benchmark.available())
+        for truth in [benchmark.plain.load(task)]  # the same in every way
     }
     notes = [("", "unread", left_out(path, why)) for path, why in unread]
     notes += [("", "file", note) for file in files for note in file.notes]
@@ -142,7 +150,7 @@ def read_results(folders: Iterable[Path]) -> Results:
     return _checked(_tables(files, installed), notes, files, folders)
 
 
-def _tables(files: Sequence[ReadFile], installed: Mapping[str, Any]) -> Results:
+def _tables(files: Sequence[ReadFile], installed: Mapping[str, Installed]) -> Results:
     """Put files into tables, the oldest first."""
     labels = labels_of([other for file in files for other in file.others])
     runs: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -166,7 +174,8 @@ def _tables(files: Sequence[ReadFile], installed: Mapping[str, Any]) -> Results:
             for other, value in file.others.items()
         ]
     table = named(pd.DataFrame(list(runs.values())).rename_axis("run"))
-    every = pd.DataFrame(scores, columns=None if scores else [*SCORE])
+    with pd.option_context("future.infer_string", False):  # reading rows takes half as long
+        every = pd.DataFrame(scores, columns=None if scores else [*SCORE])
     older = every.duplicated(["run", "task", "way"], keep="last")
     beside = pd.DataFrame(others, columns=["run", "other", "value"])
     return Results(
@@ -207,20 +216,26 @@ def _checked(
         notes.append((names[run], "unscored", text))
     older_files = {file.path for file in files if file.decoded.epidemia is None}
     reasons: dict[int, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for (run, _), of in scores.groupby(["run", "group"], sort=False):
-        unfit = replicates.in_conflict(drawn.sample for drawn in of["draws"] if drawn)
-        for place in of.index[[bool(drawn and drawn.sample in unfit) for drawn in of["draws"]]]:
-            scores.at[place, "draws"] = scores.at[place, "population"] = None
-        for row in scores.loc[of.index].itertuples(index=False):
-            if why := _without_error(row, unfit, older_files):
-                reasons[run][why].append(in_way(row.task, row.way))
+    unfit = {
+        of: replicates.in_conflict(drawn.sample for drawn in draws if drawn)
+        for of, draws in scores["draws"].groupby([scores["run"], scores["group"]])
+    }
+    clashing = [
+        bool(row.draws) and row.draws.sample in unfit[row.run, row.group]
+        for row in scores.itertuples()
+    ]
+    scores.loc[clashing, ["draws", "population"]] = None
+    without: list[str | None] = []
+    for row in scores.itertuples():
+        if why := _without_error(row, unfit[row.run, row.group], older_files):
+            reasons[row.run][why].append(in_way(row.task, row.way))
+        without.append(_without_answers(row))
     for run, by_why in reasons.items():
         listed = "; for ".join(
             f"{plural(len(tasks), 'task')} ({few(tasks)}): {why}" for why, tasks in by_why.items()
         )
         notes.append((names[run], "errors", f"no errors (N/A) for {listed}"))
-    why_not = pd.Series([_without_answers(row) for row in scores.itertuples()], dtype=object)
-    for (run, why), of in scores.groupby(["run", why_not]):  # None is left out
+    for (run, why), of in scores.groupby(["run", pd.Series(without, dtype=object)]):
         listed = f"{plural(len(of), 'task')} ({few(_asked(of))})"
         text = f"tables from recorded answers leave out {listed}, {why}: run them again"
         notes.append((names[run], "answers", text))
@@ -315,7 +330,7 @@ def in_words(name: str, value: str) -> str:
     return printable(words.format(value=value))
 
 
-def settings_in(file: ReadFile, installed: Mapping[str, Any]) -> dict[str, str]:
+def settings_in(file: ReadFile, installed: Mapping[str, Installed]) -> dict[str, str]:
     """Return the settings of a file's run: texts, without those that are the usual ones."""
     read, asked = file.decoded, list(file.scores)
     each = [_told(file, a, installed) for a in asked]
@@ -334,7 +349,7 @@ def settings_in(file: ReadFile, installed: Mapping[str, Any]) -> dict[str, str]:
     return {key: encodable(value) for key, value in told.items() if value}
 
 
-def _told(file: ReadFile, asked: Asked, installed: Mapping[str, Any]) -> dict[str, Any]:
+def _told(file: ReadFile, asked: Asked, installed: Mapping[str, Installed]) -> dict[str, Any]:
     """Return the settings that a task was asked with, where they are not the usual ones."""
     metadata, way = file.metadata[asked], WAYS[asked.way]
     told: dict[str, Any] = {
@@ -367,26 +382,25 @@ def _limit(file: ReadFile) -> str:
     return as_given(file.decoded.config.limit) or ("incomplete" if scores else "")
 
 
-def _version(file: ReadFile, asked: Asked, installed: Mapping[str, Any]) -> str:
+def _version(file: ReadFile, asked: Asked, installed: Mapping[str, Installed]) -> str:
     """Return the version of a task if it is not the installed one."""
-    if (truth := installed.get(asked.task)) is None:
+    if (here := installed.get(asked.task)) is None:
         return ""
-    of = leaves()[in_way(*asked)]
-    usual = of.benchmark.version(truth) + WAYS[asked.way].revision
+    usual = here.version + WAYS[asked.way].revision
     version = file.decoded.versions.get(in_way(*asked), usual)
     return "" if version == usual else str(version)
 
 
-def _truth(file: ReadFile, asked: Asked, installed: Mapping[str, Any]) -> str:
+def _truth(file: ReadFile, asked: Asked, installed: Mapping[str, Installed]) -> str:
     """Return vintage and fingerprint of a task's truth if it is not the installed one."""
-    metadata, truth = file.metadata[asked], installed.get(asked.task)
+    metadata, here = file.metadata[asked], installed.get(asked.task)
     fingerprint = str(metadata.get("truth") or "")
-    if fingerprint in ("", truth.fingerprint if truth else None):
+    if fingerprint in ("", here and here.fingerprint):
         return ""
     return " ".join([*str(metadata.get("vintage", "")).split(), fingerprint])
 
 
-def _score_rows(file: ReadFile, installed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _score_rows(file: ReadFile, installed: Mapping[str, Installed]) -> Iterator[dict[str, Any]]:
     """Yield a row for each of our tasks in a file."""
     for asked, score in file.scores.items():
         yield {
@@ -407,7 +421,7 @@ def _score_rows(file: ReadFile, installed: Mapping[str, Any]) -> Iterator[dict[s
         }
 
 
-def _asked_as(file: ReadFile, asked: Asked, installed: Mapping[str, Any]) -> str:
+def _asked_as(file: ReadFile, asked: Asked, installed: Mapping[str, Installed]) -> str:
     """Say the settings that a score heeds, where they are not the usual ones."""
     read, heeds = file.decoded, leaves()[in_way(*asked)].heeds
     told = {
