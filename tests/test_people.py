@@ -18,7 +18,7 @@ def test_guesses_are_those_of_the_survey():
     means = [round(np.average(guess, weights=n), 2) for guess, n in guesses.values()]
     assert (
         [*guesses]
-        == [*people.QUESTIONS]
+        == [*people.guesses()]
         == ["white", "black", "jewish", "hispanic", "asian", "american_indian"]
     )
     assert means == [58.92, 31.48, 17.88, 24.68, 17.77, 14.21]
@@ -28,10 +28,10 @@ def test_guesses_are_those_of_the_survey():
 
 def test_truths_are_the_figures_of_the_record():
     """Census 2000, table GCT-P6; Jewish people 5.2 million of 281.4 (NJPS)."""
-    shares = [store.load(TASK + outcome).p[0, 0] for outcome in people.QUESTIONS]
+    shares = [store.load(TASK + outcome).p[0, 0] for outcome in people.guesses()]
     assert shares == pytest.approx([0.751, 0.123, 0.018, 0.125, 0.036, 0.009], abs=1e-12)
     assert round(5.2 / 281.4, 3) == 0.018
-    assert [task.outcome for task in record("census2000").declared] == list(people.QUESTIONS)
+    assert [task.outcome for task in record("census2000").declared] == list(people.guesses())
 
 
 def test_the_nearer_figure_counts():

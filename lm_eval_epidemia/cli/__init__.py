@@ -101,8 +101,10 @@ def _check_words(line: list[str]) -> list[str]:
     if line[:2] == ["site", "build"]:
         raise EpidemiaError("'epidemia site build' is now 'epidemia report RESULTS --html FOLDER'")
     if line[:1] == ["report"]:
+        from lm_eval_epidemia.findings.words import WORDS
+
         for word in line:
-            if new := report.OLD.get(word.partition("=")[0]):
+            if new := WORDS["old_options"].get(word.partition("=")[0]):
                 raise EpidemiaError(f"{word} is now {new} ('--show help' lists all)")
     return line
 

@@ -33,22 +33,6 @@ _CUTOFFS = Annotated[
     Option(help="When a model's training ended, MODEL=2024-06, for --show probe; repeatable."),
 ]
 
-#: Options of version 0.2, with what replaces each.
-OLD = {
-    "--full": "--show all",
-    "--effects": "--show all --wide",
-    "--section": "--show",
-    "--standardised": "--show standardised",
-    "--recalibrated": "--show recalibrated",
-    "--scales": "--show distances,tilt",
-    "--places": "--show places",
-    "--years": "--show years",
-    "--year-lived": "--show year-lived",
-    "--people": "--show people",
-    "--wordings": "--show wordings",
-    "--probe": "--show probe",
-}
-
 
 def read(
     results: list[Path],

@@ -17,9 +17,8 @@ from lm_eval_epidemia.core.errors import few
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.parts import numbers_of
 from lm_eval_epidemia.findings.priors import stated
-from lm_eval_epidemia.results.choose import NO_SETTINGS
 from lm_eval_epidemia.results.published import COMPARED, stating
-from lm_eval_epidemia.results.read import Results
+from lm_eval_epidemia.results.read import NOT_SETTINGS, Results
 from lm_eval_epidemia.score.estimates import pooled
 
 #: What a run is told apart by, and what is usual; where nothing is said the first of these.
@@ -68,7 +67,7 @@ def _runs(results: Results) -> tuple[pd.DataFrame, list[str]]:
 
     ``rank`` is the lower the more usual the settings are.
     """
-    given = results.runs.drop(columns=[*NO_SETTINGS], errors="ignore").astype(str)
+    given = results.runs.drop(columns=[*NOT_SETTINGS], errors="ignore").astype(str)
     # Either of two columns says what system prompt there was.
     given = given.rename(columns=_COLUMNS).T.groupby(level=0, sort=False).agg(" ".join).T
     settings = [*dict.fromkeys([*USUAL, *given])]

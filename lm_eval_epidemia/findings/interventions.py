@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,14 +64,6 @@ SUBTRACTED = {
     "t - r": ("tuebingen", "random"),
     "a - r": ("anticommonsense", "random"),
 }
-
-#: What is said of published rows.
-PRINTED = (
-    " Published models: as printed by the study; means have no error. It confused the order of "
-    "queries with that of interventions, so a number printed for one intervened variable mixes "
-    "those of its graph; means over a graph, and over the 22 effects, are right."
-)
-
 
 #: Numbers by what they are about, then by part.
 Cells = dict[str, dict[str, Estimate]]
@@ -178,10 +171,6 @@ def _on(pair: DoPair) -> str:
     return f"{pair.scene.shape}, do({pair.effect.intervened})"
 
 
-def _kind(pair: DoPair) -> str:
-    return pair.kind
-
-
 def _effect(pair: DoPair) -> str:
     return f"{_on(pair)} {pair.effect.cause}{pair.effect.result}"
 
@@ -191,7 +180,7 @@ def interventions(results: Results) -> Finding:
     rows = [row for asked in _asked(results, INTERVENTION.ways) for row in _accuracy(asked)]
     for whose, score, abouts in _printed(results, "names", ("7", "9", "10"), {}):
         rows += _rows(whose, {"": {"accuracy": number(score)}, **abouts})
-    return in_parts("interventions", rows, results.runs, PRINTED)
+    return in_parts("interventions", rows, results.runs)
 
 
 def _accuracy(asked: GroupAnswers) -> list[dict[str, Any]]:
@@ -203,7 +192,7 @@ def _accuracy(asked: GroupAnswers) -> list[dict[str, Any]]:
         if asked.way in EFFECTS:
             of_run |= {f"kappa = {kappa}": run.over(run.found.kappa == kappa) for kappa in (0, 1)}
             of_run |= {"before": run.over(right="base"), "after": run.over(right="post")}
-            of_run |= run.cut(_kind, KINDS)
+            of_run |= run.cut(attrgetter("kind"), KINDS)
         if names in details["minus plain"]:
             of_run["minus plain"] = details["minus plain"][names]
         said = run.said.odds[run.said.asked]
@@ -235,7 +224,7 @@ def _details(asked: GroupAnswers) -> Cells:
             for about, mean in run.cut(_on).items():
                 cells[about][key] = mean
             continue
-        cells[f"{key} variables"] = {"accuracy": run.over(), **run.cut(_kind, KINDS)}
+        cells[f"{key} variables"] = {"accuracy": run.over(), **run.cut(attrgetter("kind"), KINDS)}
         found = run.found
         for place, scene, right in zip(found.numbers, found.scene, found.right, strict=True):
             effect, graph = run.truth.pairs[place].effect, run.truth.pairs[place].scene.graph
@@ -284,7 +273,7 @@ def shortcut(results: Results) -> Finding:
     sides = {"difference": ("kappa = 1", "kappa = 0")}
     for whose, _, abouts in _printed(results, "effects", ("3",), sides):
         rows += _rows(whose, abouts)
-    return in_parts("shortcut", rows, results.runs, PRINTED, left_out)
+    return in_parts("shortcut", rows, results.runs, left_out)
 
 
 def memorisation(results: Results) -> Finding:
@@ -304,7 +293,7 @@ def memorisation(results: Results) -> Finding:
         for about, cells in abouts.items():
             asks = "AB and BA" if about.startswith("bivariate") else "AC"
             rows += part_rows({**whose, "asked": f"{about}, {asks}"}, cells)
-    return in_parts("memorisation", rows, results.runs, PRINTED)
+    return in_parts("memorisation", rows, results.runs)
 
 
 def _by_names(asked: GroupAnswers, effects_of: list[str], only_known: bool) -> dict[str, Estimate]:

@@ -115,14 +115,11 @@ def _means(results: Results) -> pd.DataFrame:
 
 def _differ(results: Results, scores: pd.DataFrame) -> pd.Series:
     """Return how far means with the scores of an older file would be from the newest, at most."""
-    key = ["run", "task", "way"]
-    newest = scores[[*key, "group", "value"]]
-    older = results.older[[*key, "value", "file"]].merge(newest, on=key, suffixes=("", "_new"))
-    apart = (older["value"] - older["value_new"]).groupby(
-        [older[x] for x in ("run", "group", "file")]
-    )
-    most = apart.sum().abs().groupby(level=[0, 1]).max()
-    return most / scores.groupby(["run", "group"]).size()
+    key, older = ["run", "task", "way"], results.older.drop(columns="group")
+    older = older.assign(apart=older["value"] - older["value_newest"])
+    older = older.merge(scores[[*key, "group"]], on=key)
+    apart = older.groupby(["run", "group", "file"])["apart"].sum().abs()
+    return apart.groupby(level=[0, 1]).max() / scores.groupby(["run", "group"]).size()
 
 
 def _rank(row: Any) -> str:

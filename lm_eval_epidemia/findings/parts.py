@@ -44,7 +44,6 @@ def in_parts(
     name: str,
     rows: Iterable[Mapping[str, Any]],
     runs: pd.DataFrame,
-    printed: str = "",
     instead: Sequence[str] = (),
 ) -> Finding:
     """Return a finding that has a column per part, for people.
@@ -55,8 +54,6 @@ def in_parts(
         As for `make_finding`.
     rows : iterable of mapping
         As from `part_rows`; numbers that are NaN are left out.
-    printed : str
-        What else is said if there are published numbers.
     """
     table = pd.DataFrame(list(rows))
     details = FINDINGS[name].get("details", "asked")
@@ -65,6 +62,7 @@ def in_parts(
     table = table[table["value"].notna()].reset_index(drop=True)
     table[texts] = table[texts].astype(object).fillna("")
     made = make_finding(name, table, runs, instead=instead)
-    note = made.note + printed * bool((made.table["kind"] == "published").any())
+    printed = FINDINGS[name].get("printed", "")
+    note = made.note + f" {printed}" * bool((made.table["kind"] == "published").any() and printed)
     note += ALIKE_NOTE * bool((table["error"].isna() & (table["samples"] > 1)).any())
     return replace(made, note=note)

@@ -1,7 +1,7 @@
 """Models beside Americans who guessed six shares of the population in 2000.
 
-``guesses_2000.csv`` counts, for each question, the people in the General Social Survey who gave
-each whole percentage (unweighted; NORC, public-use data).
+``guesses_2000.csv`` counts, for each outcome and question (``variable``), the people in the General
+Social Survey who gave each whole percentage (unweighted; NORC, public-use data).
 """
 
 from __future__ import annotations
@@ -22,16 +22,8 @@ from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.surveys.catalogue import task
 
-#: The group of these tasks in its plain way, and by outcome the survey's question.
+#: The group of these tasks in its plain way.
 GROUP = "epidemia_people"
-QUESTIONS = {
-    "white": "uswht",
-    "black": "usblk",
-    "jewish": "usjews",
-    "hispanic": "ushisp",
-    "asian": "usasn",
-    "american_indian": "usamind",
-}
 
 #: Other figures, in per cent, that answer a question as well as the truth does: white and not
 #: Hispanic; the most that is estimated; alone or in combination.
@@ -67,9 +59,8 @@ def guesses() -> dict[str, tuple[Array, Array]]:
     """Return by outcome the guessed percentages, and the number of people for each."""
     rows = pd.read_csv(str(files(__package__) / "guesses_2000.csv"))
     return {
-        outcome: (own["guess_percent"].to_numpy(float), own["people"].to_numpy(float))
-        for outcome, variable in QUESTIONS.items()
-        for own in [rows[rows["variable"] == variable]]
+        str(outcome): (own["guess_percent"].to_numpy(float), own["people"].to_numpy(float))
+        for outcome, own in rows.groupby("outcome", sort=False)
     }
 
 

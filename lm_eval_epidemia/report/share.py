@@ -87,11 +87,7 @@ def share(results: Results, out: Path, dataset: str | None = None) -> Shared:
     runs = runs[runs["kind"] != "published"]
     means = leaderboard_table(results)
     scores = grouped(results.scores)
-    means["date"] = means.merge(
-        scores.groupby(["run", "group"])["date"].max().reset_index(),
-        on=["run", "group"],
-        how="left",
-    )["date"]
+    means = means.join(scores.groupby(["run", "group"])["date"].max(), on=["run", "group"])
     tasks = results.scores[np.isfinite(results.scores["value"].astype(float))]
     tasks = with_interval(tasks.assign(error=own_errors([*tasks["draws"]])), tasks)
     alike = Counter(_public_as(run) for _, run in runs.iterrows())

@@ -8,21 +8,12 @@ from typing import Any
 
 from lm_eval_epidemia.benchmarks import groups
 from lm_eval_epidemia.core.errors import plural
-from lm_eval_epidemia.findings.compare import CONFIDENCE, FEWEST
+from lm_eval_epidemia.findings.compare import FEWEST
 from lm_eval_epidemia.findings.versus import Versus
+from lm_eval_epidemia.findings.words import WORDS
 
 #: Lines and columns of a screen.
 LINES, WIDTH = 24, 100
-
-#: How to read the sentences.
-HERE = (
-    f"Here: in these tasks, ± one standard error. Elsewhere: {100 * CONFIDENCE:.0f} % interval for "
-    "other outcomes of this kind."
-)
-DOCUMENTS = (
-    f"Paired by document; {100 * CONFIDENCE:.0f} % intervals over other documents of the same "
-    "tasks, and over other tasks."
-)
 
 
 def in_words(compared: Versus) -> list[str]:
@@ -38,8 +29,8 @@ def in_words(compared: Versus) -> list[str]:
     ours, others = ([*of.table.itertuples()] for of in (compared.ours, compared.documents))
     texts = [_of_group(row, *compared.called) for row in ours]
     texts += [_of_documents(row, *compared.called) for row in others if not row.in_group]
-    last = _wrapped(HERE) if ours else []
-    last += _wrapped(DOCUMENTS) if others else []
+    last = _wrapped(WORDS["compared"]["ours"]) if ours else []
+    last += _wrapped(WORDS["compared"]["documents"]) if others else []
     left = len(ours) + len(others)
     for text in texts:
         block = ["", *_wrapped(text)]

@@ -22,9 +22,6 @@ KEY = ["task", "way", "asked_as"]
 #: What the usual value of a setting is called.
 NONE = "none"
 
-#: Columns of runs that are no settings, those that are added here and in `tuned` among them.
-NO_SETTINGS = (*NOT_SETTINGS, "bases", "base", "card_folder", "cutoff")
-
 #: Units of numbers of parameters.
 UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
@@ -76,7 +73,7 @@ def conditions_of(given: Iterable[str]) -> dict[str, str]:
 
 def settings_of_runs(runs: pd.DataFrame) -> pd.DataFrame:
     """Return every setting of runs as text, ``none`` for the usual value; known ones always."""
-    named = [name for name in runs if name not in NO_SETTINGS]
+    named = [name for name in runs if name not in NOT_SETTINGS]
     known = runs[["model", *named]].reindex(
         columns=list(dict.fromkeys(["model", *named, *SETTINGS, *Variant._fields]))
     )
@@ -220,7 +217,7 @@ def with_bases(results: Results, given: Sequence[tuple[str, str]] = ()) -> Resul
 
 def closest(runs: pd.DataFrame, run: int, among: Iterable[int]) -> list[int]:
     """Return the runs of each model that share the most settings with a run."""
-    settings = [name for name in runs if name not in NO_SETTINGS]
+    settings = [name for name in runs if name not in NOT_SETTINGS]
     alike = {
         other: int((runs.loc[other, settings] == runs.loc[run, settings]).sum()) for other in among
     }
@@ -233,7 +230,7 @@ def closest(runs: pd.DataFrame, run: int, among: Iterable[int]) -> list[int]:
 
 def alike_but(runs: pd.DataFrame, apart: Sequence[str]) -> list[list[int]]:
     """Group the runs of each model that differ in nothing but some settings."""
-    same = [name for name in runs if name not in (*NO_SETTINGS, *apart)]
+    same = [name for name in runs if name not in (*NOT_SETTINGS, *apart)]
     return [[*of.index] for _, of in runs.groupby(["model", *same], sort=False, dropna=False)]
 
 

@@ -33,6 +33,7 @@ from lm_eval_epidemia.results.decode import (
     printable,
     read_file,
 )
+from lm_eval_epidemia.results.naming import KNOWN
 from lm_eval_epidemia.results.others import Other, labels_of, others_in
 from lm_eval_epidemia.results.replicates import ENDLESS, Joint
 from lm_eval_epidemia.results.samples import join_shards
@@ -137,7 +138,7 @@ def _known_names() -> frozenset[str]:
 def _unknown(path: Path, file: ResultFile) -> list[str]:
     """Say which of our tasks are unknown here."""
     known = _known_names()
-    kinds: dict[str, list[str]] = {"quantities": [], "fresh": [], "own": [], "other": []}
+    kinds: dict[str, list[str]] = {kind: [] for kind in KNOWN["unknown"]}
     surveys: dict[str, None] = {}
     for name in file.results:
         if name in known or file.group_subtasks.get(name) or not name.startswith("epidemia_"):
@@ -145,22 +146,13 @@ def _unknown(path: Path, file: ResultFile) -> list[str]:
         kind, survey = _kind_of(name)
         kinds[kind].append(name)
         surveys |= {survey: None} if survey else {}
+    places = {"quantities": built(), "fresh": fresh_tasks(), "home": home()}
     reasons = {
-        "quantities": ": their quantities are not here. Make the set again with 'epidemia "
-        "quantities new SURVEY --raw FILE --n N --seed SEED' as before, or copy its files (.json "
-        f"and .draws.parquet) into {built()}",
-        "fresh": ": these fresh tasks are not here. Make the set again with 'epidemia tasks fresh "
-        "SURVEY --raw FILE --n N --seed SEED' as before, or copy its folder into "
-        f"{fresh_tasks()}",
-        "own": f": there is no record of {few(list(surveys))} here. For your own surveys a "
-        "report needs the record and the truth: copy both from the machine of the run "
-        f"(here {home() / 'surveys'} and {home() / 'groundtruth'}), or name the record "
-        "with --record and build the truth again",
-        "other": ": this version of lm-eval-epidemia does not know them; install the version of "
-        "the run",
+        kind: text.format(surveys=few(list(surveys)), **places)
+        for kind, text in KNOWN["unknown"].items()
     }
     return [
-        f"{path}: left out {few(names)}{reasons[kind]}" for kind, names in kinds.items() if names
+        f"{path}: left out {few(names)}: {reasons[kind]}" for kind, names in kinds.items() if names
     ]
 
 

@@ -139,14 +139,6 @@ def respondent(kind: str, *more: str) -> str:
     return f"{RESPONDENTS[kind]} ({', '.join((f'kind={kind}', *more))})"
 
 
-def kind_of(name: str) -> str | None:
-    """Return the kind of the reference respondent with this name; None for a model."""
-    kinds = (
-        kind for kind, who in RESPONDENTS.items() if name == who or name.startswith(f"{who} (")
-    )
-    return next(kinds, None)
-
-
 def with_settings(name: str, settings: Iterable[str]) -> str:
     """Add settings to a name: "m (limit 10)", "knows the truth (kind=truth, limit 10)"."""
     more = ", ".join(settings)

@@ -65,7 +65,7 @@ class Results(NamedTuple):
         ``truth`` (empty if they are the installed ones), ``seen``, and one column per other metric,
         NaN where there is none.
     older : DataFrame
-        Rows like those of `scores` for which the same run has a newer one.
+        Rows like those of `scores` for which the same run has a newer one, ``value_newest``.
     others : DataFrame
         Other people's tasks: ``run``, ``other`` (the name), ``value``.
     notes : DataFrame
@@ -96,7 +96,10 @@ class Installed(NamedTuple):
 SETTINGS: dict[str, dict[str, Any]] = KNOWN["said"]
 
 #: Columns of `Results.runs` that are not settings.
-NOT_SETTINGS = ("model", "settings", "name", "kind", "weights", "parameters", "date", "card")
+NOT_SETTINGS = (
+    *("model", "settings", "name", "kind", "weights", "parameters", "date"),
+    *("card", "card_folder", "base", "bases", "cutoff"),  # of `tuned` and `choose`
+)
 
 #: Columns of `Results.scores` before the metrics.
 SCORE = (
@@ -176,12 +179,15 @@ def _tables(files: Sequence[ReadFile], installed: Mapping[str, Installed]) -> Re
     table = named(pd.DataFrame(list(runs.values())).rename_axis("run"))
     with pd.option_context("future.infer_string", False):  # reading rows takes half as long
         every = pd.DataFrame(scores, columns=None if scores else [*SCORE])
-    older = every.duplicated(["run", "task", "way"], keep="last")
+    key = ["run", "task", "way"]
+    is_older = every.duplicated(key, keep="last")
+    newest = every[~is_older].reset_index(drop=True)
+    older = every[is_older].merge(newest[[*key, "value"]], on=key, suffixes=("", "_newest"))
     beside = pd.DataFrame(others, columns=["run", "other", "value"])
     return Results(
         table,
-        every[~older].reset_index(drop=True),
-        every[older].reset_index(drop=True),
+        newest,
+        older,
         beside.drop_duplicates(["run", "other"], keep="last"),
         pd.DataFrame([], columns=["run", "kind", "text"]),
         pd.DataFrame(read, columns=["run", "path"]),
@@ -196,17 +202,15 @@ def _checked(
 ) -> Results:
     """Say what is superseded, without a score or an error; remove draws that do not match."""
     scores, names = results.scores, results.runs["name"]
-    key = ["run", "task", "way"]
-    older = results.older.merge(scores[[*key, "value"]], on=key, suffixes=("", "_new"))
-    older["differs"] = ((older["value"] - older["value_new"]).abs() > 1e-9).astype(bool)
-    for run, of in older.groupby("run"):
+    for run, of in results.older.groupby("run"):
         paths = sorted({str(path) for path in of["file"]})
         text = (
             f"{plural(len({*_asked(of)}), 'task')} asked more than once with the same settings; "
             f"the newest result of each counts, not those in {plural(len(paths), 'older file')} "
             f"({few(paths)})"
         )
-        if others := few([*dict.fromkeys(_asked(of[of["differs"]]))]):
+        differs = (of["value"] - of["value_newest"]).abs() > 1e-9
+        if others := few([*dict.fromkeys(_asked(of[differs]))]):
             text += f", which had another score in {others}"
         notes.append((names[run], "superseded", text))
     is_scored = np.array([leaves()[name].benchmark.scored for name in _asked(scores)], bool)
@@ -313,7 +317,7 @@ def named(runs: pd.DataFrame) -> pd.DataFrame:
         with_settings(model, [settings] if settings else [])
         for model, settings in zip(runs["model"], runs["settings"], strict=True)
     ]
-    return runs[[*NOT_SETTINGS, *settings]]
+    return runs[[*runs.columns.intersection(NOT_SETTINGS), *settings]]
 
 
 def _words(row: Mapping[str, str], of_model: Mapping[str, set[str]]) -> Iterator[str]:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import INTERVENTION, OBSERVATION, PRIOR, in_way, leaves
+from lm_eval_epidemia.benchmarks import INTERVENTION, PRIOR, in_way, leaves
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES
 from lm_eval_epidemia.benchmarks.intervention.questions import TASKS
 from lm_eval_epidemia.benchmarks.prior.judged import stated_as
@@ -29,17 +29,9 @@ from lm_eval_epidemia.benchmarks.prior.judgements import JudgedTask, known_of, w
 from lm_eval_epidemia.benchmarks.prior.quantities import answers, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
 from lm_eval_epidemia.elicit.variants import BASE
-from lm_eval_epidemia.results.naming import Weights
+from lm_eval_epidemia.results.naming import KNOWN, Weights
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.surveys.catalogue import all_tasks
-
-#: What published numbers are, by benchmark.
-MARKS = {
-    OBSERVATION.name: "reference implementation; other wording and vintages",
-    INTERVENTION.name: "printed by Kasetty et al. (2024); other wording, written answers, asked up "
-    "to ten times; weighted over the 22 effects, where ignoring interventions scores .682",
-    PRIOR.name: "answers published by others (OpenEstimate, 2025; other wording), scored here",
-}
 
 #: Sets of the study on priors, and the tasks that ask them: two are the user's own, imported.
 SETS = {name: f"{store.PREFIX}{name}" for name in ("nhanes", "glassdoor", "pitchbook")}
@@ -86,7 +78,7 @@ def with_published(results: Results) -> Results:
     scores = pd.DataFrame(rows)
     scores.insert(0, "run", first + scores.pop("model").map(models.index))
     kinds = {leaves()[in_way(row["task"], row["way"])].benchmark.name for row in rows}
-    texts = [text for name, text in MARKS.items() if name in kinds]
+    texts = [text for name, text in KNOWN["published"].items() if name in kinds]
     told = pd.DataFrame({"run": "published", "kind": "published", "text": texts})
     return results._replace(
         runs=pd.concat([results.runs, runs]),
