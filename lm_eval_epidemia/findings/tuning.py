@@ -393,6 +393,7 @@ def losses_of(folder: Path) -> pd.DataFrame:
             "again from the folder that this command wrote"
         ) from None
     table["loss"] = table["loss"].where(np.isfinite(table["loss"]))
-    table = pd.concat([table, pd.DataFrame([{"step": best, "split": "kept"}])], ignore_index=True)
+    kept = table[table["step"] == best][:1].assign(split="kept", loss=math.nan)
+    table = pd.concat([table, kept], ignore_index=True)
     table.insert(0, "model", folder.resolve().name)
     return table

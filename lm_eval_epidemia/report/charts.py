@@ -182,10 +182,11 @@ def _dots(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]
 
 
 def _line(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
-    """A line per model, with marks and intervals."""
+    """A line per model, with marks and intervals; where a training was kept, a dashed line."""
     colour, line = _colour(chart, table), alt.Chart().mark_line(point=True)
     drawn = line.encode(**place, **colour, tooltip=_tooltip(chart, table))
-    return [*_intervals(chart, table, **colour), drawn]
+    kept = _only("split == 'kept'").mark_rule(strokeDash=[4, 4]).encode(x=place["x"], **colour)
+    return [*_intervals(chart, table, **colour), drawn, *[kept] * ("split" in table)]
 
 
 def _only(condition: str) -> Any:
