@@ -5,18 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from report_parts import (
-    COCAINE,
-    EMPLOYER,
-    HEROIN,
-    NOBODY,
-    SALARY,
-    by,
-    command,
-    scored,
-    table,
-    write,
-)
+from report_parts import COCAINE, EMPLOYER, HEROIN, NOBODY, SALARY, command, scored, table, write
 from report_parts import said as run
 from scipy import stats
 
@@ -24,7 +13,6 @@ from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.estimate.write import write_truth
 from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.mean import mean, population_mean, with_facets
@@ -36,34 +24,26 @@ from lm_eval_epidemia.score.joint import Draws, own_errors
 from lm_eval_epidemia.score.score import Anchors, zero
 from lm_eval_epidemia.surveys.catalogue import record
 
-DRUGS = [
-    f"epidemia_low_nsduh_{drug}_ever_by_{given}"
-    for given in ("age", "race")
-    for drug in ("cocaine", "heroin", "marijuana")
-]
+DRUGS = [name for name, _ in members("epidemia_low_nsduh")][:6]
 VIEWS = "epidemia_low_gss_political_view_by_age"
 BLS = "epidemia_low_bls_sex_by_occupation"
 NSDUH, ACS, OTHER = "nsduh_2022 3f2a", "acs_2024 77aa", "nsduh_2022 b"
 
 
-def said(sample, score, population=None, asking=0.0):
+def said(sample, *at, asking=0.0):
     """What our hook writes of a task: draws of its score, and of that against the population."""
-    found = {"sample": sample, "score": score, "asking": {"score": asking}}
-    if population is not None:
-        found["score_population"] = population
-        found["asking"]["score_population"] = asking
-    return found
+    at = dict(zip(("score", "score_population"), at, strict=False))
+    return {"sample": sample, **at, "asking": dict.fromkeys(at, asking)}
 
 
 def put(folder, joint, model="m", score=40.0, **metrics):
-    """A result file of tasks by what the hook writes; a block of its own instead is of two."""
-    tasks, of_tasks = joint, isinstance(joint, dict) and "replicates" not in joint
-    rows = dict.fromkeys(tasks if of_tasks else (COCAINE, HEROIN), (score, 9.0))
+    """A result file of tasks by what the hook writes of them, if anything."""
+    rows = dict.fromkeys(joint, (score, 9.0))
     if metrics:
         given = {"score": score, "seen": 1.0, **metrics}
         rows = {task: {f"{name},none": x for name, x in given.items()} for task in rows}
-    written = {"replicates": {task: of for task, of in joint.items() if of}} if of_tasks else joint
-    return write(folder, rows, model, epidemia=written)
+    drawn = {task: of for task, of in joint.items() if of}
+    return write(folder, rows, model, epidemia={"replicates": drawn} if drawn else None)
 
 
 # What is read.
@@ -71,7 +51,7 @@ def put(folder, joint, model="m", score=40.0, **metrics):
 
 def test_draws_are_read_and_make_the_error(tmp_path):
     """1, 2, 3 have the variance 1; with 0.75 of the asking: sqrt(1 + 0.5625) = 1.25."""
-    put(tmp_path, {COCAINE: said(NSDUH, "41 42 43", "-3 0 3", 0.75), SALARY: said("", "")})
+    put(tmp_path, {COCAINE: said(NSDUH, "41 42 43", "-3 0 3", asking=0.75), SALARY: said("", "")})
     results = read_results([tmp_path])
     one, exact = results.scores.set_index("task").loc[[COCAINE, SALARY]].iloc
     assert one["draws"].sample == NSDUH and one["draws"].at.tolist() == [41, 42, 43]
@@ -88,7 +68,11 @@ APART = "different replicates of one survey"
 @pytest.mark.parametrize(
     ("files", "errors", "says"),
     [
-        ({"m": None}, [math.nan] * 2, "N/A.* for 2 tasks .*older version.* run it again"),
+        (
+            {"m": {COCAINE: None, HEROIN: None}},
+            [math.nan] * 2,
+            "N/A.* for 2 tasks .*older version.* run it again",
+        ),
         (
             {"m": {COCAINE: THREE, HEROIN: None}},
             [1, math.nan],
@@ -151,7 +135,8 @@ def block(**of):
 def test_damaged_blocks_leave_their_file_out(tmp_path, joint, says):
     """Each made an error that was wrong, infinite, or a traceback."""
     put(tmp_path / "good", {COCAINE: THREE})
-    path = put(tmp_path / "bad", joint)
+    rows = dict.fromkeys((COCAINE, HEROIN), (40.0, 9.0))
+    path = write(tmp_path / "bad", rows, "bad", epidemia=joint)
     results = read_results([tmp_path])
     (note,) = results.notes["text"]
     assert f"{path} is not a result file" in note and says in note
@@ -161,19 +146,14 @@ def test_damaged_blocks_leave_their_file_out(tmp_path, joint, says):
 # What is computed.
 
 
-def entry(scores, draws, run=0):
-    """Scores by task; `draws` for each: (sample, numbers, error of the asking)."""
-    return scored(scores, [Draws(s, np.asarray(at, float), asking) for s, at, asking in draws], run)
-
-
 def test_errors_of_means_and_slices_by_brute_force():
     """Two surveys and an exact table: the mean is taken anew at every replicate of each survey."""
     rng = np.random.default_rng(5)
     shared = rng.normal(0, 2, 50)
     heroin, salary = 60 + shared + rng.normal(0, 0.5, 50), 50 + rng.normal(0, 3, 30)
-    nsduh = [(NSDUH, 40 + shared, 0.3), (NSDUH, heroin, 0.4)]
+    drawn = [Draws(NSDUH, 40 + shared, 0.3), Draws(NSDUH, heroin, 0.4), Draws(ACS, salary)]
     scores = {COCAINE: 41.0, HEROIN: 59.0, SALARY: 52.0, BLS: 90.0}
-    one = entry(scores, [*nsduh, (ACS, salary, 0.0), ("", [], 0.0)])
+    one = scored(scores, [*drawn, Draws("", np.array([]))])
     of_nsduh = [(40 + shared[b] + heroin[b] + 52.0 + 90.0) / 4 for b in range(50)]
     of_acs = [(41.0 + 59.0 + salary[b] + 90.0) / 4 for b in range(30)]
     asking = (0.3**2 + 0.4**2) / 16
@@ -181,7 +161,7 @@ def test_errors_of_means_and_slices_by_brute_force():
     expected = math.sqrt(np.var(of_nsduh, ddof=1) + np.var(of_acs, ddof=1) + asking)
     assert (found["value"], found["tasks"]) == (60.5, 4)
     assert found["error"] == pytest.approx(expected)
-    errors = by(mean(with_facets(one), ["survey"]), "survey", of="error")
+    errors = mean(with_facets(one), ["survey"]).set_index("survey")["error"]
     together = [(40 + shared[b] + heroin[b]) / 2 for b in range(50)]
     of_nsduh = math.sqrt(np.var(together, ddof=1) + (0.3**2 + 0.4**2) / 4)
     assert errors["nsduh"] == pytest.approx(of_nsduh) and errors["bls"] == 0.0
@@ -197,12 +177,14 @@ def test_opposite_leans_that_are_equally_far_are_not_told_apart():
     sqrt(2) 3.95 / sqrt(6) = 2.28, and 12 of them 5.3: "better".
     """
     off = 0.02 * stats.norm.ppf((np.arange(100) + 0.5) / 100)
-
-    def all_alike(score, at, run):
-        return entry(dict.fromkeys(DRUGS, score), [(NSDUH, at, 0.0)] * len(DRUGS), run)
-
     at = 100 * (1 - 2 * abs(0.1 - 0.03 - off))
-    high, low = all_alike(86.0, at, 0), all_alike(74.0, 100 * (1 - 2 * abs(0.13 + off)), 1)
+    high, low, alike = (
+        scored(dict.fromkeys(DRUGS, score), Draws(NSDUH, drawn), run)
+        for run, score, drawn in (
+            *((0, 86.0, at), (1, 74.0, 100 * (1 - 2 * abs(0.13 + off)))),
+            (1, 84.0, at - 2),
+        )
+    )
     found = compare(high, low, NOBODY)
     assert found.difference == pytest.approx(12.0)
     assert found.corrected_error == pytest.approx(2 * 200 * off.std(ddof=1), rel=1e-6)
@@ -210,7 +192,7 @@ def test_opposite_leans_that_are_equally_far_are_not_told_apart():
     ranks = standings(pd.concat([high, low]), "epidemia_low", {0: True, 1: True}, NOBODY)
     assert {(one.best, one.worst) for one in ranks.values()} == {(1, 2)}
     # Two that err alike differ by what does not depend on the sample: that is shown.
-    shown = compare(high, all_alike(84.0, at - 2, 1), NOBODY)
+    shown = compare(high, alike, NOBODY)
     assert shown.corrected_error == pytest.approx(0, abs=1e-9)
     assert (shown.verdict, shown.wins) == ("better here", 6)
 
@@ -243,13 +225,10 @@ def test_a_claim_is_of_the_corrected_difference(score, at, unbiased, expected):
 @pytest.mark.parametrize("draws", [None, Draws("nsduh_2022 other", np.array([70.0, 71.0]))])
 def test_where_replicates_are_not_known_nothing_is_claimed(draws):
     """Of one task only: the difference over all is not known, that of the others is."""
+    tasks, samples = (COCAINE, HEROIN, EMPLOYER), (NSDUH, NSDUH, ACS)
     one, other = (
-        entry(
-            dict.fromkeys([COCAINE, HEROIN, EMPLOYER], at[0]),
-            [(sample, at, 0.0) for sample in (NSDUH, NSDUH, ACS)],
-            number,
-        )
-        for number, at in enumerate(([90.0, 91.0], [10.0, 11.5]))
+        scored(dict.fromkeys(tasks, x), [Draws(of, np.array([x, x + 1])) for of in samples], run)
+        for run, x in enumerate((90.0, 10.0))
     )
     assert compare(one, other, NOBODY).verdict == "better here"
     other.at[1, "draws"] = draws
@@ -280,61 +259,32 @@ def test_means_against_the_population_are_cut_off_and_tasks_are_not():
 # Scales.
 
 
-@pytest.fixture
-def population(home):
-    """A truth of heroin use with surveys simulated from the population.
-
-    Half say yes in every cell: D_uniform = D_zero = 0. So a quarter: D_uniform .5, D_zero_one .5.
-    D_perfect is .1 (i.i.d.) and .2 (population).
-    """
-    ages = [given for (given,) in store.load(HEROIN).given]
-    size = {"weight": 1 / len(ages), "n": 9, "n_eff_iid": 9.0, "n_eff_design": None}
-    made = {
-        "cells": [
-            {"cell": cell, "given": [age], "p": [0.25, 0.75], **size}
-            for cell, age in enumerate(ages)
-        ],
-        "replicates": [{"cell": cell, "steps": [0] * 100} for cell in range(len(ages))],
-        "distances": {"iid": [0.1] * 20, "population": [0.2] * 20},
-        "entry": {
-            "estimator": "bins",
-            "columns": dict(store.load(HEROIN).columns),
-            "levels": ["Yes", "No"],
-            "bootstrap": {name: {"replicates": 20, "seed": 1} for name in ("iid", "population")},
-            "replicates": {"number": 100, "step": 1e-6},
-        },
-    }
-    about = {"survey": "nsduh", "vintage": "2022"}
-    write_truth(store.built_groundtruth(), "nsduh_2022", about, {HEROIN: made})
-
-
-def test_scales_of_a_group(population, tmp_path):
-    """D = .3: 100 (.5 - .3) / (.5 - .1) = 50; of another survey 100 * .2 / .3 = 66.67; without
-    D_perfect 40. The score against the population is its own metric."""
-    joint = {HEROIN: said(NSDUH, "49 50 51", "-4 2 5", 0.5)}
-    put(tmp_path / "all", joint, score=50.0, l1=0.3, score_population=44.0)
+def test_scales_of_a_group(tmp_path):
+    """D = .1, between the ends of every scale; the score against the population is the file's."""
+    truth = store.load(COCAINE)
+    uniform, zero_one, mean_, perfect, _ = Anchors.of(truth)
+    zero, another = min(uniform, zero_one), truth.d_perfect(scheme="population")
+    ends = {"against uniform": (uniform, perfect), "against mean": (mean_, perfect)}
+    ends |= {"another survey": (zero, another), "without D_perfect": (zero, 0)}
+    of = {name: 100 * (end - 0.1) / (end - full) for name, (end, full) in ends.items()}
+    of |= {"score": 100 * (zero - 0.1) / (zero - perfect), "population": 44}
+    joint = {COCAINE: said(NSDUH, "49 50 51", "-4 2 5", asking=0.5)}
+    put(tmp_path / "all", joint, score=of["score"], l1=0.1, score_population=44.0)
     found = table("scale", tmp_path).query("kind == 'run'").set_index("scale")
-    assert found["value"].round(4).to_dict() == {
-        **{"score": 50, "against uniform": 50, "against mean": 0, "without D_perfect": 40},
-        **{"another survey": 66.6667, "population": 44},
-    }
+    assert found["value"].to_dict() == pytest.approx(of)
     # Variances: of 49, 50, 51: 1; of -4, 2, 5: 21. Of other scales no draws are known.
     errors = (found["error"].dropna() ** 2 - 0.25).to_dict()
     assert errors == {"score": pytest.approx(1.0), "population": pytest.approx(21.0)}
     one, knower = table("population", tmp_path).to_dict("records")
     reach = 1.96 * math.sqrt(21.25)
-    assert (one["low"], one["high"]) == (pytest.approx(44 - reach), pytest.approx(44 + reach))
-    # Nobody was drawn for this truth: who knows the population knows it.
-    assert knower["model"] == "knows the population (baseline)" and knower["value"] == 100
+    assert (one["low"], one["high"]) == pytest.approx((44 - reach, 44 + reach))
+    assert knower["model"] == "knows the population (baseline)" and knower["value"] > 90
     shown = command("report", tmp_path, "--show", "population")
     assert f"44.0 ({44 - reach:.1f} to {44 + reach:.1f})" in shown
-    # Of a part the anchors are others; the score against the population is the file's.
-    put(tmp_path / "part", joint, "part", 50.0, l1=0.3, score_population=30.0, seen=0.5)
+    # Of a part the anchors are others.
+    put(tmp_path / "part", joint, "part", 50.0, l1=0.1, score_population=30.0, seen=0.5)
     found = {*table("scale", tmp_path / "part")["scale"]}
     assert "another survey" not in found and "population" in found
-    shown = run("anchors", HEROIN, "--bootstrap", "population").stdout
-    assert "0.2000" in shown and "0.1000" not in shown
-    assert "0.1000" in run("anchors", HEROIN).stdout
 
 
 def test_exact_tables_are_known_by_every_survey(tmp_path):
@@ -346,12 +296,9 @@ def test_exact_tables_are_known_by_every_survey(tmp_path):
 
 def test_a_score_of_the_formula_before_is_named(tmp_path):
     """Result files of task version 2 have no number before the cut; no score needs none."""
-    for name, score, uncut in (
-        ("before", 100.0, {}),
-        ("now", 100.0, {"score_population": 104.0}),
-        ("none", math.nan, {}),
-    ):
-        drawn = {**said("", "", "", 1.0), "uncut": uncut}
+    now = {"score_population": 104.0}
+    for name, score, uncut in (("before", 100, {}), ("now", 100, now), ("none", math.nan, {})):
+        drawn = {**said("", "", "", asking=1.0), "uncut": uncut}
         put(tmp_path / name, {HEROIN: drawn}, name, l1=0.1, score_population=score)
         told = " ".join(find("population")(read_results([tmp_path / name])).left_out)
         assert ("which is too low near 100" in told) == (name == "before"), name
@@ -370,35 +317,29 @@ def test_barely_informative_scales():
         assert (anchors.barely, anchors.said) == (bool(says), says), perfect
 
 
-def test_barely_informative_tasks_are_said_everywhere(tmp_path):
-    truths = {name: store.load(name) for name in store.available()}
-    tasks = {name for name, truth in truths.items() if Anchors.of(truth).barely}
-    # The step at D_perfect: uniform got 0.0 ± 43.5 on a task that nothing marked.
-    drawn = {name: of for name, of in truths.items() if of.replicates is not None}
-    stepped = {
-        name for name, of in drawn.items()
-        if len(of.replicates) and (zero(of.weights, of.replicates) <= of.d_perfect()).any()
-    }  # fmt: skip
-    assert {"epidemia_marginal_gss_political_view", VIEWS} & stepped and stepped <= tasks
-    shown = run("anchors").stdout
+def test_barely_informative_tasks_are_said_and_can_be_left_out(tmp_path):
+    # Uniform got 0.0 ± 43.5 and ± 19.7 on two tasks that nothing marked.
+    for name in ("marginal_gss_political_view", "marginal_nsduh_cigarettes_ever"):
+        assert Anchors.of(store.load(f"epidemia_{name}")).barely
+    gss = [name for name in store.available() if "_gss_" in name]
+    tasks = {name for name in gss if Anchors.of(store.load(name)).barely}
+    shown = run("anchors", "gss").stdout
     assert shown.count("(barely informative)") + shown.count("(uninformative)") == len(tasks)
-    assert f"{len(tasks)} of {len(truths)} tasks are barely informative" in shown
-    assert "(barely informative)" in card(record("gss"))
-    # The reader can leave them out.
-    views = {VIEWS: said("gss_2022 9c1e", "1 2")}
+    assert f"{len(tasks)} of {len(gss)} tasks are barely informative" in shown
+    assert VIEWS in tasks and "(barely informative)" in card(record("gss"))
     put(tmp_path / "a", {COCAINE: said(NSDUH, "1 2")}, "a", 30.0)
-    put(tmp_path / "a2", views, "a", 10.0)
-    put(tmp_path / "b", views, "b", 10.0)
+    for model in ("a", "b"):
+        put(tmp_path / model / "views", {VIEWS: said("gss_2022 9c1e", "1 2")}, model, 10.0)
     show = ("report", tmp_path, "--show", "leaderboard")
     assert f"1 task is barely informative ({VIEWS})" in run(*show).stderr
     for options, values in (({"informative": True}, [30.0]), ({}, [20.0, 10.0])):
         found = table("leaderboard", tmp_path, **options).query("kind == 'run'")
         assert [*found["value"]] == values
-    done = run(*show, "--informative")
-    assert f"left out: 1 barely informative task: {VIEWS}" in done.stderr
-    drawn = tmp_path / "figure.json"
-    run("plot", "leaderboard", tmp_path, "--informative", "--out", drawn)
-    assert '"value": 30.0' in drawn.read_text() and '"value": 20.0' not in drawn.read_text()
+    told = run(*show, "--informative").stderr
+    assert f"left out: 1 barely informative task: {VIEWS}" in told
+    run("plot", "leaderboard", tmp_path, "--informative", "--out", tmp_path / "figure.json")
+    drawn = (tmp_path / "figure.json").read_text()
+    assert '"value": 30.0' in drawn and '"value": 20.0' not in drawn
     with pytest.raises(EpidemiaError, match=r"no task is left: 1 barely informative"):
         run("report", tmp_path / "b", "--informative")
 
