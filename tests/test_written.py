@@ -15,7 +15,6 @@ from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.elicit.responses import answered
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.models.baseline import Baseline
 from lm_eval_epidemia.results.decode import Asked
 from lm_eval_epidemia.results.samples import elicited
 from lm_eval_epidemia.score import monte_carlo
@@ -37,18 +36,18 @@ def home(tmp_path_factory, monkeypatch):
 def test_the_closed_and_the_retrieval_subset_are_the_published_ones():
     table = REPOSITORY / "tests" / "data" / "tasks_high.csv"
     published = {int(row["number"]): row for row in csv.DictReader(table.read_text().splitlines())}
-    asked = {"closed": 0, "rag": 0}
-    for task in all_tasks().values():
-        row = published[task.number] if task.kind == "high" else {}
-        for way in asked:
-            assert WAYS[way].asks(task) == (row.get(f"{way}_subset") == "yes"), task.name
-            asked[way] += WAYS[way].asks(task)
-        assert all(WAYS[way].asks(task) for way in ("letters", "likelihood", "sampled"))
-    assert asked == {"closed": 63, "rag": 11}
-    index = task_manager().task_index
-    for mode in OBSERVATION.ways:
-        groups = {"epidemia_high"} if mode in asked else {*OBSERVATION.groups} - {"epidemia_fresh"}
-        assert {in_way(group, mode) for group in groups} <= {*index}
+    index = {*task_manager().task_index}
+    for mode, way in OBSERVATION.ways.items():
+        is_part = mode in ("closed", "rag")
+        for task in all_tasks().values():
+            row = published[task.number] if task.kind == "high" else {}
+            is_published = row.get(f"{mode}_subset") == "yes"
+            assert not is_part or way.asks(task) == is_published, task.name
+            assert way.asks(task) or mode not in ("letters", "likelihood", "sampled")
+        groups = {"epidemia_high"} if is_part else {*OBSERVATION.groups} - {"epidemia_fresh"}
+        assert {in_way(group, mode) for group in groups} <= index
+    for mode, number in (("closed", 63), ("rag", 11)):
+        assert sum(map(WAYS[mode].asks, all_tasks().values())) == number
 
 
 def test_every_sampled_prompt_is_a_text_of_its_own_with_an_order_of_its_own():
@@ -90,28 +89,25 @@ def test_sampled_answers_of_a_known_respondent(replicated):
     assert config["generation_kwargs"]["temperature"] == 1.0
 
 
-def test_replies_without_a_letter_count_as_uniform_and_are_warned_of(caplog):
+def test_replies_without_a_letter_and_a_favourite_letter(replicated, caplog):
+    """The first count as uniform and are warned of; the second is averaged out by orderings."""
     twenty, uniform = Variant(n_samples=20), Anchors.of(store.load(BINARY)).uniform
     nothing = answers_to(BINARY, "sampled", lambda doc: ["I cannot answer that."], twenty)
-    assert answered(nothing) == 0
-    assert metrics.l1(nothing) == pytest.approx(uniform)
-    assert metrics.score(nothing) == 0 and math.isnan(sampled.order_bias(nothing))
+    assert answered(nothing) == 0 == metrics.score(nothing)
+    assert metrics.l1(nothing) == pytest.approx(uniform) and math.isnan(sampled.order_bias(nothing))
     assert f"{BINARY}_sampled: 0% of the replies contained an answer" in caplog.text
     caplog.clear()
     some = answers_to(BINARY, "sampled", lambda doc: ["B" * (doc["sample"] % 20 > 0)], twenty)
     assert answered(some) == pytest.approx(0.95) and not caplog.text
     assert sampled.order_bias(some) == pytest.approx(0.5)
-
-
-def test_a_favourite_letter_is_averaged_out_by_the_orderings(replicated):
-    """Always A: every level in turn, so nearly the uniform distribution, and a large bias."""
-    answers = answers_to(SEVERAL, "sampled", lambda doc: ["a)"], Variant(n_samples=400))
+    # Always A: every level in turn, so nearly the uniform distribution, and a large bias.
+    always = answers_to(SEVERAL, "sampled", lambda doc: ["a)"], Variant(n_samples=400))
     uniform = Anchors.of(store.load(SEVERAL)).uniform
-    assert metrics.l1(answers) == pytest.approx(uniform, abs=0.1)
-    assert sampled.order_bias(answers) == pytest.approx(2 / 3)
-    shuffled = [answers[i] for i in np.random.default_rng(0).permutation(len(answers))]
-    for name in ("score", "score_stderr", "seen", "l1", "score_population"):
-        assert getattr(metrics, name)(shuffled) == getattr(metrics, name)(answers), name
+    assert metrics.l1(always) == pytest.approx(uniform, abs=0.1)
+    assert sampled.order_bias(always) == pytest.approx(2 / 3)
+    shuffled = [always[i] for i in np.random.default_rng(0).permutation(len(always))]
+    for metric in (metrics.score, metrics.score_stderr, metrics.score_population):
+        assert metric(shuffled) == metric(always)
 
 
 @pytest.mark.parametrize(
@@ -186,30 +182,3 @@ def test_samples_that_hold_unreadable_replies_are_json_and_are_read(task, way, r
     assert len(q) == len(store.load(task).weights)
     # The first cell has an unreadable reply; the shares of any other sum to 1 all the same.
     np.testing.assert_allclose(q.sum(axis=1), 1, atol=1e-12)
-
-
-def test_an_interrupted_run_of_sampled_answers_goes_on_from_its_cache(tmp_path, monkeypatch):
-    """Killed in the middle: no answer is asked for twice, and repeated ones are not made alike."""
-    name, asked, honest = in_way(BINARY, "sampled"), [], Baseline.generate_until
-
-    def dying(self, requests):
-        said = []
-        for request in requests:
-            asked.append(request.args[0])
-            if len(asked) == 61:
-                raise KeyboardInterrupt
-            said += honest(self, [request])
-            self.cache_hook.add_partial("generate_until", request.args, said[-1])
-        return said
-
-    arguments = {"metadata": {"n_samples": 10}, "log_samples": True}
-    plain = evaluate([name], **arguments)
-    monkeypatch.setattr(Baseline, "generate_until", dying)
-    arguments["use_cache"] = str(tmp_path / "responses")
-    with pytest.raises(KeyboardInterrupt):
-        evaluate([name], **arguments)
-    again = evaluate([name], **arguments)
-    # What was asked when it was killed has no answer.
-    assert len(asked) == 110 + 1 and len(set(asked)) == 110
-    assert again["results"] == plain["results"]
-    assert {sample["filtered_resps"][0] for sample in again["samples"][name]} == {"A", "B"}
