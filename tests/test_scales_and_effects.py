@@ -1,4 +1,4 @@
-"""Crude, standardised and weighted effects: by hand, by the docs, and from a run of lm-eval."""
+"""What answers imply: other distances, lines, recalibrated scores, and standardised effects."""
 
 import re
 import shutil
@@ -9,21 +9,26 @@ import pytest
 from conftest import REPOSITORY, raw_file
 from recorded_runs import copied_run
 
-from lm_eval_epidemia.benchmarks.observation.standardised import (
-    asking_error,
-    crude,
-    overlap,
-    standardised,
-    weighted,
-)
+from lm_eval_epidemia.api import calibration_line, joint_error, load_truth, other_scales, score
+from lm_eval_epidemia.benchmarks.observation import standardised as implies
+from lm_eval_epidemia.benchmarks.observation.recalibrated import marginal, recalibrate
+from lm_eval_epidemia.benchmarks.observation.respondents import answers
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import registry, store
 from lm_eval_epidemia.estimate.check import check
-from lm_eval_epidemia.findings import standardised as finding
+from lm_eval_epidemia.findings import find
+from lm_eval_epidemia.findings.calibration import calibration, order_bias
 from lm_eval_epidemia.findings.standardised import CONTRASTS, strata
+from lm_eval_epidemia.report.figures import save
 from lm_eval_epidemia.results.read import read_results
 
+BINARY, ORDERED, EXACT = TASKS = [
+    "epidemia_low_nsduh_marijuana_ever_by_age",
+    "epidemia_low_gss_political_view_by_age",
+    "epidemia_low_ipeds_sex_by_field",
+]
+BELIEFS = {task: answers(load_truth(task), kind="noisy", noise=0.5) for task in TASKS}
 MARIJUANA = "epidemia_high_nsduh_marijuana_ever_by_age_education"
 HOME = "epidemia_high_scf_home_ownership_by_age_race"
 OWNED = "epidemia_high_scf_home_ownership_by_age_education"
@@ -31,55 +36,163 @@ EDUCATION = "epidemia_low_acs_education_by_age"
 BACKGROUND = REPOSITORY / "docs" / "background"
 
 
-def test_three_effects_by_hand():
-    """Simpson's reversal: x1 has a tenth more in both strata, and less in all."""
-    p, joint = np.array([[0.2, 0.6], [0.3, 0.7]]), np.array([[0.1, 0.4], [0.4, 0.1]])
-    # x0: (0.1 * 0.2 + 0.4 * 0.6) / 0.5 = 0.26 / 0.5; x1: (0.4 * 0.3 + 0.1 * 0.7) / 0.5.
-    assert crude(p, joint) == pytest.approx([0.52, 0.38])
-    # P(z) is 1/2 each: (0.2 + 0.6) / 2 and (0.3 + 0.7) / 2.
-    assert standardised(p, joint.sum(axis=0)) == pytest.approx([0.4, 0.5])
-    # P(x0 | z) is 0.2 and 0.8: each weight is 0.1 / 0.2 = 0.4 / 0.8 = 1/2, and so for x1.
-    assert weighted(p, joint, joint / joint.sum(axis=0)) == pytest.approx([0.4, 0.5])
-    # Other propensities; x0: weights 0.1 / 0.5 = 0.2, 0.4 / 0.75 = 8/15: (0.04 + 0.32) / (11/15).
-    # x1: 0.4 / 0.5 = 0.8, 0.1 / 0.25 = 0.4: (0.24 + 0.28) / 1.2 = 13 / 30.
-    own = np.array([[0.5, 0.75], [0.5, 0.25]])
-    assert weighted(p, joint, own) == pytest.approx([5.4 / 11, 13 / 30])
-    # Somebody says that nobody of z1 has x1, but a tenth of all people do.
-    never = np.array([[0.5, 1.0], [0.5, 0.0]])
-    assert weighted(p, joint, never) == pytest.approx([0.28 / 0.6, np.nan], nan_ok=True)
-    # Where there are no such people, nothing is missing: x1 is then 0.3, that of z0.
-    nobody = np.array([[0.1, 0.4], [0.4, 0.0]])
-    assert weighted(p, nobody, never)[1] == pytest.approx(0.3)
-    assert overlap(nobody).tolist() == [True, False]
-
-
-def test_errors_of_asking_by_hand():
-    """100 answers in each of two cells: sqrt(2 * 0.25 / 100) = 0.0707, from 200 draws."""
-    counts = np.array([[50, 50, 0], [50, 50, 0]])
-    found = asking_error(lambda q: q[:, 1, 0] - q[:, 0, 0], counts=counts)
-    assert found == pytest.approx(0.0707, rel=0.15)
-    # Answers that could not be read are an even share for each level, and certain.
-    assert asking_error(lambda q: q[:, 0, 0], counts=np.array([[0, 0, 100]] * 2)) == 0
-    # The jackknife of a mean of M sampled orderings is s / sqrt(M), here times sqrt(1 - 4 / 6).
-    by_order = np.array([[[0.2, 0.5, 0.3], [0.4, 0.3, 0.3], [0.1, 0.8, 0.1], [0.5, 0.2, 0.3]]])
-    expected = np.std([0.2, 0.4, 0.1, 0.5], ddof=1) / 2 * np.sqrt(1 - 4 / 6)
-    assert asking_error(lambda q: q[:, 0, 0], by_order=by_order) == pytest.approx(expected)
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     factory, folder = tmp_path_factory, tmp_path_factory.mktemp("runs")
+    for kind in ("truth", "mean", "uniform", "noisy,noise=0.5"):
+        copied_run(factory, folder / kind, TASKS, model_args=f"kind={kind}")
     tasks, one = [MARIJUANA, HOME, EDUCATION], {"orderings": 1}
     for kind in ("truth", "mean"):
-        copied_run(factory, folder / kind, tasks, model_args=f"kind={kind}", metadata=one)
+        where = folder / "effects" / kind
+        copied_run(factory, where, tasks, model_args=f"kind={kind}", metadata=one)
     copied_run(factory, folder / "drawn", [f"{HOME}_sampled"], metadata={"n_samples": 10})
     return folder
 
 
 @pytest.fixture(scope="module")
+def noisy(runs):
+    return read_results([runs / "noisy,noise=0.5"])
+
+
+# Scales.
+
+
+def rows_of(finding, results):
+    """Return the row over all tasks, and those of tasks, of the only run."""
+    made = find(finding)(results)
+    table = made.table[made.table["model"].isin(results.runs["model"])]
+    assert not made.left_out and {*table["group"]} == {"epidemia_low"}
+    (over,) = table[table["task"].isna()].to_dict("records")
+    return over, table.dropna(subset="task").set_index("task")
+
+
+def test_distances_are_what_python_says(noisy, runs):
+    """Kept to six digits. The mean over cells is that over the task."""
+    over, rows = rows_of("distances", noisy)
+    by_task = {task: other_scales(task, q) for task, q in BELIEFS.items()}
+    cells = other_scales(ORDERED, BELIEFS[ORDERED], cells=True)
+    for scale in by_task[ORDERED].index.drop("rank agreement"):
+        assert cells[scale] @ cells.weight == pytest.approx(by_task[ORDERED].value[scale])
+    for task, known in by_task.items():
+        known.index = known.index.str.lower().str.replace("[ -]", "_", regex=True)
+        for scale, *expected in known[["value", "error"]].itertuples():
+            found = [*rows.loc[task, [scale, f"{scale}_error"]].astype(float)]
+            assert found == pytest.approx(expected, abs=1e-5, nan_ok=True)
+        assert rows.p_by_chance[task] == pytest.approx(known.by_chance["rank_agreement"], abs=1e-9)
+    for scale in ("total_variation", "jensen_shannon", "log_score", "rank_agreement"):
+        error = joint_error([known.draws[scale] for known in by_task.values()])
+        mean = np.mean([known.value[scale] for known in by_task.values()])
+        assert (over[scale], over[f"{scale}_error"]) == pytest.approx((mean, error), abs=1e-5)
+    assert over["wasserstein_1_tasks"] == 1 and over["tasks"] == 3
+    over, rows = rows_of("distances", read_results([runs / "truth"]))
+    assert over["total_variation"] == pytest.approx(0, abs=1e-6)
+    assert rows.p_by_chance[BINARY] == pytest.approx(0.001)
+
+
+def test_lines_of_a_group_and_of_its_tasks(noisy, runs, tmp_path):
+    over, rows = rows_of("tilt", noisy)
+    whole = calibration_line(BELIEFS)
+    reach = 1.96 * whole.slope_error
+    expected = {"slope": whole.slope, "slope_error": whole.slope_error, "tilt": whole.tilt}
+    expected |= {"slope_low": whole.slope - reach, "slope_high": whole.slope + reach}
+    assert {name: over[name] for name in expected} == pytest.approx(expected, abs=1e-4)
+    for task, q in BELIEFS.items():
+        assert rows.slope[task] == pytest.approx(calibration_line({task: q}).slope, abs=1e-4)
+    # Knows averages only: of a single task with two answers, no difference at all.
+    mean = rows_of("tilt", read_results([runs / "mean"]))[1]
+    assert mean.slope[BINARY] == pytest.approx(0, abs=1e-4)
+    known = find("tilt")(noisy).table.query("task.isna()").set_index("model")["slope"]
+    assert known.filter(like="knows the population").tolist() == [1]
+    assert known.filter(like="guesses uniformly").tolist() == pytest.approx([0], abs=0.02)
+    with pytest.raises(EpidemiaError, match="tilt does not show one task"):
+        save("tilt", lambda: noisy, tmp_path / "x.svg", BINARY)
+
+
+def test_letters_of_one_task(noisy):
+    assert {*order_bias(noisy, BINARY).table["answers"]} == {2}
+    assert 0 < len(calibration(noisy, BINARY).table) < len(calibration(noisy).table)
+
+
+def test_drawn_answers_are_left_out(runs):
+    """They vary by chance: neither their distances nor what follows are compared."""
+    for name in ("distances", "tilt", "recalibrated"):
+        alone = find(name)(read_results([runs / "drawn"]))
+        assert alone.table.empty and "run lm_eval on" in alone.left_out[0]
+        both = find(name)(read_results([runs / "drawn", runs / "mean"]))
+        assert {*both.table["group"]} == {"epidemia_low"}
+        assert "drawn answers vary by chance and are left out" in both.left_out[-1]
+
+
+def test_recalibrated_respondents_whose_knowledge_is_known(runs):
+    truth, mean, uniform = (
+        find("recalibrated")(read_results([runs / kind])).table.iloc[0]
+        for kind in ("truth", "mean", "uniform")
+    )
+    assert (truth.recalibrated, truth.score) == pytest.approx((100, 100)) and truth.tasks == 3
+    assert (truth.l1_conditional, mean.l1_marginal) == pytest.approx((0, 0), abs=1e-5)
+    for one in (mean, uniform):
+        assert (one.gain, one.gain_error) == pytest.approx((0, 0), abs=1e-3)
+        assert one.l1_conditional == pytest.approx(mean.l1, abs=1e-5)
+    assert truth.gain_error > 0 and uniform.l1_marginal > 0.05 and uniform.score < 1
+
+
+def test_recalibrated_answers_by_another_route(noisy):
+    """Raked by hand and scored by `api.score`."""
+    (one,), values, alone = find("recalibrated")(noisy).table.itertuples(), [], []
+    for name, q in BELIEFS.items():
+        truth = store.load(name)
+        true, table = marginal(truth.weights, truth.p), truth.weights[:, None] * q
+        for _ in range(500):
+            table = table * (true / table.sum(axis=0))
+            table = table * (truth.weights / table.sum(axis=1))[:, None]
+        raked = table / truth.weights[:, None]
+        assert np.abs(raked - recalibrate(truth.weights, q, true)).max() < 1e-6
+        values.append(score(load_truth(name), raked).score)
+        alone.append(score(load_truth(name), np.tile(true, (len(raked), 1))).score)
+    assert one.recalibrated == pytest.approx(np.mean(values), abs=1e-3)
+    assert one.averages == pytest.approx(np.mean(alone), abs=1e-6)
+    assert one.gain == pytest.approx(one.recalibrated - one.averages)
+
+
+# Effects.
+
+
+def test_three_effects_by_hand():
+    """Simpson's reversal: x1 has a tenth more in both strata, and less in all."""
+    p, joint = np.array([[0.2, 0.6], [0.3, 0.7]]), np.array([[0.1, 0.4], [0.4, 0.1]])
+    # x0: (0.1 * 0.2 + 0.4 * 0.6) / 0.5 = 0.26 / 0.5; x1: (0.4 * 0.3 + 0.1 * 0.7) / 0.5.
+    assert implies.crude(p, joint) == pytest.approx([0.52, 0.38])
+    # P(z) is 1/2 each: (0.2 + 0.6) / 2 and (0.3 + 0.7) / 2.
+    assert implies.standardised(p, joint.sum(axis=0)) == pytest.approx([0.4, 0.5])
+    nobody = np.array([[0.1, 0.4], [0.4, 0.0]])
+    for people, propensity, expected in (
+        # P(x0 | z) is 0.2 and 0.8: each weight is 0.1 / 0.2 = 0.4 / 0.8 = 1/2, and so for x1.
+        (joint, joint / joint.sum(axis=0), (0.4, 0.5)),
+        # Weights 0.1 / 0.5 = 0.2, 0.4 / 0.75 = 8/15: (0.04 + 0.32) / (11/15) = 5.4 / 11.
+        # x1: 0.4 / 0.5 = 0.8, 0.1 / 0.25 = 0.4: (0.24 + 0.28) / 1.2 = 13 / 30.
+        (joint, np.array([[0.5, 0.75], [0.5, 0.25]]), (5.4 / 11, 13 / 30)),
+        # Somebody says that nobody of z1 has x1, but a tenth of all people do.
+        (joint, np.array([[0.5, 1.0], [0.5, 0.0]]), (0.28 / 0.6, np.nan)),
+        # Where there are no such people, nothing is missing: x1 is then 0.3, that of z0.
+        (nobody, np.array([[0.5, 1.0], [0.5, 0.0]]), (0.28 / 0.6, 0.3)),
+    ):
+        found = implies.weighted(p, people, propensity)
+        assert found == pytest.approx(np.array(expected), nan_ok=True)
+
+
+def test_errors_of_asking_by_hand():
+    """The jackknife of a mean of M sampled orderings is s / sqrt(M), here times sqrt(1 - 4 / 6)."""
+    by_order = np.array([[[0.2, 0.5, 0.3], [0.4, 0.3, 0.3], [0.1, 0.8, 0.1], [0.5, 0.2, 0.3]]])
+    expected = np.std([0.2, 0.4, 0.1, 0.5], ddof=1) / 2 * np.sqrt(1 - 4 / 6)
+    assert implies.asking_error(lambda q: q[:, 0, 0], by_order) == pytest.approx(expected)
+    # Answers that could not be read are an even share for each level, and certain.
+    assert implies.asking_error(lambda q: q[:, 0, 0], counts=np.array([[0, 0, 100]] * 2)) == 0
+
+
+@pytest.fixture(scope="module")
 def implied(runs):
     """What the surveys imply."""
-    return finding.implied(read_results([runs / "drawn"])).table
+    return find("implied")(read_results([runs / "drawn"])).table
 
 
 def contrast(task, x):
@@ -87,26 +200,19 @@ def contrast(task, x):
 
 
 def test_effects_and_their_errors_cell_by_cell(implied):
-    """Written out, in every replicate anew; the people drawn last are those of the survey."""
+    """In every replicate anew; those of the survey itself are last."""
     truth = store.counts_of(store.load(HOME))
     place = {labels: cell for cell, labels in enumerate(truth.given)}
     groups = ("White", "Black or African American")
     ages = [age for age, race in truth.given if race == groups[1] and (age, groups[0]) in place]
-    size = dict.fromkeys(ages, 0.0)
-    for (age, _), weight in zip(truth.given, truth.weights, strict=True):
-        size[age] += weight
-    at = {"crude": [], "standardised": []}
-    for p in [*truth.replicates, truth.p]:
-        plain, same = [], []
-        for race in groups:
-            mine = {age: truth.weights[place[age, race]] for age in ages}
-            yes = {age: p[place[age, race], 0] for age in ages}
-            plain.append(sum(mine[a] * yes[a] for a in ages) / sum(mine.values()))
-            same.append(sum(size[a] * yes[a] for a in ages) / sum(size.values()))
-        at["crude"].append(100 * (plain[1] - plain[0]))
-        at["standardised"].append(100 * (same[1] - same[0]))
+    cells = np.array([[place[age, race] for age in ages] for race in groups])
+    people = list(zip(truth.given, truth.weights, strict=True))
+    size = np.array([sum(weight for (of, _), weight in people if of == age) for age in ages])
+    yes = np.array([*truth.replicates, truth.p])[:, cells, 0]
     made = implied[implied["task"] == HOME].iloc[0]
-    for name, (*values, value) in at.items():
+    for name, weights in (("crude", truth.weights[cells]), ("standardised", size)):
+        shares = (yes * weights).sum(axis=-1) / weights.sum(axis=-1)
+        *values, value = 100 * (shares[:, 1] - shares[:, 0])
         assert made[f"survey_{name}"] == pytest.approx(value)
         assert made[f"survey_{name}_error"] == pytest.approx(np.std(values, ddof=1))
 
@@ -185,8 +291,8 @@ def test_the_command_makes_the_counts_that_ship(tmp_path, epidemia):
     assert made == shipped
 
 
-def rows(runs, kind):
-    found = finding.standardised(read_results([runs / kind]))
+def rows(folder):
+    found = find("standardised")(read_results([folder]))
     assert found.left_out == []
     return found.table
 
@@ -194,11 +300,11 @@ def rows(runs, kind):
 def test_respondents_imply_what_they_know(runs, implied, monkeypatch):
     """Who knows the truth: what the survey implies; who knows only how common it is: no effect."""
     known = [name for name in implied if name.startswith("survey_") or name == "people"]
-    told = rows(runs, "truth").set_index(["task", "effect"])[known]
+    told = rows(runs / "effects" / "truth").set_index(["task", "effect"])[known]
     assert told.equals(implied.set_index(["task", "effect"])[known].loc[told.index])
     # The truth behind scores is boosted: without counts it is that of the survey as well.
     monkeypatch.setattr(store, "counts_of", lambda truth: None)
-    table, mean = rows(runs, "truth"), rows(runs, "mean")
+    table, mean = rows(runs / "effects" / "truth"), rows(runs / "effects" / "mean")
     assert len(table) == 3 and {*table.survey_by} == {"trees"}
     for name in ("crude", "standardised", "weighted"):
         model, survey = (table[f"{side}_{name}"].dropna() for side in ("model", "survey"))
@@ -210,12 +316,12 @@ def test_respondents_imply_what_they_know(runs, implied, monkeypatch):
 
 def test_drawn_answers_have_an_error(runs):
     """Of 10 answers in each cell, weighted as the strata are."""
-    (one,) = rows(runs, "drawn").itertuples()
+    (one,) = rows(runs / "drawn").itertuples()
     laid = strata(contrast(HOME, "race"))
     q, share = store.load(HOME).p[laid.cells, 0], laid.everybody / laid.everybody.sum()
     expected = 100 * np.sqrt((share**2 * q * (1 - q) / 10).sum())
     assert one.model_standardised_error == pytest.approx(expected, rel=0.3)
-    yes = standardised(q, laid.everybody)
+    yes = implies.standardised(q, laid.everybody)
     assert abs(one.model_standardised - 100 * (yes[1] - yes[0])) < 4 * expected
 
 
@@ -235,7 +341,7 @@ def test_the_examples_of_the_page_are_their_own_arithmetic():
     under = {"fork": [np.mean(y_of)] * 2, "chain": chained}
     joint = np.array([[fork[x, z, 0] + fork[x, z, 1] for z in (0, 1)] for x in (0, 1)])
     p = np.array([[fork[x, z, 1] / joint[x, z] for z in (0, 1)] for x in (0, 1)])
-    adjusted = standardised(p, joint.sum(axis=0))
+    adjusted = implies.standardised(p, joint.sum(axis=0))
     assert adjusted == pytest.approx(under["fork"]) and seen == pytest.approx(chained)
     for name, values in (("seen", seen), ("standardised", adjusted), *under.items()):
         (row,) = [line for line in page.splitlines() if line.startswith(f"| {name}")]
