@@ -49,18 +49,6 @@ def put(folder, joint, model="m", score=40.0, **metrics):
 # What is read.
 
 
-def test_draws_are_read_and_make_the_error(tmp_path):
-    """1, 2, 3 have the variance 1; with 0.75 of the asking: sqrt(1 + 0.5625) = 1.25."""
-    put(tmp_path, {COCAINE: said(NSDUH, "41 42 43", "-3 0 3", asking=0.75), SALARY: said("", "")})
-    results = read_results([tmp_path])
-    one, exact = results.scores.set_index("task").loc[[COCAINE, SALARY]].iloc
-    assert one["draws"].sample == NSDUH and one["draws"].at.tolist() == [41, 42, 43]
-    # Not the 9.0 of lm-eval's column.
-    assert own_errors([one["draws"], exact["draws"]]) == pytest.approx([1.25, 0])
-    assert one["population"].at.tolist() == [-3, 0, 3] and one["population"].asking == 0.75
-    assert exact["draws"].at.size == 0 and exact["population"] is None and results.notes.empty
-
-
 TWO, THREE, OF_OTHER = said(NSDUH, "41 42"), said(NSDUH, "41 42 43"), said(OTHER, "41 42 43")
 APART = "different replicates of one survey"
 
@@ -97,9 +85,8 @@ def test_where_errors_are_not_known_scores_stand_and_a_note_says_why(tmp_path, f
     assert own_errors([*results.scores["draws"]]) == pytest.approx(errors, nan_ok=True)
     # The mean of a known and an unknown error is unknown.
     found = table("leaderboard", tmp_path).query("kind == 'run'")
-    assert {*found["value"]} == {40.0} and found["error"].isna().any() == any(
-        map(math.isnan, errors)
-    )
+    assert {*found["value"]} == {40.0}
+    assert found["error"].isna().any() == np.isnan(errors).any()
 
 
 def block(**of):
@@ -110,7 +97,6 @@ def block(**of):
     ("joint", "says"),
     [
         ([], "Expected `object"),
-        ({"replicates": 3}, "Expected `object"),
         ({"replicates": {COCAINE: 3}}, "Expected `object"),
         (block(sample=None), "sample is None"),
         (block(sample="gss_2022 449c4014dd6c"), "expected one of nsduh"),
@@ -120,7 +106,6 @@ def block(**of):
         (block(asking={"score": 1e300}), "expected 0 or more"),
         (block(score="1 x"), "draws of score are '1 x', expected numbers"),
         (block(score=[1, 2]), "expected numbers"),
-        (block(score="1 inf"), "expected numbers"),
         (block(score="1e308 -1e308 1"), "expected numbers"),
         (block(score="-50 -50"), "draws of score are -50 to -50, expected 0 to 100"),
         (block(score="1"), "1 draws of score, expected at least 2"),
@@ -178,12 +163,10 @@ def test_opposite_leans_that_are_equally_far_are_not_told_apart():
     """
     off = 0.02 * stats.norm.ppf((np.arange(100) + 0.5) / 100)
     at = 100 * (1 - 2 * abs(0.1 - 0.03 - off))
+    other = 100 * (1 - 2 * abs(0.1 + 0.03 + off))
     high, low, alike = (
         scored(dict.fromkeys(DRUGS, score), Draws(NSDUH, drawn), run)
-        for run, score, drawn in (
-            *((0, 86.0, at), (1, 74.0, 100 * (1 - 2 * abs(0.13 + off)))),
-            (1, 84.0, at - 2),
-        )
+        for run, score, drawn in ((0, 86.0, at), (1, 74.0, other), (1, 84.0, at - 2))
     )
     found = compare(high, low, NOBODY)
     assert found.difference == pytest.approx(12.0)

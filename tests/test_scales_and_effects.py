@@ -243,15 +243,6 @@ def test_propensities_of_the_other_survey_by_hand():
     assert truth.given[strata(asks, None, known).cells[0, 0]][0] == "30-34"
 
 
-def test_contrasts_name_answers_of_the_other_survey():
-    """Every level that they name is one of some task."""
-    named = contrast(OWNED, "education").education
-    answers = [answer for level in named.values() for answer in level]
-    assert {*answers} <= {*store.load(EDUCATION).levels}
-    assert {*named} <= {given[-1] for one in CONTRASTS for given in store.load(one.task).given}
-    assert len({(one.task, one.x) for one in CONTRASTS}) == len(CONTRASTS)
-
-
 def test_counts_are_of_the_same_file_and_cells():
     truth = store.load(HOME)
     counts = store.counts_of(truth)
