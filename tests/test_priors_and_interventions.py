@@ -348,6 +348,32 @@ def test_published_ablations_are_paired_over_quantities(results):
     assert quantiles.stated.a.shape == (74, 4) and quantiles.judged.answered.min() == 1
 
 
+def test_a_users_own_runs_that_differ_in_one_thing_are_an_ablation(runs, tmp_path):
+    """They are no longer compared as if they had been asked alike."""
+    config = json.loads(next((runs / "prior" / CALIBRATED).rglob("results_*.json")).read_text())[
+        "config"
+    ]
+
+    def warmer(file):
+        file["config"] |= {"model_args": config["model_args"], "gen_kwargs": {"temperature": 1.0}}
+
+    def careful(file):
+        file["config"] |= {"model_args": config["model_args"]}
+        file["configs"][NHANES]["metadata"]["system_prompt"] = "conservative"
+
+    paths = [runs / "prior" / CALIBRATED]
+    paths += [rewritten(runs / "prior" / SURE, tmp_path / f.__name__, f) for f in (warmer, careful)]
+    rows = find("ablations")(read_results(paths)).table.to_dict("records")
+    rows = {row["differs in"]: row for row in rows}
+    others = {f"protocol: direct -> {way}" for way in ("mean_variance", "direct_choice", "grid")}
+    assert rows.keys() == others | {"temperature: 0.5 -> 1", "system prompt: base -> conservative"}
+    usual, warm = (said_by(read_results([path])).judged.ratio for path in paths[:2])
+    one, alike = rows["temperature: 0.5 -> 1"], rows["protocol: direct -> mean_variance"]
+    assert (one["difference"], one["difference_error"]) == of_mean(warm - usual)
+    # What was asked alike is alike.
+    assert alike["difference"] == pytest.approx(0, abs=1e-12)
+
+
 # Interventions: the numbers.
 
 
