@@ -1,0 +1,363 @@
+"""What answers imply: other distances, lines, recalibrated scores, and standardised effects."""
+
+import re
+import shutil
+from itertools import product
+
+import numpy as np
+import pytest
+from conftest import REPOSITORY, raw_file
+from recorded_runs import copied_run
+
+from lm_eval_epidemia.api import calibration_line, joint_error, load_truth, other_scales, score
+from lm_eval_epidemia.benchmarks.observation import standardised as implies
+from lm_eval_epidemia.benchmarks.observation.recalibrated import marginal, recalibrate
+from lm_eval_epidemia.benchmarks.observation.respondents import answers
+from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.estimate import registry, store
+from lm_eval_epidemia.estimate.check import check
+from lm_eval_epidemia.findings import find
+from lm_eval_epidemia.findings.calibration import calibration, order_bias
+from lm_eval_epidemia.findings.standardised import CONTRASTS, strata
+from lm_eval_epidemia.report.figures import save
+from lm_eval_epidemia.results.read import read_results
+
+BINARY, ORDERED, EXACT = TASKS = [
+    "epidemia_low_nsduh_marijuana_ever_by_age",
+    "epidemia_low_gss_political_view_by_age",
+    "epidemia_low_ipeds_sex_by_field",
+]
+BELIEFS = {task: answers(load_truth(task), kind="noisy", noise=0.5) for task in TASKS}
+MARIJUANA = "epidemia_high_nsduh_marijuana_ever_by_age_education"
+HOME = "epidemia_high_scf_home_ownership_by_age_race"
+OWNED = "epidemia_high_scf_home_ownership_by_age_education"
+EDUCATION = "epidemia_low_acs_education_by_age"
+BACKGROUND = REPOSITORY / "docs" / "background"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    factory, folder = tmp_path_factory, tmp_path_factory.mktemp("runs")
+    for kind in ("truth", "mean", "uniform", "noisy,noise=0.5"):
+        copied_run(factory, folder / kind, TASKS, model_args=f"kind={kind}")
+    tasks, one = [MARIJUANA, HOME, EDUCATION], {"orderings": 1}
+    for kind in ("truth", "mean"):
+        where = folder / "effects" / kind
+        copied_run(factory, where, tasks, model_args=f"kind={kind}", metadata=one)
+    copied_run(factory, folder / "drawn", [f"{HOME}_sampled"], metadata={"n_samples": 10})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def noisy(runs):
+    return read_results([runs / "noisy,noise=0.5"])
+
+
+# Scales.
+
+
+def rows_of(finding, results):
+    """Return the row over all tasks, and those of tasks, of the only run."""
+    made = find(finding)(results)
+    table = made.table[made.table["model"].isin(results.runs["model"])]
+    assert not made.left_out and {*table["group"]} == {"epidemia_low"}
+    (over,) = table[table["task"].isna()].to_dict("records")
+    return over, table.dropna(subset="task").set_index("task")
+
+
+def test_distances_are_what_python_says(noisy, runs):
+    """Kept to six digits. The mean over cells is that over the task."""
+    over, rows = rows_of("distances", noisy)
+    by_task = {task: other_scales(task, q) for task, q in BELIEFS.items()}
+    cells = other_scales(ORDERED, BELIEFS[ORDERED], cells=True)
+    for scale in by_task[ORDERED].index.drop("rank agreement"):
+        assert cells[scale] @ cells.weight == pytest.approx(by_task[ORDERED].value[scale])
+    for task, known in by_task.items():
+        known.index = known.index.str.lower().str.replace("[ -]", "_", regex=True)
+        for scale, *expected in known[["value", "error"]].itertuples():
+            found = [*rows.loc[task, [scale, f"{scale}_error"]].astype(float)]
+            assert found == pytest.approx(expected, abs=1e-5, nan_ok=True)
+        assert rows.p_by_chance[task] == pytest.approx(known.by_chance["rank_agreement"], abs=1e-9)
+    for scale in ("total_variation", "jensen_shannon", "log_score", "rank_agreement"):
+        error = joint_error([known.draws[scale] for known in by_task.values()])
+        mean = np.mean([known.value[scale] for known in by_task.values()])
+        assert (over[scale], over[f"{scale}_error"]) == pytest.approx((mean, error), abs=1e-5)
+    assert over["wasserstein_1_tasks"] == 1 and over["tasks"] == 3
+    over, rows = rows_of("distances", read_results([runs / "truth"]))
+    assert over["total_variation"] == pytest.approx(0, abs=1e-6)
+    assert rows.p_by_chance[BINARY] == pytest.approx(0.001)
+
+
+def test_lines_of_a_group_and_of_its_tasks(noisy, runs, tmp_path):
+    over, rows = rows_of("tilt", noisy)
+    whole = calibration_line(BELIEFS)
+    reach = 1.96 * whole.slope_error
+    expected = {"slope": whole.slope, "slope_error": whole.slope_error, "tilt": whole.tilt}
+    expected |= {"slope_low": whole.slope - reach, "slope_high": whole.slope + reach}
+    assert {name: over[name] for name in expected} == pytest.approx(expected, abs=1e-4)
+    for task, q in BELIEFS.items():
+        assert rows.slope[task] == pytest.approx(calibration_line({task: q}).slope, abs=1e-4)
+    # Knows averages only: of a single task with two answers, no difference at all.
+    mean = rows_of("tilt", read_results([runs / "mean"]))[1]
+    assert mean.slope[BINARY] == pytest.approx(0, abs=1e-4)
+    known = find("tilt")(noisy).table.query("task.isna()").set_index("model")["slope"]
+    assert known.filter(like="knows the population").tolist() == [1]
+    assert known.filter(like="guesses uniformly").tolist() == pytest.approx([0], abs=0.02)
+    with pytest.raises(EpidemiaError, match="tilt does not show one task"):
+        save("tilt", lambda: noisy, tmp_path / "x.svg", BINARY)
+
+
+def test_letters_of_one_task(noisy):
+    assert {*order_bias(noisy, BINARY).table["answers"]} == {2}
+    assert 0 < len(calibration(noisy, BINARY).table) < len(calibration(noisy).table)
+
+
+def test_drawn_answers_are_left_out(runs):
+    """They vary by chance: neither their distances nor what follows are compared."""
+    for name in ("distances", "tilt", "recalibrated"):
+        alone = find(name)(read_results([runs / "drawn"]))
+        assert alone.table.empty and "run lm_eval on" in alone.left_out[0]
+        both = find(name)(read_results([runs / "drawn", runs / "mean"]))
+        assert {*both.table["group"]} == {"epidemia_low"}
+        assert "drawn answers vary by chance and are left out" in both.left_out[-1]
+
+
+def test_recalibrated_respondents_whose_knowledge_is_known(runs):
+    truth, mean, uniform = (
+        find("recalibrated")(read_results([runs / kind])).table.iloc[0]
+        for kind in ("truth", "mean", "uniform")
+    )
+    assert (truth.recalibrated, truth.score) == pytest.approx((100, 100)) and truth.tasks == 3
+    assert (truth.l1_conditional, mean.l1_marginal) == pytest.approx((0, 0), abs=1e-5)
+    for one in (mean, uniform):
+        assert (one.gain, one.gain_error) == pytest.approx((0, 0), abs=1e-3)
+        assert one.l1_conditional == pytest.approx(mean.l1, abs=1e-5)
+    assert truth.gain_error > 0 and uniform.l1_marginal > 0.05 and uniform.score < 1
+
+
+def test_recalibrated_answers_by_another_route(noisy):
+    """Raked by hand and scored by `api.score`."""
+    (one,), values, alone = find("recalibrated")(noisy).table.itertuples(), [], []
+    for name, q in BELIEFS.items():
+        truth = store.load(name)
+        true, table = marginal(truth.weights, truth.p), truth.weights[:, None] * q
+        for _ in range(500):
+            table = table * (true / table.sum(axis=0))
+            table = table * (truth.weights / table.sum(axis=1))[:, None]
+        raked = table / truth.weights[:, None]
+        assert np.abs(raked - recalibrate(truth.weights, q, true)).max() < 1e-6
+        values.append(score(load_truth(name), raked).score)
+        alone.append(score(load_truth(name), np.tile(true, (len(raked), 1))).score)
+    assert one.recalibrated == pytest.approx(np.mean(values), abs=1e-3)
+    assert one.averages == pytest.approx(np.mean(alone), abs=1e-6)
+    assert one.gain == pytest.approx(one.recalibrated - one.averages)
+
+
+# Effects.
+
+
+def test_three_effects_by_hand():
+    """Simpson's reversal: x1 has a tenth more in both strata, and less in all."""
+    p, joint = np.array([[0.2, 0.6], [0.3, 0.7]]), np.array([[0.1, 0.4], [0.4, 0.1]])
+    # x0: (0.1 * 0.2 + 0.4 * 0.6) / 0.5 = 0.26 / 0.5; x1: (0.4 * 0.3 + 0.1 * 0.7) / 0.5.
+    assert implies.crude(p, joint) == pytest.approx([0.52, 0.38])
+    # P(z) is 1/2 each: (0.2 + 0.6) / 2 and (0.3 + 0.7) / 2.
+    assert implies.standardised(p, joint.sum(axis=0)) == pytest.approx([0.4, 0.5])
+    nobody = np.array([[0.1, 0.4], [0.4, 0.0]])
+    for people, propensity, expected in (
+        # P(x0 | z) is 0.2 and 0.8: each weight is 0.1 / 0.2 = 0.4 / 0.8 = 1/2, and so for x1.
+        (joint, joint / joint.sum(axis=0), (0.4, 0.5)),
+        # Weights 0.1 / 0.5 = 0.2, 0.4 / 0.75 = 8/15: (0.04 + 0.32) / (11/15) = 5.4 / 11.
+        # x1: 0.4 / 0.5 = 0.8, 0.1 / 0.25 = 0.4: (0.24 + 0.28) / 1.2 = 13 / 30.
+        (joint, np.array([[0.5, 0.75], [0.5, 0.25]]), (5.4 / 11, 13 / 30)),
+        # Somebody says that nobody of z1 has x1, but a tenth of all people do.
+        (joint, np.array([[0.5, 1.0], [0.5, 0.0]]), (0.28 / 0.6, np.nan)),
+        # Where there are no such people, nothing is missing: x1 is then 0.3, that of z0.
+        (nobody, np.array([[0.5, 1.0], [0.5, 0.0]]), (0.28 / 0.6, 0.3)),
+    ):
+        found = implies.weighted(p, people, propensity)
+        assert found == pytest.approx(np.array(expected), nan_ok=True)
+
+
+def test_errors_of_asking_by_hand():
+    """The jackknife of a mean of M sampled orderings is s / sqrt(M), here times sqrt(1 - 4 / 6)."""
+    by_order = np.array([[[0.2, 0.5, 0.3], [0.4, 0.3, 0.3], [0.1, 0.8, 0.1], [0.5, 0.2, 0.3]]])
+    expected = np.std([0.2, 0.4, 0.1, 0.5], ddof=1) / 2 * np.sqrt(1 - 4 / 6)
+    assert implies.asking_error(lambda q: q[:, 0, 0], by_order) == pytest.approx(expected)
+    # Answers that could not be read are an even share for each level, and certain.
+    assert implies.asking_error(lambda q: q[:, 0, 0], counts=np.array([[0, 0, 100]] * 2)) == 0
+
+
+@pytest.fixture(scope="module")
+def implied(runs):
+    """What the surveys imply."""
+    return find("implied")(read_results([runs / "drawn"])).table
+
+
+def contrast(task, x):
+    return next(one for one in CONTRASTS if (one.task, one.x) == (task, x))
+
+
+def test_effects_and_their_errors_cell_by_cell(implied):
+    """In every replicate anew; those of the survey itself are last."""
+    truth = store.counts_of(store.load(HOME))
+    place = {labels: cell for cell, labels in enumerate(truth.given)}
+    groups = ("White", "Black or African American")
+    ages = [age for age, race in truth.given if race == groups[1] and (age, groups[0]) in place]
+    cells = np.array([[place[age, race] for age in ages] for race in groups])
+    people = list(zip(truth.given, truth.weights, strict=True))
+    size = np.array([sum(weight for (of, _), weight in people if of == age) for age in ages])
+    yes = np.array([*truth.replicates, truth.p])[:, cells, 0]
+    made = implied[implied["task"] == HOME].iloc[0]
+    for name, weights in (("crude", truth.weights[cells]), ("standardised", size)):
+        shares = (yes * weights).sum(axis=-1) / weights.sum(axis=-1)
+        *values, value = 100 * (shares[:, 1] - shares[:, 0])
+        assert made[f"survey_{name}"] == pytest.approx(value)
+        assert made[f"survey_{name}_error"] == pytest.approx(np.std(values, ddof=1))
+
+
+def test_only_strata_that_were_answered_count():
+    """Without one cell of the two that are compared; another group's cell is not needed."""
+    race, cells = contrast(HOME, "race"), {*range(len(store.load(HOME).given))}
+    whole = strata(race)
+    part = strata(race, cells - {whole.cells[1, 3]})
+    assert part.cells.tolist() == np.delete(whole.cells, 3, axis=1).tolist()
+    assert part.everybody == pytest.approx(np.delete(whole.everybody, 3))
+    other = next(cell for cell in cells if cell not in whole.cells)
+    assert len(strata(race, cells - {other}).everybody) == 15 and strata(race, []) is None
+
+
+def test_propensities_of_the_other_survey_by_hand():
+    truth, other, asks = store.load(OWNED), store.load(EDUCATION), contrast(OWNED, "education")
+    laid = strata(asks, None, range(len(other.given)))
+    # P(some college | 25 to 29), over five years of age.
+    place = [truth.given[cell][1] for cell in laid.cells[:, 0]].index("Some college")
+    cells = [other.given.index((str(age),)) for age in range(25, 30)]
+    some = [other.levels.index(answer) for answer in asks.education["Some college"]]
+    expected = (other.weights[cells] @ other.p[np.ix_(cells, some)]).sum()
+    expected /= other.weights[cells].sum()
+    assert laid.propensity(other.p)[place, 0] == pytest.approx(expected)
+    # Without one of the years the group is out.
+    known = [cell for cell in range(len(other.given)) if cell != cells[2]]
+    assert truth.given[strata(asks, None, known).cells[0, 0]][0] == "30-34"
+
+
+def test_counts_are_of_the_same_file_and_cells():
+    truth = store.load(HOME)
+    counts = store.counts_of(truth)
+    assert counts.given == truth.given and counts.weights == pytest.approx(truth.weights)
+    # Of one condition the published tasks are counts: what they say of the races.
+    by_race = store.load("epidemia_low_scf_home_ownership_by_race")
+    for (race,), p in zip(by_race.given, by_race.p, strict=True):
+        own = [labels[1] == race for labels in counts.given]
+        assert np.average(counts.p[own, 0], weights=counts.weights[own]) == pytest.approx(p[0])
+    assert store.counts_of(by_race) is None
+    # What was built here from another file has none until they are built too.
+    built = store.built_groundtruth()
+    shutil.copytree(paths.shipped_groundtruth(), built)
+    assert store.counts_of(store.load(HOME)).state == "built here" and check(OWNED) == []
+    folder, truths = built / store.COUNTED, registry.read_registry(built / store.COUNTED)
+    damaged = folder / truths["scf_2022"]["files"]["replicates"]["name"]
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    assert "was changed" in check(HOME)[0]
+    truths["scf_2022"]["raw"][0]["sha256"] = "0" * 64
+    registry.write_registry(folder, truths)
+    assert store.counts_of(store.load(HOME)) is None
+    # An entry that cannot be read is named, with the command that makes these counts.
+    registry.write_registry(folder, {**truths, "scf_2022": {"tasks": {}}})
+    named = rf"(?s){folder / registry.REGISTRY}.*scf_2022 is damaged.*--counted'"
+    with pytest.raises(EpidemiaError, match=named):
+        store.counts_of(store.load(HOME))
+
+
+def test_the_command_makes_the_counts_that_ship(tmp_path, epidemia):
+    raw = str(raw_file("scf", "scfp2022.parquet"))
+    done = epidemia("groundtruth", "build", "scf", "--raw", raw, "--counted", "--out", tmp_path)
+    assert "4 tasks of scf_2022 are in" in done.stdout, done.stderr
+    made, shipped = (
+        registry.read_registry(folder / store.COUNTED)["scf_2022"]["files"]["cells"]["sha256"]
+        for folder in (tmp_path, paths.shipped_groundtruth())
+    )
+    assert made == shipped
+
+
+def rows(folder):
+    found = find("standardised")(read_results([folder]))
+    assert found.left_out == []
+    return found.table
+
+
+def test_respondents_imply_what_they_know(runs, implied, monkeypatch):
+    """Who knows the truth: what the survey implies; who knows only how common it is: no effect."""
+    known = [name for name in implied if name.startswith("survey_") or name == "people"]
+    told = rows(runs / "effects" / "truth").set_index(["task", "effect"])[known]
+    assert told.equals(implied.set_index(["task", "effect"])[known].loc[told.index])
+    # The truth behind scores is boosted: without counts it is that of the survey as well.
+    monkeypatch.setattr(store, "counts_of", lambda truth: None)
+    table, mean = rows(runs / "effects" / "truth"), rows(runs / "effects" / "mean")
+    assert len(table) == 3 and {*table.survey_by} == {"trees"}
+    for name in ("crude", "standardised", "weighted"):
+        model, survey = (table[f"{side}_{name}"].dropna() for side in ("model", "survey"))
+        assert model.to_numpy() == pytest.approx(survey.to_numpy(), abs=1e-3)
+        assert len(model) == (1 if name == "weighted" else 3)
+        assert (table[f"model_{name}_error"].dropna() == 0).all()
+        assert mean[f"model_{name}"].dropna().to_numpy() == pytest.approx(0, abs=1e-3)
+
+
+def test_drawn_answers_have_an_error(runs):
+    """Of 10 answers in each cell, weighted as the strata are."""
+    (one,) = rows(runs / "drawn").itertuples()
+    laid = strata(contrast(HOME, "race"))
+    q, share = store.load(HOME).p[laid.cells, 0], laid.everybody / laid.everybody.sum()
+    expected = 100 * np.sqrt((share**2 * q * (1 - q) / 10).sum())
+    assert one.model_standardised_error == pytest.approx(expected, rel=0.3)
+    yes = implies.standardised(q, laid.everybody)
+    assert abs(one.model_standardised - 100 * (yes[1] - yes[0])) < 4 * expected
+
+
+def test_the_examples_of_the_page_are_their_own_arithmetic():
+    """Two graphs that agree in all that is seen and not under do(), by enumeration; tutoring."""
+    page = (BACKGROUND / "hierarchy.md").read_text()
+    x_of, y_of, fork, chain = [0.1, 0.9], [0.125, 0.875], {}, {}
+    for x, z, y in product((0, 1), repeat=3):
+        # Fork, X <- Z -> Y; chain, X -> Z -> Y. Probabilities are of 1.
+        x_in_fork, z_in_chain = abs(1 - x - x_of[z]), abs(1 - z - x_of[x])
+        fork[x, z, y] = 0.5 * x_in_fork * abs(1 - y - y_of[z])
+        chain[x, z, y] = 0.5 * z_in_chain * abs(1 - y - y_of[z])
+    assert fork == pytest.approx(chain)
+    seen = [2 * (fork[x, 0, 1] + fork[x, 1, 1]) for x in (0, 1)]
+    # do(x): Z keeps its own mechanism, which hears of X in the chain only.
+    chained = [sum(abs(1 - z - x_of[x]) * y_of[z] for z in (0, 1)) for x in (0, 1)]
+    under = {"fork": [np.mean(y_of)] * 2, "chain": chained}
+    joint = np.array([[fork[x, z, 0] + fork[x, z, 1] for z in (0, 1)] for x in (0, 1)])
+    p = np.array([[fork[x, z, 1] / joint[x, z] for z in (0, 1)] for x in (0, 1)])
+    adjusted = implies.standardised(p, joint.sum(axis=0))
+    assert adjusted == pytest.approx(under["fork"]) and seen == pytest.approx(chained)
+    for name, values in (("seen", seen), ("standardised", adjusted), *under.items()):
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| {name}")]
+        assert re.findall(r"0\.\d+", row) == [f"{value:.2f}" for value in values], name
+    # What is seen bounds do(X = 1): P(x, y) and 1 - P(x, not y).
+    low, high = (fork[1, 0, y] + fork[1, 1, y] for y in (1, 0))
+    assert f"{low:.2f} to {1 - high:.2f} for do(X = 1)" in page
+    # 1,000 pupils: those who struggle, then others; how many of each, and what share passed.
+    pupils = {"tutored": [(400, 0.55), (100, 0.9)], "not tutored": [(100, 0.4), (400, 0.8)]}
+    for name, cells in pupils.items():
+        together = sum(n * passed for n, passed in cells) / 500
+        told = [f"{100 * passed:.0f} % of {n}" for n, passed in cells]
+        assert f"\n| {name} | {' | '.join([*told, f'{100 * together:.0f} %'])} |\n" in page
+        assert f"{100 * np.mean([passed for _, passed in cells]):.1f} %" in page
+    assert f"anyway, {100 * 0.4 / 0.55:.0f} %" in page
+
+
+def test_the_page_has_the_numbers_of_the_surveys(implied):
+    page = (BACKGROUND / "effects.md").read_text()
+    for of in implied.to_dict("records"):
+        effects = [
+            "" if np.isnan(of[name]) else f"{of[name]:+.1f} ± {of[f'{name}_error']:.1f}"
+            for name in (f"survey_{kind}" for kind in ("crude", "standardised", "weighted"))
+        ]
+        task, people = of["task"].removeprefix("epidemia_"), f"{of['people']:.1f} %"
+        cells = [f"`{task}`", of["effect"], people, of["survey_by"], *effects]
+        assert f"| {' | '.join(cells)} |".replace("|  |", "| |") in page
+    assert len(implied) == len(re.findall(r"^\| `(?:high|extra)_", page, re.MULTILINE))
