@@ -22,11 +22,11 @@ TASK = "epidemia_low_nsduh_heroin_ever_by_race"  # 4 cells, 2 levels
 SEVERAL = "epidemia_low_acs_employer_by_sex"  # 2 cells, 4 levels
 MANY = "epidemia_low_meps_inpatient_visits_by_race"  # 5 cells, 6 levels: some of 720 orderings
 HIGH = "epidemia_high_nsduh_marijuana_ever_by_education_sex"
-WAYS = ("letters", "likelihood", "sampled", "stated")
-ASKED = [
-    *(Asked(task, way) for task in (TASK, SEVERAL) for way in WAYS),
-    *(Asked(HIGH, way) for way in ("closed", "rag")),
-]
+WAYS = {
+    **dict.fromkeys((TASK, SEVERAL), ("letters", "likelihood", "sampled", "stated")),
+    HIGH: ("closed", "rag"),
+}
+ASKED = [Asked(task, way) for task, ways in WAYS.items() for way in ways]
 LETTERS, SAMPLED, STATED = Asked(TASK, "letters"), Asked(TASK, "sampled"), Asked(SEVERAL, "stated")
 
 
@@ -109,7 +109,7 @@ def edit(folder, change):
     return read_results([folder])
 
 
-CELLS, Q, SHARES, CHANCE, LINE = range(5)
+CELLS, Q, SHARES, CHANCE = range(4)
 
 #: What is damaged in which of the four lists: its beginning, or after = the whole, and what is said
 #: of it.
@@ -117,10 +117,8 @@ DAMAGES = {
     "not a number": (LETTERS, Q, "half", "could not convert"),
     "nan": (LETTERS, Q, "nan", "not between 0 and 1"),
     "above 1": (LETTERS, Q, "1.01", "not between 0 and 1"),
-    "below 0": (LETTERS, Q, "-0.01", "not between 0 and 1"),
     "together above 1": (STATED, Q, "0.99", "do not sum to 1"),
     "a level more": (LETTERS, Q, "=0 1 0 1 0 1 0 1 0.5", "cannot reshape"),
-    "a cell less": (LETTERS, CELLS, "=0 1 2", "cannot reshape"),
     "no such cell": (LETTERS, CELLS, "=0 1 2 4", "not some of 4"),
     "a cell twice": (LETTERS, CELLS, "=0 1 1 3", "not some of 4"),
     "changed": (LETTERS, Q, "0.9 0.1", "a distance of"),
@@ -132,7 +130,7 @@ DAMAGES = {
     # A table of the square of this number would be made.
     "endless counts": (SAMPLED, CHANCE, "=" + "99999 1 0 " * 4, "equally many answers"),
     "no counts": (SAMPLED, CHANCE, "=" + "0 0 0 " * 4, "equally many answers"),
-    "no lists": (LETTERS, LINE, "", "not enough values"),
+    "a list more": (LETTERS, CHANCE, "=;", "too many values"),
 }
 
 
@@ -144,12 +142,8 @@ def test_damaged_ones_are_refused_with_the_name_of_the_task(folder, damage):
     def damaged(whole):
         said = whole["epidemia"]["said"]
         lists = said[in_way(*asked)].split(";")
-        if part == LINE:
-            lists = [text]
-        elif text.startswith("="):
-            lists[part] = text[1:]
-        else:
-            lists[part] = " ".join([text, *lists[part].split()[len(text.split()) :]])
+        rest = [] if text.startswith("=") else lists[part].split()[len(text.split()) :]
+        lists[part] = " ".join([text.removeprefix("="), *rest])
         said[in_way(*asked)] = ";".join(lists)
 
     made, (note,) = answers(edit(folder, damaged))
