@@ -123,6 +123,7 @@ DAMAGES = {
     "a cell twice": (LETTERS, CELLS, "=0 1 1 3", "not some of 4"),
     "changed": (LETTERS, Q, "0.9 0.1", "a distance of"),
     "a changed share": (SAMPLED, Q, "0.9 0.1", "not the mean of what"),
+    "three units of the sixth digit": (SAMPLED, Q, "~3e-6", "not the mean of what"),
     "a changed ordering": (STATED, CHANCE, "0 0 0 1", "not the mean of what"),
     "positions": (LETTERS, SHARES, "=0.3 0.3", "do not sum to 1"),
     "half a count": (SAMPLED, CHANCE, "2.5", "equally many answers"),
@@ -142,8 +143,11 @@ def test_damaged_ones_are_refused_with_the_name_of_the_task(folder, damage):
     def damaged(whole):
         said = whole["epidemia"]["said"]
         lists = said[in_way(*asked)].split(";")
-        rest = [] if text.startswith("=") else lists[part].split()[len(text.split()) :]
-        lists[part] = " ".join([text.removeprefix("="), *rest])
+        old, new = lists[part].split(), text.removeprefix("=").split()
+        if text.startswith("~"):
+            one, other = (float(x) for x in old[:2])
+            new = [f"{one + float(text[1:]):.6g}", f"{other - float(text[1:]):.6g}"]
+        lists[part] = " ".join([*new, *([] if text.startswith("=") else old[len(new) :])])
         said[in_way(*asked)] = ";".join(lists)
 
     made, (note,) = answers(edit(folder, damaged))

@@ -24,7 +24,7 @@ MODELS = ("GPT-3.5", "GPT-4", "GPT-4-turbo", "LLaMA-2")
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    # As in test_interventions_report, so that it is run once.
+    # As in test_priors_and_interventions, so that it is run once.
     tasks = [PLAIN + way for way in ("", "_retrieval", "_large_03", "_large_06")]
     return copied_run(tmp_path_factory, folder, tasks, model_args="kind=retrieval")
 

@@ -35,21 +35,6 @@ from lm_eval_epidemia.score import monte_carlo
 from lm_eval_epidemia.score.score import ordering_error
 
 
-def overlap(joint: Array) -> NDArray[np.bool_]:
-    """Tell the strata in which every level of X occurs: elsewhere P(y | x, z) has no meaning.
-
-    Parameters
-    ----------
-    joint : ndarray, shape (X, S)
-        P(x, z), up to a factor.
-
-    Returns
-    -------
-    ndarray of bool, shape (S,)
-    """
-    return np.asarray((joint > 0).all(axis=0))
-
-
 def crude(p: Array, joint: Array) -> Array:
     """Return P(y | x), by the mix of Z that each level of X has.
 
