@@ -379,7 +379,8 @@ def test_losses(tmp_path):
     losses = tuning.losses_of(folder)["loss"]
     assert [*losses[:3]] == [0.9, 0.6, 0.61] and losses[3:].isna().all()
     shown = save_losses(folder).read_text()
-    assert "validation" in shown and "NaN" not in shown
+    # The dashed line is where the kept checkpoint is.
+    assert "validation" in shown and "NaN" not in shown and "stroke-dasharray" in shown
     for text, said in (
         ("step,loss\n1,2\n", "expected columns step, epoch, split .train or"),
         ("step,epoch,split,loss\n1,1,train,much\n", "expected columns"),
