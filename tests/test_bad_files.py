@@ -10,6 +10,8 @@ from io import StringIO
 
 import pandas as pd
 import pytest
+import yaml
+from conftest import REPOSITORY
 from recorded_runs import copied_run
 from report_parts import COCAINE, HEROIN, by
 from report_parts import said as run
@@ -23,6 +25,7 @@ from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.results.samples import elicited, sample_file
 
 LIKELIHOOD, SAMPLED = f"{COCAINE}_likelihood", f"{COCAINE}_sampled"
+TABLES = yaml.safe_load((REPOSITORY / "tests" / "data" / "reports.yaml").read_text("utf-8"))
 CLOSED = "epidemia_high_nsduh_cocaine_ever_by_age_sex_closed"
 
 
@@ -86,21 +89,10 @@ def link(to):
 
 
 DAMAGED = [
-    *((metric("score", x), "score is") for x in (math.inf, -math.inf, 1e9, -3, 100.1, 10**400)),
-    *((metric("score", x), "score is") for x in ("50", True, None, [1], {})),
-    (metric("l1", -0.5), "l1 is -0.5, expected 0 to 2"),
-    (metric("l1", 2.5), "l1 is 2.5, expected 0 to 2"),
-    (metric("l1", -2.5, SAMPLED), "l1 is -2.5, expected -2 to 2"),
-    (metric("seen", 1.5), "seen is 1.5, expected 0 to 1"),
-    (metric("score_stderr", -1), "score_stderr is -1"),
-    (metric("choice_mass", 2.0), "choice_mass is 2.0"),
-    (metric("order_bias", "much"), "order_bias is 'much', expected 0 to 1"),
-    (part(configs=[]), "$.configs"),
-    (part(configs={COCAINE: [1]}), "Expected `object`"),
-    (part(**{"n-shot": 3}), "$.n-shot"),
-    (part(config={"model_args": [1]}), "$.config.model_args"),
-    *((part(date=date), "date is") for date in (1e300, -1e300, math.inf, 10**400)),
-    (part(results={COCAINE: 3}), "$.results"),
+    *((metric(*given), said) for *given, said in TABLES["metrics"]),
+    *((part(**given), said) for given, said in TABLES["parts"]),
+    (metric("score", 10**400), "score is"),
+    (part(date=10**400), "date is"),
     (text(b"[" * 200_000), "brackets nested without"),
     (text(b'{"results":' + b'{"a":' * 200_000), "brackets nested"),
     (made(lambda path: path.mkdir()), "a folder, not a file"),
@@ -165,21 +157,13 @@ def test_what_is_odd_but_whole_is_read(runs):
         assert told in said
 
 
-def test_folders_that_hold_nothing(tmp_path):
-    (tmp_path / "results_1.json").write_text('{"results": {"unknown": {"alias": "unknown"}}}')
-    (tmp_path / "none").mkdir()
-    for place, why in ((".", "no epidemia task"), ("none", "holds no r"), ("typo", "not exist")):
-        with pytest.raises(EpidemiaError, match=why):
-            read_results([tmp_path / place])
-
-
 HOSTILE = "a\x00b\x1b[31m\x07c\ud800\u202ed\nmodel"
 UNSAFE = r"[\x00-\x08\x0b-\x1f\ud800-\udfff\u202e]"
 
 
 def test_names_and_settings_with_control_characters_are_shown_harmlessly(runs, tmp_path):
     """Two models that differ only in what cannot be shown stay two; damaged samples are named."""
-    site, half = tmp_path / "site", {key: HOSTILE for key in ("gen_prefix", "truth", "vintage")}
+    site, half = tmp_path / "site", dict.fromkeys(("gen_prefix", "truth", "vintage"), HOSTILE)
     for name, kind in ((HOSTILE, "noisy"), (HOSTILE.replace("\x07", "\x06"), "truth")):
         path = result_file(runs / kind)
         edit(path, of_model(name, **{HOSTILE: {"acc,none": 0.5, HOSTILE: 1}}))
@@ -253,14 +237,7 @@ def replies(change):
 @pytest.mark.parametrize(
     ("task", "damage", "said"),
     [
-        (COCAINE, doc(order=[7, 9]), "the order [7, 9] is not of the design"),
-        (COCAINE, doc(order=[0]), "the order [0] is not of the design"),
-        (COCAINE, doc(design="sideways"), "orderings 'sideways' is not known"),
-        (COCAINE, doc(design="balanced"), "asked in another way than the first"),
-        (COCAINE, doc(cell=99), "cell 99 of 11"),
-        (COCAINE, doc(cell=-1), "cell -1 of 11"),
-        (COCAINE, doc(task=HEROIN), f"it is of {HEROIN}"),
-        (COCAINE, doc(truth="0123"), "made from ground truth 0123"),
+        *((COCAINE + way, doc(**given), said) for way, given, said in TABLES["docs"]),
         (COCAINE, replies(lambda found: found.pop()), "1 log-probabilities"),
         (COCAINE, replies(lambda found: found.insert(0, [None, 1])), "is not a"),
         (COCAINE, text(b"[" * 200_000), "line 1 is not a sample"),
@@ -272,11 +249,7 @@ def replies(change):
             lambda path: path.write_text(path.read_text().replace('"-0.', '"-1.')),
             f"the answers to {COCAINE} are left out",
         ),
-        (LIKELIHOOD, doc(level=7), "level 7 is not asked"),
         (LIKELIHOOD, replies(lambda found: found.pop()), "21 log-probabilities, expected 22"),
-        (SAMPLED, doc(order=[1, 1]), "the order [1, 1]"),
-        (SAMPLED, doc(sample=21), "answer 21 of 20"),
-        (SAMPLED, doc(n_samples=10**12), "answer 1 of 1000000000000"),
         (CLOSED, doc(level=5), "level 5 is not asked"),
     ],
 )

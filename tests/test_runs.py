@@ -201,7 +201,8 @@ def test_the_run_that_answered_most_stands_for_its_model_then_the_newest(tmp_pat
 def test_other_tasks_become_columns(tmp_path):
     for case, (others, higher, _) in TABLES["others"].items():
         directions = dict.fromkeys(others, higher)
-        more = {"group_subtasks": {"mmlu": ["mmlu_anatomy"]}, "higher_is_better": directions}
+        groups = {"mmlu": ["mmlu_anatomy"], "hellaswag": []}
+        more = {"group_subtasks": groups, "higher_is_better": directions}
         write(tmp_path / case, {**ONE, **others}, model=case, **more)
     found = table("other", tmp_path)
     shown = {model: by(of, "other") for model, of in found.groupby("model")}
@@ -209,17 +210,7 @@ def test_other_tasks_become_columns(tmp_path):
     assert read_results([tmp_path]).notes.empty and {*found["score"]} == {40.0}
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "columns"),
-    [
-        ({"n-shot": {"arc": 0}}, {"n-shot": {"arc": 10}}, [", 0-shot", ", 10-shot"]),
-        ({"n-shot": {}}, {"n-shot": {"arc": 10}}, ["", ", 10-shot"]),
-        ({"versions": {"arc": 1.0}}, {"versions": {"arc": 2}}, [", version 1", ", version 2"]),
-        ({"versions": {"arc": 1.0}}, {"versions": {"arc": 1}}, [""]),
-        ({}, {"config": {"limit": 10.0}}, ["", ", limit 10"]),
-        ({}, {"config": {"limit": 0.5}}, ["", ", limit 0.5"]),
-    ],
-)
+@pytest.mark.parametrize(("first", "second", "columns"), TABLES["others asked otherwise"])
 @pytest.mark.parametrize("other", ["small", "large"])
 def test_other_tasks_that_were_asked_otherwise_have_other_columns(
     tmp_path, first, second, columns, other
@@ -235,11 +226,8 @@ def test_other_tasks_that_were_asked_otherwise_have_other_columns(
 @pytest.mark.parametrize("ours", [{"config": {**SMALL, "limit": 10}}, BALANCED])
 def test_another_task_alone_is_of_its_model_however_that_was_asked_ours(tmp_path, ours):
     """It belongs to every run of the model with the same chat template and dtype."""
-    write(
-        tmp_path / "ours",
-        {COCAINE: CUT if "config" in ours else WHOLE},
-        **{"config": SMALL, **ours},
-    )
+    row = CUT if "config" in ours else WHOLE
+    write(tmp_path / "ours", {COCAINE: row}, **{"config": SMALL, **ours})
     # With another backend, and another limit or none; of another dtype it is a row of its own.
     for more, score in (
         (run_as({"model": "choice-hf"}), 50.0),

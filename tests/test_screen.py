@@ -11,19 +11,7 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import REPOSITORY
-from report_parts import (
-    AGE_SEX,
-    COCAINE,
-    HEROIN,
-    MMLU,
-    SALARY,
-    by,
-    command,
-    run_as,
-    said,
-    table,
-    write,
-)
+from report_parts import AGE_SEX, COCAINE, HEROIN, MMLU, SALARY, by, command, said, table, write
 from rich.cells import cell_len
 
 from lm_eval_epidemia.benchmarks import members
@@ -163,7 +151,11 @@ def test_a_reference_is_asked_what_the_run_was_asked(tmp_path):
 
 def test_runs_are_chosen_and_published_ones_do_not_lead(tmp_path):
     for dtype, score in (("float32", 10.0), ("bfloat16", 30.0)):
-        write(tmp_path / dtype, {COCAINE: (score, 1.0)}, config=run_as(dtype=dtype))
+        write(
+            tmp_path / dtype,
+            {COCAINE: (score, 1.0)},
+            config={"model_args": {"pretrained": "x/small", "dtype": dtype}},
+        )
     chosen = [tmp_path, "--where", "dtype=bfloat16"]
     shown = run(*chosen)
     assert "30.0" in shown and "10.0" not in shown and "more run" not in shown

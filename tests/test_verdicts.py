@@ -7,20 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report_parts import (
-    COCAINE,
-    EIGHT,
-    EMPLOYER,
-    HEROIN,
-    NOBODY,
-    RACE,
-    SALARY,
-    asked,
-    by,
-    scored,
-    table,
-    write,
-)
+from report_parts import COCAINE, EIGHT, HEROIN, NOBODY, RACE, asked, by, scored, table, write
 from scipy import stats
 
 from lm_eval_epidemia.benchmarks import members
@@ -35,6 +22,7 @@ from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.score.outcomes import clustered, moderated, prior_of
 from lm_eval_epidemia.score.score import Anchors
 
+EMPLOYER, SALARY = EIGHT[2:4]
 #: Four outcomes of high, one task each.
 HIGH = [
     *(f"epidemia_high_nsduh_{outcome}_ever_by_sex_race" for outcome in ("cocaine", "marijuana")),
