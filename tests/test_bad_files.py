@@ -167,7 +167,7 @@ def test_names_and_settings_with_control_characters_are_shown_harmlessly(runs, t
     for name, kind in ((HOSTILE, "noisy"), (HOSTILE.replace("\x07", "\x06"), "truth")):
         path = result_file(runs / kind)
         edit(path, of_model(name, **{HOSTILE: {"acc,none": 0.5, HOSTILE: 1}}))
-        edit(path, lambda found: found["epidemia"].pop("said"))
+    edit(result_file(runs / "noisy"), lambda found: found["epidemia"].pop("said"))
     edit(path, lambda found: found["configs"][COCAINE]["metadata"].update(half))
     edit(path, lambda found: found["versions"].update({HEROIN: HOSTILE}))
     (samples,) = (runs / "noisy").rglob(f"samples_{COCAINE}_2*.jsonl")

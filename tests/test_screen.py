@@ -98,6 +98,7 @@ def test_ten_models_are_at_most_25_lines_of_100_columns(tmp_path, number, length
     )
     assert shown.count(" of 100 on single conditions (2 of") == (number if number <= 3 else 1)
     assert max(map(len, wide.splitlines())) > 100 and "No room for" not in wide
+    assert max(map(len, run(tmp_path, "--wide").splitlines())) > 100
     several = [tmp_path, *(RESULTS / name for name in ("interventions", "priors"))]
     for width, folders in product((60, 100), (several[:1], several)):
         lines = screen(headline(read_results(folders)), width).splitlines()
@@ -293,3 +294,5 @@ def test_figures_are_saved(versions, tmp_path):
     command("plot", "versions", versions, "--pair", "Small-7B-Instruct=Small-7B", "--out", pair)
     assert '"other": "Small-7B-Instruct"' in pair.read_text()
     command("plot", "bootstrap", "--task", COCAINE, "--out", tmp_path / "b.svg")
+    assert "calibration: " in command("plot", "list")
+    assert "survey: Score by survey." in run(versions, "--show", "help")
