@@ -203,11 +203,6 @@ def test_a_long_text_that_begins_with_a_number_stands_beside_whose_it_is(tmp_pat
     assert title == "Notes" and re.match(r"m +1 task asked more than once", first)
 
 
-def test_the_verdict_has_room_on_a_screen():
-    shown = render(find("ways")(read([DOCS / "real-model"])), "text")
-    assert "worse here" in shown and "No room for" in shown
-
-
 def test_numbers_in_notes_are_those_of_the_code():
     """What people read is written out in findings.yaml; what is computed is not."""
     for name, says in {

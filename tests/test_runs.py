@@ -1,27 +1,15 @@
-"""A run is known by all its settings: files that agree in them are one, others never are."""
+"""What is read of result files: runs and their settings, other tasks, and what is held against."""
 
-import hashlib
 import json
+import math
 import shutil
 
 import numpy as np
 import pytest
-from conftest import recorded
+import yaml
+from conftest import REPOSITORY
 from recorded_runs import copied_run
-from report_parts import (
-    AGE_SEX,
-    COCAINE,
-    EMPLOYER,
-    HEROIN,
-    MMLU,
-    SALARY,
-    SMALL,
-    by,
-    command,
-    run_as,
-    table,
-    write,
-)
+from report_parts import AGE_SEX, COCAINE, HEROIN, MMLU, SALARY, SMALL, by, run_as, table, write
 
 from lm_eval_epidemia.benchmarks.observation import respondents
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
@@ -29,8 +17,9 @@ from lm_eval_epidemia.cli.report import read
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings.leaderboard import SCALES
 from lm_eval_epidemia.findings.references import known_scores
-from lm_eval_epidemia.results.choose import conditions_of, shown, where
+from lm_eval_epidemia.results.choose import conditions_of, model_size, shown, where, with_bases
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.score.joint import own_errors
 
@@ -38,212 +27,239 @@ WHOLE, CUT = (
     {"score,none": 50.0, "score_stderr,none": 1.0, "l1,none": 0.1, "seen,none": seen}
     for seen in (1.0, 0.4)
 )
+TABLES = yaml.safe_load((REPOSITORY / "tests" / "data" / "reports.yaml").read_text("utf-8"))
+ONE = {COCAINE: (40.0, 3.0)}
+HALF = run_as(dtype="bfloat16")
+BALANCED = {"metadata": {"orderings": "balanced"}}
+MEAN = {"model": "epidemia-baseline", "model_args": {"kind": "mean"}}
 
 
-def sizes(folder):
-    """The number of scores of each run, by its settings."""
-    results = read_results([folder])
-    return by(
-        results.runs.assign(number=results.scores.groupby("run").size()).fillna(0),
-        "settings",
-        of="number",
-    )
-
-
-@pytest.mark.parametrize(
-    ("other", "said"),
-    [
-        ({"config": run_as({"model_dtype": "torch.bfloat16"})}, "bfloat16"),
-        ({"config": run_as({"model": "choice-hf"})}, "choice-hf"),
-        ({"config": run_as(attn_implementation="eager")}, "attn_implementation=eager"),
-        ({"config": run_as({"model_sha": "12345678ab"})}, "model_sha 12345678"),
-        ({"config": SMALL, "chat_template": "{{ other }}"}, "template 68318503"),
-    ],
-)
-def test_runs_that_differ_in_a_setting_are_rows_of_their_own(tmp_path, other, said):
-    plain = {"config": run_as({"model_dtype": "torch.float32", "model_sha": "ffff"})}
-    if "chat_template" in other:
-        plain = {"config": SMALL, "chat_template": "{{ one }}"}
-    elif "bfloat16" not in said:
-        other["config"] = {"model_dtype": "torch.float32", "model_sha": "ffff", **other["config"]}
-    write(tmp_path / "a", {COCAINE: (40.0, 3.0), AGE_SEX: (1.0, 1.0)}, date=1.0, **plain)
-    write(tmp_path / "b", {COCAINE: (60.0, 3.0)}, date=2.0, **other)
+@pytest.mark.parametrize(("one", "other", "words", "are_compared"), TABLES["asked"])
+def test_runs_are_told_apart_by_how_they_were_asked(tmp_path, one, other, words, are_compared):
+    for date, more in enumerate(({**one}, {**other})):
+        way, seen = more.pop("way", ""), more.pop("seen", 1.0)
+        config = run_as(more.pop("config", {}), **more.pop("args", {}))
+        row = CUT if seen < 1 else (40.0 + 20 * date, 3.0)
+        write(tmp_path / f"{date}", {COCAINE + way: row}, date=1.0 * date, config=config, **more)
     results = read_results([tmp_path])
-    assert [*results.runs["model"]] == ["small"] * 2 and results.notes.empty
-    one, two = results.runs["settings"]
-    assert said in two and said not in one
-    assert results.scores.groupby("run")["value"].agg(list).tolist() == [[40.0, 1.0], [60.0]]
-    # Both are ranked, and compared with each other.
-    (pair,) = table("pairs", tmp_path).to_dict("records")
-    assert abs(pair["difference"]) == 20.0
-    ranked = table("leaderboard", tmp_path)
-    assert {*ranked[ranked["kind"] == "run"]["rank"]} == {"1-2 of 2", ""}
+    assert [*results.runs["settings"]] == words
+    superseded = results.notes["kind"].eq("superseded").sum()
+    assert superseded == len(results.older) == 2 - len(words)
+    assert len(table("pairs", tmp_path)) == are_compared
+    board = table("leaderboard", tmp_path)
+    assert {*board["rank"][board["kind"] == "run"]} == {"1-2 of 2" if are_compared else ""}
 
 
-def test_runs_that_differ_in_nothing_that_is_answered_are_one_row(tmp_path):
-    for name, task, machine, more in (
-        ("low", COCAINE, {"batch_size": 1, "device": "cuda:0"}, {"batch_size": 8}),
-        ("high", AGE_SEX, {"batch_size": 4, "device": "cpu"}, {"device_map": "auto"}),
+def test_all_settings_in_words_and_chosen_by(tmp_path):
+    config = {**HALF, "model": "choice-hf", "limit": 10.0}
+    told = {"chat_template": "{{ x }}", "system_instruction_sha": "1234", "n-shot": {COCAINE: 5}}
+    write(tmp_path / "everything", {COCAINE: CUT}, config=config, **told, **BALANCED)
+    (settings,) = read_results([tmp_path]).runs["settings"]
+    several = "chat template, balanced orderings, few-shot 5, system prompt 1234, bfloat16"
+    assert settings == f"limit 10, {several}"
+    for dtype in ("float32", "bfloat16"):
+        write(tmp_path / f"{dtype}", ONE, config=run_as(dtype=dtype))
+    results = read_results([tmp_path])
+    # What no run has is at its default in all of them.
+    for given, number in (["limit=none"], 2), (["chat_template=none"], 2), (["wording=none"], 3):
+        assert len(where(results, conditions_of(given)).runs) == number
+    for given in (["limit=none,dtype=bfloat16"], ["limit=none", " dtype = bfloat16 "]):
+        found = where(results, conditions_of(given))
+        assert [*found.runs["settings"]] == ["bfloat16, hf"] and len(found.scores) == 1
+        assert "--where leaves out 2 runs of 3" in found.notes["text"].iloc[-1]
+
+
+def test_words_in_a_variant_decide_nothing(tmp_path):
+    """The prefix "In truth" is no other truth: there are scales; a comma in it parts nothing."""
+    for prefix in ("In truth", "Yes, fewshot=5, so"):
+        write(tmp_path / prefix, ONE, metadata={"gen_prefix": prefix})
+    scales = table("scale", tmp_path).groupby("settings")["scale"].agg(set)
+    assert {*scales.index} == {"gen_prefix=In truth", "gen_prefix=Yes, fewshot=5, so"}
+    assert all(of >= {*SCALES} for of in scales)
+    # Another truth is one, whatever else was said.
+    write(tmp_path / "c", ONE, metadata={"truth": "abc", "fewshot": 2})
+    assert {*table("scale", tmp_path / "c")["scale"]} == {"population"}
+
+
+def test_what_a_file_holds_is_one_run_though_a_limit_reached_some_tasks_alone(tmp_path):
+    """Never with a run that had no limit."""
+    limited = {"config": {**SMALL, "limit": 10.0}}
+    write(tmp_path / "ten", {COCAINE: CUT, HEROIN: WHOLE, AGE_SEX: CUT}, date=2.0, **limited)
+    write(tmp_path / "all", {COCAINE: WHOLE, AGE_SEX: WHOLE}, date=1.0, config=SMALL)
+    results = read_results([tmp_path])
+    number = results.scores["run"].map(results.runs["settings"]).value_counts()
+    assert number.to_dict() == {"": 2, "limit 10": 3}
+    assert table("scale", tmp_path / "ten").empty
+
+
+def test_of_two_runs_the_later_counts_and_a_note_says_so(tmp_path):
+    write(tmp_path / "b", {**ONE, HEROIN: (1.0, 1.0), **MMLU}, date=5.0)
+    write(tmp_path / "a", {COCAINE: (60.0, 3.0), **MMLU}, date=9.0)
+    results = read_results([tmp_path])
+    assert len(results.runs) == 1 and by(results.scores, "task") == {COCAINE: 60.0, HEROIN: 1.0}
+    (note,) = results.notes["text"]
+    assert "1 task asked more than once with the same settings; the newest" in note
+    assert f"not those in 1 older file ({tmp_path}" in note
+    assert note.endswith(f"which had another score in {COCAINE}")
+
+
+def test_a_file_counts_once_whatever_links_lead_to_it(tmp_path):
+    """Samples lie beside the file itself, not beside a link to it."""
+    path = write(tmp_path / "runs" / "a", ONE)
+    (collected := tmp_path / "collected").mkdir()
+    for place, to in (
+        (collected / "a", path.parent),
+        (collected / "again", tmp_path / "runs"),
+        (tmp_path / "runs" / "loop", collected),
+        *((path.with_name(f"results_{name}.json"), path.name) for name in "az"),
     ):
-        drawn = {"torch_seed": len(name), "model_dtype": "torch.float32", "model_sha": "abc"}
-        config = run_as({**drawn, **machine}, dtype="auto", **more)
-        write(tmp_path / name, {task: (40.0, 3.0)}, git_hash=name, config=config)
-    results = read_results([tmp_path])
-    assert [*results.runs["name"]] == ["small"] and len(results.scores) == 2
-    assert results.notes.empty
-
-
-def test_folders_that_are_links_are_read_once(tmp_path):
-    write(tmp_path / "runs" / "a", {COCAINE: (40.0, 3.0)}, config=SMALL)
-    collected = tmp_path / "collected"
-    collected.mkdir()
-    (collected / "a").symlink_to(tmp_path / "runs" / "a")
-    (collected / "again").symlink_to(tmp_path / "runs")
-    (tmp_path / "runs" / "loop").symlink_to(collected)
-    results = read_results([collected])
+        place.symlink_to(to)
+    results = read_results([collected, path.parent, path])
     assert len(results.scores) == 1 and results.older.empty and results.notes.empty
+    assert not results.scores["file"][0].is_symlink()
 
 
-def test_how_written_answers_were_drawn_tells_runs_apart(tmp_path):
-    sampled = f"{EMPLOYER}_sampled"
-    write(tmp_path / "letters", {COCAINE: (40.0, 3.0)}, config=SMALL)
-    for number, more in enumerate(
-        [
-            {"metadata": {"n_samples": 20}},
-            {"metadata": {"n_samples": 50}},
-            {"gen_kwargs": {"max_gen_toks": 5}},
-            {"torch_seed": 7},
-        ]
-    ):
-        metadata = more.pop("metadata", {})
-        config = {**SMALL, **more}
-        write(tmp_path / str(number), {sampled: (1.0, 3.0)}, config=config, metadata=metadata)
-    # What most runs lack is not said, and tells apart.
-    assert sizes(tmp_path) == dict.fromkeys(["", "n_samples=20", "n_samples=50", "[2]", "[3]"], 1)
+def test_names_tell_models_apart(tmp_path):
+    several = [
+        {"pretrained": "org/model"},
+        {"pretrained": "other/model"},
+        {"pretrained": "org/pythia", "revision": "step1000"},
+        {"pretrained": "org/pythia", "revision": "main"},
+        {"pretrained": "org/pythia", "peft": "/adapters/mine"},
+        "pretrained=org/old,dtype=float32",
+        {"kind": "noisy", "noise": 0.3},
+        *({"pretrained": "x" * 300 + end} for end in ("", "y")),
+    ]
+    for number, arguments in enumerate(several):
+        write(tmp_path / str(number), ONE, config={"model_args": arguments})
+    names = {*read_results([tmp_path]).runs["name"]}
+    assert len(names) == 9
+    pythia = {"pythia +revision=step1000", "pythia", "pythia +mine"}
+    assert pythia | {"org/model", "other/model", "old", "hf kind=noisy,noise=0.3"} <= names
 
 
-@pytest.mark.parametrize(
-    "ours", [{"config": {**SMALL, "limit": 10}}, {"metadata": {"orderings": "balanced"}}]
-)
-def test_another_task_alone_is_of_its_model_however_that_was_asked_ours(tmp_path, ours):
-    """It belongs to every run of the model with the same chat template and dtype."""
-    seen = 0.4 if "config" in ours else 1.0
-    write(tmp_path / "ours", {COCAINE: {**CUT, "seen,none": seen}}, **{"config": SMALL, **ours})
-    # With another backend, and another limit or none.
-    write(tmp_path / "mmlu", MMLU, config=run_as({"model": "choice-hf"}))
-    (found,) = table("other", tmp_path).to_dict("records")
-    assert (found["other"], found["value"], found["score"]) == ("mmlu (acc)", 0.65, 50.0)
-    # Of another dtype, or revision, it is a row of its own.
-    for more in ({"dtype": "float16"}, {"revision": "v2"}):
-        write(tmp_path / "mmlu", MMLU, config=run_as(**more))
-        (found,) = table("other", tmp_path).to_dict("records")
-        assert found["value"] == 0.65 and np.isnan(found["score"])
+def test_sizes_and_versions_of_models(tmp_path):
+    """An instruct version is found by its name, or named."""
+    assert [model_size(x) for x in ("7B", "350m", "1.5e9", " 2T ")] == [7e9, 3.5e8, 1.5e9, 2e12]
+    for wrong in ("", "B", "-7B", "nan", "inf"):
+        with pytest.raises(EpidemiaError, match="expected a number of parameters"):
+            model_size(wrong)
+    versions = {
+        "Llama-3.1-8B-Instruct": "Llama-3.1-8B",
+        "gemma-2-9b-it": "gemma-2-9b",
+        "Mistral-7B-Instruct-v0.3": "Mistral-7B-v0.3",
+    }
+    for name in sorted([*versions, *versions.values(), "phi-4", "Qwen2.5-7B-Instruct"]):
+        write(tmp_path / name, ONE, model=name)
+    results = read([tmp_path], sizes=["phi-4=7B"])
+    assert by(results.runs, "model", of="parameters")["phi-4"] == 7e9
+    for more in ({}, {"Qwen2.5-7B-Instruct": "phi-4"}):
+        given = [(base, name) for name, base in more.items()]
+        bases = by(with_bases(results, given).runs, "model", of="bases")
+        assert {name: [*of] for name, of in bases.items() if of} == {
+            name: [base] for name, base in {**versions, **more}.items()
+        }
 
 
-def test_wordings_and_versions_are_compared_within_one_dtype(tmp_path):
+def test_models_are_compared_within_one_dtype(tmp_path):
+    """Wordings, instruct versions, and what was trained with its base."""
     for dtype, score in (("float32", 10.0), ("bfloat16", 30.0)):
         for model, more in (("x/Small", 0.0), ("x/Small-Instruct", 5.0)):
-            config = {"model": "hf", "model_args": {"pretrained": model, "dtype": dtype}}
-            folder = tmp_path / f"{model[2:]}-{dtype}"
+            config = run_as(dtype=dtype, pretrained=model)
+            folder = tmp_path / dtype / model[2:]
             write(folder, {COCAINE: (score + more, 1.0)}, config=config)
             bare = {"config": config, "metadata": {"wording": "bare"}}
             write(folder / "bare", {COCAINE: (score + more - 1, 1.0)}, **bare)
     assert [*table("wording", tmp_path)["difference"]] == [-1.0] * 4
     assert [*table("versions", tmp_path)["difference"]] == [5.0] * 4
-
-
-def test_a_tuned_model_is_compared_with_the_base_of_its_dtype(tmp_path):
-    for dtype in ("float32", "bfloat16"):
-        write(tmp_path / dtype, {COCAINE: (40.0, 3.0)}, config=run_as(dtype=dtype))
-    tuned = run_as(dtype="bfloat16", peft="x/adapter")
-    path = write(tmp_path / "tuned", {COCAINE: (50.0, 3.0)}, config=tuned)
+    tuned = {"pretrained": "x/Small", "peft": "x/adapter"}
+    write(tmp_path / "tuned", {COCAINE: (50.0, 3.0)}, config=run_as(dtype="bfloat16", **tuned))
     runs = read([tmp_path]).runs
     assert [*runs["dtype"][runs["base"].dropna()]] == ["bfloat16"]
     # Where there is none, a note says what else differs.
-    found = json.loads(path.read_text())
-    found["config"]["model_args"]["dtype"] = "float16"
-    path.write_text(json.dumps(found))
+    write(tmp_path / "tuned", {COCAINE: (50.0, 3.0)}, config=run_as(dtype="float16", **tuned))
     shutil.rmtree(tmp_path / "bfloat16")
     (note,) = [text for text in read([tmp_path]).notes["text"] if "base" in text]
     assert "(dtype float16 and float32), so training does not explain the whole" in note
 
 
 def test_the_run_that_answered_most_stands_for_its_model_then_the_newest(tmp_path):
-    half = run_as(dtype="bfloat16")
-    write(tmp_path / "a", {COCAINE: (40.0, 3.0)}, date=1.0, config=half)
     write(tmp_path / "b", {COCAINE: (60.0, 3.0)}, date=2.0, config=run_as(dtype="float32"))
-
-    def stands():
+    for tasks, limit, stands in (
+        (ONE, {"date": 1.0}, "float32"),
+        ({**ONE, AGE_SEX: (1.0, 1.0)}, {}, "bfloat16"),
+        # A tenth of two tasks is less than one.
+        ({COCAINE: CUT, AGE_SEX: CUT}, {"limit": 10.0}, "float32"),
+    ):
+        date = limit.pop("date", 3.0)
+        write(tmp_path / "a", tasks, date=date, config={**HALF, **limit})
         results = read_results([tmp_path])
         (run,) = shown(results)
-        return results.runs["settings"][run]
-
-    assert stands() == "float32"
-    write(tmp_path / "a", {COCAINE: (40.0, 3.0), AGE_SEX: (1.0, 1.0)}, config=half)
-    assert stands() == "bfloat16"
-    # A tenth of two tasks is less than one.
-    write(tmp_path / "a", {COCAINE: CUT, AGE_SEX: CUT}, config={**half, "limit": 10.0})
-    assert stands() == "float32"
+        assert results.runs["settings"][run] == stands
 
 
-def test_what_a_file_holds_is_one_run_though_a_limit_reached_some_tasks_alone(tmp_path):
-    limited = {"config": {**SMALL, "limit": 10.0}}
-    write(tmp_path / "ten", {COCAINE: CUT, HEROIN: WHOLE, AGE_SEX: CUT}, date=2.0, **limited)
-    assert sizes(tmp_path) == {"limit 10": 3}
-    # Never with a run that had no limit.
-    write(tmp_path / "all", {COCAINE: WHOLE, AGE_SEX: WHOLE}, date=1.0, config=SMALL)
-    assert sizes(tmp_path) == {"": 2, "limit 10": 3}
+def test_other_tasks_become_columns(tmp_path):
+    for case, (others, higher, _) in TABLES["others"].items():
+        directions = dict.fromkeys(others, higher)
+        groups = {"mmlu": ["mmlu_anatomy"], "hellaswag": []}
+        more = {"group_subtasks": groups, "higher_is_better": directions}
+        write(tmp_path / case, {**ONE, **others}, model=case, **more)
+    found = table("other", tmp_path)
+    shown = {model: by(of, "other") for model, of in found.groupby("model")}
+    assert shown == {case: columns for case, (_, _, columns) in TABLES["others"].items()}
+    assert read_results([tmp_path]).notes.empty and {*found["score"]} == {40.0}
 
 
-def test_settings_read_in_words(tmp_path):
-    half = {"pretrained": "x/small", "dtype": "bfloat16"}
-    write(
-        tmp_path,
-        {COCAINE: CUT},
-        config={"model": "choice-hf", "model_args": half, "limit": 10.0},
-        metadata={"orderings": "balanced"},
-        chat_template="{{ x }}",
-        system_instruction="Be brief.",
-        **{"n-shot": {COCAINE: 5}},
-    )
-    system = hashlib.sha256(b"Be brief.").hexdigest()[:4]
-    (settings,) = read_results([tmp_path]).runs["settings"]
-    assert settings == (
-        f"limit 10, chat template, balanced orderings, few-shot 5, system prompt {system}, bfloat16"
-    )
+@pytest.mark.parametrize(("first", "second", "columns"), TABLES["others asked otherwise"])
+@pytest.mark.parametrize("other", ["small", "large"])
+def test_other_tasks_that_were_asked_otherwise_have_other_columns(
+    tmp_path, first, second, columns, other
+):
+    for number, (model, more) in enumerate((("small", first), (other, second))):
+        write(tmp_path / model, ONE, model=model)
+        arc = {"arc": {"acc,none": 0.3 + number}}
+        write(tmp_path / str(number), arc, model=model, date=float(number), **more)
+    labels = {*read_results([tmp_path]).others["other"]}
+    assert labels == {f"arc (acc{asked})" for asked in columns}
 
 
-def test_runs_are_chosen_by_their_settings(tmp_path):
-    for dtype in ("float32", "bfloat16"):
-        for limit, row in ((None, WHOLE), (10.0, CUT)):
-            config = {**run_as(dtype=dtype), "limit": limit}
-            write(tmp_path / f"{dtype}-{limit}", {COCAINE: row}, config=config)
-    results = read_results([tmp_path])
-    assert len(where(results, conditions_of(["limit=none"])).runs) == 2
-    # What no run has is at its default in all of them.
-    assert len(where(results, conditions_of(["chat_template=none"])).runs) == 4
-    for given in (["limit=none,dtype=bfloat16"], ["limit=none", " dtype = bfloat16 "]):
-        found = where(results, conditions_of(given))
-        assert [*found.runs["settings"]] == ["bfloat16"] and len(found.scores) == 1
-        assert "--where leaves out 3 runs of 4" in found.notes["text"].iloc[-1]
-    for given, message in (
-        (["precision=x"], r"no run has this setting; expected model,"),
-        (["dtype=int8"], r"leaves no run: in these results dtype is bfloat16, "),
-        (["limit"], r"expected SETTING=VALUE"),
-        (["limit=none,limit=10"], r"limit=none,limit=10: a run has one value"),
+@pytest.mark.parametrize("ours", [{"config": {**SMALL, "limit": 10}}, BALANCED])
+def test_another_task_alone_is_of_its_model_however_that_was_asked_ours(tmp_path, ours):
+    """It belongs to every run of the model with the same chat template and dtype."""
+    row = CUT if "config" in ours else WHOLE
+    write(tmp_path / "ours", {COCAINE: row}, **{"config": SMALL, **ours})
+    # With another backend, and another limit or none; of another dtype it is a row of its own.
+    for more, score in (
+        (run_as({"model": "choice-hf"}), 50.0),
+        (run_as(dtype="float16"), math.nan),
+        (run_as(revision="v2"), math.nan),
     ):
-        with pytest.raises(EpidemiaError, match=message):
-            where(results, conditions_of(given))
+        write(tmp_path / "mmlu", MMLU, config=more)
+        (found,) = table("other", tmp_path).to_dict("records")
+        assert (found["other"], found["value"]) == ("mmlu (acc)", 0.65)
+        assert found["score"] == pytest.approx(score, nan_ok=True)
+
+
+def test_rank_correlation_with_other_tasks(tmp_path):
+    """Ranks 1, 2, 3, 4 against 1, 3, 2, 4: 1 - 6 (1 + 1) / (4 * 15) = 0.8."""
+    for number, (ours, theirs) in enumerate([(10, 20), (20, 60), (30, 40), (40, 80)], start=1):
+        tasks = {COCAINE: (float(ours), 1.0), "mmlu": {"acc,none": theirs / 100}}
+        write(tmp_path / str(number), tasks, model=f"m{number}")
+        (found,) = table("correlation", tmp_path).to_dict("records")
+        expected = {3: 0.5, 4: 0.8}.get(number, math.nan)
+        assert found["value"] == pytest.approx(expected, nan_ok=True)
+        assert found["models"] == number
 
 
 # What respondents that are known come to, asked the same.
 
 
-def test_references_are_cut_as_the_run_they_stand_beside(tmp_path):
+def test_references_are_cut_as_the_run_they_stand_beside(tmp_path, tmp_path_factory):
     """Who knows averages only is the reference itself: wherever both stand, they are the same."""
-    tasks = [COCAINE, f"{COCAINE}_likelihood", f"{EMPLOYER}_likelihood", f"{AGE_SEX}_closed"]
+    tasks = [COCAINE, f"{COCAINE}_likelihood", f"{SALARY}_likelihood", f"{AGE_SEX}_closed"]
     for name, limit in (("whole", None), ("cut", 10)):
-        recorded(tmp_path / name, tasks, model_args="kind=mean", limit=limit)
+        how = {"model_args": "kind=mean", "limit": limit}
+        copied_run(tmp_path_factory, tmp_path / name, tasks, **how)
     results = read_results([tmp_path])
     assert {*results.runs["settings"]} == {"", "limit 10"} and len(results.scores) == 8
     known = known_scores(results.scores, results.runs)
@@ -269,65 +285,62 @@ def test_the_reference_draws_as_many_answers_as_the_run_it_stands_beside(tmp_pat
     found = table("leaderboard", tmp_path)
     found = found[(found["group"] == "epidemia_low_sampled") & (found["kind"] == "run")]
     averages = by(found, "settings", of="averages")
-    assert averages == expected
     # With exact shares it comes to 79.
-    assert averages["n_samples=20"] + 20 < averages[""] < 75
+    assert averages == expected and averages["n_samples=20"] + 20 < averages[""] < 75
 
 
-def test_the_reference_of_unknown_conditions_is_left_out(tmp_path):
+def test_the_reference_of_what_is_unknown_is_left_out(tmp_path):
     """Nobody knows how many answers were drawn, or which cells were asked."""
     write(tmp_path / "a", {f"{SALARY}_sampled": (30.0, 3.0)}, metadata={"n_samples": "many"})
     write(tmp_path / "b", {COCAINE: {**WHOLE, "seen,none": 0.123}, HEROIN: WHOLE})
     for folder in (tmp_path / "a", tmp_path / "b"):
         found = table("leaderboard", folder)
         assert len(found) == 1 and found["averages"].isna().all()
-    assert "incomplete" in command("report", tmp_path / "b", "--show", "leaderboard", "--wide")
+    assert "incomplete" in [*read_results([tmp_path / "b"]).runs["limit"]]
 
 
 def test_the_reference_of_another_task_version_is_what_was_run_of_it(tmp_path):
     """Today's prompts are not those of before: what they come to is no reference of these."""
-    mean = {"model": "epidemia-baseline", "model_args": {"kind": "mean"}}
     for version, score in ((2, 41.0), (3, 43.0)):
         old = {"versions": {COCAINE: version}}
         write(tmp_path / f"{version}", {COCAINE: (10.0, 3.0)}, **old)
-        write(tmp_path / f"mean{version}", {COCAINE: (score, 3.0)}, config=mean, **old)
+        write(tmp_path / f"mean{version}", {COCAINE: (score, 3.0)}, config=MEAN, **old)
     found = table("leaderboard", tmp_path)
     found = found[found["model"] == "some-model"].set_index("settings")
     assert found["averages"]["task version 2"] == 41.0
     assert np.isnan(found["guesses"]["task version 2"])
     # That of today is computed.
     assert found["averages"][""] != 43.0 and found["guesses"][""] == 0
-    shutil.rmtree(tmp_path / "mean2")
     assert table("leaderboard", tmp_path / "2")["averages"].isna().all()
 
 
 def test_parts_of_a_task_in_several_files_of_a_run_are_one_result(tmp_path, tmp_path_factory):
     """As the jobs of a cluster leave them; a run with noise is another one, whatever it asked."""
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    noisy = {"model_args": "kind=noisy,noise=0.5"}
-    copied_run(tmp_path_factory, whole, [COCAINE], **noisy)
-    for number, asked in enumerate(([0, 1, 2, 3, 4], [*range(5, 22)])):
-        part = {"samples": {COCAINE: asked}}
-        copied_run(tmp_path_factory, parts / f"{number}", [COCAINE], **noisy, **part)
-    other = {"model_args": "kind=truth", "samples": {COCAINE: [0, 1]}}
-    copied_run(tmp_path_factory, parts / "other", [COCAINE], **other)
-    (once,) = read_results([whole]).scores.to_dict("records")
+    parts, noisy = tmp_path / "parts", {"model_args": "kind=noisy,noise=0.5"}
+    copied_run(tmp_path_factory, tmp_path / "whole", [COCAINE], **noisy)
+    first, later, _ = (
+        copied_run(tmp_path_factory, parts / name, [COCAINE], **how, samples={COCAINE: asked})
+        for name, how, asked in (
+            ("0", noisy, [0, 1, 2, 3, 4]),
+            ("1", noisy, [*range(5, 22)]),
+            ("other", {"model_args": "kind=truth"}, [0, 1]),
+        )
+    )
+    (once,) = read_results([tmp_path / "whole"]).scores.to_dict("records")
     results = read_results([parts])
     joined = results.scores.sort_values("seen").iloc[-1]
-    assert (joined["asked_as"], joined["seen"]) == (once["asked_as"], 1.0)
-    assert (joined["l1"], joined["value"]) == (once["l1"], once["value"])
+    same = ["asked_as", "seen", "l1", "value"]
+    assert joined[same].to_dict() == {key: once[key] for key in same}
     # A result file has draws with six decimals.
     errors = own_errors([joined["draws"], once["draws"]])
     assert errors[0] == pytest.approx(errors[1], abs=1e-5)
     assert "1 task put together from 2 files of one run" in " ".join(results.notes["text"])
-
-    def noted():
-        return " ".join(read_results([parts]).notes["text"])
-
-    first, later = (next((parts / place).rglob("samples_*")) for place in "01")
+    first, later = (next(part.rglob("samples_*")) for part in (first, later))
     doubled = json.loads(first.read_text().splitlines()[0])
     doubled["filtered_resps"] = [["-0.1", "True"], ["-3.0", "False"]]
     later.write_text(later.read_text() + json.dumps(doubled) + "\n")
-    assert "answers prompts of the others in another way" in noted()
+    noted = " ".join(read_results([parts]).notes["text"])
+    assert "answers prompts of the others in another way" in noted
     first.unlink()
-    assert "has no samples: run its part again with --log_samples" in noted()
+    noted = " ".join(read_results([parts]).notes["text"])
+    assert "has no samples: run its part again with --log_samples" in noted

@@ -1,34 +1,35 @@
-"""What is said of other outcomes, of the population, and of log l1; and the ranks that follow."""
+"""What is said of two models here and elsewhere: paired comparisons, log l1, ranks, and scales."""
 
 import math
 
 import numpy as np
 import pandas as pd
 import pytest
-from report_parts import asked, by, scored, table, write
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from report_parts import COCAINE, EIGHT, HEROIN, NOBODY, RACE, asked, by, scored, table, write
+from scipy import stats
 
 from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.compare import compare
+from lm_eval_epidemia.findings.leaderboard import SCALES
 from lm_eval_epidemia.findings.pool import Pool, noise_of
-from lm_eval_epidemia.findings.ranks import standings
+from lm_eval_epidemia.findings.ranks import ranked_tasks, standings
 from lm_eval_epidemia.findings.references import population_known_over
 from lm_eval_epidemia.results.choose import paired
+from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.score.outcomes import clustered, moderated, prior_of
+from lm_eval_epidemia.score.score import Anchors
 
-#: Eight outcomes of low, one task each.
-LOW = [
-    *(f"epidemia_low_acs_{outcome}_by_sex" for outcome in ("employer", "salary", "education")),
-    *(f"epidemia_low_scf_{outcome}_by_age" for outcome in ("assets", "debt", "net_worth")),
-    *(f"epidemia_low_nsduh_{outcome}_ever_by_age" for outcome in ("cocaine", "heroin")),
-]
-#: The four of high.
+EMPLOYER, SALARY = EIGHT[2:4]
+#: Four outcomes of high, one task each.
 HIGH = [
     *(f"epidemia_high_nsduh_{outcome}_ever_by_sex_race" for outcome in ("cocaine", "marijuana")),
     "epidemia_high_meps_insured_by_education_sex",
     "epidemia_high_scf_home_ownership_by_age_education",
 ]
-NOISE = dict.fromkeys([*LOW, *HIGH], 0.01)
+EVEN = dict.fromkeys(EIGHT, 50.0)
 
 
 def run(number, scores, error=0.1, **more):
@@ -44,14 +45,67 @@ def models(logs, first=0):
     ]
 
 
-def pool(runs, noise=NOISE):
-    return Pool(pd.concat(runs, ignore_index=True), noise)
+def pool(runs):
+    return Pool(pd.concat(runs, ignore_index=True), dict.fromkeys([*EIGHT, *HIGH], 0.01))
+
+
+def ranked(*scores, can=True, among=NOBODY, error=1.0, **more):
+    """Stand models in epidemia_low: scores by task."""
+    runs = [run(number, of, error, **more) for number, of in enumerate(scores)]
+    can = {number: can is True or number in can for number in range(len(runs))}
+    return standings(pd.concat(runs), "epidemia_low", can, among)
+
+
+def places(standing):
+    return [(one.best, one.worst) for one in standing.values()]
+
+
+def test_a_comparison_counts_outcomes_not_tasks():
+    """Two outcomes of NSDUH and two of the ACS; the two heroin tasks move together.
+
+    d = 10 (cocaine), 20, 20 (heroin by age, by race), 30 (employer): mean 20. Sums of deviations by
+    outcome: -10, 0, 10. CR2: sqrt((100 + 100) / (1 - 1/4)) / 4 = 4.0825. Degrees of freedom: 16 /
+    (1 + 4 + 1 + 2 (4/6 + 1/9 + 4/6)) = 1.8.
+    """
+    one = run(0, {COCAINE: 60, HEROIN: 70, RACE: 70, EMPLOYER: 80}, 1.0)
+    other = run(1, {**EVEN, RACE: 50}, 1.0)
+    found, back = compare(one, other, NOBODY), compare(other, one, NOBODY)
+    assert (found.tasks, found.outcomes, found.difference) == (4, 3, 20.0)
+    assert found.error == pytest.approx(math.sqrt(200 / 0.75) / 4)
+    assert found.half_width == pytest.approx(found.error * stats.t.ppf(0.975, 1.8))
+    assert (found.wins, found.ties, found.losses) == (4, 0, 0)
+    # Three outcomes say nothing of others.
+    assert found.verdict == "better here" and math.isnan(found.low) and math.isnan(found.high)
+    assert (back.difference, back.losses, back.verdict) == (-20.0, 4, "worse here")
+    assert compare(one, run(1, {SALARY: 1})) is None
+    lone = compare(*(run(score, {COCAINE: score}) for score in (90, 10)), NOBODY)
+    assert math.isnan(lone.error) and lone.verdict == "better here"
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict"),
+    [
+        ({task: 60.0 + place for place, task in enumerate(EIGHT)}, "better"),
+        ({HEROIN: 50.5, EMPLOYER: 80.0}, "better here"),  # uneven
+        ({EMPLOYER: 50.4}, "not shown"),
+        (dict.fromkeys(EIGHT, 50.1), "not shown"),  # by less than the scores' own errors
+    ],
+)
+def test_eight_outcomes_say_something_of_others_and_seven_do_not(more, verdict):
+    one, other = run(0, EVEN | more, 1.0), run(1, EVEN, 1.0)
+    eight, seven = compare(one, other), compare(one[1:], other)
+    assert eight.verdict == verdict and (eight.low > 0) == (more.keys() == EVEN.keys())
+    assert eight.half_width == pytest.approx(eight.high - eight.difference)
+    assert seven.outcomes == 7 and math.isnan(seven.low) and seven.half_width >= 0
+    assert seven.verdict == ("better here" if "better" in verdict else verdict)
+    # Nobody is first by what is not shown elsewhere.
+    found = [(1, 1), (2, 2)] if verdict == "better" else [(1, 2)] * 2
+    assert places(ranked(EVEN | more, EVEN)) == found
 
 
 def test_here_needs_the_population_too():
     """Of one task: score 10 apart, against the population 0.2, errors of both sqrt(0.02) = .14."""
-    one, other = run(0, {LOW[0]: 60.0}), run(1, {LOW[0]: 50.0})
-    assert compare(one, other).verdict == "better here"
+    one, other = run(0, {COCAINE: 60.0}), run(1, {COCAINE: 50.0})
     for population, verdict in ((50.2, "not shown"), (50.3, "better here"), (40.0, "not shown")):
         compared = compare(one.assign(score_population=population), other)
         assert compared.population == pytest.approx(population - 50)
@@ -67,28 +121,16 @@ def test_here_needs_the_population_too():
     assert math.isnan(compared.population) and compared.verdict == "better here"
 
 
-def test_eight_outcomes_say_something_of_others_and_seven_do_not():
-    other = run(1, dict.fromkeys(LOW, 50.0))
-    one = run(0, {task: 60.0 + place for place, task in enumerate(LOW)})
-    eight = compare(one, other)
-    assert eight.verdict == "better" and eight.low > 0
-    assert eight.half_width == pytest.approx(eight.high - eight.difference)
-    seven = compare(one[:7], other)
-    assert (seven.verdict, seven.outcomes) == ("better here", 7)
-    assert math.isnan(seven.low) and seven.half_width > 0
-
-
 def test_an_interval_is_cut_where_the_scale_ends():
     """Six differences of 100 and two of -100: mean 50, sd 92.6, 50 + 2.365 * 92.6 / sqrt(8) = 127.
 
     Of one of each: 12.7 * 100 to either side of 0.
     """
-    other = run(1, {task: 100.0 * (place < 2) for place, task in enumerate(LOW)})
-    one = run(0, {task: 100.0 * (place >= 2) for place, task in enumerate(LOW)})
-    cut = compare(one, other)
+    other = run(1, {task: 100.0 * (place < 2) for place, task in enumerate(EIGHT)})
+    one = run(0, {task: 100.0 * (place >= 2) for place, task in enumerate(EIGHT)})
+    cut, two = compare(one, other), compare(one.iloc[[0, 7]], other)
     assert (cut.difference, cut.high) == (50.0, 100.0)
     assert cut.low == pytest.approx(50 - 77.4, abs=0.1) and cut.verdict == "better here"
-    two = compare(one.iloc[[0, 7]], other)
     assert (two.difference, two.half_width) == (0, 100)
 
 
@@ -104,72 +146,120 @@ def test_log_l1_decides_from_four_outcomes_where_others_tell_how_it_varies():
     pairs = [(x, y) for m, x in enumerate(others) for y in others[:m]]
     variances = [clustered(x - y, range(4)).error ** 2 for x, y in pairs]
     own = clustered(a - b, range(4))
-    shrunk = moderated(own, prior_of(variances, 3.0), 5 * 3.0)
+    reach = moderated(own, prior_of(variances, 3.0), 5 * 3.0).reach(0.95)
     assert len(pairs) == 10 and compared.outcomes == 4
     ratios = compared.l1_ratio, compared.l1_ratio_low, compared.l1_ratio_high
-    reach = shrunk.reach(0.95)
     assert np.log(ratios) == pytest.approx([own.mean, own.mean - reach, own.mean + reach])
     assert compared.l1_ratio_high < 1 and compared.verdict == "better"
     assert compare(other, one, known).verdict == "worse"
-    # A row of one of the two, in another setting, says nothing of others; nor do six pairs.
+    # A row of one of the two, in another setting, says nothing of others; nor do six pairs, nor
+    # three outcomes on this scale too.
     (twin,) = models([a], 7)
-    for few in ([one, other, *rest[:4]], [one, other, *rest[:4], twin.assign(model="m0")], [twin]):
-        compared = compare(one, other, pool(few))
+    few = [one, other, *rest[:4]]
+    for tasks, runs in ((4, few), (4, [*few, twin.assign(model="m0")]), (4, [twin]), (3, [])):
+        compared = compare(one[:tasks], other, pool(runs) if runs else known)
         assert math.isnan(compared.l1_ratio) and compared.verdict == "better here"
-    # Three outcomes are too few on this scale too.
-    three = compare(one[:3], other, known)
-    assert math.isnan(three.l1_ratio) and three.verdict == "better here"
 
 
 def test_ranks_follow_the_same_tests():
     rng = np.random.default_rng(2)
     runs = models([np.full(4, -3.0), *(rng.normal(-1.2, 0.1, 4) for _ in range(6))])
     scores, can = pd.concat(runs), dict.fromkeys(range(7), True)
-    ranked = standings(scores, "epidemia_high", can, pool(runs))
-    assert (ranked[0].best, ranked[0].worst, ranked[0].among) == (1, 1, 7)
-    assert min(ranked[number].best for number in range(1, 7)) == 2
+    found = standings(scores, "epidemia_high", can, pool(runs))
+    assert places(found)[0] == (1, 1) and found[0].among == 7
+    assert min(found[number].best for number in range(1, 7)) == 2
     # Without D0 there is no log l1, and four outcomes say nothing.
-    ranked = standings(scores, "epidemia_high", can, pool(runs, {}))
-    assert {(place.best, place.worst) for place in ranked.values()} == {(1, 7)}
+    assert {*places(standings(scores, "epidemia_high", can, Pool(scores, {})))} == {(1, 7)}
 
 
 def test_l1_below_a_tenth_of_the_noise_counts_as_that():
     """Floors of .001: l1 of 0 and .0005 are alike, .002 is twice as much."""
     rng = np.random.default_rng(3)
     rest = models([rng.normal(-1.5, 0.3, 4) for _ in range(5)], 3)
-    tiny = [
-        run(number, dict.fromkeys(HIGH, 99.0), l1=l1) for number, l1 in enumerate((0, 5e-4, 2e-3))
-    ]
+    tiny = [run(n, dict.fromkeys(HIGH, 99.0), l1=l1) for n, l1 in enumerate((0, 5e-4, 2e-3))]
     at_hand = pool([*tiny, *rest])
     assert at_hand.difference(paired(tiny[0], tiny[1])).mean == 0
     assert at_hand.difference(paired(tiny[2], tiny[0])).mean == pytest.approx(math.log(2))
-    truth = store.load(LOW[0])
+    truth = store.load(COCAINE)
     assert noise_of(truth) == truth.distances[truth.scheme].mean() > 0
     # BLS prints a tenth of a per cent.
     assert noise_of(store.load("epidemia_low_bls_sex_by_occupation")) == 0.0005
 
 
+def test_only_who_was_asked_everything_alike_is_ranked():
+    """Who only is beside the models, was asked a part, or under another limit, has no rank."""
+    scores = [dict.fromkeys(EIGHT, x) for x in (90.0, 10.0, 50.0)] + [{COCAINE: 95.0}]
+    found = ranked(*scores, can={0, 1, 3})
+    assert places(found) == [(1, 1), (2, 2), (None, None), (None, None)]
+    assert [one.complete for one in found.values()] == [True, True, True, False]
+    limits = [run(n, EVEN, asked_as=f"limit={limit}") for n, limit in enumerate((4, 4, 8, 8, 16))]
+    can = dict.fromkeys(range(5), True)
+    found = standings(pd.concat(limits), "epidemia_low", can, NOBODY)
+    assert places(found) == [*[(1, 2)] * 4, (None, None)]
+    assert [one.among for one in found.values()] == [2, 2, 2, 2, 1]
+
+
+def test_a_task_more_takes_nobody_out_of_the_ranking():
+    """Ten runs of eight tasks, one of nine, one of a single task: eleven ranked, over eight."""
+    whole = [dict.fromkeys(EIGHT, 8.0 * x) for x in range(10)]
+    found = ranked(*whole, {**dict.fromkeys(EIGHT, 99.0), RACE: 0.0}, {COCAINE: 100.0})
+    assert [number for number, one in found.items() if one.best is None] == [11]
+    assert {one.shared for one in found.values()} == {8} and not found[11].complete
+    # Over the eight it is better than all; over its nine it would not be.
+    assert places(found)[10] == (1, 1) and places(found)[0] == (11, 11) and found[10].complete
+
+
+@pytest.mark.parametrize(
+    ("several", "shared", "with_rank"),
+    [
+        # Half of the broadest one's is enough, less is not.
+        (["1234", "12"], "12", [0, 1]),
+        (["12345", "12"], "12345", []),
+        # Each shares half with the broadest, both together less: whom more were asked like.
+        (["1234", "12", "34", "34"], "34", [0, 2, 3]),
+        (["1234", "123", "234"], "23", [0, 1, 2]),
+        # Nothing in common: one of the two, the same whoever comes first.
+        (["12", "34"], "12", []),
+        (["34", "12"], "12", []),
+        (["1"], "1", []),
+    ],
+)
+def test_what_a_ranking_is_over(several, shared, with_rank):
+    known = dict(zip("12345", sorted([COCAINE, HEROIN, RACE, EMPLOYER, SALARY]), strict=True))
+    assert ranked_tasks([frozenset(tasks) for tasks in several]) == {*shared}
+    found = ranked(*({known[x]: 1.0 for x in tasks} for tasks in several))
+    complete = [number for number, one in found.items() if one.complete]
+    assert complete == [number for number, of in enumerate(several) if {*of} >= {*shared}]
+    assert [number for number, one in found.items() if one.best] == with_rank
+
+
 def test_low_and_high_together(tmp_path):
-    """One verdict over the outcomes of both, beside the groups' own; cocaine is in both groups."""
-    both = [*LOW, *HIGH]
+    """One verdict over the outcomes of both, beside the groups' own; cocaine is in both groups.
+
+    Who was asked one group alone has the group's own verdict only. A task more is no other rank.
+    """
+    both = [*EIGHT, *HIGH]
     for model, at in (("a", lambda place: 60.0 + place), ("b", lambda place: 50.0)):
+        more = {RACE: (10.0, 0.1)} if model == "b" else {}
         values = {task: (at(place), 0.1) for place, task in enumerate(both)}
-        write(tmp_path / model, values, model)
-    write(tmp_path / "low", dict.fromkeys(LOW, (40.0, 0.1)), "low")
+        write(tmp_path / model, values | more, model)
+    write(tmp_path / "low", dict.fromkeys(EIGHT, (40.0, 0.1)), "low")
     found = table("pairs", tmp_path).set_index(["group", "model", "other"])
     together = found.loc["epidemia_low + epidemia_high"]
-    # Who was asked one group alone has the group's own verdict only.
     ((row,), index) = together.to_dict("records"), together.index
     assert [*index] == [("a", "b")] and row["verdict"] == "better"
     assert (row["tasks"], row["outcomes"]) == (12, 11)
     # 0.1 for each side of each of twelve tasks.
     assert row["population_error"] == pytest.approx(0.1 * math.sqrt(2 / 12))
     assert found.loc["epidemia_high", "a", "b"]["verdict"] == "better here"
+    board = table("leaderboard", tmp_path).set_index(["group", "model"]).loc["epidemia_low"]
+    assert [*board["rank"][["a", "b", "low"]]] == ["1 of 3", "2 of 3", "3 of 3"]
+    assert {*board["rank_shared"][["a", "b"]]} == {8} and board["part"]["b"] == "9 tasks"
 
 
 def test_nothing_is_said_of_two_versions_by_a_prediction(tmp_path):
     """Two quick looks 30 apart; of the tasks themselves the same numbers are told apart."""
-    tasks = [*LOW, "epidemia_quick_low", "epidemia_quick_high"]
+    tasks = [*EIGHT, "epidemia_quick_low", "epidemia_quick_high"]
     for model, at in (("m", 50.0), ("m-instruct", 80.0)):
         write(tmp_path / model, dict.fromkeys(tasks, (at, 0.1)), model)
     for name in ("versions", "pairs"):
@@ -192,13 +282,48 @@ def test_the_row_of_who_knows_the_population_is_of_letters(tmp_path):
     }
 
 
-def test_ranks_are_of_one_limit():
-    """Two runs each of two limits: nobody is first of all four, and a lone run has no rank."""
-    runs = [
-        run(number, dict.fromkeys(LOW, 50.0), asked_as=f"limit={limit}")
-        for number, limit in enumerate((4, 4, 8, 8, 16))
-    ]
-    can = dict.fromkeys(range(5), True)
-    *ranked, alone = standings(pd.concat(runs), "epidemia_low", can, pool(runs)).values()
-    assert {(place.best, place.worst, place.among) for place in ranked} == {(1, 2, 2)}
-    assert (alone.best, alone.worst, alone.complete) == (None, None, True)
+@settings(max_examples=60)
+@given(
+    st.sampled_from([COCAINE, HEROIN, EMPLOYER, SALARY, "epidemia_low_bls_sex_by_occupation"]),
+    st.integers(0, 2**32 - 1),
+    st.floats(0.05, 20),
+)
+def test_every_scale_equals_recomputation_from_raw_probabilities(task, seed, concentration):
+    """Written out anew from the definitions, from P and P~ instead of l1 and anchors."""
+    truth = store.load(task)
+    cells, levels = truth.p.shape
+
+    def away(values):
+        rows = zip(truth.weights, values, truth.p, strict=True)
+        return float(sum(w * abs(a - b).sum() for w, a, b in rows))
+
+    marginal = truth.weights @ truth.p
+    uniform = away(np.full_like(truth.p, 1 / levels))
+    commoner = away(np.tile(np.eye(levels)[marginal.argmax()], (cells, 1)))
+    mean = away(np.tile(marginal, (cells, 1)))
+    zero = min(uniform, commoner) if levels == 2 else uniform
+    perfect = 0.0
+    if truth.distances:
+        ordered = np.sort(truth.distances["iid"])
+        part, low = math.modf(0.95 * (len(ordered) - 1))
+        low, high = ordered[int(low)], ordered[min(int(low) + 1, len(ordered) - 1)]
+        perfect = low + part * (high - low)
+    d = away(np.random.default_rng(seed).dirichlet([concentration] * levels, cells))
+    tops = {"score": zero, "against uniform": uniform, "against mean": mean}
+    expected = {
+        how: 100 * min(max((top - d) / (top - perfect), 0.0), 1.0) for how, top in tops.items()
+    } | {"without D_perfect": 100 * max(1 - d / zero, 0.0)}
+    found = {how: scale(d, Anchors.of(truth)) for how, scale in SCALES.items()}
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
+def test_intervals_of_the_truth():
+    """Jeffreys' interval for 10 of 100: Beta(10.5, 90.5), its density integrated anew."""
+    low, high = interval(np.array([[0.1, 0.9], [0.0, 1.0]]), np.array([100.0, 100.0]))
+    x = np.linspace(0, 1, 200_001)[1:-1]
+    density = np.exp(9.5 * np.log(x) + 89.5 * np.log1p(-x))
+    expected = np.interp([0.025, 0.975], np.cumsum(density) / density.sum(), x)
+    assert (low[0, 0], high[0, 0]) == pytest.approx(tuple(expected), abs=1e-5)
+    assert low[1, 0] == 0 and high[1, 1] == 1 and 0.02 < high[1, 0] < 0.03
+    exact = interval(np.array([[0.3, 0.7]]), np.array([np.inf]))
+    assert exact[0].tolist() == exact[1].tolist() == [[0.3, 0.7]]
