@@ -96,13 +96,14 @@ def test_numbers_are_those_of_the_samples_by_another_route(answered):
 )
 def test_other_or_damaged_samples_cost_their_task_alone(answered, tmp_path, key, says):
     results = shutil.copytree(answered / "results", tmp_path / "results")
-    (file,) = results.rglob("*lettered/samples_even_small_*.jsonl")
+    side = "tiny" if key == "damaged" else "lettered"
+    (file,) = results.rglob(f"*{side}/samples_even_small_*.jsonl")
     *lines, last = file.read_text().splitlines()
     changed = {"missing": "", "damaged": "{"}.get(key, json.dumps({**json.loads(last), key: "x"}))
     file.write_text("\n".join([changed] if len(changed) < 2 else [*lines, changed]))
     if key == "missing":
         file.unlink()
-    made = compared("tiny", "lettered", results)
+    made = compared("tiny", "lettered", results, cluster="passage")
     assert any("even_small" in note and says in note for note in made.notes)
     gone = {*SIZES, *EVEN, "sums", "even"} - {*made.documents.table["task"]}
     assert gone == (set() if key == "doc_hash" else {"even_small", "even"})

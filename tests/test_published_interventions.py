@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import REPOSITORY
 from recorded_runs import copied_run
-from report_parts import by, command
+from report_parts import by
 
 from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.findings.interventions import SUBTRACTED
@@ -23,16 +23,10 @@ SCORES = {(task, way, model): value for task, way, model, value, _ in published.
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    # As in test_interventions_report, so that it is run once.
+def results(tmp_path_factory):
     tasks = [PLAIN + way for way in ("", "_retrieval", "_large_03", "_large_06")]
-    how = {"model_args": "kind=retrieval"}
-    return copied_run(tmp_path_factory, tmp_path_factory.mktemp("runs"), tasks, **how)
-
-
-@pytest.fixture(scope="module")
-def results(runs):
-    return with_published(read_results([runs]))
+    folder, how = tmp_path_factory.mktemp("runs"), {"model_args": "kind=retrieval"}
+    return with_published(read_results([copied_run(tmp_path_factory, folder, tasks, **how)]))
 
 
 def test_means_are_the_printed_numbers_weighted_over_effects_and_relations():
@@ -106,12 +100,3 @@ def test_the_bivariate_contrast_is_with_both_queries_as_printed_and_with_ab_alon
     values = by(rows, "model", "asked", "part")
     assert values["epidemia-baseline kind=retrieval", both, "random"] == 0.5
     assert values["GPT-4-turbo", both, "t - a"] == pytest.approx(0.90 - 0.57)
-
-
-def test_published_models_stand_beside_a_run_only_where_they_are_wanted(runs):
-    assert "GPT-3.5" not in command("report", runs)
-    asked = "report", runs, "--published", "--show", "interventions"
-    assert "mixes those of its graph" in " ".join(command(*asked, "--wide").split())
-    latex = command(*asked, "--format", "latex").splitlines()
-    (row,) = (line for line in latex if "LLaMA-2" in line and "bivariate, do(A)" in line)
-    assert r"0.500 $\pm$ 0.120" in row

@@ -22,24 +22,18 @@ LOW, HIGH = (
 
 def model(run, tasks, random, faults):
     """A model of some skill; with faults, some tasks are of other samples, or of no population."""
-    skill, rows = random.uniform(0, 2), []
-    for task in tasks:
-        value = float(np.clip(50 + 10 * skill + random.normal(0, 4), 0, 100))
-        at = np.clip(value + random.normal(0, 2, 20), 0, 100)
-        survey = task.split("_")[2]
+    made = scored(dict.fromkeys(tasks, 0.0), run=run, model=f"model-{run % 8}")
+    made["value"] = np.clip(random.normal(50 + 10 * random.uniform(0, 2), 4, len(tasks)), 0, 100)
+    made["l1"] = 1 - made["value"] / 100
+    for row, (task, value) in enumerate(zip(tasks, made["value"], strict=True)):
+        survey, at = task.split("_")[2], np.clip(random.normal(value, 2, 20), 0, 100)
         sample = f"{survey} {int(faults and random.random() < 0.01)}"
-        drawn = Draws(sample, at, float(random.choice([0, 1.0])), at + random.normal(0, 1, 20))
+        drawn = Draws(sample, at, random.choice([0, 1.0]), at + random.normal(0, 1, 20))
         population = Draws(sample, at * 0.9, uncut=value * random.uniform(0.8, 1.4))
-        row = {
-            "value": value,
-            "l1": 1 - value / 100,
-            "score_population": min(population.uncut, 100),
-        }
-        row["draws"] = Draws("", np.array([]), 0.0) if survey in ("bls", "fbi") else drawn
-        row["population"] = None if faults and random.random() < 0.005 else population
-        rows.append(row)
-    name = f"model-{run if random.random() < 0.9 else 0}"
-    return scored(dict.fromkeys(tasks, 0.0), run=run, model=name).assign(**pd.DataFrame(rows))
+        made.loc[row, "score_population"] = min(population.uncut, 100)
+        made.at[row, "draws"] = Draws("", np.array([]), 0.0) if survey == "bls" else drawn
+        made.at[row, "population"] = None if faults and random.random() < 0.005 else population
+    return made
 
 
 @pytest.mark.parametrize("faults", [False, True])

@@ -92,11 +92,6 @@ def home(place, monkeypatch):
     monkeypatch.setenv("EPIDEMIA_HOME", str(place))
 
 
-def other_tasks_alone(results):
-    results["results"] = {"mmlu": {"acc,none": 0.65}}
-    results["config"]["model_args"] = {"pretrained": "x/asked-nothing"}
-
-
 def hostile(results):
     results["config"]["model_args"] = {"pretrained": NAME}
     results["results"][HOSTILE] = {"acc,none": 0.5}
@@ -116,7 +111,6 @@ def made(place, tiny_llama, tmp_path_factory):
     tiny = copied_run(tmp_path_factory, runs / "tiny", [COCAINE, AGE_SEX], **how)
     (path,) = tiny.rglob("results_*.json")
     rewritten(tiny, folder / "changed", hostile).rename(path)
-    rewritten(runs / "mean", runs / "other", other_tasks_alone)
     # Who is tuned is told by a card, whose every text is markup.
     renamed(runs / "mean", runs / "base", pretrained=BASE)
     renamed(runs / "noisy", runs / "version", pretrained=f"{BASE}-it")
@@ -247,19 +241,6 @@ def test_the_method_page_tells_association_from_confounding(made):
     assert [age for age, _ in ages] == [*everybody.index]
     # The example is one: what is left is small beside what there was.
     assert overall[0] - overall[1] > 0.05 > 5 * abs(alike[0] - alike[1])
-
-
-def test_the_three_layers_have_the_numbers_of_the_docs(made):
-    page = made.site / "hierarchy.html"
-    # 0.9 * 0.875 + 0.1 * 0.125 = 0.8, see docs/background/hierarchy.md.
-    rows = rows_of(page, 'id="effects"')
-    assert rows["seen, in both"] == ["0.20", "0.80"] == rows["chain, under do(X)"]
-    assert rows["fork, under do(X)"] == ["0.50", "0.50"]
-    # (400 * .55 + 100 * .90) / 500, (100 * .40 + 400 * .80) / 500; means of .55, .90 and .40, .80.
-    rows = rows_of(page, 'id="tutoring"')
-    assert rows["layer 1: seen"] == ["62.0", "72.0"]
-    assert rows["layer 2: if everybody were, if nobody were"] == ["72.5", "60.0"]
-    assert "72.7 % of such pupils" in page.read_text()
 
 
 def test_every_effect_of_an_intervention_has_prompts_and_answers_beside_what_is_right(made):
@@ -427,7 +408,6 @@ def test_a_task_opens_from_the_list_and_shows_truth_and_answers(made, visit):
             assert answers[level][3] == f"{100 * round(q[at], 3):.1f} %"
             assert re.fullmatch(r"[\d.]+ % to [\d.]+ %", answers[level][2])
         assert f"{truth.n[cell]:,} sampled units" in tab.locator("#panel").inner_text()
-    assert "survey from" in tab.locator("#over svg.marks").get_attribute("aria-label")
     # Every model, the best first; an address opens what it names.
     assert tab.locator("#scores tbody tr").first.inner_text().startswith("knows the truth")
     tab.locator("#next").click()
@@ -436,10 +416,6 @@ def test_a_task_opens_from_the_list_and_shows_truth_and_answers(made, visit):
     again = visit(f"task.html{tab.evaluate('location.hash')}", "#answers")
     assert again.locator("#model").input_value() == tab.locator("#model").input_value()
     assert again.locator("#condition-0").input_value() == "65 or older"
-    # Two conditions: the survey against the answer on one scale, so the plot is square.
-    tab = visit(f"task.html#task={AGE_SEX}&cell=0", "#over svg")
-    plot = tab.locator("#over svg .background").first.bounding_box()
-    assert plot["width"] == pytest.approx(plot["height"], abs=2)
     tab = visit("task.html#task=epidemia_low_bls_sex_by_occupation", "#answers")
     assert "exact" in tab.locator("#answers").inner_text()
     tab.select_option("#model", "Phi4 (published)")
