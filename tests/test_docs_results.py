@@ -1,6 +1,5 @@
 """Numbers of a real run that a page prints are those in docs/results."""
 
-import csv
 import json
 import re
 import runpy
@@ -8,9 +7,11 @@ import shlex
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import REPOSITORY
 from lm_eval._cli import HarnessCLI
+from report_parts import command
 from scipy import special, stats
 
 from lm_eval_epidemia.api import compare
@@ -24,41 +25,52 @@ from lm_eval_epidemia.findings.references import known_scores
 from lm_eval_epidemia.results.card import TUNED_CARD
 from lm_eval_epidemia.results.read import read_results
 
-DOCS = REPOSITORY / "docs"
-RESULTS = DOCS / "results"
+RESULTS = REPOSITORY / "docs" / "results"
 SCRIPT = runpy.run_path(str(REPOSITORY / "benchmarks" / "real_model_results.py"))
-RUNS = SCRIPT["RUNS"]
 FOLDERS = sorted(
     folder
     for path in RESULTS.rglob("results_*.json")
     if not (folder := str(path.parent.relative_to(RESULTS))).startswith("finetuning")
 )
+SMALL, AVERAGES = "SmolLM2-135M-Instruct", "knows averages only"
 
-#: Pages that name the small model: what holds their numbers, or why no file of docs/results does.
-PAGES = {
-    "README.md": "quotes the table of the next page, which README's own tests hold",
-    "docs/start/reading-a-score.md": "test_one_question, test_scores_so_far",
-    "benchmarks/README.md": "speeds, each measured by the script that is named there",
-    "docs/start/comparing.md": "test_two_models; of sums, the random model is not kept",
-    "docs/guides/finetuning-study.md": "test_fine_tuning, test_fine_tuning_over_seeds",
-    "docs/guides/finetuning-writer.md": "no number of it: only commands",
-    "docs/guides/fresh.md": "fresh slices of the GSS need its raw file: they are where it is",
-    "docs/guides/interventional.md": "test_interventions",
-    "docs/guides/people.md": "test_people",
-    "docs/background/performance-measured.md": "speeds (benchmarks/throughput.py)",
-    "docs/guides/priors-published.md": "test_priors",
-    "docs/reference/stated.md": "what it writes when asked so: no run of that is kept",
-    "docs/reference/variants.md": "test_wordings",
-    "docs/guides/python.md": "an example that is run as a doctest",
-    "docs/guides/ranks.md": "test_two_models",
-    "docs/guides/report.md": "test_first_screen",
-    "docs/guides/served-models.md": "speeds of llama.cpp and letters it shows: a server not here",
-    "docs/background/validity-quick-look.md": "test_quick_look",
-    "docs/guides/world.md": "test_countries",
-    "docs/guides/year-lived.md": "test_the_year_a_model_lives_in",
-    "docs/guides/years.md": "test_years",
-    "docs/guides/your-own-survey.md": "a task of a reader's own survey, from its raw file",
-}
+#: By page and some words on it: what makes the numbers that follow, and whether it makes all.
+HELD = {}
+
+#: Other pages that name the small model. README has tests of its own, two pages have one below. The
+#: others have speeds, each measured by the script that is named there, commands, an example run as
+#: a doctest, replies of a server or of a run that is not kept, or need raw files.
+ELSEWHERE = """
+README.md docs/start/comparing.md docs/guides/report.md docs/guides/fresh.md benchmarks/README.md
+docs/background/performance-measured.md docs/guides/finetuning-writer.md docs/guides/python.md
+docs/guides/served-models.md docs/reference/stated.md docs/guides/your-own-survey.md
+"""
+
+
+def held(page, words, whole=True):
+    """Hold a page, after these words, against pairs of a template and the numbers at its #."""
+
+    def of(numbers):
+        HELD[page, words] = numbers, whole
+        return numbers
+
+    return of
+
+
+def row(*cells):
+    """A row of a table: a cell is a text, a number, or two with ± between them."""
+    shown = [one if isinstance(one, str) else " ± ".join("#" * np.size(one)) for one in cells]
+    numbers = [x for one in cells if not isinstance(one, str) for x in np.ravel(one)]
+    return f"| {' | '.join(shown)} |", numbers
+
+
+def plain(text):
+    """Text in one line, without marks and the padding of tables."""
+    return re.sub(r" *\| *", "|", " ".join(re.sub("[`*]", "", text).split()))
+
+
+def page(path):
+    return (REPOSITORY / path).read_text(encoding="utf-8")
 
 
 @cache
@@ -71,6 +83,10 @@ def metric(folder, task, name):
     return results(folder)["results"][task][f"{name},none"]
 
 
+def numbers(folder, task, names="score score_stderr"):
+    return [metric(folder, task, name) for name in names.split()]
+
+
 @cache
 def read(*folders):
     return read_results([RESULTS / folder for folder in folders])
@@ -80,391 +96,210 @@ def table(name, *folders):
     return find(name)(read(*folders)).table
 
 
-def section(page, heading):
-    """What a page says under a heading, or from some words on, in one line."""
-    text = (REPOSITORY / page).read_text(encoding="utf-8").split(heading, 1)[1]
-    return " ".join(re.split(r"\n#+ ", text)[0].split())
-
-
-def assert_printed(text, expected, whole=True):
-    """Hold numbers of the small model against a text; none with decimals may be left over."""
-    for pattern, values in expected:
-        printed = re.search(pattern, text)
-        assert printed, f"the page does not say {pattern} of {values}"
-        for shown, value in zip(printed.groups(), values, strict=True):
-            rounded = round(value, len(shown.partition(".")[2]))
-            assert float(shown) == pytest.approx(rounded, abs=1e-9), (pattern, value)
-        text = text.replace(printed[0], "")
-    assert not (whole and re.findall(r"\d*\.\d+", text)), "numbers that no file was held against"
-
-
-def test_interventions():
-    group = "epidemia_intervention"
-    names = "accuracy base_accuracy choice_mass kappa0_accuracy kappa1_accuracy margin"
-    names = f"{names} post_accuracy seen yes_bias".split()
-    found = {name: metric("interventions", group, name) for name in names}
-    rows = [(rf"\|{name} *\|[↑↓ ]*\| *(-?[\d.]+)\|", [value]) for name, value in found.items()]
-    error = metric("interventions", group, "accuracy_stderr")
-    noticed = table("notices", "interventions").set_index("part")
-    difference = noticed.loc["difference"]
-    text = section("docs/guides/interventional.md", "## A real small model")
-    assert_printed(
-        text,
-        [
-            (r"± \|([\d.]+)\|", [error]),
-            *rows,
-            (r"probability of (\.\d+)", [found["choice_mass"]]),
-            (
-                r"rise by (\.\d+) where nothing changes and by (\.\d+) where",
-                [*noticed["value"][["kappa = 0", "kappa = 1"]]],
-            ),
-            (
-                r"difference of (\S+), with a 95 % interval from (\S+) to \+([\d.]+\d)",
-                [difference["value"], difference["low"], difference["high"]],
-            ),
-        ],
-    )
-    # 5/22 of the effects and 8/14 of the relations, in every kind of names.
-    assert "accuracy is 5/22, retrieval 8/14" in text
-    for names in ("random", "tuebingen", "anticommonsense"):
-        task = f"{group}_{names}"
-        assert metric("interventions", task, "accuracy") == pytest.approx(5 / 22)
-        assert metric("interventions", f"{task}_retrieval", "accuracy") == pytest.approx(8 / 14)
-
-
-def correlations():
-    """Of the grid's means with truths: over all, of the marginals, within variables."""
-    truth = store.load("epidemia_prior_nhanes")
-    (line,) = results("priors/grid")["epidemia"]["said"].values()
-    at = np.array([grid.points(one) for one in truth.quantities], dtype=float)
-    means = (special.softmax(priors.said(line, truth), axis=1) * at).sum(axis=1)
-    true, marginal, spread = np.array(
-        [(one.mean, one.marginal_mean, one.marginal_sd) for one in truth.quantities]
-    ).T
-    conditional = np.array([bool(one.conditions) for one in truth.quantities])
-    within = stats.spearmanr(*(((one - marginal) / spread)[conditional] for one in (means, true)))
-    overall, alone = (stats.spearmanr(one, true).statistic for one in (means, marginal))
-    return overall, alone, conditional.sum(), within.statistic, within.pvalue
-
-
-def test_priors():
-    row = r"\| ([\d.]+) ± ([\d.]+)" + 4 * r" \| ([\d.]+)"
-    columns = ["error_ratio", "error_ratio_stderr", "win_rate_5", "posterior_win_rate_5"]
-    columns += ["crps_ratio", "ece"]
-
-    def numbers(folder, task, last):
-        return [metric(f"priors/{folder}", task, name) for name in [*columns, last]]
-
-    all_, marginals, number, within, p = correlations()
-    task, by_grid = "epidemia_prior_nhanes", "epidemia_prior_nhanes_grid"
-    assert_printed(
-        section("docs/guides/priors-published.md", "## A real small model"),
-        [
-            (rf"`direct`, [^|]* {row} \| ([\d.]+) \| \|", numbers("direct", task, "answered")),
-            (rf"`grid`, [^|]* {row} \| \| ([\d.]+) \|", numbers("grid", by_grid, "end_mass")),
-            (rf"`mean` [^|]* {row} \| \| ([\d.]+) \|", numbers("grid-mean", by_grid, "end_mass")),
-            (r"truths by (\.\d+) \(Spearman\)", [all_]),
-            (r"the marginals alone have (\.\d+)", [marginals]),
-            (r"the (\d+) conditional quantities give (\.\d+) \(p = (\.\d+)\)", [number, within, p]),
-        ],
-    )
-
-
 def scores_of(folder, group):
     """The scores in a group of the one run that a folder holds, of the task version of now."""
-    results = read(folder)
-    assert len(results.runs) == 1
-    scores = grouped(results.scores)
+    assert len(read(folder).runs) == 1
+    scores = grouped(read(folder).scores)
     assert (scores[["task_version", "truth"]] == "").all(axis=None)
     return scores[scores["group"] == group]
 
 
 def score_of(folder, group):
-    (found,) = mean(scores_of(folder, group), ["group"])[["value", "error"]].to_numpy().tolist()
-    return found
-
-
-def mean_of(folder, group, name):
-    return scores_of(folder, group)[name].mean()
-
-
-PAIR = r" ([\d.]+) ± ([\d.]+) "
-
-
-def row_of(name, cells):
-    """A row of a table, and its numbers, of which a cell has two (± between) or none."""
-    shown = "\\|".join(PAIR if cell else " " for cell in cells)
-    return rf"\| {name} \|{shown}\|", [number for cell in cells for number in cell]
-
-
-def test_one_question():
-    (samples,) = (RESULTS / "one-question").glob("samples_*.jsonl")
-    first, second = {}, {}  # the probability of "Yes" by age, where it stands first and second
-    for line in samples.read_text(encoding="utf-8").splitlines():
-        sample = json.loads(line)
-        letters = np.exp([float(reply[0][0]) for reply in sample["resps"]])
-        prompt = sample["doc"]["prompt"].splitlines()
-        yes = prompt.index("A. Yes") if "A. Yes" in prompt else prompt.index("B. Yes")
-        of_order = first if prompt[yes].startswith("A") else second
-        of_order[prompt[0]] = 100 * letters[0 if of_order is first else 1] / letters.sum()
-    (asked_age,) = (question for question in first if "30 to 34" in question)
-    means = {question: (first[question] + second[question]) / 2 for question in first}
-    assert len(means) == 11 and all(round(mean) == 50 for mean in means.values())
-    score = results("one-question")["results"]["epidemia_low_nsduh_marijuana_ever_by_age"]
-    text = section("docs/start/reading-a-score.md", "The survey (NSDUH 2022").partition("SmolLM2")[
-        2
-    ]
-    assert_printed(
-        text,
-        [
-            (r"says ([\d.]+) % when", [first[asked_age]]),
-            (r"and ([\d.]+) % when", [second[asked_age]]),
-            (r"both orders, ([\d.]+) %", [means[asked_age]]),
-            (r"over all ages is ([\d.]+\d)", [score["score,none"]]),
-        ],
-    )
-
-
-def test_scores_so_far():
-    averages, small = [], []
-    for group in ("epidemia_low", "epidemia_high"):
-        averages.append(score_of("real-model/mean", group))
-        small.append(score_of(f"real-model/{group.removeprefix('epidemia_')}", group))
-    for group in ("low", "high"):
-        of = f"epidemia_{group}_likelihood"
-        averages.append(score_of("real-model/mean-likelihood", of))
-        small.append(score_of(f"real-model/{group}-likelihood", of))
-    diagnosed = [
-        mean_of(f"real-model/{way}", f"epidemia_{way}", name)
-        for way in ("low", "high")
-        for name in ("l1", "choice_mass", "order_bias")
-    ]
-    three = r" (\.\d+), (\.\d+), (\.\d+) "
-    assert_printed(
-        section("docs/start/reading-a-score.md", "## Scores so far"),
-        [
-            row_of("knows averages only", averages),
-            row_of("SmolLM2-135M-Instruct", small),
-            (rf"its distance [^|]*\|{three}\|{three}\|", diagnosed),
-        ],
-        whole=False,  # published scores are beside them
-    )
-
-
-def test_first_screen(epidemia):
-    shown = epidemia("report", RESULTS / "real-model").stdout
-    text = (DOCS / "guides" / "report.md").read_text(encoding="utf-8")
-    block = re.search(r"## The first screen\n\n((?:(?: {4}.*)?\n)+)", text)[1]
-    assert [line[4:].rstrip() for line in block.strip("\n").split("\n")] == [
-        line.rstrip() for line in shown.strip("\n").split("\n")
-    ]
-
-
-def test_two_models():
-    compared = compare("SmolLM2-135M-Instruct", "knows averages only", RESULTS / "real-model")
-    words = " ".join(str(compared).split())
-    text = (DOCS / "start" / "comparing.md").read_text(encoding="utf-8")
-    block = re.search(r"## Our tasks\n.*?```text\n(.*?)```", text, re.DOTALL)[1]
-    for paragraph in block.split("\n\n"):
-        assert " ".join(paragraph.split()) in words
-    text = (DOCS / "guides" / "ranks.md").read_text(encoding="utf-8")
-    rows = compared.table.set_index("group").loc[["epidemia_low", "epidemia_high"]]
-    low, high = (row for _, row in rows.iterrows())
-    # There the respondent is the first of the pair.
-    for name, value, error in (
-        ("difference", "difference", "error"),
-        ("here, corrected", "corrected", "corrected_error"),
-        ("here, population", "population", "population_error"),
-    ):
-        cells = (f"{-row[value]:+.1f} ± {row[error]:.1f}" for row in (low, high))
-        assert f"| {name} | {' | '.join(cells)} |" in text
-    counts = (f"{row.losses} / {row.ties} / {row.wins}" for row in (low, high))
-    assert f"| win / tie / loss | {' | '.join(counts)} |" in text
-    assert f"| tasks | {low.tasks} | {high.tasks} |" in text
-    interval = f"{-low.high:.1f} to {-low.low:.1f} | ± {high.half_width:.1f}: too few outcomes"
-    assert interval in text
-    assert (low.verdict, high.verdict) == ("worse", "worse here")
-    assert "| the first is | better | better here |" in text
-
-
-def test_wordings():
-    text = section("docs/reference/variants.md", "### Wordings of a small model")
-    rows, names = [], []
-    for title, group in (("`epidemia_low`", "low"), ("`epidemia_high` of NSDUH and SCF", "high")):
-        others = [name for name in FOLDERS if re.match(rf"wording/{group}-(?!likelihood)", name)]
-        folders = (f"real-model/{group}", *others)
-        asked = table("wordings", *folders).set_index("wording")
-        asked = asked[asked["group"] == f"epidemia_{group}"]
-        together, scores = asked.loc["all"], asked.drop("all")[["score", "error"]]
-        names = names or [*scores.index]
-        assert f"| score | {' | '.join(names)} | between |" in text
-        cells = [scores.loc[name].tolist() if name in scores.index else () for name in names]
-        pattern, numbers = row_of(title, cells)
-        flips, tasks = together["flips"], int(together["flips_tasks"])
-        numbers += [together["between"], flips]
-        pattern += rf" ([\d.]+) \| (\d+) % of {tasks} \|"
-        if np.isnan(together["p"]):
-            pattern += r" too few \|"
-        else:
-            pattern, numbers = pattern + r" ([\d.]+) \|", [*numbers, together["p"]]
-        rows.append((pattern, numbers))
-        pairs = table("wording", *folders)
-        pairs = pairs[pairs["group"] == f"epidemia_{group}"]
-        (bare,) = pairs[pairs["settings"].str.contains("bare wording")].to_dict("records")
-        pattern = rf"\| {title}, score \| {tasks} \| ([+-]?[\d.]+) ± ([\d.]+) \|"
-        numbers = [bare["difference"], bare["error"]]
-        if np.isfinite(bare["low"]):
-            pattern += r" (-[\d.]+) to ([\d.]+) \|"
-            numbers += [bare["low"], bare["high"]]
-        else:
-            pattern += r" too few outcomes \(± ([\d.]+)\) \|"
-            numbers.append(bare["half_width"])
-        pattern += r" ([+-]?[\d.]+) ± ([\d.]+) \|"
-        rows.append((pattern, [*numbers, bare["corrected"], bare["corrected_error"]]))
-    bias = []
-    for group, part in (("low", ""), ("high", ""), ("low", "nsduh"), ("high", "nsduh")):
-        usual, bare = (
-            results(folder)["results"]
-            for folder in (f"real-model/{group}", f"wording/{group}-bare")
-        )
-        tasks = [name for name in bare if name in leaves() and part in name]
-        bias.append(
-            [np.mean([rows[task]["order_bias,none"] for task in tasks]) for rows in (usual, bare)]
-        )
-    assert np.round(bias[2], 2) == pytest.approx(np.round(bias[3], 2))
-    of_both = r"`order_bias` from (\.\d+) to (\.\d+) \(`epidemia_low`\) and from (\.\d+) to (\.\d+)"
-    of_drugs = r"in questions of NSDUH on drugs from (\.\d+) to (\.\d+) \(both groups\)"
-    rows += [(of_both, [*bias[0], *bias[1]]), (of_drugs, bias[2])]
-    assert_printed(text, rows)
-    folders = ("wording/low-likelihood", "wording/low-likelihood-bare")
-    usual, bare = (results(folder)["results"] for folder in folders)
-    tasks = [name for name in bare if name in leaves()]
-    scores = [[rows[task]["score,none"] for task in tasks] for rows in (usual, bare)]
-    np.testing.assert_array_equal(*scores)
-
-
-def test_quick_look():
-    full = [score_of(f"real-model/{group}", f"epidemia_{group}")[0] for group in ("low", "high")]
-    rows = []
-    for title, group, value in (
-        ("`epidemia_low`", "epidemia_quick_low", full[0]),
-        ("`epidemia_high`", "epidemia_quick_high", full[1]),
-        ("mean of both", "epidemia_quick", np.mean(full)),
-    ):
-        predicted = [metric("quick", group, name) for name in ("score", "score_stderr")]
-        rows.append((rf"\| {title} \|{PAIR}\| ([\d.]+) \|", [*predicted, value]))
-    assert_printed(
-        section("docs/background/validity-quick-look.md", "\nReal answers: "), rows, whole=False
-    )
+    return mean(scores_of(folder, group), ["group"])[["value", "error"]].to_numpy()[0]
 
 
 def kept(folder, kind, group):
     """A table made from samples, as the script keeps it: values and errors, by model and metric."""
     (path,) = (RESULTS / folder).glob("*.csv")
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if (row["kind"], row["name"]) == (kind, group)]
-    model = {row["model"]: row["model"].split(" (")[0] for row in rows}
-    return {
-        (model[row["model"]], row["metric"]): (float(row["value"]), float(row["stderr"] or "nan"))
-        for row in rows
-    }
+    rows = pd.read_csv(path)
+    rows = rows[(rows["kind"] == kind) & (rows["name"] == group)]
+    names = zip(rows["model"].str.split(" (", regex=False).str[0], rows["metric"], strict=True)
+    return dict(zip(names, rows[["value", "stderr"]].to_numpy(), strict=True))
 
 
-def test_countries():
+@held("docs/guides/interventional.md", "## A real small model")
+def interventions():
+    group = "epidemia_intervention"
+    yield "|accuracy|↑|#|±|#|", numbers("interventions", group, "accuracy accuracy_stderr")
+    names = "base_accuracy choice_mass kappa0_accuracy kappa1_accuracy margin post_accuracy"
+    for name in f"{names} seen yes_bias".split():
+        yield f"|{name}|…|#|", numbers("interventions", group, name)
+    noticed = table("notices", "interventions").set_index("part")
+    kappas = noticed["value"][["kappa = 0", "kappa = 1"]]
+    yield "probability of #", numbers("interventions", group, "choice_mass")
+    yield "rise by # where nothing changes and by # where", kappas
+    apart = noticed.loc["difference", ["value", "low", "high"]]
+    yield "difference of #, with a 95 % interval from # to #", apart
+    # In every kind of names.
+    yield "accuracy is 5/22, retrieval 8/14", []
+    for task in (f"{group}_{names}" for names in ("random", "tuebingen", "anticommonsense")):
+        assert metric("interventions", task, "accuracy") == pytest.approx(5 / 22)
+        assert metric("interventions", f"{task}_retrieval", "accuracy") == pytest.approx(8 / 14)
+
+
+@held("docs/guides/priors-published.md", "## A real small model")
+def of_priors():
+    task, names = "epidemia_prior_nhanes", "win_rate_5 posterior_win_rate_5 crps_ratio ece"
+    for title, folder, asked, last in (
+        ("direct, …", "direct", task, ["answered", ""]),
+        ("grid, …", "grid", f"{task}_grid", ["", "end_mass"]),
+        ("mean …", "grid-mean", f"{task}_grid", ["", "end_mass"]),
+    ):
+        ratio = numbers(f"priors/{folder}", asked, "error_ratio error_ratio_stderr")
+        rest = [name and metric(f"priors/{folder}", asked, name) for name in last]
+        yield row(title, ratio, *numbers(f"priors/{folder}", asked, names), *rest)
+    # Means of the grid with truths: over all, of the marginals, within variables.
+    truth = store.load(task)
+    (line,) = results("priors/grid")["epidemia"]["said"].values()
+    at = np.array([grid.points(one) for one in truth.quantities], dtype=float)
+    means = (special.softmax(priors.said(line, truth), axis=1) * at).sum(axis=1)
+    of = truth.quantities
+    true, marginal, spread = np.array([(x.mean, x.marginal_mean, x.marginal_sd) for x in of]).T
+    some = np.array([bool(one.conditions) for one in of])
+    within = stats.spearmanr(*(((one - marginal) / spread)[some] for one in (means, true)))
+    yield "truths by # (Spearman)", [stats.spearmanr(means, true).statistic]
+    yield "the marginals alone have #", [stats.spearmanr(marginal, true).statistic]
+    yield "the # conditional quantities give # (p = #)", [some.sum(), *within]
+
+
+@held("docs/start/reading-a-score.md", "SmolLM2-135M-Instruct](../results/README.md), in float32,")
+def one_question():
+    (samples,) = (RESULTS / "one-question").glob("samples_*.jsonl")
+    yes = {}  # the probability of "Yes" by question, where it stands first and second
+    for sample in map(json.loads, samples.read_text(encoding="utf-8").splitlines()):
+        letters = special.softmax([float(reply[0][0]) for reply in sample["resps"]])
+        question, *lines = sample["doc"]["prompt"].splitlines()
+        place = int("A. Yes" not in lines)
+        yes.setdefault(question, [0, 0])[place] = 100 * letters[place]
+    assert len(yes) == 11 and all(round(np.mean(of)) == 50 for of in yes.values())
+    (asked,) = (of for question, of in yes.items() if "30 to 34" in question)
+    yield "says # % when", asked[:1]
+    yield "and # % when", asked[1:]
+    yield "both orders, # %", [np.mean(asked)]
+    task = "epidemia_low_nsduh_marijuana_ever_by_age"
+    yield "over all ages is #", numbers("one-question", task, "score")
+
+
+# Published scores are beside them.
+@held("docs/start/reading-a-score.md", "## Scores so far", whole=False)
+def scores_so_far():
+    ways = ("low", "high", "low-likelihood", "high-likelihood")
+    groups = {way: f"epidemia_{way.replace('-', '_')}" for way in ways}
+    means = ["real-model/mean", "real-model/mean-likelihood"]
+    averages = (score_of(means["like" in way], group) for way, group in groups.items())
+    yield row(AVERAGES, *averages)
+    yield row(SMALL, *(score_of(f"real-model/{way}", group) for way, group in groups.items()))
+    small = (scores_of(f"real-model/{way}", groups[way]) for way in ways[:2])
+    columns = ["l1", "choice_mass", "order_bias"]
+    yield "|its distance …|#, #, #|#, #, #|", [x for of in small for x in of[columns].mean()]
+
+
+@held("docs/reference/variants.md", "### Wordings of a small model")
+def wordings():
+    names = ["usual", "bare", "random", "majority", "item"]
+    yield f"| score | {' | '.join(names)} | between |", []
+    for title, group in (("epidemia_low", "low"), ("epidemia_high of NSDUH and SCF", "high")):
+        others = [name for name in FOLDERS if re.match(rf"wording/{group}-(?!likelihood)", name)]
+        asked, pairs = (table(x, f"real-model/{group}", *others) for x in ("wordings", "wording"))
+        asked = asked[asked["group"] == f"epidemia_{group}"].set_index("wording")
+        together, known = asked.loc["all"], {*asked.index}
+        cells = [asked.loc[name, ["score", "error"]] if name in known else "" for name in names]
+        line, values = row(title, *cells, together["between"])
+        p = ("#", [together["p"]]) if together["p"] > 0 else ("too few", [])
+        tasks = int(together["flips_tasks"])
+        yield f"{line}# % of {tasks}|{p[0]}|", [*values, together["flips"], *p[1]]
+        pairs = pairs[pairs["group"] == f"epidemia_{group}"]
+        (bare,) = pairs.index[pairs["settings"].str.contains("bare wording")]
+        interval = ("# to #", ["low", "high"])
+        if np.isnan(pairs["low"][bare]):
+            interval = "too few outcomes (± #)", ["half_width"]
+        shown = ["difference", "error", *interval[1], "corrected", "corrected_error"]
+        line = f"|{title}, score|{tasks}|# ± #|{interval[0]}|# ± #|"
+        yield line, pairs.loc[bare, shown]
+    bias = []
+    for part, group in (("", "low"), ("", "high"), ("nsduh", "low"), ("nsduh", "high")):
+        bare = results(f"wording/{group}-bare")["results"]
+        tasks = [name for name in bare if name in leaves() and part in name]
+        for folder in (f"real-model/{group}", f"wording/{group}-bare"):
+            bias.append(np.mean([metric(folder, task, "order_bias") for task in tasks]))
+    yield "order_bias from # to # (epidemia_low) and from # to # (epidemia_high)", bias[:4]
+    yield "in questions of NSDUH on drugs from # to # (both groups)", bias[4:6]
+    assert np.round(bias[4:6], 2) == pytest.approx(np.round(bias[6:], 2))
+    folders = "wording/low-likelihood", "wording/low-likelihood-bare"
+    tasks = leaves().keys() & results(folders[1])["results"].keys()
+    scores = [[metric(folder, task, "score") for task in tasks] for folder in folders]
+    np.testing.assert_array_equal(*scores)
+
+
+@held("docs/background/validity-quick-look.md", "\nReal answers: ", whole=False)
+def quick_look():
+    full = {of: score_of(f"real-model/{of}", f"epidemia_{of}")[0] for of in ("low", "high")}
+    for of, score in full.items():
+        yield row(f"epidemia_{of}", numbers("quick", f"epidemia_quick_{of}"), score)
+    yield row("mean of both", numbers("quick", "epidemia_quick"), np.mean([*full.values()]))
+
+
+@held("docs/guides/world.md", "## A small model")
+def countries():
     known = kept("world", "places", "epidemia_world")
-    expected = []
-    for name in ("SmolLM2-135M-Instruct", "knows averages only", "knows its region's average"):
-        numbers = [known[name, metric][0] for metric in ("score", "score, places alike")]
-        for gap in ("gap between regions", "gap between thirds of countries by income"):
-            numbers += known[name, gap]
-        row = rf"\| {re.escape(name)} \| ([\d.]+) \| ([\d.]+) \|{PAIR}\|{PAIR}\|"
-        expected.append((row, numbers))
-    assert known["SmolLM2-135M-Instruct", "score"][0] == pytest.approx(
-        metric("world", "epidemia_world", "score")
-    )
-    uniform = r"\| guesses uniformly \| 0\.0 \| 0\.0 \| [\d.]+ ± [\d.]+ \| [\d.]+ ± [\d.]+ \|"
-    text = re.sub(uniform, "", section("docs/guides/world.md", "## A small model"))
-    assert_printed(text, expected)
+    score = metric("world", "epidemia_world", "score")
+    assert known[SMALL, "score"][0] == pytest.approx(score)
+    gaps = "gap between regions", "gap between thirds of countries by income"
+    for name in (SMALL, AVERAGES, "knows its region's average"):
+        means = (known[name, of][0] for of in ("score", "score, places alike"))
+        yield row(name, *means, *(known[name, gap] for gap in gaps))
+    yield row("guesses uniformly", 0.0, 0.0, [None] * 2, [None] * 2)
 
 
-def test_years():
+@held("docs/guides/years.md", "## A small model", whole=False)
+def years():
     known = kept("years", "years", "epidemia_years")
-    small = "SmolLM2-135M-Instruct"
-    numbers = [
-        *(metric("years", "epidemia_years", name) for name in ("score", "score_stderr")),
-        *known[small, "slope over the years"],
-        known[small, "rank agreement over the years"][0],
-    ]
-    expected = [(rf"\| {small} \|{PAIR}\|{PAIR}\| ([\d.]+) \|", numbers)]
+    slope, agreement = "slope over the years", "rank agreement over the years"
+    score = numbers("years", "epidemia_years")
+    yield row(SMALL, score, known[SMALL, slope], known[SMALL, agreement][0])
     for name in ("knows the average over the years", "knows today's"):
-        row = rf"\| {name} \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|"
-        metrics = ("score", "slope over the years", "rank agreement over the years")
-        expected.append((row, [known[name, metric][0] for metric in metrics]))
-    assert_printed(section("docs/guides/years.md", "## A small model"), expected, whole=False)
+        yield row(name, *(known[name, of][0] for of in ("score", slope, agreement)))
 
 
-def test_the_year_a_model_lives_in():
+@held("docs/guides/year-lived.md", "| | lives in | nearest year | misfit |", whole=False)
+def the_year_a_model_lives_in():
     found = table("year-lived", "years/undated")
     (cells,) = found[(found["kind"] == "run") & found["year"].isna()].to_dict("records")
-    text = section("docs/guides/year-lived.md", "| | lives in | nearest year | misfit |")
-    row = rf"\| SmolLM2-135M-Instruct \| {cells['lives_in']} \| (\d+) \| ([\d.]+) \|"
-    assert_printed(text, [(row, [float(cells["nearest"]), cells["misfit"]])], whole=False)
+    yield row(SMALL, cells["lives_in"], float(cells["nearest"]), cells["misfit"])
 
 
-def test_people():
+@held("docs/guides/people.md", "## A small model")
+def people():
     known = kept("people", "people", "epidemia_people")
-    small, mean = (
-        {name: value for (model, name), (value, _) in known.items() if model == one}
-        for one in ("SmolLM2-135M-Instruct", "the average American of 2000")
-    )
-    off, further = "percentage points off", "people whose guess was further off"
-    assert_printed(
-        section("docs/guides/people.md", "## A small model"),
-        [
-            (
-                r"it is (\d+) points off. The Americans were (\d+) points off, and (\d+) % of them",
-                [small[off], mean[off], small[further]],
-            ),
-            (r"Its slope is (-?[\d.]+) \(people ([\d.]+)\)", [small["slope"], mean["slope"]]),
-        ],
-    )
+    both = SMALL, "the average American of 2000"
+    off = [known[of, "percentage points off"][0] for of in both]
+    further = known[SMALL, "people whose guess was further off"][0]
+    said = "it is # points off. The Americans were # points off, and # % of them"
+    yield said, [*off, further]
+    yield "Its slope is # (people #)", [known[of, "slope"][0] for of in both]
 
 
-def asked(command):
-    """What a command of the script asks, as lm-eval reads it."""
-    words = shlex.split(command)
-    return HarnessCLI()._parser.parse_args(["run", *words[words.index("--model") :]])
+@held("docs/guides/ranks.md", "| | `epidemia_low` | `epidemia_high` |")
+def ranks():
+    """The respondent is the first of the pair."""
+    found = compare(AVERAGES, SMALL, RESULTS / "real-model").table.set_index("group")
+    both = low, high = [*found.loc[["epidemia_low", "epidemia_high"]].itertuples()]
+    yield row("tasks", low.tasks, high.tasks)
+    yield row("difference", *([of.difference, of.error] for of in both))
+    interval = [low.low, low.high, high.half_width]
+    yield "|95 % interval|# to #|± #: too few outcomes to generalise|", interval
+    yield row("here, corrected", *([of.corrected, of.corrected_error] for of in both))
+    yield row("here, population", *([of.population, of.population_error] for of in both))
+    won = [x for of in both for x in (of.wins, of.ties, of.losses)]
+    yield "|win / tie / loss|# / # / #|# / # / #|", won
+    yield row("the first is", low.verdict, high.verdict)
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_a_run_is_asked_as_the_script_says(folder):
-    run = results(folder)
-    args = asked(RUNS[folder])
-    tasks = {in_way(*one) for name in args.tasks for one in members(name)}
-    assert set(run["n-samples"]) == tasks
-    assert run["config"]["model_args"] == args.model_args
-    assert run["config"]["limit"] == args.limit
-    assert bool(run["chat_template"]) == getattr(args, "apply_chat_template", False)
-    for task in tasks:
-        kept = run["configs"][task]["metadata"]
-        assert {name: kept.get(name) for name in args.metadata or {}} == (args.metadata or {})
-
-
-def test_every_folder_of_results_is_a_run():
-    assert set(FOLDERS) <= set(RUNS)
-    assert SCRIPT["table"](RESULTS) in (RESULTS / "README.md").read_text(encoding="utf-8"), (
-        "put what python benchmarks/real_model_results.py --table prints into the page"
-    )
-
-
-def test_no_file_names_a_folder_of_this_machine():
-    machine = re.compile(r"[\"' ]/(?:home|root|tmp|work|Users|opt|mnt)/")
-    for path in RESULTS.rglob("*.json*"):
-        assert not machine.search(path.read_text(encoding="utf-8")), path
-
-
-# Fine-tuning: the run of each row of the tables.
-
+# Fine-tuning.
+STUDY = "docs/guides/finetuning-study.md"
+NSDUH, LIKELIHOOD = "epidemia_low_nsduh", "epidemia_low_nsduh_likelihood"
+DIAGNOSED = "l1 choice_mass order_bias"
+#: The run of each row of the table.
 TUNED = {
     "nothing": "base",
     "864 answers": "answers-960-lora",
@@ -479,97 +314,120 @@ TUNED = {
     "270 notes, LoRA": "notes-300-lora",
     "270 notes, all weights": "notes-300-full",
 }
-SEEDS = [f"notes-2500-seed-{seed}" for seed in (1, 2, 3)]
-
-
-def printed(first):
-    """Rows of the table whose head begins so, by their first cells: the others by column."""
-    page = DOCS / "guides" / "finetuning-study.md"
-    lines = page.read_text(encoding="utf-8").split(f"| {first} ")[1]
-    head, _, *rows = (f"| {first} {lines}".split("\n\n")[0]).splitlines()
-    names, *rows = (
-        [cell.strip(" *").replace("`", "") for cell in row.split("|")[1:-1]]
-        for row in (head, *rows)
-    )
-    return {row[0]: dict(zip(names[1:], row[1:], strict=True)) for row in rows}
-
-
-def assert_rounded(shown, *values):
-    """Hold "0.0 ± 0.0" or ".603" against values."""
-    for text, value in zip(shown.split(" ± "), values, strict=True):
-        digits = len(text.partition(".")[2])
-        assert float(text) == pytest.approx(round(value, digits), abs=1e-9), (shown, values)
 
 
 def tuned(name):
     return json.loads((RESULTS / "finetuning" / name / TUNED_CARD).read_text(encoding="utf-8"))
 
 
-def test_fine_tuning():
-    rows = printed("trained on | steps")
-    averages = rows.pop("knows averages only")
-    assert set(rows) == set(TUNED)
-    for row, name in TUNED.items():
-        shown, run = rows[row], f"finetuning/{name}"
-        low, likelihood = "epidemia_low_nsduh", "epidemia_low_nsduh_likelihood"
-        for column, task in {"score": low, "score as likelihood": likelihood}.items():
-            values = (metric(run, task, of) for of in ("score", "score_stderr"))
-            assert_rounded(shown[column], *values)
-        for column in ("l1", "choice_mass", "order_bias"):
-            assert_rounded(shown[column], metric(run, low, column))
-        if high := shown["high: score"]:
-            values = (metric(run, "epidemia_high_nsduh", of) for of in ("score", "score_stderr"))
-            assert_rounded(high, *values)
-        if name != "base":
-            assert int(shown["steps"]) == tuned(name)["steps"]
-            trained = tuned(name)["dataset"]["rows"]["train"]
-            assert f"{trained:,} " in row
+def averages_only():
+    """Scores and distances of who knows averages only, by task: letters, and likelihoods."""
     base = read("finetuning/base")
-    known = base.scores.join(known_scores(base.scores, base.runs).add_prefix("averages_"))
-    known = known[known["task"].str.startswith("epidemia_low")]
-    for column, way in {"score": "letters", "score as likelihood": "likelihood"}.items():
-        knows = known[known["way"] == way]
-        assert_rounded(averages[column], knows["averages_score"].mean())
-        if way == "letters":
-            assert_rounded(averages["l1"], knows["averages_l1"].mean())
-    alone = known[known["way"] == "letters"].set_index("task")["averages_score"]
-    for condition, cells in printed("10,800 answers (averages only)").items():
-        for drug, shown in cells.items():
-            task = f"epidemia_low_nsduh_{drug}_ever_{condition.replace(' ', '_')}"
-            score = metric("finetuning/answers-12000-lora", task, "score")
-            assert_rounded(shown.strip(")").replace(" (", " ± "), score, alone[task])
+    known = base.scores[["task", "way"]].join(known_scores(base.scores, base.runs))
+    known = known[known["task"].str.startswith("epidemia_low")].set_index("task")
+    return (known[known["way"] == way] for way in ("letters", "likelihood"))
 
 
-def test_fine_tuning_over_seeds():
-    rows = printed("2,250 notes")
-    letters, likelihood = "epidemia_low_nsduh", "epidemia_low_nsduh_likelihood"
-    columns = {of: (letters, of) for of in ("score", "l1", "choice_mass", "order_bias")}
-    columns |= {
-        "score as likelihood": (likelihood, "score"),
-        "choice_mass of it": (likelihood, "choice_mass"),
-    }
-    for column, of in columns.items():
-        base, *values = (metric(f"finetuning/{run}", *of) for run in ("base", *SEEDS))
-        assert_rounded(rows["nothing"][column], base)
-        for seed, value in enumerate(values, 1):
-            assert_rounded(rows[f"seed {seed}"][column], value)
-        # The mean, and its standard error over seeds.
-        mean, error = np.mean(values), np.std(values, ddof=1) / np.sqrt(3)
-        assert_rounded(rows["mean ± over seeds"][column], mean, error)
-    for seed, name in enumerate(SEEDS, 1):
-        card = tuned(name)
-        assert_rounded(rows[f"seed {seed}"]["validation loss"], card["last_loss"])
-        assert rows[f"seed {seed}"]["forms"] == str(card["dataset"]["counts"]["sentence forms"])
-        assert card["dataset"]["counts"]["people"] == 250 and card["settings"]["epochs"] == 1
-        assert card["dataset"]["rows"]["train"] == 2250 and card["settings"]["lr"] == 5e-4
-        assert card["steps"] == 141
-        assert card["dataset"]["seed"] == card["settings"]["seed"] == seed
+@held(STUDY, "| trained on ")
+def fine_tuning():
+    for title, name in TUNED.items():
+        run, steps = f"finetuning/{name}", ["", ""]
+        if name != "base":
+            steps = [tuned(name)["steps"], "…"]
+            assert f"{tuned(name)['dataset']['rows']['train']:,} " in title
+        high = "epidemia_high_nsduh"
+        last = numbers(run, high) if high in results(run)["results"] else ""
+        letters = numbers(run, NSDUH), *numbers(run, NSDUH, DIAGNOSED)
+        yield row(title, *steps, *letters, numbers(run, LIKELIHOOD), last)
+    knows, likely = averages_only()
+    means = knows["score"].mean(), knows["l1"].mean(), "", "", likely["score"].mean()
+    yield row(AVERAGES, "", "", *means, "")
 
 
-def test_every_page_with_the_small_model_is_held():
-    pages = {REPOSITORY / "README.md", REPOSITORY / "benchmarks" / "README.md", *DOCS.rglob("*.md")}
-    pages -= {RESULTS / "README.md"}  # says what the files are, and quotes none
-    named = [page for page in pages if "SmolLM2" in page.read_text(encoding="utf-8")]
-    assert {str(page.relative_to(REPOSITORY)) for page in named} == set(PAGES)
-    tests = {test for held in PAGES.values() for test in re.findall(r"test_\w+", held)}
-    assert tests <= set(globals())
+@held(STUDY, "| 10,800 answers (averages only)")
+def averages_beside_it():
+    alone, _ = averages_only()
+    for condition in ("age", "race"):
+        drugs = ("cocaine", "heroin", "marijuana")
+        tasks = [f"{NSDUH}_{drug}_ever_by_{condition}" for drug in drugs]
+        both = (
+            (metric(f"finetuning/{TUNED['10,800 answers']}", x, "score"), alone["score"][x])
+            for x in tasks
+        )
+        yield f"|by {condition}|# (#)|# (#)|# (#)|", np.ravel([*both])
+
+
+@held(STUDY, "| 2,250 notes ")
+def seeds():
+    base, *runs = (
+        numbers(f"finetuning/{run}", NSDUH, f"score {DIAGNOSED}")
+        + numbers(f"finetuning/{run}", LIKELIHOOD, "score choice_mass")
+        for run in ("base", *(f"notes-2500-seed-{seed}" for seed in (1, 2, 3)))
+    )
+    yield row("nothing", "", "", *base)
+    for seed, values in enumerate(runs, 1):
+        card = tuned(f"notes-2500-seed-{seed}")
+        dataset, settings = card["dataset"], card["settings"]
+        counts = dataset["counts"]
+        yield row(f"seed {seed}", counts["sentence forms"], card["last_loss"], *values)
+        asked = dataset["rows"]["train"], counts["people"], settings["epochs"], settings["lr"]
+        assert asked == (2250, 250, 1, 5e-4) and card["steps"] == 141
+        assert dataset["seed"] == settings["seed"] == seed
+    # The mean, and its standard error over seeds.
+    errors = np.std(runs, axis=0, ddof=1) / np.sqrt(3)
+    yield row("mean ± over seeds", "", "", *zip(np.mean(runs, axis=0), errors, strict=True))
+
+
+@pytest.mark.parametrize("place", HELD, ids=lambda place: HELD[place][0].__name__)
+def test_numbers_on_a_page_are_those_of_its_files(place):
+    """None with decimals may be left over where all are held."""
+    made, whole = HELD[place]
+    text = page(place[0]).split(place[1], 1)[1]
+    text = plain(re.split(r"\n\n" if place[1].startswith("|") else r"\n#+ ", text)[0])
+    for template, values in made():
+        pattern = re.escape(plain(template)).replace(r"\#", r"([+-]?\d*\.?\d+)")
+        printed = re.search(pattern.replace("…", "[^|]*"), text)
+        assert printed, f"the page does not say {template} of {values}"
+        for shown, value in zip(printed.groups(), values, strict=True):
+            if value is not None:
+                rounded = round(value, len(shown.partition(".")[2]))
+                assert float(shown) == pytest.approx(rounded, abs=1e-9), (template, value)
+        text = text.replace(printed[0], "")
+    assert not (whole and re.findall(r"\d*\.\d+", text)), "numbers that no file was held against"
+
+
+def test_pages_show_what_commands_print():
+    shown = command("report", RESULTS / "real-model")
+    block = re.search(r"## The first screen\n\n((?:(?: {4}.*)?\n)+)", page("docs/guides/report.md"))
+    lines = (line[4:].rstrip() for line in block[1].strip("\n").split("\n"))
+    assert [*lines] == [line.rstrip() for line in shown.strip("\n").split("\n")]
+    words = " ".join(command("compare", SMALL, AVERAGES, RESULTS / "real-model").split())
+    block = re.search(r"## Our tasks\n.*?```text\n(.*?)```", page("docs/start/comparing.md"), re.S)
+    assert all(" ".join(part.split()) in words for part in block[1].split("\n\n"))
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_run_is_asked_as_the_script_says(folder):
+    run, words = results(folder), shlex.split(SCRIPT["RUNS"][folder])
+    args = HarnessCLI()._parser.parse_args(["run", *words[words.index("--model") :]])
+    tasks = {in_way(*one) for name in args.tasks for one in members(name)}
+    assert set(run["n-samples"]) == tasks
+    kept_args = run["config"]["model_args"], run["config"]["limit"], bool(run["chat_template"])
+    assert kept_args == (args.model_args, args.limit, getattr(args, "apply_chat_template", False))
+    for task in tasks:
+        assert {*(args.metadata or {}).items()} <= {*run["configs"][task]["metadata"].items()}
+
+
+def test_results_are_of_the_script_without_folders_of_this_machine_and_pages_with_any_are_held():
+    assert set(FOLDERS) <= set(SCRIPT["RUNS"])
+    assert SCRIPT["table"](RESULTS) in page("docs/results/README.md"), (
+        "put what python benchmarks/real_model_results.py --table prints into the page"
+    )
+    machine = re.compile(r"[\"' ]/(?:home|root|tmp|work|Users|opt|mnt)/")
+    for path in RESULTS.rglob("*.json*"):
+        assert not machine.search(path.read_text(encoding="utf-8")), path
+    pages = ["README.md", "benchmarks/README.md"]
+    pages += [str(path.relative_to(REPOSITORY)) for path in REPOSITORY.glob("docs/**/*.md")]
+    pages.remove("docs/results/README.md")  # says what the files are, and quotes none
+    known = {*ELSEWHERE.split(), *(path for path, _ in HELD)}
+    assert {path for path in pages if "SmolLM2" in page(path)} == known
