@@ -329,6 +329,7 @@ def test_every_model_answers_groups_of_every_benchmark(model, at_desk, type_in):
     type_in(asking(model, *MODELS[model]))
 
 
+@pytest.mark.slow
 def test_choice_api_answers_every_group_that_is_asked_by_letters(at_desk, type_in):
     """It once stopped at any group, although every task by itself was answered."""
     here = []

@@ -11,7 +11,8 @@ from report_parts import by
 from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.findings.interventions import SUBTRACTED
 from lm_eval_epidemia.results import published
-from lm_eval_epidemia.results.published import MARKS, printed, with_published
+from lm_eval_epidemia.results.naming import KNOWN
+from lm_eval_epidemia.results.published import printed, with_published
 from lm_eval_epidemia.results.read import read_results
 
 PLAIN = "epidemia_intervention"
@@ -57,7 +58,7 @@ def test_means_are_the_printed_numbers_weighted_over_effects_and_relations():
 
 def test_who_ignores_interventions_and_what_was_not_asked(results):
     """15 of the 22 effects change nothing: .682, which the note says, and a run gets."""
-    assert "ignoring interventions scores .682" in MARKS[PLAIN.removeprefix("epidemia_")]
+    assert "ignoring interventions scores .682" in KNOWN["published"]["intervention"]
     scores = results.scores.assign(kind=results.scores["run"].map(results.runs["kind"]))
     of, here = (scores[(scores["kind"] == "published") == are] for are in (True, False))
     ours = by(here[here["way"] == "intervention"], "task")

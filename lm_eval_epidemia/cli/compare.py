@@ -96,17 +96,17 @@ def _print(compared: Any, format: str) -> None:
     from lm_eval_epidemia.report.render import render
     from lm_eval_epidemia.report.versus import in_words
 
+    to: Any = format
     for note in dict.fromkeys(compared.notes):
         print(f"note: {note}", file=sys.stderr)
     findings = [of for of in (compared.ours, compared.documents) if len(of.table)]
     if format == "table":
         print("\n".join(in_words(compared)))
-    elif format == "latex":
-        print("\n".join(render(of, "latex") for of in findings))
-    else:
+    elif format in ("csv", "json"):
         table = pd.concat([of.table for of in findings], ignore_index=True)
-        to: Any = format
         print(render(replace(findings[0], table=table), to), end="")
+    else:
+        print("\n".join(render(of, to) for of in findings))
 
 
 def _compare_ways(results: Any, folders: list[Path], format: str, wide: bool) -> list[str]:

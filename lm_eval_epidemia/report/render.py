@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 from rich.box import SIMPLE_HEAD
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -236,4 +236,5 @@ def cut(text: str, wide: int) -> str:
     if cell_len(text) <= wide:
         return text
     head = (wide - 1) // 3
-    return f"{text[:head].rstrip()}…{text[len(text) - (wide - 1 - head) :].lstrip()}"
+    tail = set_cell_size(text[::-1], wide - 1 - head)[::-1]
+    return f"{set_cell_size(text, head).rstrip()}…{tail.lstrip()}"

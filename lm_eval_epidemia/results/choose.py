@@ -105,8 +105,7 @@ def where(results: Results, conditions: Mapping[str, str]) -> Results:
             Option("where", dict(conditions)), f" leaves no run: in these results {values}"
         )
     kept = of_runs(results, results.runs.index[fits])
-    note = f"--where leaves out {plural(int((~fits).sum()), 'run')} of {len(fits)}"
-    return noted(kept, [note])
+    return noted(kept, [f"--where leaves out {plural(int((~fits).sum()), 'run')} of {len(fits)}"])
 
 
 def noted(results: Results, texts: Iterable[str]) -> Results:
