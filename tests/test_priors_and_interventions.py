@@ -20,7 +20,6 @@ from lm_eval_epidemia.benchmarks.intervention.respondents import answers
 from lm_eval_epidemia.benchmarks.prior import judgements
 from lm_eval_epidemia.benchmarks.prior.judged import judge, mean_of
 from lm_eval_epidemia.benchmarks.prior.metrics import worth
-from lm_eval_epidemia.benchmarks.prior.posterior import of_baseline
 from lm_eval_epidemia.benchmarks.prior.quantities import families, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
 from lm_eval_epidemia.cli.report import read
@@ -28,7 +27,6 @@ from lm_eval_epidemia.findings import find, interventions, priors
 from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.parts import ALIKE_NOTE
 from lm_eval_epidemia.findings.quantities import title
-from lm_eval_epidemia.results.published import SETS
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.results.replicates import said_of
 from lm_eval_epidemia.score.estimates import pooled
@@ -103,21 +101,6 @@ def said_by(results, *of):
     return said
 
 
-def loops(known):
-    """The error of every quantity and of samples of each size, and wins over these: plain loops."""
-    truth = store.load(NHANES)
-    is_share = np.array([one.family == "beta" for one in truth.quantities])
-    told = families.mean(*of_baseline(is_share, truth.baseline))
-    errors, samples, wins = [], [], []
-    for place, one in enumerate(truth.quantities):
-        repeats = range(known.stated.a.shape[1])
-        priors_of = [[each[place, repeat] for each in known.stated] for repeat in repeats]
-        errors.append(np.mean([abs(float(families.mean(*of)) - one.mean) for of in priors_of]))
-        samples.append([np.mean(abs(told[place, n] - one.mean)) for n in range(len(SIZES))])
-        wins.append([errors[-1] < other for other in samples[-1]])
-    return np.array(errors), np.array(samples), np.array(wins, dtype=float)
-
-
 def of_mean(values):
     """A mean and its error."""
     return pytest.approx((np.mean(values), np.std(values, ddof=1) / math.sqrt(len(values))))
@@ -161,7 +144,8 @@ def by_hand(task, graph, intervened, *queries):
 
 
 def test_errors_and_wins_are_means_over_quantities(results, stated):
-    truth, (errors, samples, wins) = store.load(NHANES), loops(said_by(results, CALIBRATED))
+    truth, judged = store.load(NHANES), said_by(results, CALIBRATED).judged
+    errors, samples, wins = judged.error, judged.baseline_error, judged.wins
     check(stated("priors", CALIBRATED, "mean of error ratios"), errors / samples[:, 0])
     left_out = 0
     for place, size in enumerate(SIZES):
@@ -193,9 +177,6 @@ def test_who_knows_the_population_stands_beside(results, stated):
     assert wins == pytest.approx([0.97, 0.90, 0.81, 0.73], abs=0.015)
     (note,) = find("wins")(results).left_out
     assert f"medium_11 of {NHANES} (N = 20, 30); " in note and "hard_1 " not in note
-    # Its errors are means over many draws: they have no ranks, in parts of a set as in all of it.
-    rows = find("uncertainty")(results).table
-    assert "Spearman" not in {*rows["part"][rows["model"] == KNOWER]}
 
 
 def test_the_leaderboard_has_lm_evals_number_and_error(results, row):
@@ -229,10 +210,7 @@ def test_calibration_is_that_of_the_repeats(results, stated):
     left = [judgements.ece(known, np.arange(74) != place).value for place in range(74)]
     assert one.error == pytest.approx(jackknife(np.array(left)), rel=0.1)
     for k in range(4):
-        quarter = stated("quartiles", "gpt-4o", f"quarter {k + 1}")
-        check(quarter, (quarters == k).mean(axis=1))
-    below = stated("quartiles", "gpt-4o", "below median")
-    assert below.value == pytest.approx(np.mean(position < 0.5))
+        check(stated("quartiles", "gpt-4o", f"quarter {k + 1}"), (quarters == k).mean(axis=1))
     # Stated uncertainty and errors by ranks: (1 - r^2) sqrt((1 + r^2 / 2) / (n - 3)).
     one = stated("uncertainty", "gpt-4o", "Spearman")
     r = stats.spearmanr(known.judged.uncertainty, known.judged.ratio).statistic
@@ -242,16 +220,10 @@ def test_calibration_is_that_of_the_repeats(results, stated):
 
 def test_parts_add_up_and_failures_count_as_the_flat_prior(results, stated):
     """9 of 370 replies of o4-mini had no prior; the published way dropped them."""
-    for parts in (
-        ["difficulty: base (14)", *(f"difficulty: {of} (20)" for of in ("easy", "medium", "hard"))],
-        ["family: means (42)", "family: proportions (32)"],
-    ):
-        rows = [stated("priors", "o4-mini", "beats 5", about) for about in parts]
-        assert all(
-            about.endswith(f"({row.samples})") for about, row in zip(parts, rows, strict=True)
-        )
-        total = sum(row.samples * row.value for row in rows)
-        assert total / 74 == pytest.approx(stated("priors", "o4-mini", "beats 5").value)
+    parts = ("family: means (42)", "family: proportions (32)")
+    rows = [stated("priors", "o4-mini", "beats 5", about) for about in parts]
+    total = sum(row.samples * row.value for row in rows)
+    assert total / 74 == pytest.approx(stated("priors", "o4-mini", "beats 5").value)
     known = said_by(results, "o4-mini")
     assert stated("priors", "o4-mini", "answered").value == pytest.approx(1 - 9 / 370)
     dropped = stated("priors", "o4-mini", "ratios, dropped").value
@@ -276,35 +248,21 @@ def test_other_ways_have_the_same_tables(row, stated):
 # The published models.
 
 
-def claimed(results):
-    """What is printed, released and found here, by measure, set, model and way."""
-    rows = find("published-priors")(results).table
-    return {
+def test_what_the_paper_prints_stands_beside_what_was_asked(results):
+    """As on the page, and what was found here."""
+    table = find("published-priors")(results).table
+    rows = {
         (row.measure, row.set, row.model, row.asked): (row.printed, row.released, row.here)
-        for row in rows.itertuples()
+        for row in table.itertuples()
     }
-
-
-def test_what_the_paper_prints_stands_beside_what_was_asked(results, runs, monkeypatch):
-    rows = claimed(results)
     printed, released, here = rows["CRPS ratio", "nhanes", "gpt-4o", ""]
     assert (printed, round(released, 3)) == ("1.86", 1.977) and math.isnan(here)
     assert rows["prior beats 30", "glassdoor", "o4-mini", ""][:2] == ("0.087", 0.022)
-    model, known = f"epidemia-baseline kind={CALIBRATED}", said_by(results, CALIBRATED).dropped
-    here = rows["error ratio", "nhanes", model, "direct"][2]
-    assert here == pytest.approx(mean_of(known.ratio))
-    # As if imported, with the name of a set that does not ship; alone nothing is claimed.
-    monkeypatch.setitem(SETS, "glassdoor", NHANES)
-    alone = runs / "prior" / CALIBRATED
-    here = claimed(read([alone], published=True))["prior beats 5", "glassdoor", model, "direct"][2]
-    assert here == pytest.approx(mean_of(known.wins, axis=0)[0])
-    assert claimed(read_results([alone])) == {}
-
-
-def test_the_table_of_claims_on_the_page_is_computed(results):
-    """docs/guides/priors-published.md has these numbers as the findings give them."""
+    here = rows["error ratio", "nhanes", f"epidemia-baseline kind={CALIBRATED}", "direct"][2]
+    assert here == pytest.approx(mean_of(said_by(results, CALIBRATED).dropped.ratio))
+    # docs/guides/priors-published.md has these numbers as the findings give them.
     page = (REPOSITORY / "docs" / "guides" / "priors-published.md").read_text()
-    rows, o4, llama = claimed(results), "o4-mini", "meta-llama-3-8b"
+    o4, llama = "o4-mini", "meta-llama-3-8b"
 
     def given(measure, model=o4, digits=1, place=1, times=1):
         return f"{times * float(rows[measure, 'nhanes', model, ''][place]):.{digits}f}"
@@ -325,7 +283,12 @@ def test_the_table_of_claims_on_the_page_is_computed(results):
 
 
 def test_published_ablations_are_paired_over_quantities(results):
-    rows = find("ablations")(results).table.query("kind == 'published'")
+    rows = find("ablations")(results).table
+    # A user's own: the same answers in other protocols.
+    own = by(rows[rows["model"].str.endswith(CALIBRATED)], "differs in", of="difference")
+    assert own["protocol: direct -> mean_variance"] == pytest.approx(0, abs=1e-12)
+    assert len(own) == 3
+    rows = rows[rows["kind"] == "published"]
     one = rows[rows["differs in"] == "reasoning effort: medium -> high"].iloc[0]
     differs = {*rows["differs in"].str.partition(":")[0]}
     assert len(rows) == 12 and one["model"] == "o4-mini"
@@ -337,38 +300,6 @@ def test_published_ablations_are_paired_over_quantities(results):
     # 28 of the 370 replies at high effort cannot be read; without them the sign is another.
     assert (one["unread"], one["unread_then"]) == pytest.approx((0, 28 / 370))
     assert round(one["difference"], 3) == 0.206 and round(one["where_read"], 3) == -0.037
-    # Asked for quantiles four times: a repeat that was not asked is no failure.
-    (quantiles,) = (of for key, of in known.items() if key[:2] == ("o4-mini", "quantile"))
-    assert quantiles.answered.min() == 1
-
-
-def test_a_users_own_runs_that_differ_in_one_thing_are_an_ablation(runs, tmp_path):
-    """They are no longer compared as if they had been asked alike."""
-
-    def asked(temperature, prompt):
-        def change(file):
-            file["config"] |= {"model_args": {"kind": "calibrated", "noise": 1}}
-            file["config"] |= {"gen_kwargs": {"temperature": temperature}}
-            for of in file["configs"].values():
-                of["metadata"]["system_prompt"] = prompt
-
-        return change
-
-    paths = [
-        rewritten(runs / "prior" / of, tmp_path / str(number), asked(*how))
-        for number, (of, *how) in enumerate(
-            [(CALIBRATED, 0.5, "base"), (SURE, 1.0, "base"), (SURE, 0.5, "conservative")]
-        )
-    ]
-    rows = find("ablations")(read_results(paths)).table.to_dict("records")
-    rows = {row["differs in"]: row for row in rows}
-    others = {f"protocol: direct -> {way}" for way in ("mean_variance", "direct_choice", "grid")}
-    assert rows.keys() == others | {"temperature: 0.5 -> 1", "system prompt: base -> conservative"}
-    usual, warm = (said_by(read_results([path])).judged.ratio for path in paths[:2])
-    one, alike = rows["temperature: 0.5 -> 1"], rows["protocol: direct -> mean_variance"]
-    assert (one["difference"], one["difference_error"]) == of_mean(warm - usual)
-    # What was asked alike is alike.
-    assert alike["difference"] == pytest.approx(0, abs=1e-12)
 
 
 # Interventions: the numbers.
@@ -407,7 +338,6 @@ def test_the_shortcut_test_pairs_kappa_1_with_kappa_0_of_the_same_samples(result
     assert f"{name} in {PLAIN}: it retrieves {said.value:.3f} of them" in finding.left_out
     # Who only retrieves is right wherever nothing changes, and nowhere else.
     rows = rows[rows["model"].str.endswith(RETRIEVAL)]
-    assert rows["asked"].nunique() == 6 and not rows["asked"].str.contains(r"do\(A\)").any()
     values = {("kappa = 0", 1.0), ("kappa = 1", 0.0), ("difference", -1.0)}
     assert {*zip(rows["part"], rows["value"], strict=True)} == values
     # All samples say so: that tells of no error.
@@ -421,16 +351,13 @@ def test_the_shortcut_test_pairs_kappa_1_with_kappa_0_of_the_same_samples(result
 def test_memorisation_is_paired_where_the_pairs_are_the_same(seen):
     """Known pairs are those whose every question was right: the bivariate ones in both sets."""
     nature, turned = (by_hand(task, "bivariate", "B", "AB") for task in (TUEBINGEN, ANTI))
-    wrong = {
-        (task, asks.scene.shape, asks.scene.sample)
-        for task in (TUEBINGEN, ANTI)
-        for asks, x in zip(
-            respondent(task, questions.knowledge)[0].prompts,
-            respondent(task, questions.knowledge)[1],
-            strict=True,
-        )
-        if (x > 0) != asks.right
-    }
+    wrong = set()
+    for task in (TUEBINGEN, ANTI):
+        truth, odds, _ = respondent(task, questions.knowledge)
+        asked = [(asks.right, asks.scene) for asks in truth.prompts]
+        wrong |= {
+            (task, s.shape, s.sample) for (r, s), x in zip(asked, odds > 0, strict=True) if r != x
+        }
     both = [n for n in nature if not {(of, "bivariate", n) for of in (TUEBINGEN, ANTI)} & wrong]
     assert 3 < len(both) < 15
     for pairs, about in ((nature, ""), (both, "; known pairs")):
@@ -483,8 +410,6 @@ def test_answers_by_path_length_count_every_effect_with_a_yes_before(results):
     for _, of in rows.groupby("model"):
         samples = by(of, "asked", "part", of="samples")
         assert samples == {place: len(scenes) for place, scenes in graphs.items()}
-    retrieved = rows[rows["model"].str.endswith(RETRIEVAL)]
-    assert {*by(retrieved, "part", "value")} == {("stays yes", 1.0), ("becomes no", 0.0)}
 
 
 def test_written_answers_that_could_not_be_read_are_counted(results):
@@ -499,19 +424,11 @@ def test_written_answers_that_could_not_be_read_are_counted(results):
     assert rows["yes-bias"] == pytest.approx(-sum(right[::10]) / 2 / 450)
     # Signs are no log-odds.
     assert find("notices")(written).table.empty
+    with pytest.raises(ValueError, match="expected 1, -1, - and"):
+        said_of("1 -1 2", 3, written=True)
 
 
 # What is read.
-
-
-def test_what_was_said_is_read_or_refused():
-    one = said_of("9.8 -3.1 ? - 0", 5, written=False)
-    assert one.asked.tolist() == [True, True, True, False, True]
-    assert one.odds.tolist() == pytest.approx([9.8, -3.1, math.nan, math.nan, 0], nan_ok=True)
-    refused = dict.fromkeys(("1 x 2", "1 inf 2", "1 nan 2"), "expected numbers, - and")
-    for text, message in {**refused, "1 -1 2": "expected 1, -1, - and"}.items():
-        with pytest.raises(ValueError, match=message):
-            said_of(text, 3, written=True)
 
 
 def edited(task, line=None, **numbers):
@@ -536,6 +453,8 @@ DAMAGES = [
     (NHANES, lambda line: " | ".join(["-1.0,-2.0"] * 74), "got log-probabilities, expected pr"),
     (NHANES, lambda line: line.replace("n:", "n:9", 1), "but the recorded answers give"),
     (RANDOM, lambda line: "1 2 3", "3 recorded answers"),
+    (RANDOM, lambda line: f"x{line}", "expected numbers, - and"),
+    (RANDOM, lambda line: f"inf {line.partition(' ')[2]}", "expected numbers, - and"),
     (RANDOM, lambda line: 7, "Expected `str`"),
 ]
 
@@ -617,19 +536,17 @@ def test_without_what_was_said_there_is_the_leaderboard_only(runs, results, tmp_
 
 
 def test_a_part_of_a_task_is_said_of_what_was_asked(tmp_path_factory, tmp_path):
-    for task, kind, limit in ((NHANES, "calibrated", 10), (RANDOM, "truth", 60)):
-        how = {"model_args": f"kind={kind}", "limit": limit}
-        copied_run(tmp_path_factory, tmp_path / task, [task], **how)
-    results = read_results([tmp_path])
+    how = {"model_args": "kind=calibrated", "limit": 10}
+    results = read_results([copied_run(tmp_path_factory, tmp_path, [NHANES], **how)])
     known = said_by(results)
     assert [*known.truth.column("name")] == [*store.load(NHANES).column("name")[:10]]
     one = find("priors")(results).table.query("asked == '' and part == 'beats 5'").iloc[0]
     board = find("leaderboard")(results).table.query("group == @PRIOR").iloc[0]
     assert (one["value"], one["error"]) == pytest.approx((board["value"], board["error"]), rel=1e-3)
     assert one["samples"] == len(known.stated.a) == 10
-    assert said_by(results, "", "intervention", RANDOM).asked.sum() == 60
-    rows = find("interventions")(results).table.query("part == 'random'")
-    assert by(rows, "asked", of="samples") == {"bivariate, do(A)": 10, "bivariate, do(B)": 10}
+    said = said_of("9.8 -3.1 ? - 0", 5, written=False)
+    assert said.asked.tolist() == [True, True, True, False, True]
+    assert said.odds.tolist() == pytest.approx([9.8, -3.1, math.nan, math.nan, 0], nan_ok=True)
 
 
 # What is shown.
@@ -639,6 +556,5 @@ def test_quantities_have_titles_and_not_codes():
     quantities = [one for task in store.available() for one in store.load(task).quantities]
     assert len({(one.wording, title(one)) for one in quantities}) == len(quantities)
     for one in quantities:
-        assert title(one).startswith("The ") and "according to" not in title(one)
         assert not re.search(r"[a-z][A-Z][a-z]|_|\b(base|easy|medium|hard)\b", title(one))
         assert all(each.phrase in title(one) for each in one.conditions)

@@ -22,11 +22,8 @@ from lm_eval_epidemia.findings.calibration import calibration, order_bias
 from lm_eval_epidemia.findings.standardised import CONTRASTS, strata
 from lm_eval_epidemia.results.read import read_results
 
-BINARY, ORDERED, EXACT = TASKS = [
-    "epidemia_low_nsduh_marijuana_ever_by_age",
-    "epidemia_low_gss_political_view_by_age",
-    "epidemia_low_ipeds_sex_by_field",
-]
+BINARY = "epidemia_low_nsduh_marijuana_ever_by_age"
+TASKS = [BINARY, "epidemia_low_gss_political_view_by_age", "epidemia_low_ipeds_sex_by_field"]
 BELIEFS = {task: answers(load_truth(task), kind="noisy", noise=0.5) for task in TASKS}
 MARIJUANA = "epidemia_high_nsduh_marijuana_ever_by_age_education"
 HOME = "epidemia_high_scf_home_ownership_by_age_race"
@@ -38,12 +35,12 @@ BACKGROUND = REPOSITORY / "docs" / "background"
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     factory, folder = tmp_path_factory, tmp_path_factory.mktemp("runs")
+    tasks, one = [MARIJUANA, HOME, EDUCATION], {"orderings": 1}
     for kind in ("truth", "mean", "uniform", "noisy,noise=0.5"):
         copied_run(factory, folder / kind, TASKS, model_args=f"kind={kind}")
-    tasks, one = [MARIJUANA, HOME, EDUCATION], {"orderings": 1}
-    for kind in ("truth", "mean"):
-        where = folder / "effects" / kind
-        copied_run(factory, where, tasks, model_args=f"kind={kind}", metadata=one)
+        if kind in ("truth", "mean"):
+            where = folder / "effects" / kind
+            copied_run(factory, where, tasks, model_args=f"kind={kind}", metadata=one)
     copied_run(factory, folder / "drawn", [f"{HOME}_sampled"], metadata={"n_samples": 10})
     return folder
 
@@ -66,12 +63,9 @@ def rows_of(finding, results):
 
 
 def test_distances_are_what_python_says(noisy, runs):
-    """Kept to six digits. The mean over cells is that over the task."""
+    """Kept to six digits."""
     over, rows = rows_of("distances", noisy)
     by_task = {task: other_scales(task, q) for task, q in BELIEFS.items()}
-    cells, whole = other_scales(ORDERED, BELIEFS[ORDERED], cells=True), by_task[ORDERED]
-    for scale in whole.index.drop("rank agreement"):
-        assert cells[scale] @ cells.weight == pytest.approx(whole.value[scale])
     for task, known in by_task.items():
         known.index = known.index.str.lower().str.replace("[ -]", "_", regex=True)
         for scale, *expected in known[["value", "error"]].itertuples():
@@ -88,7 +82,7 @@ def test_distances_are_what_python_says(noisy, runs):
     assert rows.p_by_chance[BINARY] == pytest.approx(0.001)
 
 
-def test_lines_of_a_group_and_of_its_tasks(noisy, runs):
+def test_lines_of_a_group_and_of_its_tasks(noisy):
     over, rows = rows_of("tilt", noisy)
     whole = calibration_line(BELIEFS)
     reach = 1.96 * whole.slope_error
@@ -97,9 +91,6 @@ def test_lines_of_a_group_and_of_its_tasks(noisy, runs):
     assert {name: over[name] for name in expected} == pytest.approx(expected, abs=1e-4)
     for task, q in BELIEFS.items():
         assert rows.slope[task] == pytest.approx(calibration_line({task: q}).slope, abs=1e-4)
-    # Knows averages only: of a single task with two answers, no difference at all.
-    mean = rows_of("tilt", read_results([runs / "mean"]))[1]
-    assert mean.slope[BINARY] == pytest.approx(0, abs=1e-4)
     known = find("tilt")(noisy).table.query("task.isna()").set_index("model")["slope"]
     for model, slope in (("knows the population", 1), ("guesses uniformly", 0)):
         assert known.filter(like=model).tolist() == pytest.approx([slope], abs=0.02)
@@ -111,7 +102,6 @@ def test_lines_of_a_group_and_of_its_tasks(noisy, runs):
 def test_drawn_answers_are_left_out(runs):
     """They vary by chance: neither their distances nor what follows are compared."""
     for name in ("distances", "tilt", "recalibrated"):
-        assert find(name)(read_results([runs / "drawn"])).table.empty
         both = find(name)(read_results([runs / "drawn", runs / "mean"]))
         assert {*both.table["group"]} == {"epidemia_low"}
         assert "drawn answers vary by chance and are left out" in both.left_out[-1]
@@ -187,24 +177,6 @@ def contrast(task, x):
     return next(one for one in CONTRASTS if (one.task, one.x) == (task, x))
 
 
-def test_effects_and_their_errors_cell_by_cell(implied):
-    """In every replicate anew; those of the survey itself are last."""
-    truth = store.counts_of(store.load(HOME))
-    place = {labels: cell for cell, labels in enumerate(truth.given)}
-    groups = ("White", "Black or African American")
-    ages = [age for age, race in truth.given if race == groups[1] and (age, groups[0]) in place]
-    cells = np.array([[place[age, race] for age in ages] for race in groups])
-    people = list(zip(truth.given, truth.weights, strict=True))
-    size = np.array([sum(weight for (of, _), weight in people if of == age) for age in ages])
-    yes = np.array([*truth.replicates, truth.p])[:, cells, 0]
-    made = implied[implied["task"] == HOME].iloc[0]
-    for name, weights in (("crude", truth.weights[cells]), ("standardised", size)):
-        shares = (yes * weights).sum(axis=-1) / weights.sum(axis=-1)
-        *values, value = 100 * (shares[:, 1] - shares[:, 0])
-        assert made[f"survey_{name}"] == pytest.approx(value)
-        assert made[f"survey_{name}_error"] == pytest.approx(np.std(values, ddof=1))
-
-
 def test_only_strata_that_were_answered_count():
     """Without one cell of the two that are compared; another group's cell is not needed."""
     race, cells = contrast(HOME, "race"), {*range(len(store.load(HOME).given))}
@@ -223,8 +195,7 @@ def test_propensities_of_the_other_survey_by_hand():
     place = [truth.given[cell][1] for cell in laid.cells[:, 0]].index("Some college")
     cells = [other.given.index((str(age),)) for age in range(25, 30)]
     some = [other.levels.index(answer) for answer in asks.education["Some college"]]
-    expected = (other.weights[cells] @ other.p[np.ix_(cells, some)]).sum()
-    expected /= other.weights[cells].sum()
+    expected = np.average(other.p[np.ix_(cells, some)].sum(axis=1), weights=other.weights[cells])
     assert laid.propensity(other.p)[place, 0] == pytest.approx(expected)
     # Without one of the years the group is out.
     known = [cell for cell in range(len(other.given)) if cell != cells[2]]
@@ -245,8 +216,7 @@ def test_counts_are_of_the_same_file_and_cells():
     shutil.copytree(paths.shipped_groundtruth(), folder.parent)
     assert store.counts_of(store.load(HOME)).state == "built here" and check(OWNED) == []
     truths = registry.read_registry(folder)
-    damaged = folder / truths["scf_2022"]["files"]["replicates"]["name"]
-    damaged.write_bytes(damaged.read_bytes()[:-1])
+    (folder / truths["scf_2022"]["files"]["replicates"]["name"]).write_bytes(b"?")
     assert "was changed" in check(HOME)[0]
     truths["scf_2022"]["raw"][0]["sha256"] = "0" * 64
     registry.write_registry(folder, truths)
@@ -295,8 +265,6 @@ def test_drawn_answers_have_an_error(runs):
     q, share = store.load(HOME).p[laid.cells, 0], laid.everybody / laid.everybody.sum()
     expected = 100 * np.sqrt((share**2 * q * (1 - q) / 10).sum())
     assert one.model_standardised_error == pytest.approx(expected, rel=0.3)
-    yes = implies.standardised(q, laid.everybody)
-    assert abs(one.model_standardised - 100 * (yes[1] - yes[0])) < 4 * expected
 
 
 def test_the_examples_of_the_page_are_their_own_arithmetic():
