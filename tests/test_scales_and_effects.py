@@ -62,7 +62,7 @@ def rows_of(finding, results):
     return over, table.dropna(subset="task").set_index("task")
 
 
-def test_distances_are_what_python_says(noisy, runs):
+def test_distances_are_what_python_says(noisy):
     """Kept to six digits."""
     over, rows = rows_of("distances", noisy)
     by_task = {task: other_scales(task, q) for task, q in BELIEFS.items()}
@@ -77,9 +77,6 @@ def test_distances_are_what_python_says(noisy, runs):
         mean = np.mean([known.value[scale] for known in by_task.values()])
         assert (over[scale], over[f"{scale}_error"]) == pytest.approx((mean, error), abs=1e-5)
     assert over["wasserstein_1_tasks"] == 1 and over["tasks"] == 3
-    over, rows = rows_of("distances", read_results([runs / "truth"]))
-    assert over["total_variation"] == pytest.approx(0, abs=1e-6)
-    assert rows.p_by_chance[BINARY] == pytest.approx(0.001)
 
 
 def test_lines_of_a_group_and_of_its_tasks(noisy):
@@ -91,9 +88,6 @@ def test_lines_of_a_group_and_of_its_tasks(noisy):
     assert {name: over[name] for name in expected} == pytest.approx(expected, abs=1e-4)
     for task, q in BELIEFS.items():
         assert rows.slope[task] == pytest.approx(calibration_line({task: q}).slope, abs=1e-4)
-    known = find("tilt")(noisy).table.query("task.isna()").set_index("model")["slope"]
-    for model, slope in (("knows the population", 1), ("guesses uniformly", 0)):
-        assert known.filter(like=model).tolist() == pytest.approx([slope], abs=0.02)
     # Letters, of one task.
     assert {*order_bias(noisy, BINARY).table["answers"]} == {2}
     assert 0 < len(calibration(noisy, BINARY).table) < len(calibration(noisy).table)
