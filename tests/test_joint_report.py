@@ -5,7 +5,18 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from report_parts import COCAINE, EMPLOYER, HEROIN, NOBODY, SALARY, command, scored, table, write
+from report_parts import (
+    COCAINE,
+    EMPLOYER,
+    HEROIN,
+    NOBODY,
+    SALARY,
+    by,
+    command,
+    scored,
+    table,
+    write,
+)
 from report_parts import said as run
 from scipy import stats
 
@@ -13,7 +24,6 @@ from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.mean import mean, population_mean, with_facets
 from lm_eval_epidemia.findings.ranks import standings
@@ -38,12 +48,11 @@ def said(sample, *at, asking=0.0):
 
 def put(folder, joint, model="m", score=40.0, **metrics):
     """A result file of tasks by what the hook writes of them, if anything."""
-    rows = dict.fromkeys(joint, (score, 9.0))
-    if metrics:
-        given = {"score": score, "seen": 1.0, **metrics}
-        rows = {task: {f"{name},none": x for name, x in given.items()} for task in rows}
+    given = {"score": score, "seen": 1.0, **metrics}
+    row = {f"{name},none": x for name, x in given.items()} if metrics else (score, 9.0)
     drawn = {task: of for task, of in joint.items() if of}
-    return write(folder, rows, model, epidemia={"replicates": drawn} if drawn else None)
+    block = {"replicates": drawn} if drawn else None
+    return write(folder, dict.fromkeys(joint, row), model, epidemia=block)
 
 
 # What is read.
@@ -53,30 +62,20 @@ TWO, THREE, OF_OTHER = said(NSDUH, "41 42"), said(NSDUH, "41 42 43"), said(OTHER
 APART = "different replicates of one survey"
 
 
-@pytest.mark.parametrize(
-    ("files", "errors", "says"),
-    [
-        (
-            {"m": {COCAINE: None, HEROIN: None}},
-            [math.nan] * 2,
-            "N/A.* for 2 tasks .*older version.* run it again",
-        ),
-        (
-            {"m": {COCAINE: THREE, HEROIN: None}},
-            [1, math.nan],
-            f"N/A.* for 1 task .{HEROIN}.*epidemia groundtruth build SURVEY --raw FILE",
-        ),
-        # Neither joint nor independent: a mean over both would have a wrong error.
-        (
-            {"m": {COCAINE: TWO, SALARY: said(ACS, "41 43")}, "m ": {HEROIN: OF_OTHER}},
-            [math.nan, math.nan, math.sqrt(2)],
-            f"no errors .N/A. for 2 tasks.*{APART}",
-        ),
-        # Else their comparison reads as nothing but ties.
-        ({"a": {HEROIN: THREE}, "b": {HEROIN: OF_OTHER}}, [1, 1], f"{APART} .*count as ties"),
-        ({"a": {HEROIN: THREE}, "b": {HEROIN: TWO}}, [1], "b.*2 and 3 draws of one sample .nsd"),
-    ],
-)
+UNKNOWN, OLDER = math.nan, {"m": {COCAINE: None, HEROIN: None}}
+ACS_TOO = {"m": {COCAINE: TWO, SALARY: said(ACS, "41 43")}, "m ": {HEROIN: OF_OTHER}}
+NOT_KNOWN = [
+    (OLDER, [UNKNOWN] * 2, "N/A.* for 2 tasks .*older version.* run it again"),
+    ({"m": {COCAINE: THREE, HEROIN: None}}, [1, UNKNOWN], f"N/A.* for 1 task .{HEROIN}.* --raw F"),
+    # Neither joint nor independent: a mean over both would have a wrong error.
+    (ACS_TOO, [UNKNOWN, UNKNOWN, math.sqrt(2)], f"no errors .N/A. for 2 tasks.*{APART}"),
+    # Else their comparison reads as nothing but ties.
+    ({"a": {HEROIN: THREE}, "b": {HEROIN: OF_OTHER}}, [1, 1], f"{APART} .*count as ties"),
+    ({"a": {HEROIN: THREE}, "b": {HEROIN: TWO}}, [1], "b.*2 and 3 draws of one sample .nsd"),
+]
+
+
+@pytest.mark.parametrize(("files", "errors", "says"), NOT_KNOWN)
 def test_where_errors_are_not_known_scores_stand_and_a_note_says_why(tmp_path, files, errors, says):
     for model, joint in files.items():
         put(tmp_path / model, joint, model.strip())
@@ -97,15 +96,12 @@ def block(**of):
     ("joint", "says"),
     [
         ([], "Expected `object"),
-        ({"replicates": {COCAINE: 3}}, "Expected `object"),
         (block(sample=None), "sample is None"),
         (block(sample="gss_2022 449c4014dd6c"), "expected one of nsduh"),
         (block(asking=None), "asking is None"),
         (block(asking={}), "error of score from asking is None"),
         (block(asking={"score": -1}), "from asking is -1, expected 0 or more"),
-        (block(asking={"score": 1e300}), "expected 0 or more"),
         (block(score="1 x"), "draws of score are '1 x', expected numbers"),
-        (block(score=[1, 2]), "expected numbers"),
         (block(score="1e308 -1e308 1"), "expected numbers"),
         (block(score="-50 -50"), "draws of score are -50 to -50, expected 0 to 100"),
         (block(score="1"), "1 draws of score, expected at least 2"),
@@ -142,10 +138,9 @@ def test_errors_of_means_and_slices_by_brute_force():
     of_nsduh = [(40 + shared[b] + heroin[b] + 52.0 + 90.0) / 4 for b in range(50)]
     of_acs = [(41.0 + 59.0 + salary[b] + 90.0) / 4 for b in range(30)]
     asking = (0.3**2 + 0.4**2) / 16
-    (found,) = mean(one, ["group"]).to_dict("records")
-    expected = math.sqrt(np.var(of_nsduh, ddof=1) + np.var(of_acs, ddof=1) + asking)
-    assert (found["value"], found["tasks"]) == (60.5, 4)
-    assert found["error"] == pytest.approx(expected)
+    found = mean(one, ["group"]).iloc[0]
+    error = math.sqrt(np.var(of_nsduh, ddof=1) + np.var(of_acs, ddof=1) + asking)
+    assert (found["value"], found["tasks"], found["error"]) == pytest.approx((60.5, 4, error))
     errors = mean(with_facets(one), ["survey"]).set_index("survey")["error"]
     together = [(40 + shared[b] + heroin[b]) / 2 for b in range(50)]
     of_nsduh = math.sqrt(np.var(together, ddof=1) + (0.3**2 + 0.4**2) / 4)
@@ -180,19 +175,19 @@ def test_opposite_leans_that_are_equally_far_are_not_told_apart():
     assert (shown.verdict, shown.wins) == ("better here", 6)
 
 
-@pytest.mark.parametrize(
-    ("score", "at", "unbiased", "expected"),
-    [
-        # 3 above; 1 over the replicates, so what is corrected is 3 - (1 - 3).
-        (60.0, [57, 59, 57, 59], None, (5, math.sqrt(4 / 3), "better here", 2, 0)),
-        # 3 above; 5 over the replicates: 1 is left, which is less than 1.96 errors.
-        (60.0, [61, 63, 61, 63], None, (1, math.sqrt(4 / 3), "not shown", 0, 2)),
-        # 1 above; 5 over the replicates: the correction turns it round.
-        (58.0, [61.9, 62.1, 61.9, 62.1], None, (-3, 0.2 / math.sqrt(3), "not shown", 0, 2)),
-        # The error is that of the corrected draws; the plain ones would say 0.
-        (61.0, [61] * 4, [60, 62, 60, 62], (4, math.sqrt(4 / 3), "better here", 2, 0)),
-    ],
-)
+CLAIMS = [
+    # 3 above; 1 over the replicates, so what is corrected is 3 - (1 - 3).
+    (60.0, [57, 59, 57, 59], None, (5, math.sqrt(4 / 3), "better here", 2, 0)),
+    # 3 above; 5 over the replicates: 1 is left, which is less than 1.96 errors.
+    (60.0, [61, 63, 61, 63], None, (1, math.sqrt(4 / 3), "not shown", 0, 2)),
+    # 1 above; 5 over the replicates: the correction turns it round.
+    (58.0, [61.9, 62.1, 61.9, 62.1], None, (-3, 0.2 / math.sqrt(3), "not shown", 0, 2)),
+    # The error is that of the corrected draws; the plain ones would say 0.
+    (61.0, [61] * 4, [60, 62, 60, 62], (4, math.sqrt(4 / 3), "better here", 2, 0)),
+]
+
+
+@pytest.mark.parametrize(("score", "at", "unbiased", "expected"), CLAIMS)
 def test_a_claim_is_of_the_corrected_difference(score, at, unbiased, expected):
     """Sampling error moves a respondent near the truth more than one that is far from it."""
     tasks, unbiased = dict.fromkeys([COCAINE, HEROIN], score), unbiased and np.array(unbiased)
@@ -201,7 +196,6 @@ def test_a_claim_is_of_the_corrected_difference(score, at, unbiased, expected):
     other = scored(dict.fromkeys(tasks, 57.0), Draws(NSDUH, np.array([57.0] * 4)), 1)
     found = compare(one, other, NOBODY)
     told = found.corrected, found.corrected_error, found.verdict, found.wins, found.ties
-    assert found.difference == score - 57
     assert told[:2] == pytest.approx(expected[:2]) and told[2:] == expected[2:]
 
 
@@ -216,8 +210,8 @@ def test_where_replicates_are_not_known_nothing_is_claimed(draws):
     assert compare(one, other, NOBODY).verdict == "better here"
     other.at[1, "draws"] = draws
     found = compare(one, other, NOBODY)
-    assert math.isnan(found.corrected_error) and math.isnan(found.corrected)
-    assert found.verdict == "not shown" and (found.wins, found.ties, found.losses) == (2, 1, 0)
+    assert np.isnan([found.corrected_error, found.corrected]).all()
+    assert (found.verdict, found.wins, found.ties, found.losses) == ("not shown", 2, 1, 0)
 
 
 def test_means_against_the_population_are_cut_off_and_tasks_are_not():
@@ -258,39 +252,16 @@ def test_scales_of_a_group(tmp_path):
     # Variances: of 49, 50, 51: 1; of -4, 2, 5: 21. Of other scales no draws are known.
     errors = (found["error"].dropna() ** 2 - 0.25).to_dict()
     assert errors == {"score": pytest.approx(1.0), "population": pytest.approx(21.0)}
-    one, knower = table("population", tmp_path).to_dict("records")
-    reach = 1.96 * math.sqrt(21.25)
-    assert (one["low"], one["high"]) == pytest.approx((44 - reach, 44 + reach))
-    assert knower["model"] == "knows the population (baseline)" and knower["value"] > 90
-    shown = command("report", tmp_path, "--show", "population")
-    assert f"44.0 ({44 - reach:.1f} to {44 + reach:.1f})" in shown
-    # Of a part the anchors are others.
+    # Of a part the anchors are others; exact tables are known by every survey.
     put(tmp_path / "part", joint, "part", 50.0, l1=0.1, score_population=30.0, seen=0.5)
     found = {*table("scale", tmp_path / "part")["scale"]}
     assert "another survey" not in found and "population" in found
+    put(tmp_path / "exact", {BLS: said("", "")}, score=50.0)
+    found = by(table("scale", tmp_path / "exact"), "scale")
+    assert {found[name] for name in ("score", "another survey", "without D_perfect")} == {50}
 
 
-def test_exact_tables_are_known_by_every_survey(tmp_path):
-    put(tmp_path, {BLS: said("", "")}, score=50.0)
-    found = table("scale", tmp_path).set_index("scale")["value"]
-    known = [found[name] for name in ("another survey", "without D_perfect")]
-    assert known == pytest.approx([found["score"]] * 2)
-
-
-def test_a_score_of_the_formula_before_is_named(tmp_path):
-    """Result files of task version 2 have no number before the cut; no score needs none."""
-    now = {"score_population": 104.0}
-    for name, score, uncut in (("before", 100, {}), ("now", 100, now), ("none", math.nan, {})):
-        drawn = {**said("", "", "", asking=1.0), "uncut": uncut}
-        put(tmp_path / name, {HEROIN: drawn}, name, l1=0.1, score_population=score)
-        told = " ".join(find("population")(read_results([tmp_path / name])).left_out)
-        assert ("which is too low near 100" in told) == (name == "before"), name
-
-
-# Barely informative tasks.
-
-
-def test_barely_informative_scales():
+def test_barely_informative_tasks_are_said_and_can_be_left_out(tmp_path):
     """Less than a fifth of D_zero, .5, or within 1.96 errors: .3 is between those of .153, .154."""
     for perfect, error, says in (
         *((0.0, 0.0, ""), (0.3999, 0.0, ""), (0.4001, 0.0, "barely informative")),
@@ -298,28 +269,18 @@ def test_barely_informative_scales():
     ):
         anchors = Anchors(0.5, math.nan, 0.4, perfect, error)
         assert (anchors.barely, anchors.said) == (bool(says), says), perfect
-
-
-def test_barely_informative_tasks_are_said_and_can_be_left_out(tmp_path):
-    # Uniform got 0.0 ± 43.5 and ± 19.7 on two tasks that nothing marked.
-    for name in ("marginal_gss_political_view", "marginal_nsduh_cigarettes_ever"):
-        assert Anchors.of(store.load(f"epidemia_{name}")).barely
     gss = [name for name in store.available() if "_gss_" in name]
     tasks = {name for name in gss if Anchors.of(store.load(name)).barely}
-    shown = run("anchors", "gss").stdout
-    assert shown.count("(barely informative)") + shown.count("(uninformative)") == len(tasks)
-    assert f"{len(tasks)} of {len(gss)} tasks are barely informative" in shown
+    assert f"{len(tasks)} of {len(gss)} tasks are barely informative" in command("anchors", "gss")
     assert VIEWS in tasks and "(barely informative)" in card(record("gss"))
     put(tmp_path / "a", {COCAINE: said(NSDUH, "1 2")}, "a", 30.0)
     for model in ("a", "b"):
         put(tmp_path / model / "views", {VIEWS: said("gss_2022 9c1e", "1 2")}, model, 10.0)
-    show = ("report", tmp_path, "--show", "leaderboard")
-    assert f"1 task is barely informative ({VIEWS})" in run(*show).stderr
+    told = run("report", tmp_path, "--show", "leaderboard").stderr
+    assert f"1 task is barely informative ({VIEWS})" in told
     for options, values in (({"informative": True}, [30.0]), ({}, [20.0, 10.0])):
         found = table("leaderboard", tmp_path, **options).query("kind == 'run'")
         assert [*found["value"]] == values
-    told = run(*show, "--informative").stderr
-    assert f"left out: 1 barely informative task: {VIEWS}" in told
     with pytest.raises(EpidemiaError, match=r"no task is left: 1 barely informative"):
         run("report", tmp_path / "b", "--informative")
 
@@ -346,6 +307,5 @@ def test_who_knows_the_population_gets_100_but_for_the_survey():
     assert known["value"] == pytest.approx(by_hand.mean(), abs=2) and known["high"] == 100
     assert known["low"] == pytest.approx(np.quantile(by_hand, 0.025), abs=5)
     # A table without sampling error: whoever knows it knows the population.
-    exact, both = population_known_over([BLS]), population_known_over([*names, BLS])
+    exact = population_known_over([BLS])
     assert (exact["value"], exact["error"]) == (100, 0)
-    assert known["value"] < both["value"] < 100

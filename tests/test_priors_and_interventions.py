@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from conftest import REPOSITORY
 from recorded_runs import copied_run
-from report_parts import by, command, rewritten
+from report_parts import by, rewritten
 from scipy import stats
 
 from lm_eval_epidemia.benchmarks.intervention import contrasts, questions
@@ -20,17 +20,13 @@ from lm_eval_epidemia.benchmarks.intervention.respondents import answers
 from lm_eval_epidemia.benchmarks.prior import judgements
 from lm_eval_epidemia.benchmarks.prior.judged import judge, mean_of
 from lm_eval_epidemia.benchmarks.prior.metrics import worth
-from lm_eval_epidemia.benchmarks.prior.posterior import of_baseline
 from lm_eval_epidemia.benchmarks.prior.quantities import families, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
 from lm_eval_epidemia.cli.report import read
-from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.findings import find, interventions, priors
 from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.parts import ALIKE_NOTE
 from lm_eval_epidemia.findings.quantities import title
-from lm_eval_epidemia.report.figures import save
-from lm_eval_epidemia.results.published import SETS
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.results.replicates import said_of
 from lm_eval_epidemia.score.estimates import pooled
@@ -68,6 +64,13 @@ def results(runs):
     return read([runs], published=True)
 
 
+@pytest.fixture(scope="module")
+def row(runs):
+    """What lm-eval writes of each task of the calibrated."""
+    (path,) = (runs / "prior" / CALIBRATED).rglob("results_*.json")
+    return json.loads(path.read_text())["results"]
+
+
 def row_of(table, model, part, about="", group=PLAIN):
     """Return the row of a model (its end), a part, what it is about, and a group."""
     rows = table[table["model"].str.endswith(model) & (table["group"] == group)]
@@ -96,21 +99,6 @@ def scores_of(results, model="", way="direct", task=NHANES):
 def said_by(results, *of):
     (said,) = scores_of(results, *of)["said"]
     return said
-
-
-def loops(known):
-    """The error of every quantity and of samples of each size, and wins over these: plain loops."""
-    truth = store.load(NHANES)
-    is_share = np.array([one.family == "beta" for one in truth.quantities])
-    told = families.mean(*of_baseline(is_share, truth.baseline))
-    errors, samples, wins = [], [], []
-    for place, one in enumerate(truth.quantities):
-        repeats = range(known.stated.a.shape[1])
-        priors_of = [[each[place, repeat] for each in known.stated] for repeat in repeats]
-        errors.append(np.mean([abs(float(families.mean(*of)) - one.mean) for of in priors_of]))
-        samples.append([np.mean(abs(told[place, n] - one.mean)) for n in range(len(SIZES))])
-        wins.append([errors[-1] < other for other in samples[-1]])
-    return np.array(errors), np.array(samples), np.array(wins, dtype=float)
 
 
 def of_mean(values):
@@ -156,7 +144,8 @@ def by_hand(task, graph, intervened, *queries):
 
 
 def test_errors_and_wins_are_means_over_quantities(results, stated):
-    truth, (errors, samples, wins) = store.load(NHANES), loops(said_by(results, CALIBRATED))
+    truth, judged = store.load(NHANES), said_by(results, CALIBRATED).judged
+    errors, samples, wins = judged.error, judged.baseline_error, judged.wins
     check(stated("priors", CALIBRATED, "mean of error ratios"), errors / samples[:, 0])
     left_out = 0
     for place, size in enumerate(SIZES):
@@ -188,20 +177,15 @@ def test_who_knows_the_population_stands_beside(results, stated):
     assert wins == pytest.approx([0.97, 0.90, 0.81, 0.73], abs=0.015)
     (note,) = find("wins")(results).left_out
     assert f"medium_11 of {NHANES} (N = 20, 30); " in note and "hard_1 " not in note
-    # Its errors are means over many draws: they have no ranks, in parts of a set as in all of it.
-    rows = find("uncertainty")(results).table
-    assert "Spearman" not in {*rows["part"][rows["model"] == KNOWER]}
 
 
-def test_the_leaderboard_has_lm_evals_number_and_error(results, runs):
+def test_the_leaderboard_has_lm_evals_number_and_error(results, row):
     """Who is known to be better stands first; published ones have no rank."""
-    (path,) = (runs / "prior" / CALIBRATED).rglob("results_*.json")
-    row = json.loads(path.read_text())["results"][NHANES]
     board = find("leaderboard")(results).table.query("group == @PRIOR").set_index("model")
     own, others = (board[(board["kind"] == "published") == is_] for is_ in (False, True))
     places = [own.index.str.contains(kind).argmax() for kind in KINDS]
     assert places == [0, 1, 2] and {*others["rank"]} == {""}
-    assert own["value"].iloc[1] == pytest.approx(row["win_rate_5,none"])
+    assert own["value"].iloc[1] == pytest.approx(row[NHANES]["win_rate_5,none"])
     wins = said_by(results, CALIBRATED).judged.wins[:, 0]
     assert (own["value"].iloc[1], own["error"].iloc[1]) == of_mean(wins)
 
@@ -226,10 +210,7 @@ def test_calibration_is_that_of_the_repeats(results, stated):
     left = [judgements.ece(known, np.arange(74) != place).value for place in range(74)]
     assert one.error == pytest.approx(jackknife(np.array(left)), rel=0.1)
     for k in range(4):
-        quarter = stated("quartiles", "gpt-4o", f"quarter {k + 1}")
-        check(quarter, (quarters == k).mean(axis=1))
-    below = stated("quartiles", "gpt-4o", "below median")
-    assert below.value == pytest.approx(np.mean(position < 0.5))
+        check(stated("quartiles", "gpt-4o", f"quarter {k + 1}"), (quarters == k).mean(axis=1))
     # Stated uncertainty and errors by ranks: (1 - r^2) sqrt((1 + r^2 / 2) / (n - 3)).
     one = stated("uncertainty", "gpt-4o", "Spearman")
     r = stats.spearmanr(known.judged.uncertainty, known.judged.ratio).statistic
@@ -239,14 +220,10 @@ def test_calibration_is_that_of_the_repeats(results, stated):
 
 def test_parts_add_up_and_failures_count_as_the_flat_prior(results, stated):
     """9 of 370 replies of o4-mini had no prior; the published way dropped them."""
-    facets = {"difficulty": {"base": 14, "easy": 20, "medium": 20, "hard": 20}}
-    for facet, counts in (facets | {"family": {"means": 42, "proportions": 32}}).items():
-        total = 0
-        for label, number in counts.items():
-            one = stated("priors", "o4-mini", "beats 5", f"{facet}: {label} ({number})")
-            total += number * one.value
-            assert one.samples == number
-        assert total / 74 == pytest.approx(stated("priors", "o4-mini", "beats 5").value)
+    parts = ("family: means (42)", "family: proportions (32)")
+    rows = [stated("priors", "o4-mini", "beats 5", about) for about in parts]
+    total = sum(row.samples * row.value for row in rows)
+    assert total / 74 == pytest.approx(stated("priors", "o4-mini", "beats 5").value)
     known = said_by(results, "o4-mini")
     assert stated("priors", "o4-mini", "answered").value == pytest.approx(1 - 9 / 370)
     dropped = stated("priors", "o4-mini", "ratios, dropped").value
@@ -255,59 +232,37 @@ def test_parts_add_up_and_failures_count_as_the_flat_prior(results, stated):
     assert scored == judge(known.truth, known.stated).ratio.mean() > dropped
 
 
-def test_other_ways_have_the_same_tables(runs, stated):
+def test_other_ways_have_the_same_tables(row, stated):
     """Grids are kept so that the tables have the very metrics; chosen families are counted."""
-    (path,) = (runs / "prior" / CALIBRATED).rglob("results_*.json")
-    row = json.loads(path.read_text())["results"][f"{NHANES}_grid"]
     for finding, part, about, metric in (
         *(("priors", "CRPS ratio", "", "crps_ratio"), ("wins", "N = 10", "", "win_rate_10")),
         ("wins", "N = 5", "posterior", "posterior_win_rate_5"),
     ):
         value = stated(finding, CALIBRATED, part, about, "_grid").value
-        assert value == pytest.approx(row[f"{metric},none"], abs=1e-9), metric
-    for about, shares in {"family: means (42)": (1, 0, 0), "": (42 / 74, 32 / 74, 0)}.items():
-        for family, share in zip(families.FAMILIES, shares, strict=True):
-            one = stated("priors", CALIBRATED, f"chose {family}", about, "_direct_choice")
-            assert one.value == pytest.approx(share), family
+        assert value == pytest.approx(row[f"{NHANES}_grid"][f"{metric},none"], abs=1e-9), metric
+    for family, share in zip(families.FAMILIES, (42 / 74, 32 / 74, 0), strict=True):
+        one = stated("priors", CALIBRATED, f"chose {family}", way="_direct_choice")
+        assert one.value == pytest.approx(share), family
 
 
 # The published models.
 
 
-def claimed(results):
-    """What is printed, released and found here, by measure, set, model and way."""
-    rows = find("published-priors")(results).table
-    return {
+def test_what_the_paper_prints_stands_beside_what_was_asked(results):
+    """As on the page, and what was found here."""
+    table = find("published-priors")(results).table
+    rows = {
         (row.measure, row.set, row.model, row.asked): (row.printed, row.released, row.here)
-        for row in rows.itertuples()
+        for row in table.itertuples()
     }
-
-
-def test_what_the_paper_prints_stands_beside_what_was_asked(results, runs, monkeypatch):
-    rows = claimed(results)
     printed, released, here = rows["CRPS ratio", "nhanes", "gpt-4o", ""]
     assert (printed, round(released, 3)) == ("1.86", 1.977) and math.isnan(here)
     assert rows["prior beats 30", "glassdoor", "o4-mini", ""][:2] == ("0.087", 0.022)
-    model, known = f"epidemia-baseline kind={CALIBRATED}", said_by(results, CALIBRATED).dropped
-    here = rows["error ratio", "nhanes", model, "direct"][2]
-    assert here == pytest.approx(mean_of(known.ratio))
-    assert ("error ratio", "nhanes", model, "direct_choice") in rows
-    assert claimed(read_results([runs])) == {}
-    published = results.scores["run"].map(results.runs["kind"]) == "published"
-    published &= results.scores["task"] == NHANES
-    assert {*results.scores["way"][published]} == {"direct", "mean_variance"}
-    # As if imported, with the name of a set that does not ship.
-    monkeypatch.setitem(SETS, "glassdoor", NHANES)
-    results = read([runs / "prior" / CALIBRATED], published=True)
-    here = claimed(results)["prior beats 5", "glassdoor", model, "direct"][2]
-    assert here == pytest.approx(mean_of(known.wins, axis=0)[0])
-    assert 0.348 in {*scores_of(results, "o4-mini")["value"]}
-
-
-def test_the_table_of_claims_on_the_page_is_computed(results):
-    """docs/guides/priors-published.md has these numbers as the findings give them."""
+    here = rows["error ratio", "nhanes", f"epidemia-baseline kind={CALIBRATED}", "direct"][2]
+    assert here == pytest.approx(mean_of(said_by(results, CALIBRATED).dropped.ratio))
+    # docs/guides/priors-published.md has these numbers as the findings give them.
     page = (REPOSITORY / "docs" / "guides" / "priors-published.md").read_text()
-    rows, o4, llama = claimed(results), "o4-mini", "meta-llama-3-8b"
+    o4, llama = "o4-mini", "meta-llama-3-8b"
 
     def given(measure, model=o4, digits=1, place=1, times=1):
         return f"{times * float(rows[measure, 'nhanes', model, ''][place]):.{digits}f}"
@@ -328,50 +283,23 @@ def test_the_table_of_claims_on_the_page_is_computed(results):
 
 
 def test_published_ablations_are_paired_over_quantities(results):
-    rows = find("ablations")(results).table.query("kind == 'published'").to_dict("records")
-    said = {(row["model"], row["differs in"]): row for row in rows}
-    assert len(rows) == len(said) == 12
-    differs = {key.partition(":")[0] for _, key in said}
+    rows = find("ablations")(results).table
+    # A user's own: the same answers in other protocols.
+    own = by(rows[rows["model"].str.endswith(CALIBRATED)], "differs in", of="difference")
+    assert own["protocol: direct -> mean_variance"] == pytest.approx(0, abs=1e-12)
+    assert len(own) == 3
+    rows = rows[rows["kind"] == "published"]
+    one = rows[rows["differs in"] == "reasoning effort: medium -> high"].iloc[0]
+    differs = {*rows["differs in"].str.partition(":")[0]}
+    assert len(rows) == 12 and one["model"] == "o4-mini"
     assert differs == {"protocol", "system prompt", "temperature", "reasoning effort"}
     stating = [of for of in priors.stating() if of.experiment != priors.COMPARED]
-    known = {(of.model, *of.settings.values()): of.known for of in stating}
+    known = {(of.model, *of.settings.values()): of.known.judged for of in stating}
     usual, high = (known["o4-mini", "direct", "base", "", effort] for effort in ("medium", "high"))
-    one = said["o4-mini", "reasoning effort: medium -> high"]
-    assert (one["difference"], one["difference_error"]) == of_mean(
-        high.judged.ratio - usual.judged.ratio
-    )
+    assert (one["difference"], one["difference_error"]) == of_mean(high.ratio - usual.ratio)
     # 28 of the 370 replies at high effort cannot be read; without them the sign is another.
     assert (one["unread"], one["unread_then"]) == pytest.approx((0, 28 / 370))
     assert round(one["difference"], 3) == 0.206 and round(one["where_read"], 3) == -0.037
-    # Asked for quantiles four times: a repeat that was not asked is no failure.
-    (quantiles,) = (of for key, of in known.items() if key[:2] == ("o4-mini", "quantile"))
-    assert quantiles.stated.a.shape == (74, 4) and quantiles.judged.answered.min() == 1
-
-
-def test_a_users_own_runs_that_differ_in_one_thing_are_an_ablation(runs, tmp_path):
-    """They are no longer compared as if they had been asked alike."""
-    config = json.loads(next((runs / "prior" / CALIBRATED).rglob("results_*.json")).read_text())[
-        "config"
-    ]
-
-    def warmer(file):
-        file["config"] |= {"model_args": config["model_args"], "gen_kwargs": {"temperature": 1.0}}
-
-    def careful(file):
-        file["config"] |= {"model_args": config["model_args"]}
-        file["configs"][NHANES]["metadata"]["system_prompt"] = "conservative"
-
-    paths = [runs / "prior" / CALIBRATED]
-    paths += [rewritten(runs / "prior" / SURE, tmp_path / f.__name__, f) for f in (warmer, careful)]
-    rows = find("ablations")(read_results(paths)).table.to_dict("records")
-    rows = {row["differs in"]: row for row in rows}
-    others = {f"protocol: direct -> {way}" for way in ("mean_variance", "direct_choice", "grid")}
-    assert rows.keys() == others | {"temperature: 0.5 -> 1", "system prompt: base -> conservative"}
-    usual, warm = (said_by(read_results([path])).judged.ratio for path in paths[:2])
-    one, alike = rows["temperature: 0.5 -> 1"], rows["protocol: direct -> mean_variance"]
-    assert (one["difference"], one["difference_error"]) == of_mean(warm - usual)
-    # What was asked alike is alike.
-    assert alike["difference"] == pytest.approx(0, abs=1e-12)
 
 
 # Interventions: the numbers.
@@ -410,7 +338,6 @@ def test_the_shortcut_test_pairs_kappa_1_with_kappa_0_of_the_same_samples(result
     assert f"{name} in {PLAIN}: it retrieves {said.value:.3f} of them" in finding.left_out
     # Who only retrieves is right wherever nothing changes, and nowhere else.
     rows = rows[rows["model"].str.endswith(RETRIEVAL)]
-    assert rows["asked"].nunique() == 6 and not rows["asked"].str.contains(r"do\(A\)").any()
     values = {("kappa = 0", 1.0), ("kappa = 1", 0.0), ("difference", -1.0)}
     assert {*zip(rows["part"], rows["value"], strict=True)} == values
     # All samples say so: that tells of no error.
@@ -424,25 +351,18 @@ def test_the_shortcut_test_pairs_kappa_1_with_kappa_0_of_the_same_samples(result
 def test_memorisation_is_paired_where_the_pairs_are_the_same(seen):
     """Known pairs are those whose every question was right: the bivariate ones in both sets."""
     nature, turned = (by_hand(task, "bivariate", "B", "AB") for task in (TUEBINGEN, ANTI))
-    one = seen("memorisation", NOISY, "t - a", "bivariate, do(B), AB")
-    check(one, [nature[pair] - turned[pair] for pair in nature])
     wrong = set()
     for task in (TUEBINGEN, ANTI):
         truth, odds, _ = respondent(task, questions.knowledge)
-        for asks, x in zip(truth.prompts, odds, strict=True):
-            wrong |= (
-                {(task, asks.scene.shape, asks.scene.sample)} if (x > 0) != asks.right else set()
-            )
-    both = [
-        n for n in nature if wrong.isdisjoint((task, "bivariate", n) for task in (TUEBINGEN, ANTI))
-    ]
-    one = seen("memorisation", NOISY, "t - a", "bivariate, do(B), AB; known pairs")
+        asked = [(asks.right, asks.scene) for asks in truth.prompts]
+        wrong |= {
+            (task, s.shape, s.sample) for (r, s), x in zip(asked, odds > 0, strict=True) if r != x
+        }
+    both = [n for n in nature if not {(of, "bivariate", n) for of in (TUEBINGEN, ANTI)} & wrong]
     assert 3 < len(both) < 15
-    check(one, [nature[pair] - turned[pair] for pair in both])
-    alone = by_hand(TUEBINGEN, "mediation", "B", "AC")
-    known = [value for n, value in alone.items() if (TUEBINGEN, "mediation", n) not in wrong]
-    about = "mediation, do(B), AC; known pairs"
-    check(seen("memorisation", NOISY, "tuebingen", about), known)
+    for pairs, about in ((nature, ""), (both, "; known pairs")):
+        one = seen("memorisation", NOISY, "t - a", f"bivariate, do(B), AB{about}")
+        check(one, [nature[pair] - turned[pair] for pair in pairs])
     # Elsewhere the samples are others: variances add, with Welch's degrees of freedom.
     sides = [[*by_hand(task, "mediation", "C", "AC").values()] for task in (TUEBINGEN, ANTI)]
     one = seen("memorisation", NOISY, "t - a", "mediation, do(C), AC")
@@ -486,8 +406,6 @@ def test_answers_by_path_length_count_every_effect_with_a_yes_before(results):
     for _, of in rows.groupby("model"):
         samples = by(of, "asked", "part", of="samples")
         assert samples == {place: len(scenes) for place, scenes in graphs.items()}
-    retrieved = rows[rows["model"].str.endswith(RETRIEVAL)]
-    assert {*by(retrieved, "part", "value")} == {("stays yes", 1.0), ("becomes no", 0.0)}
 
 
 def test_written_answers_that_could_not_be_read_are_counted(results):
@@ -502,25 +420,11 @@ def test_written_answers_that_could_not_be_read_are_counted(results):
     assert rows["yes-bias"] == pytest.approx(-sum(right[::10]) / 2 / 450)
     # Signs are no log-odds.
     assert find("notices")(written).table.empty
+    with pytest.raises(ValueError, match="expected 1, -1, - and"):
+        said_of("1 -1 2", 3, written=True)
 
 
 # What is read.
-
-
-def test_what_was_said_is_read_or_refused(results):
-    _, odds, _ = respondent(RANDOM, questions.retrieval)
-    said = said_by(results, "noise=0.7", "retrieval", RANDOM)
-    assert said.asked.all() and said.odds == pytest.approx(odds, rel=1e-3)
-    one = said_of("9.8 -3.1 ? - 0", 5, written=False)
-    assert one.asked.tolist() == [True, True, True, False, True]
-    assert one.odds.tolist() == pytest.approx([9.8, -3.1, math.nan, math.nan, 0], nan_ok=True)
-    for text, message in {
-        "1 2": "2 recorded answers, expected 3",
-        **dict.fromkeys(("1 x 2", "1 inf 2", "1 nan 2"), "expected numbers, - and"),
-        "1 -1 2": "expected 1, -1, - and",
-    }.items():
-        with pytest.raises(ValueError, match=message):
-            said_of(text, 3, written=True)
 
 
 def edited(task, line=None, **numbers):
@@ -536,20 +440,17 @@ def edited(task, line=None, **numbers):
 
 #: What is done to the line of what was said, and what the note of its file says.
 DAMAGES = [
-    (NHANES, lambda line: line.replace(" | ", " ; ", 1), "have 73 quantities, but the task has 74"),
     (NHANES, lambda line: line.replace("n:", "n:one", 1), "cannot be read"),
     (NHANES, lambda line: line.replace("n:", "n:nan;", 1), "cannot be read"),
     (NHANES, lambda line: "", "the stored answers are empty"),
-    (
-        NHANES,
-        lambda line: re.sub("n:([^,]*),", r"n:\1,-", line, count=1),
-        "-.* is not a distribution",
-    ),
+    (NHANES, lambda line: re.sub("(n:[^,]*,)", r"\1-", line, count=1), "-.* is not a distribution"),
     (NHANES, lambda line: re.sub("n:([^,]*),", "n:1e999,", line, count=1), "is not a distribution"),
     (NHANES, lambda line: " | ".join(["n:1,2"] * 74), "1 estimates of each quantity, expected 5"),
     (NHANES, lambda line: " | ".join(["-1.0,-2.0"] * 74), "got log-probabilities, expected pr"),
     (NHANES, lambda line: line.replace("n:", "n:9", 1), "but the recorded answers give"),
     (RANDOM, lambda line: "1 2 3", "3 recorded answers"),
+    (RANDOM, lambda line: f"x{line}", "expected numbers, - and"),
+    (RANDOM, lambda line: f"inf {line.partition(' ')[2]}", "expected numbers, - and"),
     (RANDOM, lambda line: 7, "Expected `str`"),
 ]
 
@@ -576,28 +477,13 @@ def test_damaged_lines_and_metrics_that_are_not_theirs_leave_their_file_out(runs
 
 
 @pytest.mark.parametrize("metric", ["error_ratio_stderr", "error_ratio", "crps_ratio"])
-def test_infinite_metrics_count_as_not_known_and_do_not_end_the_report(runs, tmp_path, metric):
+def test_infinite_metrics_count_as_not_known(runs, tmp_path, metric):
     """The share of wins stands, with its error where what was said can be read."""
-    change = edited(NHANES, **{metric: math.inf})
-    path = rewritten(runs / "prior" / CALIBRATED, tmp_path / "absurd", change)
+    path = rewritten(runs / "prior/truth", tmp_path / "x", edited(NHANES, **{metric: math.inf}))
     results = read_results([tmp_path])
     assert f"{path}: {NHANES}: {metric} is infinite" in results.notes["text"][0]
     (of,) = scores_of(results).to_dict("records")
-    assert 0 < of["value"] < 1 and (of["draws"] is None) == (metric == "error_ratio")
-    assert json.loads(command("report", tmp_path, "--format", "json"))
-
-
-def test_results_about_quantities_that_are_not_here_are_named(runs, tmp_path):
-    def renamed(file):
-        for part in ("results", "configs", "versions", "n-shot", "group_subtasks"):
-            for name in ("epidemia_prior_scf_7", "epidemia_low_nowhere_x"):
-                file[part][name] = file[part].get(NHANES, [])
-
-    rewritten(runs / "prior/truth", tmp_path / "renamed", renamed)
-    quantities, nowhere = read_results([tmp_path]).notes["text"]
-    assert "epidemia_prior_scf_7: their quantities are not here. Make the set again" in quantities
-    assert "epidemia_low_nowhere_x: this version" in nowhere
-    assert read_results([runs]).notes.empty
+    assert 0 < of["value"] <= 1 and (of["draws"] is None) == (metric == "error_ratio")
 
 
 def test_a_damaged_truth_is_what_is_blamed(runs, home):
@@ -605,27 +491,27 @@ def test_a_damaged_truth_is_what_is_blamed(runs, home):
     draws = store.built() / "nhanes.draws.parquet"
     draws.write_bytes(draws.read_bytes()[:1000])
     results = read_results([runs / "prior/truth"])
-    assert [*results.scores["said"]] == [None]
-    notes = "\n".join(results.notes["text"])
-    assert f"{NHANES}: tables" in notes and "its truth on this machine cannot be used" in notes
-    assert str(draws) in notes and "not a result file" not in notes
-    assert "another truth than" not in notes and command("report", runs / "prior/truth")
+    (note,) = results.notes["text"]
+    assert [*results.scores["said"]] == [None] and str(draws) in note
+    assert f"{NHANES}: tables" in note and "its truth on this machine cannot be used" in note
 
 
 def test_what_was_said_of_another_truth_is_left_out_and_not_compared(runs, tmp_path):
+    """Nor of quantities that are not here."""
+
     def other(file):
         file["configs"][NHANES]["metadata"]["truth"] = "0123456789ab"
         file["epidemia"]["replicates"][NHANES]["sample"] = f"{NHANES} 0123456789ab"
+        for part in ("results", "configs", "versions", "n-shot", "group_subtasks"):
+            file[part]["epidemia_prior_scf_7"] = file[part].get(NHANES, [])
 
     rewritten(runs / "prior" / SURE, tmp_path / "other", other)
     results = read_results([runs / "prior/truth", tmp_path])
-    (note,) = results.notes["text"]
-    assert f"1 task ({NHANES}), whose answers come from another truth than the installed" in note
-    assert "0123456789ab" in results.notes["run"][0] and find("pairs")(results).table.empty
-    # Alone it has a mean, and nothing else.
-    alone = read_results([tmp_path])
-    assert find("leaderboard")(alone).table["value"].notna().any()
-    assert all(find(name)(alone).table.empty for name in ("priors", "wins", "quartiles"))
+    notes = "\n".join(results.notes["text"])
+    assert f"1 task ({NHANES}), whose answers come from another truth than the installed" in notes
+    assert "epidemia_prior_scf_7: their quantities are not here. Make the set again" in notes
+    assert find("pairs")(results).table.empty
+    assert find("priors")(read_results([tmp_path])).table.empty
 
 
 def test_without_what_was_said_there_is_the_leaderboard_only(runs, results, tmp_path):
@@ -633,16 +519,10 @@ def test_without_what_was_said_there_is_the_leaderboard_only(runs, results, tmp_
     for name in (f"prior/{CALIBRATED}", "graphs/truth"):
         rewritten(runs / name, tmp_path / name, lambda file: file["epidemia"].pop("said"))
     silent = read_results([tmp_path])
-    assert (
-        silent.notes["text"].str.contains("whose answers are not in the file").tolist()
-        == [True] * 2
-    )
-    findings = "priors wins quartiles uncertainty quantities ablations interventions shortcut"
-    for name in [*findings.split(), "memorisation", "notices"]:
+    assert silent.notes["text"].str.contains("whose answers are not in the file").sum() == 2
+    for name in ("priors", "wins", "quartiles", "interventions", "memorisation", "notices"):
         finding = find(name)(silent)
         assert finding.table.empty and "run lm_eval on epidemia_" in finding.left_out[0], name
-    with pytest.raises(EpidemiaError, match="run lm_eval on epidemia_prior"):
-        save("wins", lambda: silent, tmp_path / "none.svg")
     for each in (silent, results):
         board = find("leaderboard")(each).table.query("group == @PLAIN").set_index("model")
         known = board.loc["knows the truth (kind=truth)"]
@@ -650,37 +530,25 @@ def test_without_what_was_said_there_is_the_leaderboard_only(runs, results, tmp_
 
 
 def test_a_part_of_a_task_is_said_of_what_was_asked(tmp_path_factory, tmp_path):
-    for task, kind, limit in ((NHANES, "calibrated", 10), (RANDOM, "truth", 60)):
-        how = {"model_args": f"kind={kind}", "limit": limit}
-        copied_run(tmp_path_factory, tmp_path / task, [task], **how)
-    results = read_results([tmp_path])
+    how = {"model_args": "kind=calibrated", "limit": 10}
+    results = read_results([copied_run(tmp_path_factory, tmp_path, [NHANES], **how)])
     known = said_by(results)
     assert [*known.truth.column("name")] == [*store.load(NHANES).column("name")[:10]]
-    assert known.stated.a.shape == (10, 5) and "10" in {*results.runs["limit"]}
     one = find("priors")(results).table.query("asked == '' and part == 'beats 5'").iloc[0]
     board = find("leaderboard")(results).table.query("group == @PRIOR").iloc[0]
     assert (one["value"], one["error"]) == pytest.approx((board["value"], board["error"]), rel=1e-3)
-    assert one["samples"] == 10
-    assert said_by(results, "", "intervention", RANDOM).asked.sum() == 60
-    rows = find("interventions")(results).table.query("part == 'random'")
-    assert by(rows, "asked", of="samples") == {"bivariate, do(A)": 10, "bivariate, do(B)": 10}
+    assert one["samples"] == len(known.stated.a) == 10
+    said = said_of("9.8 -3.1 ? - 0", 5, written=False)
+    assert said.asked.tolist() == [True, True, True, False, True]
+    assert said.odds.tolist() == pytest.approx([9.8, -3.1, math.nan, math.nan, 0], nan_ok=True)
 
 
 # What is shown.
-
-
-def test_people_see_means_first_and_parts_on_demand(runs):
-    show = ("report", runs, "--show", "priors,interventions,memorisation")
-    short, long = command(*show), command(*show, "--wide")
-    parts = "difficulty: hard (20)", "confounding, do(C)", "path of 2", "known pairs"
-    assert all(part in long for part in parts)
-    assert not any(part in short for part in parts[:3])
 
 
 def test_quantities_have_titles_and_not_codes():
     quantities = [one for task in store.available() for one in store.load(task).quantities]
     assert len({(one.wording, title(one)) for one in quantities}) == len(quantities)
     for one in quantities:
-        assert title(one).startswith("The ") and "according to" not in title(one)
         assert not re.search(r"[a-z][A-Z][a-z]|_|\b(base|easy|medium|hard)\b", title(one))
         assert all(each.phrase in title(one) for each in one.conditions)
