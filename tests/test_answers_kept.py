@@ -4,12 +4,10 @@ import json
 import shutil
 
 import numpy as np
-import pandas as pd
 import pytest
 from conftest import made_once, recorded
 
 from lm_eval_epidemia.benchmarks import in_way
-from lm_eval_epidemia.benchmarks.observation import undated
 from lm_eval_epidemia.elicit.orderings import orderings
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import find
@@ -30,9 +28,9 @@ ASKED = [Asked(task, way) for task, ways in WAYS.items() for way in ways]
 LETTERS, SAMPLED, STATED = Asked(TASK, "letters"), Asked(TASK, "sampled"), Asked(SEVERAL, "stated")
 
 
-def run(folder, asked=ASKED, noise=0.3, **arguments):
-    names = [in_way(*each) for each in asked]
-    return recorded(folder, names, model_args=f"kind=noisy,noise={noise}", **arguments)
+def run(folder, asked=ASKED, noise=0.3, **more):
+    how = f"kind=noisy,noise={noise}"
+    return recorded(folder, [in_way(*each) for each in asked], model_args=how, **more)
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +55,7 @@ def both(folder):
             one, other = getattr(kept, name), getattr(logged, name)
             assert one == pytest.approx(other, abs=KEPT), name
         # Half a unit of the sixth digit for each answer, of the metric and of the cell.
-        if row.way != "undated":
-            assert kept.l1 == pytest.approx(row.l1, abs=KEPT * kept.q.shape[1])
+        assert kept.l1 == pytest.approx(row.l1, abs=KEPT * kept.q.shape[1])
         made[asked] = row, kept
     return made
 
@@ -113,7 +110,7 @@ CELLS, Q, SHARES, CHANCE = range(4)
 #: What is damaged in which of the four lists: its beginning, or after = the whole, and what is said
 #: of it.
 DAMAGES = {
-    "not a number": (LETTERS, Q, "half", "could not convert"),
+    "no number": (LETTERS, Q, "half", "could not convert"),
     "nan": (LETTERS, Q, "nan", "not between 0 and 1"),
     "above 1": (LETTERS, Q, "1.01", "not between 0 and 1"),
     "together above 1": (STATED, Q, "0.99", "do not sum to 1"),
@@ -168,19 +165,3 @@ def test_those_to_another_truth_are_unknown_and_samples_are_read_where_none_are_
     assert not made and f"no answers in {len(ASKED)} tasks" in notes[-1]
     beside = shutil.copytree(ran, folder.with_name("beside"))
     assert {own for _, own in answers(edit(beside, old))[0]} == {*ASKED}
-
-
-def test_answers_without_a_year_are_kept_too(tmp_path):
-    recorded(tmp_path, [undated.GROUP], model_args="kind=truth")
-    (first, *_), found = both(tmp_path), find("year-lived")
-    before = found(read_results([tmp_path])).table
-    for path in tmp_path.rglob("samples_*"):
-        path.unlink()
-    after = found(read_results([tmp_path]))
-    pd.testing.assert_frame_equal(after.table, before)
-    assert not after.left_out
-    for line in ("0.5", "2", "half"):
-        said = {first.task: line}
-        made = edit(tmp_path, lambda whole, said=said: whole["epidemia"]["said"].update(said))
-        (note,) = found(made).left_out
-        assert f"{first.task}: the recorded answers are not as a run keeps them" in note

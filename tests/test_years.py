@@ -17,13 +17,12 @@ from lm_eval_epidemia.benchmarks.observation.lived import Course, Lived, Series
 from lm_eval_epidemia.benchmarks.observation.measured import part_of
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.estimate import prepare, published, store
+from lm_eval_epidemia.estimate import prepare, store
 from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import load_microdata
-from lm_eval_epidemia.surveys.record import Task
-from lm_eval_epidemia.surveys.tables import PublishedTable, load_tables
+from lm_eval_epidemia.surveys.tables import load_tables
 
 GSS, BRFSS = "epidemia_years_gsstrend_", "epidemia_years_brfsstrend_"
 BLS = "epidemia_years_blstrend_sex_by_year_occupation"
@@ -93,9 +92,6 @@ def test_the_table_has_slopes_and_every_year(tmp_path):
     # Of two answers both change as much: the first.
     assert truth.value.tolist() == pytest.approx(part(GSS + "women_at_home_by_year").p[:, 0])
     assert (truth.low < truth.value).all() and (truth.value < truth.high).all()
-    # Asked with years, nothing tells the year of a model.
-    found = find("year-lived")(results)
-    assert found.table.empty and f"run lm_eval on {GROUP}" in found.left_out[0]
 
 
 # The year a model lives in.
@@ -215,7 +211,8 @@ def test_a_run_has_answers_and_a_year_but_no_score_and_no_rank(tmp_path):
     for kind in ("truth", "uniform"):
         recorded(tmp_path / kind, [GROUP], model_args=f"kind={kind}")
     (path,) = (tmp_path / "truth").rglob("results_*.json")
-    row = json.loads(path.read_text())["groups"][GROUP]
+    whole = json.loads(path.read_text())
+    row = whole["groups"][GROUP]
     assert not any("score" in key or "l1" in key for key in row) and not UNDATED.scored
     assert row["choice_mass,none"] == pytest.approx(1) and row["seen,none"] == 1
     results = read_results([tmp_path])
@@ -224,6 +221,14 @@ def test_a_run_has_answers_and_a_year_but_no_score_and_no_rank(tmp_path):
     assert len(lives) == 4 and "knows the average over the years (baseline)" in lives
     assert lives["knows the truth (kind=truth)"] == "2024"
     assert lives["guesses uniformly (kind=uniform)"].startswith("cannot be told")
+    # Result files keep the answers.
+    for samples in tmp_path.rglob("samples_*"):
+        samples.unlink()
+    pd.testing.assert_frame_equal(find("year-lived")(read_results([tmp_path])).table, table)
+    whole["epidemia"]["said"][f"{GROUP}_gsstrend_degree"] = "2"
+    path.write_text(json.dumps(whole))
+    note = find("year-lived")(read_results([tmp_path])).left_out[0]
+    assert f"{GROUP}_gsstrend_degree: the recorded answers are not as a run keeps them" in note
     assert find("leaderboard")(results).table.empty and find("pairs")(results).table.empty
     # Of part of the prompts; of two orderings of men and two of women all are asked.
     recorded(tmp_path / "part", [GROUP], samples={in_way(*m): [*range(4)] for m in members(GROUP)})
@@ -285,8 +290,6 @@ OF_YEARS |= {2023: "cpsaat11_2023.xlsx"}
 #: Of 2019, as they are called since.
 RENAMED = {"motion picture": "film", "fire fighting": "firefighting", "gaming": "gambling"}
 RENAMED |= {"parking lot attendants": "parking attendants"}
-#: Not one occupation, but several.
-RESIDUAL = r".* occupations|.*, all other|other .*|miscellaneous .*|total, 16 years and over"
 
 
 def test_shares_of_women_are_those_of_the_bls():
@@ -300,17 +303,16 @@ def test_shares_of_women_are_those_of_the_bls():
     frame = pd.concat(parts)
     words = frame.occupation.str.split().str.join(" ").str.lower()
     frame["occupation"] = words.replace(RENAMED, regex=True)
-    frame = frame[~frame.occupation.str.fullmatch(RESIDUAL)]
-    frame = frame[frame.groupby("occupation").year.transform("nunique") == 4]
     frame = frame.astype({"employed": float}).set_index(["year", "occupation"])
     known = store.load(BLS)
     given = pd.DataFrame(known.given)
     keys = [*zip(given[0], given[1].str.lower().replace(RENAMED, regex=True), strict=True)]
+    frame = frame.loc[keys]
     assert len(keys) == len(frame) == 4 * 220
     women = known.p[:, known.levels.index("Female")]
-    assert women == pytest.approx(frame.women.loc[keys].to_numpy() / 100, abs=1e-12)
+    assert women == pytest.approx(frame.women.to_numpy() / 100, abs=1e-12)
     share = frame.employed / frame.employed.groupby(level=0).transform("sum") / 4
-    assert known.weights == pytest.approx(share.loc[keys].to_numpy(), abs=1e-12)
+    assert known.weights == pytest.approx(share.to_numpy(), abs=1e-12)
     # They are called as in a single year.
     single, trend = (record(of).variables["occupation"][0].levels for of in ("bls", "blstrend"))
     assert all(level in single for level in trend)
@@ -328,15 +330,7 @@ def test_a_file_of_each_year_is_needed_under_its_name(tmp_path):
         load_tables(record("blstrend"), [*tmp_path.iterdir()], "2019-2023")
 
 
-def test_files_and_tables_of_one_year_are_refused():
-    with pytest.raises(ValueError, match="extra"):
-        Task(title="T", outcome="a", given=("b",), equals="b")
-    (by_year,) = record("blstrend").declared
-    p, exact = np.array([[0.4, 0.6], [0.9, 0.1]]), np.full(2, np.inf)
-    cells = by_year.given, ("Male", "Female"), (("2021", "Cooks"), ("2021", "Nurses"))
-    one = PublishedTable("sex", *cells, np.full(2, 0.5), p, exact, {}, ())
-    with pytest.raises(EpidemiaError, match="compares every year, but the file has only one"):
-        published.take(one, by_year, {}, "blstrend_2021")
+def test_files_of_one_year_are_refused():
     data = load_microdata(record("gsstrend"), raw_file("gss", "GSS2022.parquet"))
     of = next(task for task in record("gsstrend").declared if task.equal)
     with pytest.raises(EpidemiaError, match="compares every year, but the file has only one"):
