@@ -25,9 +25,7 @@ from lm_eval_epidemia.results.card import LOSSES, TUNED_CARD, DatasetCard, Tuned
 from lm_eval_epidemia.results.decode import Asked
 from lm_eval_epidemia.score.score import draw_truths
 
-RACE, MARIJUANA = (
-    f"epidemia_low_nsduh_{of}" for of in ("cocaine_ever_by_race", "marijuana_ever_by_age")
-)
+RACE, MARIJUANA = AGE.replace("age", "race"), AGE.replace("cocaine", "marijuana")
 SEEN = [AGE, RACE]
 TASKS = [*SEEN, HEROIN, MARIJUANA, f"{AGE}_likelihood"]
 LOW, BASE = "epidemia_low", "org/small-1B"
@@ -64,11 +62,8 @@ def renamed(source, folder, **arguments):
 def paired(results):
     """The base of each tuned model, by name; nothing without one."""
     runs = results.runs
-    return {
-        of["model"]: "" if of["base"] != of["base"] else runs["model"][of["base"]]
-        for of in runs.to_dict("records")
-        if of["base"] == of["base"] or of["card"] or of["weights"].adapter
-    }
+    tuned = [of for of in runs.itertuples() if of.base >= 0 or of.card or of.weights.adapter]
+    return {of.model: runs.model.get(of.base, "") for of in tuned}
 
 
 def notes(results):
@@ -186,14 +181,10 @@ def tuned(tmp_path_factory):
     finding = find("tuning")(made)
     own, _ = answers(made)
     runs = [scores(made, name)["run"].iloc[0] for name in ("small-1B", NAMES["more"])]
-    return SimpleNamespace(
-        folder=folder / "results",
-        made=made,
-        table=finding.table,
-        left_out="\n".join(finding.left_out),
-        # The answers of the base, and of the adapter that has seen more, by task.
-        sides={of: [own[run, Asked(of, "letters")].q for run in runs] for of in TASKS[:4]},
-    )
+    # The answers of the base, and of the adapter that has seen more, by task.
+    sides = {of: [own[run, Asked(of, "letters")].q for run in runs] for of in TASKS[:4]}
+    of = {"table": finding.table, "left_out": "\n".join(finding.left_out), "sides": sides}
+    return SimpleNamespace(folder=folder / "results", made=made, **of)
 
 
 def only(table, **wanted):
@@ -206,7 +197,7 @@ def only(table, **wanted):
 
 def scores(made, name):
     """The scores of a run in letters, by task."""
-    own = made.scores[made.scores["way"] == "letters"]
+    own = made.scores.query("way == 'letters'")
     return own[own["run"].map(made.runs["model"]) == name].set_index("task")
 
 

@@ -63,8 +63,7 @@ def test_records_of_real_runs_have_joint_errors_bounds_and_what_is_to_be_known(r
     row = rows_of(run)["epidemia_low"]
     of, config = row["score_details"], row["metric_config"]
     scores = grouped(read([RESULTS / "real-model" / "low"]).scores)
-    (expected,) = mean(scores, ["run", "group"]).to_dict("records")
-    value, error = expected["value"], expected["error"]
+    ((value, error),) = mean(scores, ["run", "group"])[["value", "error"]].to_numpy()
     assert (of["score"], config["min_score"], config["max_score"]) == (value, 0.0, 100.0)
     said, ends = (of["uncertainty"][key] for key in ("standard_error", "confidence_interval"))
     assert said == {"value": error, "method": "joint survey replicates"}
