@@ -189,9 +189,7 @@ def tuned(tmp_path_factory):
 
 def only(table, **wanted):
     """The row of a table with these values."""
-    for name, value in wanted.items():
-        table = table[table[name] == value]
-    (row,) = table.itertuples(index=False)
+    (row,) = table[(table[[*wanted]] == [*wanted.values()]).all(axis=1)].itertuples(index=False)
     return row
 
 
@@ -330,8 +328,6 @@ def test_adapters_are_told_apart_described_and_on_a_curve_with_its_references(tu
     shown, alone = (command("report", of).split() for of in (tuned.folder, tuned.folder / "few"))
     assert "tuning" in shown and "tuning" not in alone
     assert all("after training on these" in " ".join(text) for text in (shown, alone))
-    with pytest.raises(EpidemiaError, match="tuned"):
-        command("plot", "learning", tuned.folder / "base", "--out", tmp_path / "x.svg")
     for name in ("tuning", "losses", "learning"):
         command("plot", name, tuned.folder, "--out", tmp_path / f"{name}.svg")
         assert "NaN" not in (tmp_path / f"{name}.svg").read_text()

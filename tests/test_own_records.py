@@ -101,10 +101,9 @@ def test_a_wrong_record_is_left_out_and_says_why(home, old, new, said, caplog):
 def test_a_record_replaces_one_that_ships(home):
     text = changed("survey: toy", "survey: gss\nreplaces: gss").replace("extra:", "low:")
     write(home / "surveys", text, "gss.yaml")
-    names = [name for name in catalogue.all_tasks() if "_gss_" in name]
-    assert len(names) == 4 and names[3] == "epidemia_marginal_gss_happy"
-    groups = leaves()["epidemia_low_gss_happy_by_sex"].entry.groups
-    assert groups == ("epidemia_low", "epidemia_low_gss")
+    own = [name for name in catalogue.all_tasks() if "_gss_" in name]
+    assert len(own) == 4 and own[3] == "epidemia_marginal_gss_happy"
+    assert "epidemia_low_gss" in leaves()["epidemia_low_gss_happy_by_sex"].entry.groups
 
 
 def test_from_record_to_scores_in_every_way_and_without_it(
