@@ -9,13 +9,11 @@ from conftest import called
 from report_parts import command
 from toy_survey import RECORD, build, people
 
-from lm_eval_epidemia.api import tasks
 from lm_eval_epidemia.benchmarks import leaves, members
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.words import plain_name
 from lm_eval_epidemia.surveys import catalogue
 
 TASK, EVERYBODY = "epidemia_extra_toy_happy_by_sex", "epidemia_marginal_toy_happy"
@@ -83,7 +81,6 @@ WRONG = [
     ('"2020":', '"../../2020":', "the name of a vintage must begin"),
     ("  extra:", "  low:", "under 'extra', not low"),
     ("A toy survey", "!!python/name:os.getcwd", "could not determine a constructor"),
-    ("title: A", "nonsense: 1\ntitle: A", "nonsense"),
     ("{label: Male,", "{each: [1, 1000000000], label: '{n}',", "'each'"),
 ]
 
@@ -114,11 +111,9 @@ def test_from_record_to_scores_in_every_way_and_without_it(
     built = build(raw).tasks
     assert members("epidemia_toy") == [(name, "letters") for name in built[:3]]
     assert built[3:] == [EVERYBODY] and members("toy") == [(name, "letters") for name in built]
-    # The groups that ship are the same for everybody; its own bears its title.
+    # The groups that ship are the same for everybody.
     likelihoods = map(members, ("epidemia_toy_likelihood", "epidemia_extra_likelihood"))
     assert [(TASK, "likelihood") in of for of in likelihoods] == [True, False]
-    assert plain_name("epidemia_toy_likelihood") == "A toy survey, likelihood"
-    assert tasks("toy").state.tolist() == ["built here"] * 4
     monkeypatch.setenv("EPIDEMIA_RECORDS", "")
     asked = "epidemia_toy,epidemia_toy_likelihood,epidemia_toy_sampled,epidemia_marginal_toy"
     line = ["--model", "epidemia-baseline", "--model_args", "kind=truth", "--output_path"]

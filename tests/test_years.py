@@ -228,8 +228,7 @@ def test_a_run_has_answers_and_a_year_but_no_score_and_no_rank(tmp_path):
     # Of part of the prompts; of two orderings of men and two of women all are asked.
     recorded(tmp_path / "part", [GROUP], samples={in_way(*m): [*range(4)] for m in members(GROUP)})
     found = find("year-lived")(read_results([tmp_path / "part"]))
-    assert "not to every prompt" in found.left_out[0]
-    assert "no answers in 3 tasks" in found.left_out[0]
+    assert all(x in found.left_out[0] for x in ("not to every prompt", "no answers in 3 tasks"))
     assert found.table.iloc[0].lives_in == "cannot be told: 1 of 3 outcomes moved"
 
 
@@ -265,14 +264,12 @@ def test_shares_of_the_brfss_are_cdc_s():
     file = "brfss_prevalence_diabetes_obesity_state_age_2011_2023.parquet"
     frame = pd.read_parquet(raw_file("brfss", file))
     frame = frame[(frame.Break_Out == "Overall") & frame.Data_value.notna()]
-    states = {int(code) for code in frame.LocationID} - {59, 98, 99}
+    frame = frame[~frame.LocationID.isin(["59", "98", "99"])].astype({"Year": str})
     for outcome, topic in (("diabetes", "Diabetes"), ("obese", "BMI Categories")):
-        rows = frame[(frame.Topic == topic) & frame.LocationID.astype(int).isin(states)]
+        rows = frame[frame.Topic == topic].sort_values(["Year", "LocationID"])
         known = store.load(BRFSS + f"{outcome}_by_year_state")
-        assert len(known.given) == len(rows)
-        by_year = rows.groupby(rows.Year.astype(str)).Data_value.mean() / 100
-        own = pd.Series(known.p[:, 0], [cell[0] for cell in known.given]).groupby(level=0).mean()
-        assert own.to_numpy() == pytest.approx(by_year.loc[own.index].to_numpy(), abs=1e-12)
+        assert [cell[0] for cell in known.given] == [*rows.Year]
+        assert known.p[:, 0] == pytest.approx(rows.Data_value.to_numpy() / 100, abs=1e-12)
 
 
 OF_YEARS = {year: f"other_years/cpsaat11_{year}.xlsx" for year in (2019, 2021, 2022)}
@@ -283,7 +280,7 @@ RENAMED |= {"parking lot attendants": "parking attendants"}
 
 
 def test_shares_of_women_are_those_of_the_bls():
-    """A year's people weigh as they are employed, years alike; of all that has every year."""
+    """A year's people weigh as they are employed, years alike; 220 occupations have every year."""
     parts = []
     for year, name in OF_YEARS.items():
         sheet = pd.read_excel(raw_file("bls", name), header=None).iloc[:, :3]
