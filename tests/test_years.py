@@ -220,7 +220,7 @@ def test_a_run_has_answers_and_a_year_but_no_score_and_no_rank(tmp_path):
     for samples in tmp_path.rglob("samples_*"):
         samples.unlink()
     pd.testing.assert_frame_equal(find("year-lived")(read_results([tmp_path])).table, table)
-    whole["epidemia"]["said"][f"{GROUP}_gsstrend_degree"] = "2"
+    whole["epidemia"]["said"][f"{GROUP}_gsstrend_degree"] = "2 -1 0 0 1 0 0 0"
     path.write_text(json.dumps(whole))
     note = find("year-lived")(read_results([tmp_path])).left_out[0]
     assert f"{GROUP}_gsstrend_degree: the recorded answers are not as a run keeps them" in note
