@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 from itertools import product
 
 import numpy as np
@@ -72,9 +71,8 @@ def test_words_in_a_variant_decide_nothing(tmp_path):
     """The prefix "In truth" is no other truth: there are scales; a comma in it parts nothing."""
     for prefix in ("In truth", "Yes, fewshot=5, so"):
         write(tmp_path / prefix, ONE, metadata={"gen_prefix": prefix})
-    scales = table("scale", tmp_path).groupby("settings")["scale"].agg(set)
-    assert {*scales.index} == {"gen_prefix=In truth", "gen_prefix=Yes, fewshot=5, so"}
-    assert all(of >= {*SCALES} for of in scales)
+    known = {*by(table("scale", tmp_path), "settings", "scale")}
+    assert known >= {*product(("gen_prefix=In truth", "gen_prefix=Yes, fewshot=5, so"), SCALES)}
     # Another truth is one, whatever else was said.
     write(tmp_path / "c", ONE, metadata={"truth": "abc", "fewshot": 2})
     assert {*table("scale", tmp_path / "c")["scale"]} == {"population"}
@@ -97,7 +95,6 @@ def test_of_two_runs_the_later_counts_and_a_note_says_so(tmp_path):
     results = read_results([tmp_path])
     assert len(results.runs) == 1 and by(results.scores, "task") == {COCAINE: 60.0, HEROIN: 1.0}
     (note,) = results.notes["text"]
-    assert "1 task asked more than once with the same settings; the newest" in note
     assert f"not those in 1 older file ({tmp_path}" in note
     assert note.endswith(f"which had another score in {COCAINE}")
 
@@ -158,11 +155,6 @@ def test_models_are_compared_within_one_dtype(tmp_path):
     write(tmp_path / "tuned", {COCAINE: (50.0, 3.0)}, config=run_as(dtype="bfloat16", **tuned))
     runs = read([tmp_path]).runs
     assert [*runs["dtype"][runs["base"].dropna()]] == ["bfloat16"]
-    # Where there is none, a note says what else differs.
-    write(tmp_path / "tuned", {COCAINE: (50.0, 3.0)}, config=run_as(dtype="float16", **tuned))
-    shutil.rmtree(tmp_path / "bfloat16")
-    (note,) = [text for text in read([tmp_path]).notes["text"] if "base" in text]
-    assert "(dtype float16 and float32), so training does not explain the whole" in note
 
 
 def test_the_run_that_answered_most_stands_for_its_model_then_the_newest(tmp_path):
@@ -180,10 +172,9 @@ def test_the_run_that_answered_most_stands_for_its_model_then_the_newest(tmp_pat
 
 
 def test_other_tasks_become_columns(tmp_path):
+    groups = {"mmlu": ["mmlu_anatomy"], "hellaswag": []}
     for case, (others, higher, _) in TABLES["others"].items():
-        directions = dict.fromkeys(others, higher)
-        groups = {"mmlu": ["mmlu_anatomy"], "hellaswag": []}
-        more = {"group_subtasks": groups, "higher_is_better": directions}
+        more = {"group_subtasks": groups, "higher_is_better": dict.fromkeys(others, higher)}
         write(tmp_path / case, {**ONE, **others}, model=case, **more)
     found = table("other", tmp_path)
     shown = {model: by(of, "other") for model, of in found.groupby("model")}
@@ -217,13 +208,12 @@ def test_another_task_alone_is_of_its_model_however_that_was_asked_ours(tmp_path
 
 def test_rank_correlation_with_other_tasks(tmp_path):
     """Ranks 1, 2, 3, 4 against 1, 3, 2, 4: 1 - 6 (1 + 1) / (4 * 15) = 0.8."""
-    for number, (ours, theirs) in enumerate([(10, 20), (20, 60), (30, 40), (40, 80)], start=1):
-        tasks = {COCAINE: (float(ours), 1.0), "mmlu": {"acc,none": theirs / 100}}
+    for number, theirs in enumerate((0.2, 0.6, 0.4, 0.8), start=1):
+        tasks = {COCAINE: (10.0 * number, 1.0), "mmlu": {"acc,none": theirs}}
         write(tmp_path / str(number), tasks, model=f"m{number}")
-        (found,) = table("correlation", tmp_path).to_dict("records")
+        (found,) = table("correlation", tmp_path)[["value", "models"]].to_numpy().tolist()
         expected = {3: 0.5, 4: 0.8}.get(number, math.nan)
-        assert found["value"] == pytest.approx(expected, nan_ok=True)
-        assert found["models"] == number
+        assert found == pytest.approx([expected, number], nan_ok=True)
 
 
 # What respondents that are known come to, asked the same.
