@@ -105,7 +105,7 @@ def test_a_file_counts_once_whatever_links_lead_to_it(tmp_path):
     (collected := tmp_path / "collected").mkdir()
     (collected / "a").symlink_to(path.parent)
     (tmp_path / "runs" / "loop").symlink_to(collected)
-    path.with_name("results_a.json").symlink_to(path.name)
+    path.with_name("results_0.json").symlink_to(path.name)
     results = read_results([collected, path.parent, path])
     assert len(results.scores) == 1 and results.older.empty and results.notes.empty
     assert not results.scores["file"][0].is_symlink()
