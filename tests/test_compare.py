@@ -136,8 +136,7 @@ def test_rows_are_clustered_by_a_column(answered):
     columns = ["clustered_by", "rows", "clusters", "too_few", "test"]
     assert [*of.loc["even_large", "acc"][columns]] == ["passage", 15, 8, "", "paired t"]
     few = of.loc["sums_0", "acc"]
-    assert few["too_few"] == "too few clusters by passage"
-    assert few[["low", "high", "p"]].isna().all()
+    assert few["too_few"] and few[["low", "high", "p"]].isna().all()
     with pytest.raises(EpidemiaError, match="both models answered has this column; nearest"):
         compared(*where, cluster="pasage")
 
@@ -185,7 +184,7 @@ RUNS = {
     "mute": ("org/large-7B", HALF, SILENT, {}),
     "full": ("org/large-7B", FULL, alike(90.0, EIGHT[:1]), {}),
     "other": ("org/other", FULL, alike(50.0, EIGHT[:1]), {}),
-    "third": ("third", {}, alike(30.0, [*EIGHT, *HIGH, "epidemia_low_fbi_sex_by_offense"]), {}),
+    "third": ("third", {}, alike(30.0, [*EIGHT, "epidemia_low_fbi_sex_by_offense"]), {}),
     **{f"low-{name}": (name, {}, alike(40.0, EIGHT[:1]), {}) for name in "ab"},
     **{f"quick-{name}": (name, {}, alike(50.0, QUICK), {}) for name in "ab"},
     **{f"m-{x}": ("m", {"revision": x}, alike(20.0, EIGHT), {}) for x in "xy"},
@@ -325,19 +324,18 @@ def test_what_has_no_task_in_all_ways_is_nothing_to_compare(tmp_path):
             command("compare", tmp_path / "a")
     # Beside a group that has one.
     write(tmp_path / "b", {f"{COCAINE}_likelihood": (30.0, 3.0), COCAINE: (35.0, 3.0)}, "other")
-    done = said("compare", tmp_path / "a", tmp_path / "b")
-    why = "m: no task of epidemia_low has a score in all its ways (letters, sampled)"
-    assert why in done.stderr and "30.0 ± 3.0" in done.stdout
+    done = said("compare", tmp_path)
+    assert "m: no task of epidemia_low has a score in all its ways" in done.stderr
+    assert "30.0 ± 3.0" in done.stdout
 
 
 def test_wordings_are_paired_by_task_where_nothing_else_differs(tmp_path):
     bare = {"wording": "bare"}
     write(tmp_path / "a", {COCAINE: (40.0, 3.0), HEROIN: (20.0, 4.0)}, "m")
     write(tmp_path / "b", {COCAINE: (50.0, 6.0), HEROIN: (22.0, 3.0)}, "m", metadata=bare)
-    # Another model's, another way's, and with examples: these have no usual one beside them.
-    write(tmp_path / "c", {COCAINE: (90.0, 1.0)}, "other", metadata=bare)
-    write(tmp_path / "d", {f"{COCAINE}_sampled": (90.0, 1.0)}, "m", metadata=bare)
-    write(tmp_path / "e", {HEROIN: (90.0, 1.0)}, "m", metadata={**bare, "fewshot": 2})
+    # Another model's, and with examples: these have no usual one beside them.
+    for model, more in (("other", {}), ("m", {"fewshot": 2})):
+        write(tmp_path / model, {HEROIN: (90.0, 1.0)}, model, metadata={**bare, **more})
     found = table("wording", tmp_path)[["model", "settings", "other", "tasks", "difference"]]
     assert found.to_numpy().tolist() == [["m", "bare wording", "m", 2, (10 + 2) / 2]]
     shown = command("compare", tmp_path)

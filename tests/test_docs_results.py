@@ -290,7 +290,8 @@ def ranks():
 
 # Fine-tuning.
 STUDY = "docs/guides/finetuning-study.md"
-NSDUH, LIKELIHOOD = "epidemia_low_nsduh", "epidemia_low_nsduh_likelihood"
+NSDUH, HIGH = "epidemia_low_nsduh", "epidemia_high_nsduh"
+LIKELIHOOD = f"{NSDUH}_likelihood"
 DIAGNOSED = "l1 choice_mass order_bias"
 #: The run of each row of the table.
 TUNED = {
@@ -328,13 +329,11 @@ def fine_tuning():
         if name != "base":
             steps = [tuned(name)["steps"], "…"]
             assert f"{tuned(name)['dataset']['rows']['train']:,} " in title
-        high = "epidemia_high_nsduh"
-        last = numbers(run, high) if high in results(run)["results"] else ""
+        last = numbers(run, HIGH) if HIGH in results(run)["results"] else ""
         letters = numbers(run, NSDUH), *numbers(run, NSDUH, DIAGNOSED)
         yield row(title, *steps, *letters, numbers(run, LIKELIHOOD), last)
-    knows, likely = averages_only()
-    means = knows["score"].mean(), knows["l1"].mean(), "", "", likely["score"].mean()
-    yield row(AVERAGES, "", "", *means, "")
+    knows, likely = (of[["score", "l1"]].mean() for of in averages_only())
+    yield row(AVERAGES, "", "", *knows, "", "", likely["score"], "")
 
 
 @held(STUDY, "| 10,800 answers (averages only)")
