@@ -5,6 +5,7 @@ import re
 import runpy
 import shlex
 from functools import cache
+from textwrap import dedent
 
 import numpy as np
 import pandas as pd
@@ -121,12 +122,12 @@ def kept(folder, kind, group):
 def interventions():
     group = "epidemia_intervention"
     yield "|accuracy|↑|#|±|#|", numbers("interventions", group, "accuracy accuracy_stderr")
+    yield "probability of #", numbers("interventions", group, "choice_mass")
     names = "base_accuracy choice_mass kappa0_accuracy kappa1_accuracy margin post_accuracy"
     for name in f"{names} seen yes_bias".split():
         yield f"|{name}|…|#|", numbers("interventions", group, name)
     noticed = table("notices", "interventions").set_index("part")
     kappas = noticed["value"][["kappa = 0", "kappa = 1"]]
-    yield "probability of #", numbers("interventions", group, "choice_mass")
     yield "rise by # where nothing changes and by # where", kappas
     apart = noticed.loc["difference", ["value", "low", "high"]]
     yield "difference of #, with a 95 % interval from # to #", apart
@@ -140,14 +141,11 @@ def interventions():
 @held("docs/guides/priors-published.md", "## A real small model")
 def of_priors():
     task, names = "epidemia_prior_nhanes", "win_rate_5 posterior_win_rate_5 crps_ratio ece"
-    for title, folder, asked, last in (
-        ("direct, …", "direct", task, ["answered", ""]),
-        ("grid, …", "grid", f"{task}_grid", ["", "end_mass"]),
-        ("mean …", "grid-mean", f"{task}_grid", ["", "end_mass"]),
-    ):
-        ratio = numbers(f"priors/{folder}", asked, "error_ratio error_ratio_stderr")
-        rest = [name and metric(f"priors/{folder}", asked, name) for name in last]
-        yield row(title, ratio, *numbers(f"priors/{folder}", asked, names), *rest)
+    for title, folder in (("direct, …", "direct"), ("grid, …", "grid"), ("mean …", "grid-mean")):
+        of = f"priors/{folder}", f"{task}_grid" if "grid" in folder else task
+        last = ["", metric(*of, "end_mass")] if "grid" in folder else [metric(*of, "answered"), ""]
+        ratio = numbers(*of, "error_ratio error_ratio_stderr")
+        yield row(title, ratio, *numbers(*of, names), *last)
     # Means of the grid with truths: over all, of the marginals, within variables.
     truth = store.load(task)
     (line,) = results("priors/grid")["epidemia"]["said"].values()
@@ -186,12 +184,10 @@ def scores_so_far():
     ways = ("low", "high", "low-likelihood", "high-likelihood")
     groups = {way: f"epidemia_{way.replace('-', '_')}" for way in ways}
     means = ["real-model/mean", "real-model/mean-likelihood"]
-    averages = (score_of(means["like" in way], group) for way, group in groups.items())
-    yield row(AVERAGES, *averages)
+    yield row(AVERAGES, *(score_of(means["like" in way], group) for way, group in groups.items()))
     yield row(SMALL, *(score_of(f"real-model/{way}", group) for way, group in groups.items()))
-    small = (scores_of(f"real-model/{way}", groups[way]) for way in ways[:2])
-    columns = ["l1", "choice_mass", "order_bias"]
-    yield "|its distance …|#, #, #|#, #, #|", [x for of in small for x in of[columns].mean()]
+    small = (scores_of(f"real-model/{way}", groups[way])[DIAGNOSED.split()] for way in ways[:2])
+    yield "|its distance …|#, #, #|#, #, #|", np.ravel([of.mean() for of in small])
 
 
 @held("docs/reference/variants.md", "### Wordings of a small model")
@@ -209,26 +205,24 @@ def wordings():
         tasks = int(together["flips_tasks"])
         yield f"{line}# % of {tasks}|{p[0]}|", [*values, together["flips"], *p[1]]
         pairs = pairs[pairs["group"] == f"epidemia_{group}"]
-        (bare,) = pairs.index[pairs["settings"].str.contains("bare wording")]
-        interval = ("# to #", ["low", "high"])
-        if np.isnan(pairs["low"][bare]):
-            interval = "too few outcomes (± #)", ["half_width"]
-        shown = ["difference", "error", *interval[1], "corrected", "corrected_error"]
-        line = f"|{title}, score|{tasks}|# ± #|{interval[0]}|# ± #|"
-        yield line, pairs.loc[bare, shown]
+        (bare,) = pairs[pairs["settings"].str.contains("bare wording")].itertuples()
+        words, ends = "# to #", [bare.low, bare.high]
+        if np.isnan(bare.low):
+            words, ends = "too few outcomes (± #)", [bare.half_width]
+        shown = [bare.difference, bare.error, *ends, bare.corrected, bare.corrected_error]
+        yield f"|{title}, score|{tasks}|# ± #|{words}|# ± #|", shown
     bias = []
     for part, group in (("", "low"), ("", "high"), ("nsduh", "low"), ("nsduh", "high")):
-        bare = results(f"wording/{group}-bare")["results"]
-        tasks = [name for name in bare if name in leaves() and part in name]
+        bare = results(f"wording/{group}-bare")["results"].keys() & leaves().keys()
         for folder in (f"real-model/{group}", f"wording/{group}-bare"):
-            bias.append(np.mean([metric(folder, task, "order_bias") for task in tasks]))
+            of = [metric(folder, task, "order_bias") for task in bare if part in task]
+            bias.append(np.mean(of))
     yield "order_bias from # to # (epidemia_low) and from # to # (epidemia_high)", bias[:4]
     yield "in questions of NSDUH on drugs from # to # (both groups)", bias[4:6]
     assert np.round(bias[4:6], 2) == pytest.approx(np.round(bias[6:], 2))
     folders = "wording/low-likelihood", "wording/low-likelihood-bare"
     tasks = leaves().keys() & results(folders[1])["results"].keys()
-    scores = [[metric(folder, task, "score") for task in tasks] for folder in folders]
-    np.testing.assert_array_equal(*scores)
+    np.testing.assert_array_equal(*([metric(of, x, "score") for x in tasks] for of in folders))
 
 
 @held("docs/background/validity-quick-look.md", "\nReal answers: ", whole=False)
@@ -242,8 +236,7 @@ def quick_look():
 @held("docs/guides/world.md", "## A small model")
 def countries():
     known = kept("world", "places", "epidemia_world")
-    score = metric("world", "epidemia_world", "score")
-    assert known[SMALL, "score"][0] == pytest.approx(score)
+    assert known[SMALL, "score"][0] == pytest.approx(metric("world", "epidemia_world", "score"))
     gaps = "gap between regions", "gap between thirds of countries by income"
     for name in (SMALL, AVERAGES, "knows its region's average"):
         means = (known[name, of][0] for of in ("score", "score, places alike"))
@@ -255,8 +248,8 @@ def countries():
 def years():
     known = kept("years", "years", "epidemia_years")
     slope, agreement = "slope over the years", "rank agreement over the years"
-    score = numbers("years", "epidemia_years")
-    yield row(SMALL, score, known[SMALL, slope], known[SMALL, agreement][0])
+    cells = numbers("years", "epidemia_years"), known[SMALL, slope], known[SMALL, agreement][0]
+    yield row(SMALL, *cells)
     for name in ("knows the average over the years", "knows today's"):
         yield row(name, *(known[name, of][0] for of in ("score", slope, agreement)))
 
@@ -297,7 +290,8 @@ def ranks():
 
 # Fine-tuning.
 STUDY = "docs/guides/finetuning-study.md"
-NSDUH, LIKELIHOOD = "epidemia_low_nsduh", "epidemia_low_nsduh_likelihood"
+NSDUH, HIGH = "epidemia_low_nsduh", "epidemia_high_nsduh"
+LIKELIHOOD = f"{NSDUH}_likelihood"
 DIAGNOSED = "l1 choice_mass order_bias"
 #: The run of each row of the table.
 TUNED = {
@@ -335,26 +329,21 @@ def fine_tuning():
         if name != "base":
             steps = [tuned(name)["steps"], "…"]
             assert f"{tuned(name)['dataset']['rows']['train']:,} " in title
-        high = "epidemia_high_nsduh"
-        last = numbers(run, high) if high in results(run)["results"] else ""
+        last = numbers(run, HIGH) if HIGH in results(run)["results"] else ""
         letters = numbers(run, NSDUH), *numbers(run, NSDUH, DIAGNOSED)
         yield row(title, *steps, *letters, numbers(run, LIKELIHOOD), last)
-    knows, likely = averages_only()
-    means = knows["score"].mean(), knows["l1"].mean(), "", "", likely["score"].mean()
-    yield row(AVERAGES, "", "", *means, "")
+    knows, likely = (of[["score", "l1"]].mean() for of in averages_only())
+    yield row(AVERAGES, "", "", *knows, "", "", likely["score"], "")
 
 
 @held(STUDY, "| 10,800 answers (averages only)")
 def averages_beside_it():
-    alone, _ = averages_only()
+    (alone, _), folder = averages_only(), f"finetuning/{TUNED['10,800 answers']}"
     for condition in ("age", "race"):
         drugs = ("cocaine", "heroin", "marijuana")
         tasks = [f"{NSDUH}_{drug}_ever_by_{condition}" for drug in drugs]
-        both = (
-            (metric(f"finetuning/{TUNED['10,800 answers']}", x, "score"), alone["score"][x])
-            for x in tasks
-        )
-        yield f"|by {condition}|# (#)|# (#)|# (#)|", np.ravel([*both])
+        both = [(metric(folder, x, "score"), alone["score"][x]) for x in tasks]
+        yield f"|by {condition}|# (#)|# (#)|# (#)|", np.ravel(both)
 
 
 @held(STUDY, "| 2,250 notes ")
@@ -368,10 +357,9 @@ def seeds():
     for seed, values in enumerate(runs, 1):
         card = tuned(f"notes-2500-seed-{seed}")
         dataset, settings = card["dataset"], card["settings"]
-        counts = dataset["counts"]
+        counts, asked = dataset["counts"], (settings["epochs"], settings["lr"], card["steps"])
         yield row(f"seed {seed}", counts["sentence forms"], card["last_loss"], *values)
-        asked = dataset["rows"]["train"], counts["people"], settings["epochs"], settings["lr"]
-        assert asked == (2250, 250, 1, 5e-4) and card["steps"] == 141
+        assert (dataset["rows"]["train"], counts["people"], *asked) == (2250, 250, 1, 5e-4, 141)
         assert dataset["seed"] == settings["seed"] == seed
     # The mean, and its standard error over seeds.
     errors = np.std(runs, axis=0, ddof=1) / np.sqrt(3)
@@ -399,8 +387,7 @@ def test_numbers_on_a_page_are_those_of_its_files(place):
 def test_pages_show_what_commands_print():
     shown = command("report", RESULTS / "real-model")
     block = re.search(r"## The first screen\n\n((?:(?: {4}.*)?\n)+)", page("docs/guides/report.md"))
-    lines = (line[4:].rstrip() for line in block[1].strip("\n").split("\n"))
-    assert [*lines] == [line.rstrip() for line in shown.strip("\n").split("\n")]
+    assert dedent(block[1]).strip() == re.sub(" +\n", "\n", shown).strip()
     words = " ".join(command("compare", SMALL, AVERAGES, RESULTS / "real-model").split())
     block = re.search(r"## Our tasks\n.*?```text\n(.*?)```", page("docs/start/comparing.md"), re.S)
     assert all(" ".join(part.split()) in words for part in block[1].split("\n\n"))
