@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from itertools import product
 
 import numpy as np
 import pytest
@@ -34,14 +33,14 @@ BACKGROUND = REPOSITORY / "docs" / "background"
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    factory, folder = tmp_path_factory, tmp_path_factory.mktemp("runs")
-    tasks, one = [MARIJUANA, HOME, EDUCATION], {"orderings": 1}
+    folder, one = tmp_path_factory.mktemp("runs"), {"orderings": 1}
     for kind in ("truth", "mean", "uniform", "noisy,noise=0.5"):
-        copied_run(factory, folder / kind, TASKS, model_args=f"kind={kind}")
-        if kind in ("truth", "mean"):
-            where = folder / "effects" / kind
-            copied_run(factory, where, tasks, model_args=f"kind={kind}", metadata=one)
-    copied_run(factory, folder / "drawn", [f"{HOME}_sampled"], metadata={"n_samples": 10})
+        copied_run(tmp_path_factory, folder / kind, TASKS, model_args=f"kind={kind}")
+    for kind in ("truth", "mean"):
+        how, tasks = {"model_args": f"kind={kind}", "metadata": one}, [MARIJUANA, HOME, EDUCATION]
+        copied_run(tmp_path_factory, folder / "effects" / kind, tasks, **how)
+    drawn = {"metadata": {"n_samples": 10}}
+    copied_run(tmp_path_factory, folder / "drawn", [f"{HOME}_sampled"], **drawn)
     return folder
 
 
@@ -83,9 +82,10 @@ def test_lines_of_a_group_and_of_its_tasks(noisy):
     over, rows = rows_of("tilt", noisy)
     whole = calibration_line(BELIEFS)
     reach = 1.96 * whole.slope_error
-    expected = {"slope": whole.slope, "slope_error": whole.slope_error, "tilt": whole.tilt}
-    expected |= {"slope_low": whole.slope - reach, "slope_high": whole.slope + reach}
-    assert {name: over[name] for name in expected} == pytest.approx(expected, abs=1e-4)
+    names = ["slope", "slope_error", "tilt", "slope_low", "slope_high"]
+    expected = [getattr(whole, name) for name in names[:3]]
+    expected += [whole.slope - reach, whole.slope + reach]
+    assert [over[name] for name in names] == pytest.approx(expected, abs=1e-4)
     for task, q in BELIEFS.items():
         assert rows.slope[task] == pytest.approx(calibration_line({task: q}).slope, abs=1e-4)
     # Letters, of one task.
@@ -113,16 +113,14 @@ def test_recalibrated_respondents_whose_knowledge_is_known(runs, noisy):
         assert (one.gain, one.gain_error) == pytest.approx((0, 0), abs=1e-3)
         assert one.l1_conditional == pytest.approx(mean.l1, abs=1e-5)
     assert truth.gain_error > 0 and uniform.l1_marginal > 0.05 and uniform.score < 1
-    (one,), values = find("recalibrated")(noisy).table.itertuples(), []
-    for name, q in BELIEFS.items():
-        weights, true = (
-            store.load(name).weights,
-            marginal(store.load(name).weights, load_truth(name).p),
-        )
-        for given in (recalibrate(weights, q, true), np.tile(true, (len(weights), 1))):
-            values.append(score(load_truth(name), given).score)
-    expected = np.mean(values[::2]), np.mean(values[1::2])
-    assert (one.recalibrated, one.averages) == pytest.approx(expected, abs=1e-3)
+    (one,), scores = find("recalibrated")(noisy).table.itertuples(), []
+    for task, q in BELIEFS.items():
+        weights, asked = store.load(task).weights, load_truth(task)
+        true = marginal(weights, asked.p)
+        both = recalibrate(weights, q, true), np.tile(true, (len(weights), 1))
+        scores.append([score(asked, given).score for given in both])
+    expected = np.mean(scores, axis=0)
+    assert [one.recalibrated, one.averages] == pytest.approx(expected, abs=1e-3)
     assert one.gain == pytest.approx(one.recalibrated - one.averages)
 
 
@@ -264,27 +262,21 @@ def test_drawn_answers_have_an_error(runs):
 def test_the_examples_of_the_page_are_their_own_arithmetic():
     """Two graphs that agree in all that is seen and not under do(), by enumeration; tutoring."""
     page = (BACKGROUND / "hierarchy.md").read_text()
-    x_of, y_of, fork, chain = [0.1, 0.9], [0.125, 0.875], {}, {}
-    for x, z, y in product((0, 1), repeat=3):
-        # Fork, X <- Z -> Y; chain, X -> Z -> Y. Probabilities are of 1.
-        x_in_fork, z_in_chain = abs(1 - x - x_of[z]), abs(1 - z - x_of[x])
-        fork[x, z, y] = 0.5 * x_in_fork * abs(1 - y - y_of[z])
-        chain[x, z, y] = 0.5 * z_in_chain * abs(1 - y - y_of[z])
+    # P(z | x), which is P(x | z) too, and P(y | z). Fork: X <- Z -> Y; chain: X -> Z -> Y.
+    linked, y_of = np.array([[0.9, 0.1], [0.1, 0.9]]), np.array([[0.875, 0.125], [0.125, 0.875]])
+    fork, chain = (np.einsum(of, linked, y_of) / 2 for of in ("zx,zy->xzy", "xz,zy->xzy"))
     assert fork == pytest.approx(chain)
-    seen = [2 * (fork[x, 0, 1] + fork[x, 1, 1]) for x in (0, 1)]
+    seen, joint = 2 * fork[:, :, 1].sum(axis=1), fork.sum(axis=2)
     # do(x): Z keeps its own mechanism, which hears of X in the chain only.
-    chained = [sum(abs(1 - z - x_of[x]) * y_of[z] for z in (0, 1)) for x in (0, 1)]
-    under = {"fork": [np.mean(y_of)] * 2, "chain": chained}
-    joint = np.array([[fork[x, z, 0] + fork[x, z, 1] for z in (0, 1)] for x in (0, 1)])
-    p = np.array([[fork[x, z, 1] / joint[x, z] for z in (0, 1)] for x in (0, 1)])
-    adjusted = implies.standardised(p, joint.sum(axis=0))
-    assert adjusted == pytest.approx(under["fork"]) and seen == pytest.approx(chained)
+    under = {"fork": [y_of[:, 1].mean()] * 2, "chain": linked @ y_of[:, 1]}
+    adjusted = implies.standardised(fork[:, :, 1] / joint, joint.sum(axis=0))
+    assert adjusted == pytest.approx(under["fork"]) and seen == pytest.approx(under["chain"])
     for name, values in (("seen", seen), ("standardised", adjusted), *under.items()):
         (row,) = [line for line in page.splitlines() if line.startswith(f"| {name}")]
         assert re.findall(r"0\.\d+", row) == [f"{value:.2f}" for value in values], name
     # What is seen bounds do(X = 1): P(x, y) and 1 - P(x, not y).
-    low, high = (fork[1, 0, y] + fork[1, 1, y] for y in (1, 0))
-    assert f"{low:.2f} to {1 - high:.2f} for do(X = 1)" in page
+    no, yes = fork[1].sum(axis=0)
+    assert f"{yes:.2f} to {1 - no:.2f} for do(X = 1)" in page
     # 1,000 pupils: those who struggle, then others; how many of each, and what share passed.
     pupils = {"tutored": [(400, 0.55), (100, 0.9)], "not tutored": [(100, 0.4), (400, 0.8)]}
     for name, cells in pupils.items():
