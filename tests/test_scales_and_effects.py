@@ -1,4 +1,4 @@
-"""What answers imply: other distances, lines, recalibrated scores, and standardised effects."""
+"""What answers imply: other distances, lines, effects, who of the people is beaten, maps."""
 
 import re
 import shutil
@@ -16,10 +16,14 @@ from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import registry, store
 from lm_eval_epidemia.estimate.check import check
-from lm_eval_epidemia.findings import find
+from lm_eval_epidemia.findings import find, people
 from lm_eval_epidemia.findings.calibration import calibration, order_bias
+from lm_eval_epidemia.findings.countries import countries_of, map_of
 from lm_eval_epidemia.findings.standardised import CONTRASTS, strata
+from lm_eval_epidemia.report.charts import DIVERGING, SHADES, shapes
+from lm_eval_epidemia.report.figures import save
 from lm_eval_epidemia.results.read import read_results
+from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 BINARY = "epidemia_low_nsduh_marijuana_ever_by_age"
 TASKS = [BINARY, "epidemia_low_gss_political_view_by_age", "epidemia_low_ipeds_sex_by_field"]
@@ -28,19 +32,19 @@ MARIJUANA = "epidemia_high_nsduh_marijuana_ever_by_age_education"
 HOME = "epidemia_high_scf_home_ownership_by_age_race"
 OWNED = "epidemia_high_scf_home_ownership_by_age_education"
 EDUCATION = "epidemia_low_acs_education_by_age"
+TOBACCO = "epidemia_world_factbook_tobacco_by_country_sex"
 BACKGROUND = REPOSITORY / "docs" / "background"
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    folder, one = tmp_path_factory.mktemp("runs"), {"orderings": 1}
+    folder, effects = tmp_path_factory.mktemp("runs"), [MARIJUANA, HOME, EDUCATION]
     for kind in ("truth", "mean", "uniform", "noisy,noise=0.5"):
         copied_run(tmp_path_factory, folder / kind, TASKS, model_args=f"kind={kind}")
     for kind in ("truth", "mean"):
-        how, tasks = {"model_args": f"kind={kind}", "metadata": one}, [MARIJUANA, HOME, EDUCATION]
-        copied_run(tmp_path_factory, folder / "effects" / kind, tasks, **how)
-    drawn = {"metadata": {"n_samples": 10}}
-    copied_run(tmp_path_factory, folder / "drawn", [f"{HOME}_sampled"], **drawn)
+        how = {"model_args": f"kind={kind}", "metadata": {"orderings": 1}}
+        copied_run(tmp_path_factory, folder / "effects" / kind, effects, **how)
+    copied_run(tmp_path_factory, folder / "drawn", [f"{HOME}_sampled"], metadata={"n_samples": 10})
     return folder
 
 
@@ -135,7 +139,7 @@ def test_three_effects_by_hand():
     # P(z) is 1/2 each: (0.2 + 0.6) / 2 and (0.3 + 0.7) / 2.
     assert implies.standardised(p, joint.sum(axis=0)) == pytest.approx([0.4, 0.5])
     nobody = np.array([[0.1, 0.4], [0.4, 0.0]])
-    for people, propensity, expected in (
+    for everybody, propensity, expected in (
         # P(x0 | z) is 0.2 and 0.8: each weight is 0.1 / 0.2 = 0.4 / 0.8 = 1/2, and so for x1.
         (joint, joint / joint.sum(axis=0), (0.4, 0.5)),
         # Weights 0.1 / 0.5 = 0.2, 0.4 / 0.75 = 8/15: (0.04 + 0.32) / (11/15) = 5.4 / 11.
@@ -146,7 +150,7 @@ def test_three_effects_by_hand():
         # Where there are no such people, nothing is missing: x1 is then 0.3, that of z0.
         (nobody, np.array([[0.5, 1.0], [0.5, 0.0]]), (0.28 / 0.6, 0.3)),
     ):
-        found = implies.weighted(p, people, propensity)
+        found = implies.weighted(p, everybody, propensity)
         assert found == pytest.approx(np.array(expected), nan_ok=True)
 
 
@@ -289,12 +293,76 @@ def test_the_examples_of_the_page_are_their_own_arithmetic():
 
 def test_the_page_has_the_numbers_of_the_surveys(implied):
     page = (BACKGROUND / "effects.md").read_text()
+    kinds = [f"survey_{kind}" for kind in ("crude", "standardised", "weighted")]
     for of in implied.to_dict("records"):
-        effects = [
-            "" if np.isnan(of[name]) else f"{of[name]:+.1f} ± {of[f'{name}_error']:.1f}"
-            for name in (f"survey_{kind}" for kind in ("crude", "standardised", "weighted"))
-        ]
-        task, people = of["task"].removeprefix("epidemia_"), f"{of['people']:.1f} %"
-        cells = [f"`{task}`", of["effect"], people, of["survey_by"], *effects]
-        assert f"| {' | '.join(cells)} |".replace("|  |", "| |") in page
+        effects = [f"{of[kind]:+.1f} ± {of[f'{kind}_error']:.1f}" for kind in kinds]
+        task, share = of["task"].removeprefix("epidemia_"), f"{of['people']:.1f} %"
+        cells = [f"`{task}`", of["effect"], share, of["survey_by"], *effects]
+        assert f"| {' | '.join(cells)} |".replace(" +nan ± nan", "") in page
     assert len(implied) == len(re.findall(r"^\| `(?:high|extra)_", page, re.MULTILINE))
+
+
+# Americans who guessed six shares in 2000, and countries on a map.
+
+
+def test_guesses_and_truths_are_those_of_the_sources():
+    """The GSS as its codebook's counts give it (SOURCE.json); Census 2000, GCT-P6, and the NJPS."""
+    guesses = people.guesses()
+    assert [*guesses] == ["white", "black", "jewish", "hispanic", "asian", "american_indian"]
+    means = [round(np.average(guess, weights=n), 2) for guess, n in guesses.values()]
+    assert means == [58.92, 31.48, 17.88, 24.68, 17.77, 14.21]
+    assert [n.sum() for _, n in guesses.values()] == [1318, 1310, 1197, 1277, 1256, 1248]
+    truths = [store.load(f"epidemia_people_census2000_{name}").p[0, 0] for name in guesses]
+    assert truths == pytest.approx([0.751, 0.123, 0.018, 0.125, 0.036, 0.009], abs=1e-12)
+
+
+def test_who_is_beaten_by_hand(monkeypatch):
+    """Of ten people six are further off than 4, one as far: 6 + .5; the nearer figure counts."""
+    guess, number = np.array([0.0, 10.0, 14.0, 22.0, 50.0]), np.array([1.0, 2.0, 1.0, 1.0, 5.0])
+    monkeypatch.setattr(people, "guesses", lambda: {"asian": (guess, number)})
+    # From the truth, 10: 10, 0, 4, 12 and 40 off; the answer 14 is 4 off.
+    assert people.beaten("asian", 10.0, 14.0) == pytest.approx(100 * (1 + 1 + 5 + 0.5) / 10)
+    assert people.off("white", 75.1, [75.1, 69.1, 72.0, 60.0]) == pytest.approx([0, 0, 2.9, 9.1])
+
+
+def test_models_stand_beside_the_average_american(tmp_path_factory, tmp_path):
+    copied_run(tmp_path_factory, tmp_path, ["epidemia_people"], model_args="kind=truth")
+    table = people.people(read_results([tmp_path])).table
+    truth, americans = table[table.question.isna()].itertuples()
+    assert truth.beaten == pytest.approx(100, abs=1) and truth.off < 0.01
+    # Log-odds of 14 to 59 on those of .9 to 75 per cent: people guess towards one half.
+    told = americans.model, round(americans.slope, 2)
+    assert told == ("the average American of 2000 (baseline)", 0.38)
+    single = table[(table.model == americans.model) & table.question.notna()]
+    assert len(single) == 6 and round(single.set_index("question").answer["white"], 2) == 58.92
+
+
+def test_every_country_is_on_the_map_but_singapore():
+    """A city state has no shape at 1:110 million. Rings go clockwise, as the projection needs."""
+    drawn = {one["id"]: one["geometry"]["coordinates"] for one in shapes()}
+    truths = [store.load(name) for name in store.available() if all_tasks()[name].given]
+    of_countries = [found for truth in truths if (found := countries_of(truth))]
+    assert len(of_countries) == 15
+    for condition, codes in of_countries:
+        assert condition == 0 and len(codes) == 125
+        assert [one for one, code in codes.items() if code not in drawn] == ["Singapore"]
+    for outer in (polygon[0] for polygons in drawn.values() for polygon in polygons):
+        x, y = np.array(outer).T
+        assert (x[:-1] * y[1:] - x[1:] * y[:-1]).sum() < 0 and outer[0] == outer[-1]
+
+
+def test_an_error_on_the_map_is_the_answer_less_the_truth(tmp_path_factory, tmp_path):
+    """With two conditions countries are averaged over the people of both sexes."""
+    copied_run(tmp_path_factory, tmp_path, [TOBACCO], model_args="kind=noisy,noise=0.3")
+    results, truth = read_results([tmp_path]), store.load(TOBACCO)
+    table = map_of(results, TOBACCO).table.set_index("country")
+    true, told = (table[(table.kind == "survey") == are] for are in (True, False))
+    here = [i for i, given in enumerate(truth.given) if given[0] == "Kenya"]
+    assert len(here) == 2 and len(told) == len(true) == 113
+    mean = np.average(truth.p[here, 0], weights=truth.weights[here])
+    assert true.value["Kenya"] == pytest.approx(mean)
+    assert told.error.to_numpy() == pytest.approx((told.value - true.value).to_numpy())
+    text = save("map", lambda: results, tmp_path / "map.svg", TOBACCO).read_text()
+    assert "Answer minus truth" in text and all(one in text for one in (*SHADES, *DIVERGING[1:-1]))
+    with pytest.raises(EpidemiaError, match="has no country as a condition"):
+        map_of(results, "epidemia_low_nsduh_heroin_ever_by_age")
