@@ -177,14 +177,10 @@ def tuned(tmp_path_factory):
     made = read([folder / "results"])
     finding, (own, _) = find("tuning")(made), answers(made)
     runs = [scores(made, name)["run"].iloc[0] for name in ("small-1B", NAMES["more"])]
-    return SimpleNamespace(
-        folder=folder / "results",
-        made=made,
-        table=finding.table,
-        left_out="\n".join(finding.left_out),
-        # The answers of the base, and of the adapter that has seen more, by task.
-        sides={of: [own[run, Asked(of, "letters")].q for run in runs] for of in TASKS[:4]},
-    )
+    # The answers of the base, and of the adapter that has seen more, by task.
+    sides = {of: [own[run, Asked(of, "letters")].q for run in runs] for of in TASKS[:4]}
+    of = {"table": finding.table, "left_out": "\n".join(finding.left_out), "sides": sides}
+    return SimpleNamespace(folder=folder / "results", made=made, **of)
 
 
 def only(table, **wanted):

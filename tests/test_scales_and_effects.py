@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from conftest import REPOSITORY, raw_file
 from recorded_runs import copied_run
+from report_parts import table
 
 from lm_eval_epidemia.api import calibration_line, joint_error, load_truth, other_scales, score
 from lm_eval_epidemia.benchmarks.observation import standardised as implies
@@ -59,10 +60,10 @@ def noisy(runs):
 def rows_of(finding, results):
     """Return the row over all tasks, and those of tasks, of the only run."""
     made = find(finding)(results)
-    table = made.table[made.table["model"].isin(results.runs["model"])]
-    assert not made.left_out and {*table["group"]} == {"epidemia_low"}
-    (over,) = table[table["task"].isna()].to_dict("records")
-    return over, table.dropna(subset="task").set_index("task")
+    rows = made.table[made.table["model"].isin(results.runs["model"])]
+    assert not made.left_out and {*rows["group"]} == {"epidemia_low"}
+    (over,) = rows[rows["task"].isna()].to_dict("records")
+    return over, rows.dropna(subset="task").set_index("task")
 
 
 def test_distances_are_what_python_says(noisy):
@@ -86,10 +87,9 @@ def test_lines_of_a_group_and_of_its_tasks(noisy):
     over, rows = rows_of("tilt", noisy)
     whole = calibration_line(BELIEFS)
     reach = 1.96 * whole.slope_error
+    expected = whole.slope, whole.slope_error, whole.tilt, whole.slope - reach, whole.slope + reach
     names = ["slope", "slope_error", "tilt", "slope_low", "slope_high"]
-    expected = [getattr(whole, name) for name in names[:3]]
-    expected += [whole.slope - reach, whole.slope + reach]
-    assert [over[name] for name in names] == pytest.approx(expected, abs=1e-4)
+    assert [over[name] for name in names] == pytest.approx([*expected], abs=1e-4)
     for task, q in BELIEFS.items():
         assert rows.slope[task] == pytest.approx(calibration_line({task: q}).slope, abs=1e-4)
     # Letters, of one task.
@@ -107,10 +107,8 @@ def test_drawn_answers_are_left_out(runs):
 
 def test_recalibrated_respondents_whose_knowledge_is_known(runs, noisy):
     """And by another route: `api.score` of answers that were raked (see test_recalibrated)."""
-    truth, mean, uniform = (
-        find("recalibrated")(read_results([runs / kind])).table.iloc[0]
-        for kind in ("truth", "mean", "uniform")
-    )
+    folders = [runs / kind for kind in ("truth", "mean", "uniform")]
+    truth, mean, uniform = (table("recalibrated", folder).iloc[0] for folder in folders)
     assert (truth.recalibrated, truth.score) == pytest.approx((100, 100)) and truth.tasks == 3
     assert (truth.l1_conditional, mean.l1_marginal) == pytest.approx((0, 0), abs=1e-5)
     for one in (mean, uniform):
@@ -166,7 +164,7 @@ def test_errors_of_asking_by_hand():
 @pytest.fixture(scope="module")
 def implied(runs):
     """What the surveys imply."""
-    return find("implied")(read_results([runs / "drawn"])).table
+    return table("implied", runs / "drawn")
 
 
 def contrast(task, x):
@@ -233,30 +231,26 @@ def test_the_command_makes_the_counts_that_ship(tmp_path, epidemia):
     assert made == shipped, done.stderr
 
 
-def rows(folder):
-    return find("standardised")(read_results([folder])).table
-
-
 def test_respondents_imply_what_they_know(runs, implied, monkeypatch):
     """Who knows the truth: what the survey implies; who knows only how common it is: no effect."""
     known = [name for name in implied if name.startswith("survey_") or name == "people"]
-    told = rows(runs / "effects" / "truth").set_index(["task", "effect"])[known]
+    told = table("standardised", runs / "effects" / "truth").set_index(["task", "effect"])[known]
     assert told.equals(implied.set_index(["task", "effect"])[known].loc[told.index])
     # The truth behind scores is boosted: without counts it is that of the survey as well.
     monkeypatch.setattr(store, "counts_of", lambda truth: None)
-    table, mean = rows(runs / "effects" / "truth"), rows(runs / "effects" / "mean")
-    assert len(table) == 3 and {*table.survey_by} == {"trees"}
+    truth, mean = (table("standardised", runs / "effects" / kind) for kind in ("truth", "mean"))
+    assert len(truth) == 3 and {*truth.survey_by} == {"trees"}
     for name in ("crude", "standardised", "weighted"):
-        model, survey = (table[f"{side}_{name}"].dropna() for side in ("model", "survey"))
+        model, survey = (truth[f"{side}_{name}"].dropna() for side in ("model", "survey"))
         assert model.to_numpy() == pytest.approx(survey.to_numpy(), abs=1e-3)
         assert len(model) == (1 if name == "weighted" else 3)
-        assert (table[f"model_{name}_error"].dropna() == 0).all()
+        assert (truth[f"model_{name}_error"].dropna() == 0).all()
         assert mean[f"model_{name}"].dropna().to_numpy() == pytest.approx(0, abs=1e-3)
 
 
 def test_drawn_answers_have_an_error(runs):
     """Of 10 answers in each cell, weighted as the strata are."""
-    (one,) = rows(runs / "drawn").itertuples()
+    (one,) = table("standardised", runs / "drawn").itertuples()
     laid = strata(contrast(HOME, "race"))
     q, share = store.load(HOME).p[laid.cells, 0], laid.everybody / laid.everybody.sum()
     expected = 100 * np.sqrt((share**2 * q * (1 - q) / 10).sum())
@@ -327,13 +321,13 @@ def test_who_is_beaten_by_hand(monkeypatch):
 
 def test_models_stand_beside_the_average_american(tmp_path_factory, tmp_path):
     copied_run(tmp_path_factory, tmp_path, ["epidemia_people"], model_args="kind=truth")
-    table = people.people(read_results([tmp_path])).table
-    truth, americans = table[table.question.isna()].itertuples()
+    rows = table("people", tmp_path)
+    truth, americans = rows[rows.question.isna()].itertuples()
     assert truth.beaten == pytest.approx(100, abs=1) and truth.off < 0.01
     # Log-odds of 14 to 59 on those of .9 to 75 per cent: people guess towards one half.
     told = americans.model, round(americans.slope, 2)
     assert told == ("the average American of 2000 (baseline)", 0.38)
-    single = table[(table.model == americans.model) & table.question.notna()]
+    single = rows[(rows.model == americans.model) & rows.question.notna()]
     assert len(single) == 6 and round(single.set_index("question").answer["white"], 2) == 58.92
 
 
@@ -355,8 +349,8 @@ def test_an_error_on_the_map_is_the_answer_less_the_truth(tmp_path_factory, tmp_
     """With two conditions countries are averaged over the people of both sexes."""
     copied_run(tmp_path_factory, tmp_path, [TOBACCO], model_args="kind=noisy,noise=0.3")
     results, truth = read_results([tmp_path]), store.load(TOBACCO)
-    table = map_of(results, TOBACCO).table.set_index("country")
-    true, told = (table[(table.kind == "survey") == are] for are in (True, False))
+    rows = map_of(results, TOBACCO).table.set_index("country")
+    true, told = rows[rows.kind == "survey"], rows[rows.kind != "survey"]
     here = [i for i, given in enumerate(truth.given) if given[0] == "Kenya"]
     assert len(here) == 2 and len(told) == len(true) == 113
     mean = np.average(truth.p[here, 0], weights=truth.weights[here])

@@ -6,7 +6,6 @@ import re
 from io import StringIO
 from itertools import product
 
-import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -18,11 +17,9 @@ from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.headline import headline
-from lm_eval_epidemia.findings.leaderboard import SCALES
 from lm_eval_epidemia.report.screen import screen
 from lm_eval_epidemia.results.published import with_published
 from lm_eval_epidemia.results.read import read_results
-from lm_eval_epidemia.score.score import Anchors
 
 LOW, RESULTS = [COCAINE, HEROIN], REPOSITORY / "docs" / "results"
 SEX_RACE = "epidemia_high_nsduh_cocaine_ever_by_sex_race"
@@ -198,21 +195,11 @@ def versions(tmp_path_factory):
     return folder
 
 
-def _mean_respondent(*tasks, told=lambda p: p):
-    scores = []
-    for truth in map(store.load, tasks):
-        # Of two answers, both are as far off.
-        apart = np.abs(truth.p[:, 0] - told(truth.weights @ truth.p[:, 0]))
-        scores.append(SCALES["score"](2 * truth.weights @ apart, Anchors.of(truth)))
-    return np.mean(scores)
-
-
 def test_means_by_survey_conditions_version_and_way(versions):
     found = table("survey", versions)
     here = found[(found["model"] == "Small-7B") & (found["group"] == "epidemia_low")]
     nsduh, acs = here.set_index("survey").loc[["nsduh", "acs"]].iloc
     assert (nsduh["value"], nsduh["tasks"], acs["value"], acs["tasks"]) == (30.0, 2, 60.0, 1)
-    assert nsduh["averages"] == pytest.approx(_mean_respondent(COCAINE, HEROIN))
     # Standard error of a mean of two: sqrt(1 + 1) / 2.
     assert nsduh["error"] == pytest.approx(math.sqrt(2) / 2)
     assert nsduh["high"] == pytest.approx(30 + 1.96 * math.sqrt(2) / 2)
@@ -228,11 +215,7 @@ def test_means_by_survey_conditions_version_and_way(versions):
     (mean,) = found[found["group"] == "epidemia_low"].to_dict("records")
     assert (mean["difference"], mean["tasks"]) == (10.0, 3)
     found = table("closed", versions, published=True).set_index(["model", "asked"])
-    closed = found.loc["Writes-1T", "closed"]
-    assert (closed["value"], closed["error"]) == (60.0, 2.5)
-    # It says the middle of the interval, of 5 per cent, that holds P(Y).
-    said_so = _mean_respondent(AGE_SEX, SEX_RACE, told=lambda p: (math.floor(20 * p) + 0.5) / 20)
-    assert closed["averages"] == pytest.approx(said_so)
+    assert [*found.loc["Writes-1T", "closed"][["value", "error"]]] == [60.0, 2.5]
     assert found["value"]["Small-7B", "likelihood"] == 15.0
     assert found["tasks"]["GPT 4.1", "likelihood"] == 2
 
