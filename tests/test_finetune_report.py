@@ -23,7 +23,7 @@ from lm_eval_epidemia.findings.cells import answers
 from lm_eval_epidemia.report.figures import save_losses
 from lm_eval_epidemia.results.card import LOSSES, TUNED_CARD, DatasetCard, Tuned, write_card
 from lm_eval_epidemia.results.decode import Asked
-from lm_eval_epidemia.score.score import draw_truths
+from lm_eval_epidemia.score.score import Anchors, draw_truths
 
 RACE, MARIJUANA = AGE.replace("age", "race"), AGE.replace("cocaine", "marijuana")
 SEEN = [AGE, RACE]
@@ -223,8 +223,7 @@ def test_parts_of_a_group_are_means_over_their_tasks(tuned):
     assert one.error == pytest.approx(draws.std(ddof=1))
     at = [moved(task, *tuned.sides[task], slice(None)) for task in SEEN]
     assert one.l1_error == pytest.approx(np.mean(at, axis=0).std(ddof=1), rel=1e-4)
-    known = [(truth.weights, truth.p) for truth in map(store.load, SEEN)]
-    averages = np.mean([w @ np.abs(p - w @ p).sum(axis=1) for w, p in known])
+    averages = np.mean([Anchors.of(store.load(task)).mean for task in SEEN])
     assert one.averages_l1 == pytest.approx(averages)
     assert one.wins == 2 and one.verdict in ("better", "better here")
     # Without both answers there is no error of l1.
