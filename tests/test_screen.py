@@ -119,8 +119,7 @@ def test_files_and_models_without_scores_are_named(tmp_path):
     assert re.search(r"\d notes: --show notes", run(tmp_path))
     # Beside a table they go to stderr.
     assert "results_broken.json" in said("report", tmp_path, "--show", "leaderboard").stderr
-    told = said("compare", "bare", "some-model", tmp_path).stderr
-    assert "the scores of 1 task do not match" in told
+    assert "1 task do not match" in said("compare", "bare", "some-model", tmp_path).stderr
     write(tmp_path / "alone", MMLU)
     for folder, first in (("none", ".*Next: --show notes"), ("alone", "No epidemia task is in")):
         assert re.match(first, flat(tmp_path / folder))
@@ -150,8 +149,6 @@ def test_runs_are_chosen_and_published_ones_do_not_lead(tmp_path):
     assert "1 run of 2" in run(*chosen, "--show", "notes")
     shown = run(*chosen, "--published")
     assert rows_of(shown)[0].startswith("small") and "published" in rows_of(shown)[1]
-    notes = run(tmp_path, "--published", "--show", "notes", "--format", "json")
-    assert "reference implementation; other wording and vintages" in notes
 
 
 @pytest.mark.parametrize(("number", "pairs"), [(20, 190), (21, 20)])
@@ -196,8 +193,7 @@ def versions(tmp_path_factory):
 
 
 def test_means_by_survey_conditions_version_and_way(versions):
-    found = table("survey", versions)
-    here = found[(found["model"] == "Small-7B") & (found["group"] == "epidemia_low")]
+    here = table("survey", versions).query("model == 'Small-7B' and group == 'epidemia_low'")
     nsduh, acs = here.set_index("survey").loc[["nsduh", "acs"]].iloc
     assert (nsduh["value"], nsduh["tasks"], acs["value"], acs["tasks"]) == (30.0, 2, 60.0, 1)
     # Standard error of a mean of two: sqrt(1 + 1) / 2.
@@ -207,12 +203,10 @@ def test_means_by_survey_conditions_version_and_way(versions):
     found = found[~found["group"].str.contains("likelihood|closed")]
     values = {("Small-7B", "d = 1"): 40.0, ("Small-7B", "d = 2"): 30.0}
     assert by(found, "model", "dimension") == values | {("Small-7B-Instruct", "d = 1"): 50.0}
-    found = table("version-tasks", versions)
-    low = found[found["group"] == "epidemia_low"]
+    low = table("version-tasks", versions).query("group == 'epidemia_low'")
     assert by(low, "task", of="base") == {COCAINE: 40.0, HEROIN: 20.0, SALARY: 60.0}
     assert (low["value"] == low["base"] + 10).all()
-    found = table("versions", versions)
-    (mean,) = found[found["group"] == "epidemia_low"].to_dict("records")
+    (mean,) = table("versions", versions).query("group == 'epidemia_low'").to_dict("records")
     assert (mean["difference"], mean["tasks"]) == (10.0, 3)
     found = table("closed", versions, published=True).set_index(["model", "asked"])
     assert [*found.loc["Writes-1T", "closed"][["value", "error"]]] == [60.0, 2.5]
@@ -262,5 +256,4 @@ def test_figures_are_saved(versions, tmp_path):
     pair = tmp_path / "versions.json"
     command("plot", "versions", versions, "--pair", "Small-7B-Instruct=Small-7B", "--out", pair)
     assert '"other": "Small-7B-Instruct"' in pair.read_text()
-    assert "calibration: " in command("plot", "list")
     assert "survey: Score by survey." in run(versions, "--show", "help")

@@ -77,15 +77,16 @@ def test_a_comparison_counts_outcomes_not_tasks():
     assert math.isnan(lone.error) and lone.verdict == "better here"
 
 
-@pytest.mark.parametrize(
-    ("more", "verdict"),
-    [
-        ({task: 60.0 + place for place, task in enumerate(EIGHT)}, "better"),
-        ({HEROIN: 50.5, EMPLOYER: 80.0}, "better here"),  # uneven
-        ({EMPLOYER: 50.4}, "not shown"),
-        (dict.fromkeys(EIGHT, 50.1), "not shown"),  # by less than the scores' own errors
-    ],
-)
+#: What one of two models has more of, in eight outcomes; and what is said.
+MORE = [
+    ({task: 60.0 + place for place, task in enumerate(EIGHT)}, "better"),
+    ({HEROIN: 50.5, EMPLOYER: 80.0}, "better here"),  # uneven
+    ({EMPLOYER: 50.4}, "not shown"),
+    (dict.fromkeys(EIGHT, 50.1), "not shown"),  # by less than the scores' own errors
+]
+
+
+@pytest.mark.parametrize(("more", "verdict"), MORE)
 def test_eight_outcomes_say_something_of_others_and_seven_do_not(more, verdict):
     one, other = run(0, EVEN | more, 1.0), run(1, EVEN, 1.0)
     eight, seven = compare(one, other), compare(one[1:], other)
@@ -189,23 +190,24 @@ def test_only_who_was_asked_everything_alike_is_ranked():
     assert [one.among for one in found.values()] == [2, 2, 2, 2, 1]
 
 
-@pytest.mark.parametrize(
-    ("several", "shared", "with_rank"),
-    [
-        # Half of the broadest one's is enough, less is not.
-        (["1234", "12"], "12", [0, 1]),
-        (["12345", "12"], "12345", []),
-        # Each shares half with the broadest, both together less: whom more were asked like.
-        (["1234", "12", "34", "34"], "34", [0, 2, 3]),
-        (["1234", "123", "234"], "23", [0, 1, 2]),
-        # A task more takes nobody out of the ranking.
-        (["1234", "1234", "12345", "1"], "1234", [0, 1, 2]),
-        # Nothing in common: one of the two, the same whoever comes first.
-        (["12", "34"], "12", []),
-        (["34", "12"], "12", []),
-        (["1"], "1", []),
-    ],
-)
+#: Tasks of several runs, those that a ranking is over, and which of the runs are in it.
+RANKED = [
+    # Half of the broadest one's is enough, less is not.
+    (["1234", "12"], "12", [0, 1]),
+    (["12345", "12"], "12345", []),
+    # Each shares half with the broadest, both together less: whom more were asked like.
+    (["1234", "12", "34", "34"], "34", [0, 2, 3]),
+    (["1234", "123", "234"], "23", [0, 1, 2]),
+    # A task more takes nobody out of the ranking.
+    (["1234", "1234", "12345", "1"], "1234", [0, 1, 2]),
+    # Nothing in common: one of the two, the same whoever comes first.
+    (["12", "34"], "12", []),
+    (["34", "12"], "12", []),
+    (["1"], "1", []),
+]
+
+
+@pytest.mark.parametrize(("several", "shared", "with_rank"), RANKED)
 def test_what_a_ranking_is_over(several, shared, with_rank):
     known = dict(zip("12345", sorted([COCAINE, HEROIN, RACE, EMPLOYER, SALARY]), strict=True))
     assert ranked_tasks([frozenset(tasks) for tasks in several]) == {*shared}
@@ -226,9 +228,8 @@ def test_low_and_high_together(tmp_path):
     write(tmp_path / "b", dict.fromkeys(both, (50.0, 0.1)) | {RACE: (10.0, 0.1)}, "b")
     write(tmp_path / "low", dict.fromkeys(EIGHT, (40.0, 0.1)), "low")
     found = table("pairs", tmp_path).set_index(["group", "model", "other"])
-    together = found.loc["epidemia_low + epidemia_high"]
-    ((row,), index) = together.to_dict("records"), together.index
-    assert [*index] == [("a", "b")] and row["verdict"] == "better"
+    (row,) = found.loc["epidemia_low + epidemia_high"].reset_index().to_dict("records")
+    assert (row["model"], row["other"], row["verdict"]) == ("a", "b", "better")
     assert (row["tasks"], row["outcomes"]) == (12, 11)
     # 0.1 for each side of each of twelve tasks.
     assert row["population_error"] == pytest.approx(0.1 * math.sqrt(2 / 12))
