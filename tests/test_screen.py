@@ -20,6 +20,7 @@ from lm_eval_epidemia.findings.headline import headline
 from lm_eval_epidemia.report.screen import screen
 from lm_eval_epidemia.results.published import with_published
 from lm_eval_epidemia.results.read import read_results
+from lm_eval_epidemia.score.score import Anchors
 
 LOW, RESULTS = [COCAINE, HEROIN], REPOSITORY / "docs" / "results"
 SEX_RACE = "epidemia_high_nsduh_cocaine_ever_by_sex_race"
@@ -185,8 +186,8 @@ def versions(tmp_path_factory):
     subset = {f"{AGE_SEX}_likelihood": (10.0, 1.0), f"{SEX_RACE}_likelihood": (20.0, 1.0)}
     more = {task: (score + 10, 1.0) for task, (score, _) in low.items()}
     closed = {f"{AGE_SEX}_closed": (50.0, 3.0), f"{SEX_RACE}_closed": (70.0, 4.0)}
-    base, size = {**low, AGE_SEX: (30.0, 2.0), **subset}, {"model_num_parameters": 7e9}
-    write(folder / "a", {**base, **MMLU}, model="x/Small-7B", config=size)
+    base = {**low, AGE_SEX: (30.0, 2.0), **subset}
+    write(folder / "a", base, model="x/Small-7B")
     write(folder / "b", {**more, **subset}, model="x/Small-7B-Instruct")
     write(folder / "c", closed, model="x/Writes-1T")
     return folder
@@ -209,7 +210,15 @@ def test_means_by_survey_conditions_version_and_way(versions):
     (mean,) = table("versions", versions).query("group == 'epidemia_low'").to_dict("records")
     assert (mean["difference"], mean["tasks"]) == (10.0, 3)
     found = table("closed", versions, published=True).set_index(["model", "asked"])
-    assert [*found.loc["Writes-1T", "closed"][["value", "error"]]] == [60.0, 2.5]
+    closed, averages = found.loc["Writes-1T", "closed"], []
+    for truth in map(store.load, (AGE_SEX, SEX_RACE)):
+        # Who knows P(Y) says the middle of the interval, of 5 per cent, that holds it.
+        middle = (math.floor(20 * truth.weights @ truth.p[:, 0]) + 0.5) / 20
+        # Of two answers, both are as far off.
+        l1 = 2 * truth.weights @ abs(truth.p[:, 0] - middle)
+        averages.append(Anchors.of(truth).score(l1))
+    assert (closed["value"], closed["error"]) == (60.0, 2.5)
+    assert closed["averages"] == pytest.approx(sum(averages) / 2)
     assert found["value"]["Small-7B", "likelihood"] == 15.0
     assert found["tasks"]["GPT 4.1", "likelihood"] == 2
 
@@ -237,8 +246,6 @@ def test_several_findings_for_programs(versions):
     rows = pd.read_csv(StringIO(run(*several, "csv")))
     assert rows.columns[0] == "finding" and {*rows["finding"]} == {"leaderboard", "pairs"}
     assert sum(map(len, json.loads(run(*several, "json")).values())) == len(rows)
-    small = rows.query("model == 'Small-7B' and group == 'epidemia_low'").iloc[0]
-    assert (small["value"], small["tasks"], small["parameters"]) == (40.0, 3, 7e9)
 
 
 @pytest.mark.parametrize(("given", "said"), TABLES["refused"].items())
