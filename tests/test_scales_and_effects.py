@@ -149,8 +149,8 @@ def test_three_effects_by_hand():
         # Where there are no such people, nothing is missing: x1 is then 0.3, that of z0.
         (nobody, np.array([[0.5, 1.0], [0.5, 0.0]]), (0.28 / 0.6, 0.3)),
     ):
-        found = implies.weighted(p, everybody, propensity)
-        assert [*found] == pytest.approx([*expected], nan_ok=True)
+        found = [*implies.weighted(p, everybody, propensity)]
+        assert found == pytest.approx([*expected], nan_ok=True)
 
 
 def test_errors_of_asking_by_hand():
@@ -160,12 +160,6 @@ def test_errors_of_asking_by_hand():
     assert implies.asking_error(lambda q: q[:, 0, 0], by_order) == pytest.approx(expected)
     # Answers that could not be read are an even share for each level, and certain.
     assert implies.asking_error(lambda q: q[:, 0, 0], counts=np.array([[0, 0, 100]] * 2)) == 0
-
-
-@pytest.fixture(scope="module")
-def implied(runs):
-    """What the surveys imply."""
-    return table("implied", runs / "drawn")
 
 
 def test_only_strata_that_were_answered_count():
@@ -228,8 +222,9 @@ def test_the_command_makes_the_counts_that_ship(tmp_path, epidemia):
     assert made == shipped, done.stderr
 
 
-def test_respondents_imply_what_they_know(runs, implied, monkeypatch):
+def test_respondents_imply_what_they_know(runs, monkeypatch):
     """Who knows the truth: what the survey implies; who knows only how common it is: no effect."""
+    implied = table("implied", runs / "drawn")
     known = [name for name in implied if name.startswith("survey_") or name == "people"]
     told = table("standardised", runs / "effects" / "truth").set_index(["task", "effect"])[known]
     assert told.equals(implied.set_index(["task", "effect"])[known].loc[told.index])
@@ -282,8 +277,8 @@ def test_the_examples_of_the_page_are_their_own_arithmetic():
     assert f"anyway, {100 * 0.4 / 0.55:.0f} %" in page
 
 
-def test_the_page_has_the_numbers_of_the_surveys(implied):
-    page = (BACKGROUND / "effects.md").read_text()
+def test_the_page_has_the_numbers_of_the_surveys(runs):
+    page, implied = (BACKGROUND / "effects.md").read_text(), table("implied", runs / "drawn")
     kinds = [f"survey_{kind}" for kind in ("crude", "standardised", "weighted")]
     for of in implied.to_dict("records"):
         effects = [f"{of[kind]:+.1f} ± {of[f'{kind}_error']:.1f}" for kind in kinds]

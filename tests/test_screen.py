@@ -186,8 +186,7 @@ def versions(tmp_path_factory):
     subset = {f"{AGE_SEX}_likelihood": (10.0, 1.0), f"{SEX_RACE}_likelihood": (20.0, 1.0)}
     more = {task: (score + 10, 1.0) for task, (score, _) in low.items()}
     closed = {f"{AGE_SEX}_closed": (50.0, 3.0), f"{SEX_RACE}_closed": (70.0, 4.0)}
-    base = {**low, AGE_SEX: (30.0, 2.0), **subset}
-    write(folder / "a", base, model="x/Small-7B")
+    write(folder / "a", {**low, AGE_SEX: (30.0, 2.0), **subset}, model="x/Small-7B")
     write(folder / "b", {**more, **subset}, model="x/Small-7B-Instruct")
     write(folder / "c", closed, model="x/Writes-1T")
     return folder
@@ -198,8 +197,8 @@ def test_means_by_survey_conditions_version_and_way(versions):
     nsduh, acs = here.set_index("survey").loc[["nsduh", "acs"]].iloc
     assert (nsduh["value"], nsduh["tasks"], acs["value"], acs["tasks"]) == (30.0, 2, 60.0, 1)
     # Standard error of a mean of two: sqrt(1 + 1) / 2.
-    assert nsduh["error"] == pytest.approx(math.sqrt(2) / 2)
-    assert nsduh["high"] == pytest.approx(30 + 1.96 * math.sqrt(2) / 2)
+    error = math.sqrt(2) / 2
+    assert [nsduh["error"], nsduh["high"]] == pytest.approx([error, 30 + 1.96 * error])
     found = table("dimension", versions)
     found = found[~found["group"].str.contains("likelihood|closed")]
     values = {("Small-7B", "d = 1"): 40.0, ("Small-7B", "d = 2"): 30.0}
@@ -211,13 +210,13 @@ def test_means_by_survey_conditions_version_and_way(versions):
     assert (mean["difference"], mean["tasks"]) == (10.0, 3)
     found = table("closed", versions, published=True).set_index(["model", "asked"])
     closed, averages = found.loc["Writes-1T", "closed"], []
+    assert (closed["value"], closed["error"]) == (60.0, 2.5)
     for truth in map(store.load, (AGE_SEX, SEX_RACE)):
         # Who knows P(Y) says the middle of the interval, of 5 per cent, that holds it.
         middle = (math.floor(20 * truth.weights @ truth.p[:, 0]) + 0.5) / 20
         # Of two answers, both are as far off.
         l1 = 2 * truth.weights @ abs(truth.p[:, 0] - middle)
         averages.append(Anchors.of(truth).score(l1))
-    assert (closed["value"], closed["error"]) == (60.0, 2.5)
     assert closed["averages"] == pytest.approx(sum(averages) / 2)
     assert found["value"]["Small-7B", "likelihood"] == 15.0
     assert found["tasks"]["GPT 4.1", "likelihood"] == 2
