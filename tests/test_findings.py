@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from conftest import REPOSITORY
 from recorded_runs import copied_run
-from report_parts import COCAINE, command, table, write
+from report_parts import COCAINE, run_as, table, write
 from rich.cells import cell_len
 
 from lm_eval_epidemia.benchmarks import groups, leaves
@@ -153,8 +153,7 @@ def test_runs_that_differ_in_what_both_ways_heed_are_not_paired(tmp_path):
     write(tmp_path / "letters", {COCAINE: (40.0, 3.0)}, "m", metadata={"orderings": "balanced"})
     write(tmp_path / "bare", stated, "m", metadata={"wording": "bare"})
     write(tmp_path / "other", stated, "other")
-    loaded = {"model_args": {"pretrained": "m", "dtype": "bfloat16"}}
-    write(tmp_path / "loaded", likely, config=loaded)
+    write(tmp_path / "loaded", likely, config=run_as(pretrained="m", dtype="bfloat16"))
     assert table("ways", tmp_path).empty
     write(tmp_path / "tries", stated, "m", metadata={"tries": 3})
     (row,) = table("ways", tmp_path).to_dict("records")
@@ -169,13 +168,6 @@ def test_runs_that_differ_in_what_both_ways_heed_are_not_paired(tmp_path):
     # The likelihoods stand beside the letters of two runs.
     beside = table("side-by-side", tmp_path)
     assert sorted(beside["value"][beside["way"] == "likelihood"]) == [50.0, 50.0]
-
-
-def test_a_long_text_that_begins_with_a_number_stands_beside_whose_it_is(tmp_path):
-    for number, score in enumerate((60.0, 40.0)):
-        write(tmp_path / str(number), {COCAINE: (score, 3.0)}, "m", date=float(number))
-    title, _, _, first, *_ = command("report", tmp_path, "--show", "notes").splitlines()
-    assert title == "Notes" and re.match(r"m +1 task asked more than once", first)
 
 
 def test_numbers_in_notes_are_those_of_the_code():

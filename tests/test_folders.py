@@ -189,35 +189,22 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_what_cannot_be_written_is_said_in_a_line_and_leaves_nothing(
-    runs, tmp_path, name, monkeypatch
-):
-    """A file, below a file, where the kernel lets nobody make anything, and a full disk."""
+def test_what_cannot_be_written_is_one_line_and_leaves_nothing(runs, tmp_path, name, monkeypatch):
+    """A file, below a file, among other files, where the kernel lets nobody make anything: said
+    before results are read. And a full disk."""
     monkeypatch.setattr(demo, "_evaluate", lambda *_, **__: pytest.fail("checked too late"))
 
-    def write(out):
-        said(*(word.replace("RUNS", str(runs)).replace("OUT", str(out)) for word in COMMANDS[name]))
+    def write(out, of):
+        said(*(word.replace("RUNS", str(of)).replace("OUT", str(out)) for word in COMMANDS[name]))
 
-    fill(tmp_path, {"file": "mine"})
-    for out in (tmp_path / "file", tmp_path / "file" / "sub", "/sys/nowhere"):
-        with pytest.raises(EpidemiaError, match=r"^[^\n]*(file|nowhere)[^\n]*\Z"):
-            write(out)
+    fill(tmp_path, there := {"file": "mine", "other/figure.svg/file": "mine"})
+    outs = [tmp_path / "file", tmp_path / "file" / "sub", "/sys/nowhere"]
+    if name not in ("card", "demo"):  # which write beside them
+        outs.append(tmp_path / "other")
+    for out in outs:
+        with pytest.raises(EpidemiaError, match=r"^[^\n]*(file|other|nowhere)[^\n]*\Z"):
+            write(out, "no results")
     if name != "demo":
         with pytest.raises(EpidemiaError, match="too large; free some space"), full_disk(1500):
-            write(tmp_path if name == "plot" else tmp_path / "out")
-    assert tree(tmp_path) == {"file": "mine"}
-
-
-def test_an_unfit_place_is_named_before_results_are_read(tmp_path):
-    """A figure makes no folders, a site replaces no files of others."""
-    fill(tmp_path, there := {"mine": "mine", "figure.svg/mine": "mine"})
-    figure, site = ["plot", "leaderboard", tmp_path / "nowhere", "--out"], ["report", "x", "--html"]
-    for command, out, why in (
-        (figure, "no/such/figure.svg", "there is no folder .*such: make it first"),
-        (figure, "figure.svg", "is a folder"),
-        (site, ".", "holds other files"),
-        (site, "site", "x does not exist"),
-    ):
-        with pytest.raises(EpidemiaError, match=why):
-            said(*command, tmp_path / out)
+            write(tmp_path if name == "plot" else tmp_path / "out", runs)
     assert tree(tmp_path) == there

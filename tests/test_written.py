@@ -28,13 +28,6 @@ SEVERAL = "epidemia_low_gss_party_by_race"
 CLOSED = "epidemia_high_nsduh_marijuana_ever_by_age_sex"
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path_factory, monkeypatch):
-    """One home for the file: the task files of each number of samples are written once."""
-    folder = tmp_path_factory.getbasetemp() / "home of written answers"
-    monkeypatch.setenv("EPIDEMIA_HOME", str(folder))
-
-
 def test_the_closed_and_the_retrieval_subset_are_the_published_ones():
     rows = pd.read_csv(REPOSITORY / "tests" / "data" / "tasks_high.csv")
     for mode, number in (("closed", 63), ("rag", 11)):
@@ -93,19 +86,20 @@ def test_replies_without_a_letter_and_a_favourite_letter(replicated):
         assert metric(shuffled) == metric(always)
 
 
-LIMITED = [(BINARY, "sampled", 5, 2, "10 answers"), (SEVERAL, "likelihood", 2, 1, "3 levels")]
-
-
-@pytest.mark.parametrize(("task", "way", "prompts", "cells", "lacks"), LIMITED)
-def test_a_limit_scores_cells_that_were_asked_completely(task, way, prompts, cells, lacks, caplog):
-    name, truth = in_way(task, way), store.load(task)
-    how = {"metadata": {"n_samples": 10}} if way == "sampled" else {}
-    some = evaluate([name], limit=cells, **how)["results"][name]
-    assert some["seen,none"] == pytest.approx(truth.weights[:cells].sum())
-    assert f"{name}: {cells} of {len(truth.given)} cells are complete" in caplog.text
-    none = evaluate([name], samples={name: [*range(prompts)]}, **how)["results"][name]
-    assert math.isnan(none["score,none"]) and none["seen,none"] == 0
-    assert f"no cell has all its {lacks}" in caplog.text
+def test_a_limit_scores_cells_that_were_asked_completely(caplog):
+    """Of two cells; and of none, where some prompts of one were asked."""
+    metadata = {"n_samples": 10}
+    for task, way, lacks in (
+        (BINARY, "sampled", "10 answers"),
+        (SEVERAL, "likelihood", "3 levels"),
+    ):
+        name, truth = in_way(task, way), store.load(task)
+        some = evaluate([name], limit=2, metadata=metadata)["results"][name]
+        assert some["seen,none"] == pytest.approx(truth.weights[:2].sum())
+        assert f"{name}: 2 of {len(truth.given)} cells are complete" in caplog.text
+        none = evaluate([name], samples={name: [0, 1]}, metadata=metadata)["results"][name]
+        assert math.isnan(none["score,none"]) and none["seen,none"] == 0
+        assert f"no cell has all its {lacks}" in caplog.text
 
 
 def test_a_written_probability_is_scored_as_one_that_was_read_from_letters(replicated):
