@@ -181,7 +181,6 @@ def test_names_and_settings_with_control_characters_are_shown_harmlessly(runs, t
     assert "gen_prefix=a" in said["csv"].stdout and "[31m?c??d" in said["latex"].stdout
     pages = [path.read_text() for path in (tmp_path / "site").rglob("*.html")]
     assert all("\x1b" not in page for page in pages) and sum(shown in page for page in pages) > 1
-    assert any("line 22 is not a sample" in page for page in pages)
     assert f"{samples}, line 22 is not a sample" in " ".join(said["table"].stderr.split())
     for ending in ("svg", "png", "pdf"):
         run("plot", "leaderboard", runs, "--out", tmp_path / f"figure.{ending}")

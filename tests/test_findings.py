@@ -45,8 +45,7 @@ def results(tmp_path_factory):
     """Every benchmark, by models and by respondents, in several ways and wordings."""
     folder = tmp_path_factory.mktemp("runs")
     for name, (tasks, how) in RECORDED.items():
-        how = {"model_args": "kind=noisy,noise=0.5", **how}
-        copied_run(tmp_path_factory, folder / name, tasks, **how)
+        copied_run(tmp_path_factory, folder / name, tasks, model_args="kind=noisy,noise=0.5", **how)
     kept = ("interventions", "priors", "quick", "one-question")
     return read([folder, *(DOCS / name for name in kept)])
 
@@ -79,8 +78,7 @@ def check_columns(finding):
         assert {*beside} <= {*table}, column
         if of.error:
             assert not (table[of.error] < 0).any()
-    assert not finding.across or finding.across in table
-    assert not finding.details or finding.details in table
+    assert {*filter(None, (finding.across, finding.details))} <= {*table}
     if {"model", "kind"} <= {*table}:
         assert [*table][:3] == ["model", "settings", "kind"]
         # A row of a survey alone is nobody's.
@@ -94,8 +92,7 @@ def check_columns(finding):
 def check_forms(finding):
     """Every form renders; csv is the table, and no formula; text fits a screen."""
     table, text = finding.table, render(finding, "text")
-    for whole in (False, True):
-        shown = render(finding, "text", whole)
+    for shown in (text, render(finding, "text", whole=True)):
         assert max(map(cell_len, shown.splitlines())) <= WIDTH, shown
     assert text.startswith(finding.title.split()[0]) and "nan" not in text.split()
     html, latex = (render(finding, form) for form in ("html", "latex"))
@@ -115,10 +112,9 @@ def check_values(table):
     """Means, and their intervals, are within the scale of their benchmark."""
     if not {"group", "value", "error", "low", "high"} <= {*table} or "scale" in table:
         return
-    for group, *numbers in table[["group", "value", "low", "high"]].itertuples(index=False):
-        of = groups()[group].measure
-        assert all(math.isnan(x) or of.low - 1e-9 <= x <= of.high + 1e-9 for x in numbers), group
-        value, low, high = numbers
+    for group, value, low, high in table[["group", "value", "low", "high"]].itertuples(index=False):
+        least, most = groups()[group].measure.low - 1e-9, groups()[group].measure.high + 1e-9
+        assert all(math.isnan(x) or least <= x <= most for x in (value, low, high)), group
         assert not (low > value + 1e-9 or high < value - 1e-9), group
 
 

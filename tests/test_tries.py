@@ -84,7 +84,6 @@ def test_in_every_written_way_the_first_that_can_be_read_counts(task, way, text)
     row = split(task, way, Variant(n_samples=8))[0]
     found = tries.first_read(WAYS[way], row, [MUMBLED, text, "no such thing"])
     assert (found, found.tries) == ((text, 2) if text else (MUMBLED, 3))
-    assert json.dumps(found) == json.dumps(str(found))
 
 
 def test_every_written_way_can_be_asked_again_and_no_other():
@@ -101,17 +100,16 @@ def test_every_written_way_can_be_asked_again_and_no_other():
 def test_ways_and_others_tasks_are_told_apart():
     """Others' repeats are all asked, in one go; ours one after the other until one is read."""
     row, batches = split(TASK, WAY)[0], []
-    ours, greedy, other = (
-        SimpleNamespace(
-            task_name=name, doc=row, args=("text", {"temperature": t, "do_sample": False})
-        )
-        for name, t in ((NAME, 0.5), (NAME, 0), ("theirs", 0))
-    )
+
+    def request(name, temperature):
+        args = "text", {"temperature": temperature, "do_sample": False}
+        return SimpleNamespace(task_name=name, doc=row, args=args)
 
     def ask(requests):
         batches.append(requests)
         return ["yes" if len(batches) == 2 else "?"] * len(requests)
 
+    ours, greedy, other = request(NAME, 0.5), request(NAME, 0), request("theirs", 0)
     asked = [ours, other, ours, other, ours, greedy, greedy]
     assert tries.until_read(asked, {NAME: WAYS[WAY]}, ask) == ["?", "?", "yes", "?", "", "?", "yes"]
     first, second = ([request.task_name for request in batch] for batch in batches)

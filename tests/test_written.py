@@ -88,10 +88,9 @@ def test_replies_without_a_letter_and_a_favourite_letter(replicated):
 
 def test_a_limit_scores_cells_that_were_asked_completely(caplog):
     """Of two cells; and of none, where some prompts of one were asked."""
-    metadata = {"n_samples": 10}
-    for task, way, lacks in (
-        (BINARY, "sampled", "10 answers"),
-        (SEVERAL, "likelihood", "3 levels"),
+    for task, way, metadata, lacks in (
+        (BINARY, "sampled", {"n_samples": 10}, "10 answers"),
+        (SEVERAL, "likelihood", {}, "3 levels"),
     ):
         name, truth = in_way(task, way), store.load(task)
         some = evaluate([name], limit=2, metadata=metadata)["results"][name]
@@ -105,10 +104,9 @@ def test_a_limit_scores_cells_that_were_asked_completely(caplog):
 def test_a_written_probability_is_scored_as_one_that_was_read_from_letters(replicated):
     closed, rag, asked = (in_way(CLOSED, mode) for mode in ("closed", "rag", "likelihood"))
     rows = evaluate([closed, rag, asked], model_args="kind=noisy,noise=0.5")["results"]
-    for name in (closed, rag):
-        same = [f"{metric},none" for metric in ("score", "score_stderr", "l1", "seen")]
-        assert [rows[name][metric] for metric in same] == [rows[asked][metric] for metric in same]
-        assert rows[name]["answered,none"] == 1
+    for metric in ("score,none", "score_stderr,none", "l1,none", "seen,none"):
+        assert rows[closed][metric] == rows[rag][metric] == rows[asked][metric], metric
+    assert rows[closed]["answered,none"] == rows[rag]["answered,none"] == 1
 
 
 def test_written_probabilities_that_cannot_be_read():
@@ -151,8 +149,7 @@ FILTERS["finish_reason"] = "filtered"
 
 def run(server, tasks=(TASK,), more="", **arguments):
     given = f"base_url={server.url(False)},model=any,num_concurrent=2,pause=0.001{more}"
-    how = {"model": "choice-api", "model_args": given, "log_samples": True}
-    return evaluate(list(tasks), **how, **arguments)
+    return evaluate([*tasks], model="choice-api", model_args=given, log_samples=True, **arguments)
 
 
 def declining(bad, how="azure"):
