@@ -1,10 +1,11 @@
-"""What findings say of stated priors and of interventions: from real runs of lm-eval, published."""
+"""What findings say of stated priors and of interventions: of real runs, and as published."""
 
-import functools
 import json
 import math
 import re
 import shutil
+from functools import cache, partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from lm_eval_epidemia.findings import find, interventions, priors
 from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.parts import ALIKE_NOTE
 from lm_eval_epidemia.findings.quantities import title
+from lm_eval_epidemia.results import naming, published
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.results.replicates import said_of
 from lm_eval_epidemia.score.estimates import pooled
@@ -35,10 +37,13 @@ from lm_eval_epidemia.score.joint import own_errors
 PRIOR, NHANES = "epidemia_prior", "epidemia_prior_nhanes"
 TRUTH, CALIBRATED, SURE = KINDS = ("truth", "calibrated,noise=1", "overconfident,noise=2")
 PLAIN, NAMES = "epidemia_intervention", ("random", "tuebingen", "anticommonsense")
-RANDOM, TUEBINGEN, ANTI = (f"{PLAIN}_{names}" for names in NAMES)
+RANDOM, TUEBINGEN, ANTI = TASKS = [f"{PLAIN}_{names}" for names in NAMES]
 #: How models are called, at the end, who was asked of graphs.
 NOISY, RETRIEVAL, KNOWS = "kind=noisy, noise=0.7)", "kind=retrieval", "(kind=truth)"
 KNOWER = "knows the population (baseline)"
+MODELS = ("GPT-3.5", "GPT-4", "GPT-4-turbo", "LLaMA-2")
+#: Every published score of the study of interventions, by task, way and model.
+SCORES = {(task, way, model): value for task, way, model, value, _ in published._intervened()}
 
 #: Who is asked, and what: what was asked of one alone need not be asked of all.
 USUAL = [PLAIN + way for way in ("", "_retrieval", "_large_03", "_large_06")]
@@ -64,16 +69,9 @@ def results(runs):
     return read([runs], published=True)
 
 
-@pytest.fixture(scope="module")
-def row(runs):
-    """What lm-eval writes of each task of the calibrated."""
-    (path,) = (runs / "prior" / CALIBRATED).rglob("results_*.json")
-    return json.loads(path.read_text())["results"]
-
-
-def row_of(table, model, part, about="", group=PLAIN):
-    """Return the row of a model (its end), a part, what it is about, and a group."""
-    rows = table[table["model"].str.endswith(model) & (table["group"] == group)]
+def row_of(table, model, part, about="", groups=(PRIOR, PLAIN)):
+    """Return the row of a model (its end), a part, what it is about, and a group of these."""
+    rows = table[table["model"].str.endswith(model) & table["group"].isin(groups)]
     (row,) = rows[(rows["asked"] == about) & (rows["part"] == part)].itertuples()
     return row
 
@@ -81,14 +79,8 @@ def row_of(table, model, part, about="", group=PLAIN):
 @pytest.fixture(scope="module")
 def seen(results):
     """Return a row as `row_of`, by the name of its finding."""
-    table = functools.cache(lambda name: find(name)(results).table)
+    table = cache(lambda name: find(name)(results).table)
     return lambda name, *of: row_of(table(name), *of)
-
-
-@pytest.fixture(scope="module")
-def stated(seen):
-    """Return a row about priors."""
-    return lambda name, model, part, about="", way="": seen(name, model, part, about, PRIOR + way)
 
 
 def scores_of(results, model="", way="direct", task=NHANES):
@@ -143,49 +135,43 @@ def by_hand(task, graph, intervened, *queries):
 # Priors: the numbers.
 
 
-def test_errors_and_wins_are_means_over_quantities(results, stated):
+def test_errors_and_wins_are_means_over_quantities(results, seen):
     truth, judged = store.load(NHANES), said_by(results, CALIBRATED).judged
     errors, samples, wins = judged.error, judged.baseline_error, judged.wins
-    check(stated("priors", CALIBRATED, "mean of error ratios"), errors / samples[:, 0])
-    left_out = 0
+    check(seen("priors", CALIBRATED, "mean of error ratios"), errors / samples[:, 0])
+    # A tenth of what so many independent people are off by is about 0, and no win.
+    kept = samples > 0.1 * np.sqrt(2 / np.pi / np.array(SIZES)) * truth.column("sd")[:, None]
+    assert (~kept).sum() == 8
     for place, size in enumerate(SIZES):
-        # A tenth of what so many independent people are off by is about 0, and no win.
-        kept = samples[:, place] > 0.1 * np.sqrt(2 / np.pi / size) * truth.column("sd")
-        left_out += (~kept).sum()
-        check(stated("wins", CALIBRATED, f"N = {size}"), wins[kept, place])
-    assert left_out == 8
-    assert stated("priors", CALIBRATED, "beats 5").value == wins[:, 0].mean()
+        check(seen("wins", CALIBRATED, f"N = {size}"), wins[kept[:, place], place])
     # A ratio of means, with the error of one.
     mine, theirs = (x / truth.column("marginal_sd") for x in (errors, samples[:, 0]))
-    one = stated("priors", CALIBRATED, "relative error")
+    one = seen("priors", CALIBRATED, "relative error")
     assert one.value == pytest.approx(mine.mean() / theirs.mean())
     left = (mine.sum() - mine) / (theirs.sum() - theirs)
     assert one.error == pytest.approx(jackknife(left), rel=0.05)
     # What they are worth, from the ends of the rates' intervals.
-    rates = [stated("wins", "o4-mini", f"N = {size}") for size in SIZES]
+    rates = [seen("wins", "o4-mini", f"N = {size}") for size in SIZES]
     for name, side in (("worth N", 0), ("at least", -1.96), ("at most", 1.96)):
         expected = worth(np.array([rate.value + side * rate.error for rate in rates]))
-        assert stated("wins", "o4-mini", name).value == expected, name
+        assert seen("wins", "o4-mini", name).value == expected, name
 
 
-def test_who_knows_the_population_stands_beside(results, stated):
+def test_who_knows_the_population_stands_beside(results, seen):
     """An audit's independent simulation: error ratio .24, beats 5 to 30 in 97, 90, 81, 73 %."""
-    ratio = stated("priors", KNOWER, "mean of error ratios").value
-    assert ratio == pytest.approx(0.24, abs=0.01)
+    assert seen("priors", KNOWER, "mean of error ratios").value == pytest.approx(0.24, abs=0.01)
     (known,) = priors.knowers(results)["said"]
-    wins = known.judged.wins.mean(axis=0)
-    assert wins == pytest.approx([0.97, 0.90, 0.81, 0.73], abs=0.015)
+    assert known.judged.wins.mean(axis=0) == pytest.approx([0.97, 0.90, 0.81, 0.73], abs=0.015)
     (note,) = find("wins")(results).left_out
     assert f"medium_11 of {NHANES} (N = 20, 30); " in note and "hard_1 " not in note
 
 
-def test_the_leaderboard_has_lm_evals_number_and_error(results, row):
+def test_the_leaderboard_has_the_wins_and_their_error(results):
     """Who is known to be better stands first; published ones have no rank."""
     board = find("leaderboard")(results).table.query("group == @PRIOR").set_index("model")
     own, others = (board[(board["kind"] == "published") == is_] for is_ in (False, True))
     places = [own.index.str.contains(kind).argmax() for kind in KINDS]
     assert places == [0, 1, 2] and {*others["rank"]} == {""}
-    assert own["value"].iloc[1] == pytest.approx(row[NHANES]["win_rate_5,none"])
     wins = said_by(results, CALIBRATED).judged.wins[:, 0]
     assert (own["value"].iloc[1], own["error"].iloc[1]) == of_mean(wins)
 
@@ -199,49 +185,50 @@ def test_two_models_are_paired_over_quantities(results):
     assert (one.low, one.high) == pytest.approx(t) and one.verdict == "better"
 
 
-def test_calibration_is_that_of_the_repeats(results, stated):
+def test_calibration_is_that_of_the_repeats(results, seen):
     """Quarter by quarter, repeat by repeat; ECE is the mean over repeats, not of the means."""
     known = said_by(results, "gpt-4o")
     position = families.cdf(*known.stated, np.array([[q.mean] for q in known.truth.quantities]))
     quarters = np.minimum(np.floor(4 * position), 3)
-    shares = np.array([[np.mean(quarters[:, r] == k) for k in range(4)] for r in range(5)])
-    one = stated("quartiles", "gpt-4o", "ECE (points)")
-    assert one.value == pytest.approx(100 * abs(shares - 0.25).mean())
+    shares = []
+    for k in range(4):
+        check(seen("quartiles", "gpt-4o", f"quarter {k + 1}"), (quarters == k).mean(axis=1))
+        shares.append((quarters == k).mean(axis=0))
+    one = seen("quartiles", "gpt-4o", "ECE (points)")
+    assert one.value == pytest.approx(100 * abs(np.array(shares) - 0.25).mean())
     left = [judgements.ece(known, np.arange(74) != place).value for place in range(74)]
     assert one.error == pytest.approx(jackknife(np.array(left)), rel=0.1)
-    for k in range(4):
-        check(stated("quartiles", "gpt-4o", f"quarter {k + 1}"), (quarters == k).mean(axis=1))
     # Stated uncertainty and errors by ranks: (1 - r^2) sqrt((1 + r^2 / 2) / (n - 3)).
-    one = stated("uncertainty", "gpt-4o", "Spearman")
+    one = seen("uncertainty", "gpt-4o", "Spearman")
     r = stats.spearmanr(known.judged.uncertainty, known.judged.ratio).statistic
     error = (1 - r * r) * math.sqrt((1 + r * r / 2) / 71)
     assert (one.value, one.error) == pytest.approx((r, error))
 
 
-def test_parts_add_up_and_failures_count_as_the_flat_prior(results, stated):
+def test_parts_add_up_and_failures_count_as_the_flat_prior(results, seen):
     """9 of 370 replies of o4-mini had no prior; the published way dropped them."""
-    parts = ("family: means (42)", "family: proportions (32)")
-    rows = [stated("priors", "o4-mini", "beats 5", about) for about in parts]
-    total = sum(row.samples * row.value for row in rows)
-    assert total / 74 == pytest.approx(stated("priors", "o4-mini", "beats 5").value)
+    parts = ("beats 5", "answered", "ratios, dropped", "mean of error ratios")
+    beats, answered, dropped, scored = (seen("priors", "o4-mini", of).value for of in parts)
+    families_ = ("family: means (42)", "family: proportions (32)")
+    means, shares = (seen("priors", "o4-mini", "beats 5", about).value for about in families_)
+    assert (42 * means + 32 * shares) / 74 == pytest.approx(beats)
+    assert (answered, dropped) == (pytest.approx(1 - 9 / 370), pytest.approx(0.974, abs=5e-4))
     known = said_by(results, "o4-mini")
-    assert stated("priors", "o4-mini", "answered").value == pytest.approx(1 - 9 / 370)
-    dropped = stated("priors", "o4-mini", "ratios, dropped").value
-    assert dropped == pytest.approx(0.974, abs=5e-4)
-    scored = stated("priors", "o4-mini", "mean of error ratios").value
     assert scored == judge(known.truth, known.stated).ratio.mean() > dropped
 
 
-def test_other_ways_have_the_same_tables(row, stated):
+def test_other_ways_have_the_same_tables(runs, seen):
     """Grids are kept so that the tables have the very metrics; chosen families are counted."""
-    for finding, part, about, metric in (
-        *(("priors", "CRPS ratio", "", "crps_ratio"), ("wins", "N = 10", "", "win_rate_10")),
-        ("wins", "N = 5", "posterior", "posterior_win_rate_5"),
+    (path,) = (runs / "prior" / CALIBRATED).rglob("results_*.json")
+    row, way = json.loads(path.read_text())["results"][f"{NHANES}_grid"], [f"{PRIOR}_grid"]
+    for metric, *of in (
+        *(("crps_ratio", "priors", "CRPS ratio", ""), ("win_rate_10", "wins", "N = 10", "")),
+        ("posterior_win_rate_5", "wins", "N = 5", "posterior"),
     ):
-        value = stated(finding, CALIBRATED, part, about, "_grid").value
-        assert value == pytest.approx(row[f"{NHANES}_grid"][f"{metric},none"], abs=1e-9), metric
+        one = seen(of[0], CALIBRATED, *of[1:], way)
+        assert one.value == pytest.approx(row[f"{metric},none"], abs=1e-9), metric
     for family, share in zip(families.FAMILIES, (42 / 74, 32 / 74, 0), strict=True):
-        one = stated("priors", CALIBRATED, f"chose {family}", way="_direct_choice")
+        one = seen("priors", CALIBRATED, f"chose {family}", "", [f"{PRIOR}_direct_choice"])
         assert one.value == pytest.approx(share), family
 
 
@@ -249,50 +236,43 @@ def test_other_ways_have_the_same_tables(row, stated):
 
 
 def test_what_the_paper_prints_stands_beside_what_was_asked(results):
-    """As on the page, and what was found here."""
+    """And docs/guides/priors-published.md has these numbers as the findings give them."""
     table = find("published-priors")(results).table
-    rows = {
-        (row.measure, row.set, row.model, row.asked): (row.printed, row.released, row.here)
-        for row in table.itertuples()
-    }
-    printed, released, here = rows["CRPS ratio", "nhanes", "gpt-4o", ""]
-    assert (printed, round(released, 3)) == ("1.86", 1.977) and math.isnan(here)
-    assert rows["prior beats 30", "glassdoor", "o4-mini", ""][:2] == ("0.087", 0.022)
-    here = rows["error ratio", "nhanes", f"epidemia-baseline kind={CALIBRATED}", "direct"][2]
-    assert here == pytest.approx(mean_of(said_by(results, CALIBRATED).dropped.ratio))
-    # docs/guides/priors-published.md has these numbers as the findings give them.
+    here = by(table.query("asked == 'direct'"), "model", "measure", of="here")
+    ratio = mean_of(said_by(results, CALIBRATED).dropped.ratio)
+    assert here[f"epidemia-baseline kind={CALIBRATED}", "error ratio"] == pytest.approx(ratio)
+    sets = table.query("asked == ''").pivot(index=["set", "measure"], columns="model")
+    one = sets.xs("o4-mini", axis=1, level="model").loc["glassdoor", "prior beats 30"]
+    assert (one["printed"], one["released"]) == ("0.087", 0.022) and math.isnan(one["here"])
+    printed, released = (sets.loc["nhanes"][of] for of in ("printed", "released"))
+    o4, o3, qwen, llama = "o4-mini", "o3-mini", "qwen3-235b-a22b-fp8-tput", "meta-llama-3-8b"
+    crps, worths = released.loc["CRPS ratio"], released.loc["worth answers"]
+    quarters = released[o4][["in the first quarter", "the same with failures counted"]]
+    said = [
+        ", ".join(f"{crps[of]:.2f}" for of in (o4, o3, qwen, "gpt-4o", "meta-llama-3-70b")),
+        "o4-mini .{:.0f}, or .{:.0f} with failures counted".format(*(1000 * quarters)),
+        "CRPS ratio {:.1f} (19.17 in the tables), error ratio {:.1f}".format(
+            *released[llama][["CRPS ratio", "error ratio"]]
+        ),
+        f"| o4-mini {worths[o4]:.1f}, qwen3-235b {worths[qwen]:.1f}, o3-mini {worths[o3]:.1f}, the",
+    ]
+    for of, who in product((printed[o4], released[o4]), ("prior", "posterior")):
+        rates = 100 * of[[f"{who} beats 5", f"{who} beats 30"]].astype(float)
+        said.append("{:.1f} and {:.1f} %".format(*rates))
     page = (REPOSITORY / "docs" / "guides" / "priors-published.md").read_text()
-    o4, llama = "o4-mini", "meta-llama-3-8b"
-
-    def given(measure, model=o4, digits=1, place=1, times=1):
-        return f"{times * float(rows[measure, 'nhanes', model, ''][place]):.{digits}f}"
-
-    models = [o4, "o3-mini", "qwen3-235b-a22b-fp8-tput", "gpt-4o", "meta-llama-3-70b", llama]
-    said = [", ".join(given("CRPS ratio", model, 2) for model in models[:5])]
-    for of, place in ((of, place) for of in ("prior", "posterior") for place in (0, 1)):
-        few, many = (given(f"{of} beats {n}", place=place, times=100) for n in (5, 30))
-        said.append(f"{few} and {many} %")
-    first, all_said = "in the first quarter", "the same with failures counted"
-    first, all_said = (given(of, digits=3)[1:] for of in (first, all_said))
-    said.append(f"o4-mini {first}, or {all_said} with failures counted")
-    crps, ratio = (given(of, llama) for of in ("CRPS ratio", "error ratio"))
-    said.append(f"CRPS ratio {crps} (19.17 in the tables), error ratio {ratio}")
-    best, other, worst, *others = (given("worth answers", model) for model in models)
-    said.append(f"| o4-mini {best}, qwen3-235b {worst}, o3-mini {other}, the others <5 |")
-    assert {*others} == {"0.0"} and [text for text in said if text not in page] == []
+    assert not worths.drop([o4, o3, qwen]).any() and [of for of in said if of not in page] == []
 
 
 def test_published_ablations_are_paired_over_quantities(results):
     rows = find("ablations")(results).table
     # A user's own: the same answers in other protocols.
     own = by(rows[rows["model"].str.endswith(CALIBRATED)], "differs in", of="difference")
-    assert own["protocol: direct -> mean_variance"] == pytest.approx(0, abs=1e-12)
-    assert len(own) == 3
+    assert own["protocol: direct -> mean_variance"] == pytest.approx(0, abs=1e-12) and len(own) == 3
     rows = rows[rows["kind"] == "published"]
-    one = rows[rows["differs in"] == "reasoning effort: medium -> high"].iloc[0]
     differs = {*rows["differs in"].str.partition(":")[0]}
-    assert len(rows) == 12 and one["model"] == "o4-mini"
     assert differs == {"protocol", "system prompt", "temperature", "reasoning effort"}
+    one = rows[rows["differs in"] == "reasoning effort: medium -> high"].iloc[0]
+    assert len(rows) == 12 and one["model"] == "o4-mini"
     stating = [of for of in priors.stating() if of.experiment != priors.COMPARED]
     known = {(of.model, *of.settings.values()): of.known.judged for of in stating}
     usual, high = (known["o4-mini", "direct", "base", "", effort] for effort in ("medium", "high"))
@@ -306,25 +286,21 @@ def test_published_ablations_are_paired_over_quantities(results):
 
 
 def test_effects_and_the_overall_accuracy(results, seen):
-    for names in NAMES:
-        for graph, node in (("bivariate", "B"), ("mediation", "A")):
-            samples = [*by_hand(f"{PLAIN}_{names}", graph, node).values()]
-            assert len(samples) == 15
-            check(seen("interventions", NOISY, names, f"{graph}, do({node})"), samples)
+    for names, (graph, node) in product(NAMES, (("bivariate", "B"), ("mediation", "A"))):
+        samples = [*by_hand(f"{PLAIN}_{names}", graph, node).values()]
+        check(seen("interventions", NOISY, names, f"{graph}, do({node})"), samples)
     # That of lm-eval: three tasks with 1/3 each, errors of independent tasks in quadrature.
-    of = "noise=0.7", "intervention"
-    tasks = [scores_of(results, *of, f"{PLAIN}_{names}").iloc[0] for names in NAMES]
-    for part, metric in {
-        **{"accuracy": "value", "kappa = 0": "kappa0_accuracy", "kappa = 1": "kappa1_accuracy"},
-        **{"before": "base_accuracy", "after": "post_accuracy"},
-    }.items():
+    tasks = [scores_of(results, "noise=0.7", "intervention", task).iloc[0] for task in TASKS]
+    metrics = {"accuracy": "value", "before": "base_accuracy", "after": "post_accuracy"}
+    metrics |= {f"kappa = {kappa}": f"kappa{kappa}_accuracy" for kappa in (0, 1)}
+    for part, metric in metrics.items():
         value = seen("interventions", NOISY, part).value
         assert value == pytest.approx(np.mean([task[metric] for task in tasks])), part
     # Draws stand in the file with four digits.
     error = math.hypot(*own_errors([task["draws"] for task in tasks])) / 3
     assert seen("interventions", NOISY, "accuracy").error == pytest.approx(error, rel=1e-3)
     # Answered in another way, with the same answers: the difference is paired, and 0.
-    other = seen("interventions", NOISY, "minus plain", "", f"{PLAIN}_substitution")
+    other = seen("interventions", NOISY, "minus plain", "", [f"{PLAIN}_substitution"])
     assert other.value == 0 and math.isnan(other.error)
 
 
@@ -351,16 +327,14 @@ def test_the_shortcut_test_pairs_kappa_1_with_kappa_0_of_the_same_samples(result
 def test_memorisation_is_paired_where_the_pairs_are_the_same(seen):
     """Known pairs are those whose every question was right: the bivariate ones in both sets."""
     nature, turned = (by_hand(task, "bivariate", "B", "AB") for task in (TUEBINGEN, ANTI))
-    wrong = set()
+    known = {*nature}
     for task in (TUEBINGEN, ANTI):
         truth, odds, _ = respondent(task, questions.knowledge)
-        asked = [(asks.right, asks.scene) for asks in truth.prompts]
-        wrong |= {
-            (task, s.shape, s.sample) for (r, s), x in zip(asked, odds > 0, strict=True) if r != x
-        }
-    both = [n for n in nature if not {(of, "bivariate", n) for of in (TUEBINGEN, ANTI)} & wrong]
-    assert 3 < len(both) < 15
-    for pairs, about in ((nature, ""), (both, "; known pairs")):
+        for asked, says_yes in zip(truth.prompts, odds > 0, strict=True):
+            if asked.scene.shape == "bivariate" and asked.right != says_yes:
+                known.discard(asked.scene.sample)
+    assert 3 < len(known) < 15
+    for pairs, about in ((nature, ""), (known, "; known pairs")):
         one = seen("memorisation", NOISY, "t - a", f"bivariate, do(B), AB{about}")
         check(one, [nature[pair] - turned[pair] for pair in pairs])
     # Elsewhere the samples are others: variances add, with Welch's degrees of freedom.
@@ -377,9 +351,8 @@ def test_what_is_noticed_has_the_error_of_its_samples(seen):
     moved = np.array([odds[pair.post] - odds[pair.base] for pair in truth.pairs])
     kappa = np.array([pair.effect.kappa for pair in truth.pairs])
     same, changed, one = contrasts.noticed(truth, right, odds)
-    means = moved[kappa == 0].mean(), moved[kappa == 1].mean()
-    expected = (*means, means[1] - means[0])
-    assert (same.value, changed.value, one.value) == pytest.approx(expected)
+    a, b = moved[kappa == 0].mean(), moved[kappa == 1].mean()
+    assert (same.value, changed.value, one.value) == pytest.approx((a, b, b - a))
     each, graphs = np.zeros((3, 15)), list(GRAPHS)
     for pair, x in zip(truth.pairs, moved, strict=True):
         share = x / (sum(kappa == 1) if pair.effect.kappa else -sum(kappa == 0))
@@ -427,15 +400,13 @@ def test_written_answers_that_could_not_be_read_are_counted(results):
 # What is read.
 
 
-def edited(task, line=None, **numbers):
-    """Return a change of what was said, or of numbers (all by as much), in a result file."""
-
-    def change(file):
-        said, row = file["epidemia"]["said"], file["results"][task]
-        said[task] = line(said[task]) if line else said[task]
-        row |= {f"{name},none": abs(row[f"{name},none"] - by) for name, by in numbers.items()}
-
-    return change
+def edit(file, task, change, less=0.013):
+    """Change what was said in a result file; or a number of the task by its name, by so much."""
+    said, row = file["epidemia"]["said"], file["results"][task]
+    if callable(change):
+        said[task] = change(said[task])
+    else:
+        row[f"{change},none"] = abs(row[f"{change},none"] - less)
 
 
 #: What is done to the line of what was said, and what the note of its file says.
@@ -452,22 +423,20 @@ DAMAGES = [
     (RANDOM, lambda line: f"x{line}", "expected numbers, - and"),
     (RANDOM, lambda line: f"inf {line.partition(' ')[2]}", "expected numbers, - and"),
     (RANDOM, lambda line: 7, "Expected `str`"),
+    # Numbers of a task's row that follow from what was said: none may be another.
+    *((NHANES, name, name) for name in ("error_ratio", "win_rate_5", "ece", "answered")),
+    *((f"{NHANES}_grid", name, name) for name in ("win_rate_30", "end_mass")),
+    (RANDOM, "accuracy", "accuracy"),
 ]
-
-#: Numbers of a task's row that follow from what was said: none may be another.
-FOLLOW = [(NHANES, name) for name in ("error_ratio", "win_rate_5", "ece", "answered")]
-FOLLOW += [(f"{NHANES}_grid", "win_rate_30"), (f"{NHANES}_grid", "end_mass"), (RANDOM, "accuracy")]
 
 
 def test_damaged_lines_and_metrics_that_are_not_theirs_leave_their_file_out(runs, tmp_path):
-    cases = [(task, edited(task, line), says) for task, line, says in DAMAGES]
-    for task, metric in FOLLOW:
-        says = rf"{task}: the {metric} is [.\d]+, but the recorded answers give"
-        cases.append((task, edited(task, **{metric: 0.013}), says))
     messages = {}
-    for number, (task, change, says) in enumerate(cases):
+    for number, (task, change, says) in enumerate(DAMAGES):
         source = runs / ("graphs/truth" if task == RANDOM else f"prior/{CALIBRATED}")
-        messages[str(rewritten(source, tmp_path / str(number), change))] = task, says
+        path = rewritten(source, tmp_path / str(number), partial(edit, task=task, change=change))
+        is_metric = rf": the {says} is [.\d]+, but the recorded answers give"
+        messages[str(path)] = task, says if callable(change) else is_metric
     results = read_results([runs / "prior/truth", tmp_path])
     assert [*results.runs["model"]] == ["knows the truth (kind=truth)"]
     assert len(results.notes) == len(messages)
@@ -479,7 +448,8 @@ def test_damaged_lines_and_metrics_that_are_not_theirs_leave_their_file_out(runs
 @pytest.mark.parametrize("metric", ["error_ratio_stderr", "error_ratio", "crps_ratio"])
 def test_infinite_metrics_count_as_not_known(runs, tmp_path, metric):
     """The share of wins stands, with its error where what was said can be read."""
-    path = rewritten(runs / "prior/truth", tmp_path / "x", edited(NHANES, **{metric: math.inf}))
+    change = partial(edit, task=NHANES, change=metric, less=math.inf)
+    path = rewritten(runs / "prior/truth", tmp_path / "x", change)
     results = read_results([tmp_path])
     assert f"{path}: {NHANES}: {metric} is infinite" in results.notes["text"][0]
     (of,) = scores_of(results).to_dict("records")
@@ -552,3 +522,76 @@ def test_quantities_have_titles_and_not_codes():
     for one in quantities:
         assert not re.search(r"[a-z][A-Z][a-z]|_|\b(base|easy|medium|hard)\b", title(one))
         assert all(each.phrase in title(one) for each in one.conditions)
+
+
+# The study's four models beside runs: their numbers are those of its tables, weighted.
+
+
+def test_means_are_the_printed_numbers_weighted_over_effects_and_relations():
+    """A column of the bivariate graph is a mean over two of the 22 effects, others over three.
+
+    Retrieval, ordered pairs: (2 * 1 + 6 * 1 + 6 * .99) / 14; (2 * .87 + 6 * .63 + 6 * .86) / 14.
+    """
+    assert SCORES[RANDOM, "retrieval", "GPT-3.5"] == pytest.approx(13.94 / 14)
+    assert SCORES[RANDOM, "retrieval_written", "LLaMA-2"] == pytest.approx(10.68 / 14)
+    known = {model: x for (*of, model), x in SCORES.items() if of == [TUEBINGEN, "knowledge"]}
+    assert known == {"GPT-3 (text-davinci-003)": 0.80, "GPT-3.5": 0.89, "GPT-4": 0.96}
+    table = published.printed().query("table in ('7', '10')")
+    shares = table.accuracy * np.where(table.graph == "bivariate", 2, 3) / 22
+    means = shares.groupby([table.way, table.model, table.names]).sum().to_dict()
+    page = (REPOSITORY / "docs/background/reproduce-interventions.md").read_text(encoding="utf-8")
+    for model in MODELS:
+        cells = [model]
+        for way, theirs in (("intervention", "plain"), ("substitution", "substitution")):
+            for task, names in zip(TASKS, NAMES, strict=True):
+                value = SCORES[task, way, model]
+                assert value == pytest.approx(means[theirs, model, names])
+                assert value == SCORES[task, f"{way}_written", model]
+                cells.append(f"{value + 1e-9:.3f}".removeprefix("0"))
+        assert f"| {' | '.join(cells)} |" in page
+
+
+def test_who_ignores_interventions_and_what_was_not_asked(results, seen):
+    """15 of the 22 effects change nothing: .682, which the note says, and a run gets."""
+    assert "ignoring interventions scores .682" in naming.KNOWN["published"]["intervention"]
+    ours = scores_of(results, RETRIEVAL, "intervention", RANDOM)["value"].item()
+    assert ours == pytest.approx(15 / 22)
+    # Only what was asked has published numbers.
+    assert not [key for key in SCORES if "large" in key[0] or key[:2] == (TUEBINGEN, "retrieval")]
+    of_study = results.scores["run"].map(results.runs["kind"]) == "published"
+    asked = results.scores["task"] + " " + results.scores["way"]
+    assert {*asked[of_study]} < {*asked[~of_study]}
+    for model in MODELS:
+        values = [SCORES[task, "intervention", model] for task in TASKS]
+        one = seen("interventions", model, "accuracy")
+        assert one.value == pytest.approx(math.fsum(values) / 3)
+
+
+def test_every_printed_number_of_a_table_is_in_the_findings(results):
+    """Those of tables 3, 7, 8, 9 and 10, with errors (0 says nothing): of what was asked, all."""
+    shown = []
+    for name in ("interventions", "shortcut", "memorisation"):
+        rows = find(name)(results).table.query("kind == 'published' and asked != ''")
+        rows = rows[~rows["part"].isin(("difference", *interventions.SUBTRACTED))].fillna(
+            {"error": 0}
+        )
+        shown += rows[["model", "value", "error"]].to_numpy().tolist()
+    numbers = published.printed().query("table in ('3', '7', '8', '9', '10')")
+    numbers = numbers[["model", "accuracy", "error"]].to_numpy().tolist()
+    assert sorted(shown) == sorted(numbers) and len(shown) == 30 + 2 * 96 + 36 + 12
+
+
+def test_the_bivariate_contrast_is_with_both_queries_as_printed_and_with_ab_alone(results):
+    """Theirs is the mean of AB and BA; who ignores do(B) has BA right and AB wrong."""
+    contrast = find("memorisation")(results)
+    assert "published numbers are for AB and BA" in contrast.note
+    theirs, ours = (
+        by(contrast.table[contrast.table["model"].str.endswith(who)], "asked", "part")
+        for who in ("GPT-4-turbo", RETRIEVAL)
+    )
+    alone, both = "bivariate, do(B), AB", "bivariate, do(B), AB and BA"
+    others = {"mediation, do(B), AC", "mediation, do(C), AC"}
+    assert {about for about, _ in theirs} == {both, *others}
+    assert {about for about, _ in ours} == {alone, both, *others}
+    assert {value for (about, _), value in ours.items() if about == alone} == {0}
+    assert ours[both, "random"] == 0.5 and theirs[both, "t - a"] == pytest.approx(0.90 - 0.57)
