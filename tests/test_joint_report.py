@@ -13,10 +13,8 @@ from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings import leaderboard, mean, ranks
 from lm_eval_epidemia.findings.compare import compare
-from lm_eval_epidemia.findings.leaderboard import SCALES
-from lm_eval_epidemia.findings.mean import mean, population_mean, with_facets
-from lm_eval_epidemia.findings.ranks import standings
 from lm_eval_epidemia.findings.references import population_known_over
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.results.read import read_results
@@ -74,8 +72,7 @@ def test_where_errors_are_not_known_scores_stand_and_a_note_says_why(tmp_path, f
     assert own_errors([*results.scores["draws"]]) == pytest.approx(errors, nan_ok=True)
     # The mean of a known and an unknown error is unknown.
     found = table("leaderboard", tmp_path).query("kind == 'run'")
-    assert {*found["value"]} == {40.0}
-    assert found["error"].isna().any() == np.isnan(errors).any()
+    assert {*found["value"]} == {40.0} and found["error"].isna().any() == np.isnan(errors).any()
 
 
 #: What is written of one task in a block, or the whole block, and what its note says.
@@ -127,9 +124,9 @@ def test_errors_of_means_and_slices_by_brute_force():
     at_nsduh, at_acs = (cocaine + heroin + 52 + 90) / 4, (41 + 59 + salary + 90) / 4
     asking = (0.3**2 + 0.4**2) / 16
     error = math.sqrt(at_nsduh.var(ddof=1) + at_acs.var(ddof=1) + asking)
-    found = mean(one, ["group"]).iloc[0]
+    found = mean.mean(one, ["group"]).iloc[0]
     assert (found["value"], found["tasks"], found["error"]) == pytest.approx((60.5, 4, error))
-    errors = by(mean(with_facets(one), ["survey"]), "survey", of="error")
+    errors = by(mean.mean(mean.with_facets(one), ["survey"]), "survey", of="error")
     error = math.sqrt(np.var((cocaine + heroin) / 2, ddof=1) + 4 * asking)
     assert errors["nsduh"] == pytest.approx(error) and errors["bls"] == 0.0
 
@@ -144,22 +141,20 @@ def test_opposite_leans_that_are_equally_far_are_not_told_apart():
     sqrt(2) 3.95 / sqrt(6) = 2.28, and 12 of them 5.3: "better".
     """
     off = 0.02 * stats.norm.ppf((np.arange(100) + 0.5) / 100)
-    at = 100 * (1 - 2 * abs(0.1 - 0.03 - off))
-    other = 100 * (1 - 2 * abs(0.1 + 0.03 + off))
-    high, low, alike = (
-        scored(dict.fromkeys(DRUGS, score), Draws(NSDUH, drawn), run)
-        for run, score, drawn in ((0, 86.0, at), (1, 74.0, other), (1, 84.0, at - 2))
-    )
+    at, other = (100 * (1 - 2 * abs(far)) for far in (0.1 - 0.03 - off, 0.1 + 0.03 + off))
+    high = scored(dict.fromkeys(DRUGS, 86.0), Draws(NSDUH, at))
+    low = scored(dict.fromkeys(DRUGS, 74.0), Draws(NSDUH, other), 1)
     found = compare(high, low, NOBODY)
     expected = 12.0, 2 * 200 * off.std(ddof=1)
     assert (found.difference, found.corrected_error) == pytest.approx(expected)
     assert (found.verdict, found.wins, found.ties) == ("not shown", 0, 6)
-    ranks = standings(pd.concat([high, low]), "epidemia_low", {0: True, 1: True}, NOBODY)
-    assert {(one.best, one.worst) for one in ranks.values()} == {(1, 2)}
+    both = pd.concat([high, low])
+    of = ranks.standings(both, "epidemia_low", {0: True, 1: True}, NOBODY)
+    assert {(one.best, one.worst) for one in of.values()} == {(1, 2)}
     # Two that err alike differ by what does not depend on the sample: that is shown.
+    alike = scored(dict.fromkeys(DRUGS, 84.0), Draws(NSDUH, at - 2), 1)
     shown = compare(high, alike, NOBODY)
-    told = shown.corrected_error, shown.verdict, shown.wins
-    assert told == (pytest.approx(0, abs=1e-9), "better here", 6)
+    assert (shown.verdict, shown.wins) == ("better here", 6) and shown.corrected_error < 1e-9
 
 
 CLAIMS = [
@@ -210,12 +205,12 @@ def test_means_against_the_population_are_cut_off_and_tasks_are_not():
     for a, b, value in ((99.0, 99.0, 99), (130.0, 60.0, 95), (130.0, 90.0, 100)):
         one = scored({COCAINE: a, HEROIN: b}, [Draws(NSDUH, at, uncut=x) for x in (a, b)])
         one["score_population"] = one["value"].clip(upper=100)
-        (found,) = population_mean(one, ["run"]).to_dict("records")
+        (found,) = mean.population_mean(one, ["run"]).to_dict("records")
         expected = value, value - 1.96, min(value + 1.96, 100)
         assert (found["value"], found["low"], found["high"]) == pytest.approx(expected)
         made.append(one)
     assert compare(made[1], made[2], NOBODY).population == -15  # before the cut-off of the mean
-    (found,) = population_mean(made[0].assign(population=None), ["run"]).to_dict("records")
+    (found,) = mean.population_mean(made[0].assign(population=None), ["run"]).to_dict("records")
     assert found["value"] == 99 and math.isnan(found["low"])
 
 
@@ -227,7 +222,7 @@ def test_scales_of_a_group(tmp_path):
     truth = store.load(COCAINE)
     anchors, another = Anchors.of(truth), truth.d_perfect(scheme="population")
     # By another route in test_verdicts.
-    of = {name: scale(0.1, anchors) for name, scale in SCALES.items()}
+    of = {name: scale(0.1, anchors) for name, scale in leaderboard.SCALES.items()}
     of["another survey"] = 100 * (anchors.zero - 0.1) / (anchors.zero - another)
     of["population"] = 44
     joint = {COCAINE: said(NSDUH, "49 50 51", "-4 2 5", asking=0.5)}

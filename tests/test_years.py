@@ -17,9 +17,8 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import prepare, store
 from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.results.read import read_results
+from lm_eval_epidemia.surveys import microdata, tables
 from lm_eval_epidemia.surveys.catalogue import record
-from lm_eval_epidemia.surveys.microdata import load_microdata
-from lm_eval_epidemia.surveys.tables import load_tables
 
 GSS, BRFSS = "epidemia_years_gsstrend_", "epidemia_years_brfsstrend_"
 BLS = "epidemia_years_blstrend_sex_by_year_occupation"
@@ -118,10 +117,8 @@ def test_log_ratios_are_orthonormal_and_smoothing_keeps_a_straight_line():
 
 def course(count=11, moved=3):
     """Three log-ratios that all move by .1 a year, with the same independent errors of .01."""
-    at, errors = (
-        0.1 * np.arange(count)[:, None] * np.ones(3),
-        np.tile(1e-4 * np.eye(3), (count, 1, 1)),
-    )
+    at = 0.1 * np.arange(count)[:, None] * np.ones(3)
+    errors = np.tile(1e-4 * np.eye(3), (count, 1, 1))
     return lived.Course(2000 + np.arange(count), at, errors, moved)
 
 
@@ -303,11 +300,11 @@ def test_a_file_of_each_year_is_needed_under_its_name(tmp_path):
         # Its name is one thing, what it says another.
         file.symlink_to(raw_file("bls", OF_YEARS[2021 if year == 2022 else year]))
     with pytest.raises(EpidemiaError, match=r"cpsaat11_2022\.xlsx is a table of 2021, not 2022"):
-        load_tables(record("blstrend"), [tmp_path], "2019-2023")
+        tables.load_tables(record("blstrend"), [tmp_path], "2019-2023")
     with pytest.raises(EpidemiaError, match=r"expected .*cpsaat11_2023\.xlsx: one file"):
-        load_tables(record("blstrend"), [*files.values()][:3], "2019-2023")
+        tables.load_tables(record("blstrend"), [*files.values()][:3], "2019-2023")
     trend = record("gsstrend")
-    data = load_microdata(trend, raw_file("gss", "GSS2022.parquet"))
+    data = microdata.load_microdata(trend, raw_file("gss", "GSS2022.parquet"))
     of = next(task for task in trend.declared if task.equal)
     with pytest.raises(EpidemiaError, match="compares every year, but the file has only one"):
         prepare.prepare(data, of)
