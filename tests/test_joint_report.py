@@ -184,11 +184,9 @@ def test_a_claim_is_of_the_corrected_difference(score, at, unbiased, expected):
 @pytest.mark.parametrize("draws", [None, Draws("nsduh_2022 other", np.array([70.0, 71.0]))])
 def test_where_replicates_are_not_known_nothing_is_claimed(draws):
     """Of one task only: the difference over all is not known, that of the others is."""
-    tasks, samples = (COCAINE, HEROIN, EMPLOYER), (NSDUH, NSDUH, ACS)
-    one, other = (
-        scored(dict.fromkeys(tasks, x), [Draws(of, np.array([x, x + 1])) for of in samples], run)
-        for run, x in enumerate((90.0, 10.0))
-    )
+    drawn = [Draws(of, np.array([50.0, 51.0])) for of in (NSDUH, NSDUH, ACS)]
+    one = scored(dict.fromkeys((COCAINE, HEROIN, EMPLOYER), 90.0), drawn)
+    other = one.assign(run=1, value=10.0, score_population=10.0)
     assert compare(one, other, NOBODY).verdict == "better here"
     other.at[1, "draws"] = draws
     found = compare(one, other, NOBODY)
