@@ -17,13 +17,10 @@ from scipy import stats
 from lm_eval_epidemia.benchmarks.intervention import contrasts, graph, questions, respondents
 from lm_eval_epidemia.benchmarks.intervention.metrics import graded
 from lm_eval_epidemia.benchmarks.prior import judged, judgements, metrics
-from lm_eval_epidemia.benchmarks.prior.quantities import families, store
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
+from lm_eval_epidemia.benchmarks.prior.quantities import families, quantity, store
 from lm_eval_epidemia.cli.report import read
 from lm_eval_epidemia.findings import compare, find, interventions, parts, priors
-from lm_eval_epidemia.findings.quantities import title
 from lm_eval_epidemia.results import naming, published, replicates
-from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.score import estimates, joint
 
 PRIOR, NHANES = "epidemia_prior", "epidemia_prior_nhanes"
@@ -127,9 +124,11 @@ def test_errors_and_wins_are_means_over_quantities(results, seen):
     errors, samples, wins = of.error, of.baseline_error, of.wins
     check(seen("priors", CALIBRATED, "mean of error ratios"), errors / samples[:, 0])
     # A tenth of what so many independent people are off by is about 0, and no win.
-    kept = samples > 0.1 * np.sqrt(2 / np.pi / np.array(SIZES)) * truth.column("sd")[:, None]
+    kept = (
+        samples > 0.1 * np.sqrt(2 / np.pi / np.array(quantity.SIZES)) * truth.column("sd")[:, None]
+    )
     assert (~kept).sum() == 8
-    for place, size in enumerate(SIZES):
+    for place, size in enumerate(quantity.SIZES):
         check(seen("wins", CALIBRATED, f"N = {size}"), wins[kept[:, place], place])
     # A ratio of means, with the error of one.
     mine, theirs = (x / truth.column("marginal_sd") for x in (errors, samples[:, 0]))
@@ -138,7 +137,7 @@ def test_errors_and_wins_are_means_over_quantities(results, seen):
     left = (mine.sum() - mine) / (theirs.sum() - theirs)
     assert one.error == pytest.approx(jackknife(left), rel=0.05)
     # What they are worth, from the ends of the rates' intervals.
-    rates = [seen("wins", "o4-mini", f"N = {size}") for size in SIZES]
+    rates = [seen("wins", "o4-mini", f"N = {size}") for size in quantity.SIZES]
     for name, side in (("worth N", 0), ("at least", -1.96), ("at most", 1.96)):
         expected = metrics.worth(np.array([rate.value + side * rate.error for rate in rates]))
         assert seen("wins", "o4-mini", name).value == expected, name
@@ -415,7 +414,7 @@ def test_damaged_lines_and_metrics_that_are_not_theirs_leave_their_file_out(runs
         source = runs / ("graphs/truth" if task == RANDOM else f"prior/{CALIBRATED}")
         path = rewritten(source, tmp_path / str(number), partial(edit, task=task, change=change))
         messages[str(path)] = task, says
-    results = read_results([runs / "prior/truth", tmp_path])
+    results = read([runs / "prior/truth", tmp_path])
     assert [*results.runs["model"]] == ["knows the truth (kind=truth)"]
     assert len(results.notes) == len(messages)
     for path, (task, message) in messages.items():
@@ -428,7 +427,7 @@ def test_infinite_metrics_count_as_not_known(runs, tmp_path, metric):
     """The share of wins stands, with its error where what was said can be read."""
     change = partial(edit, task=NHANES, change=metric, less=math.inf)
     path = rewritten(runs / "prior/truth", tmp_path / "x", change)
-    results = read_results([tmp_path])
+    results = read([tmp_path])
     assert f"{path}: {NHANES}: {metric} is infinite" in results.notes["text"][0]
     (of,) = scores_of(results).to_dict("records")
     assert 0 < of["value"] <= 1 and (of["draws"] is None) == (metric == "error_ratio")
@@ -438,7 +437,7 @@ def test_a_damaged_truth_is_what_is_blamed(runs, home):
     shutil.copytree(store.paths.shipped_groundtruth() / "quantities", store.built())
     draws = store.built() / "nhanes.draws.parquet"
     draws.write_bytes(draws.read_bytes()[:1000])
-    results = read_results([runs / "prior/truth"])
+    results = read([runs / "prior/truth"])
     (note,) = results.notes["text"]
     assert [*results.scores["said"]] == [None] and str(draws) in note
     assert f"{NHANES}: tables" in note and "its truth on this machine cannot be used" in note
@@ -454,20 +453,19 @@ def test_what_was_said_of_another_truth_is_left_out_and_not_compared(runs, tmp_p
             file[part]["epidemia_prior_scf_7"] = file[part].get(NHANES, [])
 
     rewritten(runs / "prior" / SURE, tmp_path / "other", other)
-    results = read_results([runs / "prior/truth", tmp_path])
+    results = read([runs / "prior/truth", tmp_path])
     notes = "\n".join(results.notes["text"])
     assert f"1 task ({NHANES}), whose answers come from another truth than the installed" in notes
     assert "epidemia_prior_scf_7: their quantities are not here. Make the set again" in notes
-    assert (
-        find("pairs")(results).table.empty and find("priors")(read_results([tmp_path])).table.empty
-    )
+    assert find("pairs")(results).table.empty
+    assert find("priors")(read([tmp_path])).table.empty
 
 
 def test_without_what_was_said_there_is_the_leaderboard_only(runs, tmp_path):
     """Where all samples agree it claims no error: 0 would be too much, and 1e-17 is left of it."""
     for name in (f"prior/{CALIBRATED}", "graphs/truth"):
         rewritten(runs / name, tmp_path / name, lambda file: file["epidemia"].pop("said"))
-    silent = read_results([tmp_path])
+    silent = read([tmp_path])
     assert silent.notes["text"].str.contains("whose answers are not in the file").sum() == 2
     for name in ("priors", "wins", "quartiles", "interventions", "memorisation", "notices"):
         finding = find(name)(silent)
@@ -478,7 +476,7 @@ def test_without_what_was_said_there_is_the_leaderboard_only(runs, tmp_path):
 
 def test_a_part_of_a_task_is_said_of_what_was_asked(tmp_path_factory, tmp_path):
     how = {"model_args": "kind=calibrated", "limit": 10}
-    results = read_results([copied_run(tmp_path_factory, tmp_path, [NHANES], **how)])
+    results = read([copied_run(tmp_path_factory, tmp_path, [NHANES], **how)])
     known = said_by(results)
     assert [*known.truth.column("name")] == [*store.load(NHANES).column("name")[:10]]
     one = find("priors")(results).table.query("asked == '' and part == 'beats 5'").iloc[0]
@@ -488,16 +486,6 @@ def test_a_part_of_a_task_is_said_of_what_was_asked(tmp_path_factory, tmp_path):
     said = replicates.said_of("9.8 -3.1 ? - 0", 5, written=False)
     assert said.asked.tolist() == [True, True, True, False, True]
     assert said.odds.tolist() == pytest.approx([9.8, -3.1, math.nan, math.nan, 0], nan_ok=True)
-
-
-# What is shown.
-
-
-def test_quantities_have_titles_and_not_codes():
-    quantities = [one for task in store.available() for one in store.load(task).quantities]
-    assert len({(one.wording, title(one)) for one in quantities}) == len(quantities)
-    for one in quantities:
-        assert not re.search(r"[a-z][A-Z][a-z]|_|\b(base|easy|medium|hard)\b", title(one))
 
 
 # The study's four models beside runs: their numbers are those of its tables, weighted.
@@ -557,10 +545,8 @@ def test_the_bivariate_contrast_is_with_both_queries_as_printed_and_with_ab_alon
     """Theirs is the mean of AB and BA; who ignores do(B) has BA right and AB wrong."""
     contrast = find("memorisation")(results)
     assert "published numbers are for AB and BA" in contrast.note
-    theirs, ours = (
-        by(contrast.table[contrast.table["model"].str.endswith(who)], "asked", "part")
-        for who in ("GPT-4-turbo", RETRIEVAL)
-    )
+    of = {model: by(rows, "asked", "part") for model, rows in contrast.table.groupby("model")}
+    theirs, ours = of["GPT-4-turbo"], of[f"epidemia-baseline {RETRIEVAL}"]
     alone, both = "bivariate, do(B), AB", "bivariate, do(B), AB and BA"
     others = {"mediation, do(B), AC", "mediation, do(C), AC"}
     assert {about for about, _ in theirs} == {both, *others}

@@ -10,8 +10,7 @@ import pytest
 from conftest import REPOSITORY, raw_file, recorded
 
 from lm_eval_epidemia.benchmarks import in_way, members
-from lm_eval_epidemia.benchmarks.observation import lived, undated, years
-from lm_eval_epidemia.benchmarks.observation.measured import part_of
+from lm_eval_epidemia.benchmarks.observation import lived, measured, undated, years
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import prepare, store
@@ -26,7 +25,7 @@ GROUP = "epidemia_years_undated"
 
 
 def part(name):
-    return part_of(store.load(name))
+    return measured.part_of(store.load(name))
 
 
 # Slopes.
@@ -272,8 +271,7 @@ def test_shares_of_women_are_those_of_the_bls():
     """A year's people weigh as they are employed, years alike; 220 occupations have every year."""
     sheets, columns = {}, ["occupation", "employed", "women"]
     for year, name in OF_YEARS.items():
-        file = raw_file("bls", name)
-        sheet = pd.read_excel(file, header=None, usecols=range(3), names=columns)
+        sheet = pd.read_excel(raw_file("bls", name), header=None, usecols=range(3), names=columns)
         sheet["women"] = pd.to_numeric(sheet.women, errors="coerce")
         sheets[str(year)] = sheet.dropna()
     frame = pd.concat(sheets).droplevel(1)
