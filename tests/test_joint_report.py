@@ -13,7 +13,7 @@ from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import leaderboard, mean, ranks
+from lm_eval_epidemia.findings import mean, ranks
 from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.references import population_known_over
 from lm_eval_epidemia.report.cards import card
@@ -219,8 +219,9 @@ def test_scales_of_a_group(tmp_path):
     """D = .1, between the ends of every scale; the score against the population is the file's."""
     truth = store.load(COCAINE)
     anchors, another = Anchors.of(truth), truth.d_perfect(scheme="population")
-    # By another route in test_verdicts.
-    of = {name: scale(0.1, anchors) for name, scale in leaderboard.SCALES.items()}
+    tops = {"score": anchors.zero, "against uniform": anchors.uniform, "against mean": anchors.mean}
+    of = {name: 100 * (top - 0.1) / (top - anchors.perfect) for name, top in tops.items()}
+    of["without D_perfect"] = 100 * (1 - 0.1 / anchors.zero)
     of["another survey"] = 100 * (anchors.zero - 0.1) / (anchors.zero - another)
     of["population"] = 44
     joint = {COCAINE: said(NSDUH, "49 50 51", "-4 2 5", asking=0.5)}
