@@ -211,7 +211,8 @@ def test_the_score_is_off_by_no_more_than_said(seed, n, spread, asked):
     read, exact = (answers_of(way, task, rows, said) for said in (shown, true))
     bound = unseen(read)
     assert unseen(exact) is None
-    assert abs(metrics.score(read) - metrics.score(exact)) <= bound.effect + 1e-9
+    one, other = (metrics.measure(answers).numbers["score"] for answers in (read, exact))
+    assert abs(one - other) <= bound.effect + 1e-9
     assert 0 < bound.mass < 1 and 0 <= bound.effect <= 100
 
 
@@ -227,8 +228,9 @@ def test_the_effect_of_a_letter_that_is_not_shown():
     # (1/2, 1/2) and the score 0; it may be (4/7, 3/7), if B has nothing in one of them alone, an L1
     # of 1/7. That much less of a distance scores more.
     part = metrics.against_truth(answers).part
-    better = float(part.score_of(max(metrics.l1(answers) - 1 / 7, 0)))
-    assert found.effect == pytest.approx(better - metrics.score(answers), abs=1e-9)
+    numbers = metrics.measure(answers).numbers
+    better = float(part.score_of(max(numbers["l1"] - 1 / 7, 0)))
+    assert found.effect == pytest.approx(better - numbers["score"], abs=1e-9)
     assert found.effect > 1
 
 

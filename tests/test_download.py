@@ -22,7 +22,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """Serves CONTENT with ranges; drops the first connection halfway, when told to."""
 
     drop_next = False
-    ranges: list = []  # noqa: RUF012
+    ranges: list = []
 
     def do_GET(self):
         if self.path == "/page":

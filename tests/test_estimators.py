@@ -172,7 +172,7 @@ class Pooled(Counts):
     """Another estimator: half of what was counted in a cell, half of what everyone says."""
 
     name = "pooled"
-    parameters = {"share": 0.5}  # noqa: RUF012
+    parameters = {"share": 0.5}
 
     def fit(self, ready, weight, rng):
         p = super().fit(ready, weight, rng)

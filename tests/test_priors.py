@@ -25,7 +25,7 @@ from lm_eval_epidemia.harness.cost import cost
 from lm_eval_epidemia.harness.yamls import task_path
 
 TASK = "epidemia_prior_nhanes"
-WRITTEN = [way.name for way in priors.ALL]
+WRITTEN = [name for name in PRIOR.ways if name != "grid"]
 FAMILIES, NORMAL, BETA, LOGNORMAL = families.FAMILIES, *range(3)
 
 

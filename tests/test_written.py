@@ -86,19 +86,20 @@ def test_replies_without_a_letter_and_a_favourite_letter(replicated, caplog):
     """The first count as uniform and are warned of; the second is averaged out by orderings."""
     twenty, uniform = Variant(n_samples=20), Anchors.of(store.load(BINARY)).uniform
     nothing = answers_to(BINARY, "sampled", lambda doc: ["I cannot answer that."], twenty)
-    assert answered(nothing) == 0 == metrics.score(nothing)
-    assert metrics.l1(nothing) == pytest.approx(uniform) and math.isnan(sampled.order_bias(nothing))
+    assert answered(nothing) == 0 == metrics.measure(nothing).numbers["score"]
+    assert metrics.measure(nothing).numbers["l1"] == pytest.approx(uniform)
+    assert math.isnan(sampled.order_bias(nothing))
     assert f"{BINARY}_sampled: 0% of the replies contained an answer" in caplog.text
     some = answers_to(BINARY, "sampled", lambda doc: ["B" * (doc["sample"] % 20 > 0)], twenty)
     assert (answered(some), sampled.order_bias(some)) == pytest.approx((0.95, 0.5))
     # Always A: every level in turn, so nearly the uniform distribution, and a large bias.
     always = answers_to(SEVERAL, "sampled", lambda doc: ["a)"], Variant(n_samples=400))
     uniform = Anchors.of(store.load(SEVERAL)).uniform
-    assert metrics.l1(always) == pytest.approx(uniform, abs=0.1)
+    assert metrics.measure(always).numbers["l1"] == pytest.approx(uniform, abs=0.1)
     assert sampled.order_bias(always) == pytest.approx(2 / 3)
     shuffled = [always[i] for i in np.random.default_rng(0).permutation(len(always))]
-    for metric in (metrics.score, metrics.score_stderr, metrics.score_population):
-        assert metric(shuffled) == metric(always)
+    one, other = map(metrics.measure, (shuffled, always))
+    assert one.numbers == other.numbers and one.kept == other.kept
 
 
 LIMITED = [(BINARY, "sampled", 5, 2, "10 answers"), (SEVERAL, "likelihood", 2, 1, "3 levels")]
@@ -130,12 +131,13 @@ def test_written_probabilities_that_cannot_be_read(caplog):
     said = answers_to(CLOSED, "closed", lambda doc: ["?" if doc["cell"] == 3 else "C. 5%-10%"])
     truth, p = store.load(CLOSED), np.full(len(said), 0.075)
     p[3] = 0.5
-    assert metrics.l1(said) == pytest.approx((truth.weights * 2 * abs(truth.p[:, 0] - p)).sum())
+    l1 = (truth.weights * 2 * abs(truth.p[:, 0] - p)).sum()
+    assert metrics.measure(said).numbers["l1"] == pytest.approx(l1)
     assert answered(said) == pytest.approx(1 - 1 / len(said)) and not caplog.text
-    assert metrics.seen(said[:5]) == pytest.approx(truth.weights[:5].sum())
     for way in ("closed", "rag"):
-        assert metrics.score(answers_to(CLOSED, way, lambda doc: [""])) == 0
+        assert metrics.measure(answers_to(CLOSED, way, lambda doc: [""])).numbers["score"] == 0
         assert f"{CLOSED}_{way}: 0% of the replies" in caplog.text
+    assert metrics.measure(said[:5]).numbers["seen"] == pytest.approx(truth.weights[:5].sum())
 
 
 @pytest.mark.parametrize("way", ["sampled", "stated", "closed"])

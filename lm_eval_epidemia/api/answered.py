@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -63,8 +64,8 @@ def answered(rows: Sequence[Mapping[str, Any]]) -> Scored:
             raise EpidemiaError(f"{name}, row {row['row']}: {error}") from None
     _check_whole(way, truth, answers)
     check_asked(leaf, truth, rows, answers)
-    metric = leaf.metrics[leaf.benchmark.primary]
-    return Scored(leaf, metric.of(answers), metric.draws(answers) if metric.draws else None)
+    measured, primary = leaf.benchmark.measure(answers), leaf.benchmark.primary
+    return Scored(leaf, measured.numbers.get(primary, math.nan), measured.draws.get(primary))
 
 
 def _leaf(task: str, name: str) -> Leaf:

@@ -163,6 +163,7 @@ def _distribution(task: Any, leaf: Leaf) -> str:
 def _question(way: Any, truth: Any, of: str = "") -> None:
     """Print the prompt of the cell with most people, and the number of prompts."""
     from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, Variant
+    from lm_eval_epidemia.elicit.way import DistributionWay
 
     times, variant = 1.0, Variant()
     if "n_samples" in way.columns:  # they differ in an ordering and a number
@@ -179,7 +180,7 @@ def _question(way: Any, truth: Any, of: str = "") -> None:
     prompts = plural(round(len(rows) * times), "prompt")
     _say("question", f"one of {prompts} {of or f'in the way {way.name!r}'}; {answers}:")
     _quoted(asked)
-    if way.distribution is not None:
+    if isinstance(way, DistributionWay):
         bare = way.rows(truth, variant._replace(wording="bare"))
         text = next(row["prompt"] for row in bare if row["cell"] == cell)
         _say("bare", f'with --metadata \'{{"wording": "bare"}}\': {text.splitlines()[0]}')

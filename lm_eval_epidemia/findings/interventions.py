@@ -13,12 +13,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks import INTERVENTION, WAYS, in_way
+from lm_eval_epidemia.benchmarks import INTERVENTION, in_way
 from lm_eval_epidemia.benchmarks.intervention import contrasts, generate
 from lm_eval_epidemia.benchmarks.intervention.contrasts import known_scenes, noticed, picked, shared
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES, Effect, effects
 from lm_eval_epidemia.benchmarks.intervention.metrics import Graded, graded
 from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, DoPair, Questions, questions
+from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.parts import in_parts, number, part_rows
@@ -32,7 +33,7 @@ SMALL = {task.names: name for name, task in TASKS.items() if task.nodes is None}
 LARGE = {str(task.nodes): name for name, task in TASKS.items() if task.nodes is not None}
 
 #: Ways that ask before and after an intervention.
-EFFECTS = tuple(way for way in INTERVENTION.ways if WAYS[way].load is questions)
+EFFECTS = tuple(name for name, way in WAYS.items() if way.intervenes)
 
 #: Who finds fewer of the relations that a graph states is no case for the shortcut test.
 FOUND = 0.95

@@ -193,7 +193,7 @@ def in_order(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     for place, group in enumerate(listed):
         of_group = table["value"].where(table["group"] == group)
         keys[place] = of_group.groupby(ids).transform("last")
-        keys[place] *= -1 if groups()[group].measure.higher_is_better else 1
+        keys[place] *= -1 if groups()[group].lead.higher_is_better else 1
     keys["id"], keys["group"] = ids, table["place"]
     order = keys.sort_values([*keys]).index
     return table.drop(columns="place").loc[order].reset_index(drop=True)

@@ -10,6 +10,7 @@ import pandas as pd
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way, leaves
 from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.way import DistributionWay
 from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, ordered_groups, pool_of
@@ -45,7 +46,7 @@ def _finding(
 def compared(results: Results) -> pd.DataFrame:
     """Return the scores of groups in which models are compared, and of two of them together."""
     scores = grouped(results.scores)
-    known = {group for group in {*scores["group"]} if not groups()[group].predicted}
+    known = {group for group in {*scores["group"]} if not groups()[group].predicts}
     scores = scores[scores["group"].isin(known) & scores["value"].notna()]
     parts = [scores]
     for way in OBSERVATION.ways:
@@ -72,7 +73,7 @@ def pairs(results: Results, most: int = MOST_PAIRS_OF) -> Finding:
     scores = scores[scores["run"].map(results.runs["kind"]) != "published"]
     for group in ordered([*scores["group"]]):
         of = scores[scores["group"] == group]
-        better = 1 if groups()[group.split(" + ")[0]].measure.higher_is_better else -1
+        better = 1 if groups()[group.split(" + ")[0]].lead.higher_is_better else -1
         means = of.groupby("run", sort=False)["value"].mean() * -better
         mine, how = dict([*of.groupby("run", sort=False)]), alike(of)
         for _, runs in how.groupby(how, sort=False):
@@ -128,7 +129,9 @@ def ways(results: Results) -> Finding:
     both: dict[tuple[str, ...], Pair] = {}
     for (run, group), of in scores.groupby(["run", "group"], sort=False):
         asked = dict([*of.groupby("way")])
-        named = [way for way in WAYS if way in asked and WAYS[way].distribution is not None]
+        named = [
+            name for name, way in WAYS.items() if name in asked and isinstance(way, DistributionWay)
+        ]
         for other, way in combinations(named, 2):
             row = {"run": run, "other": other, "asked": way, "group": in_way(group, way)}
             asked_in = [asked[each]["of"].iloc[0] for each in (way, other)]

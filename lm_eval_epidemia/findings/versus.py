@@ -307,7 +307,7 @@ def _not_compared(
         )
     why += "--log_samples"
     shared = sorted({*scores[0]["group"]} & {*scores[1]["group"]})
-    if predicted := [group for group in shared if groups()[group].predicted]:
+    if predicted := [group for group in shared if groups()[group].predicts]:
         why = (
             f"{few(predicted)} only predicts scores, so it is not compared: run epidemia_low and "
             "epidemia_high with both"

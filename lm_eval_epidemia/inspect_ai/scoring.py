@@ -145,16 +145,14 @@ def _results(scores: Sequence[SampleScore]) -> list[Result]:
 
 
 def _result(survey: str, answers: list[Response]) -> Result:
-    metrics = OBSERVATION.metrics(OBSERVATION.ways[answers[0].way])
-    numbers = {
-        name: float(of.of([of.of_one(a) for a in answers] if of.of_one else answers))
-        for name, of in metrics.items()
-        if name in ("score", "seen", "choice_mass", "answered")
-    }
+    measured, way = OBSERVATION.measure(answers), OBSERVATION.ways[answers[0].way]
+    numbers = {name: measured.numbers.get(name, math.nan) for name in ("score", "seen")}
+    for name in ("choice_mass", "answered"):
+        if of := way.diagnostics.get(name):
+            numbers[name] = of.of_answers(answers)
     hidden = unseen(answers)
     numbers["unseen_mass"], numbers["unseen_effect"] = hidden or (0.0, 0.0)
-    draws = metrics["score"].draws
-    return Result(survey, numbers, draws(answers) if draws else None)
+    return Result(survey, numbers, measured.draws["score"])
 
 
 def _with_score(scores: Sequence[SampleScore]) -> list[Result]:

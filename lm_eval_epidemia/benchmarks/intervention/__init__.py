@@ -2,39 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.intervention import questions, respondents
-from lm_eval_epidemia.benchmarks.intervention.metrics import metrics_of
+from lm_eval_epidemia.benchmarks.intervention.metrics import measure, metrics_of
+from lm_eval_epidemia.benchmarks.intervention.questions import GraphTask, Questions
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
 
-INTERVENTION = Benchmark(
-    name="intervention",
-    base="_epidemia_intervention",
-    groups=("epidemia_intervention", "epidemia_intervention_large"),
-    ways=WAYS,
-    metrics=metrics_of,
-    primary="accuracy",
-    says="Accuracy on causal graphs",
-    digits=3,
-    entries=lambda: {
-        name: TaskEntry(
-            name,
-            "epidemia_intervention" + ("_large" if task.nodes else ""),
-            "",
-            f"Interventions, {task.nodes} variables"
-            if task.nodes
-            else f"Interventions, {task.names} names",
-            {"nodes": f"n = {task.nodes:02}"} if task.nodes else {"names": task.names},
-            name,
-            task,
-        )
-        for name, task in questions.TASKS.items()
-    },
-    available=lambda: questions.TASKS,
-    metadata=lambda truth: {"truth": truth.fingerprint},
-    kinds=respondents.KINDS,
-    without_anchors="is about causal graphs and has no anchors; in Python, questions({task!r}, "
-    "way={way!r}) returns its prompts",
-    answers=respondents.answers,
-    cells=questions.cells_of,
-)
+
+class Interventions(Benchmark):
+    """Does U cause V, before and after do(X)?"""
+
+    name = "intervention"
+    base = "_epidemia_intervention"
+    groups = ("epidemia_intervention", "epidemia_intervention_large")
+    ways = WAYS
+    primary = "accuracy"
+    says = "Accuracy on causal graphs"
+    digits = 3
+    kinds = respondents.KINDS
+    without_anchors = (
+        "is about causal graphs and has no anchors; in Python, questions({task!r}, way={way!r}) "
+        "returns its prompts"
+    )
+    metrics = staticmethod(metrics_of)
+    measure = staticmethod(measure)
+    answers = staticmethod(respondents.answers)
+    cells = staticmethod(questions.cells_of)
+
+    def entries(self) -> dict[str, TaskEntry]:
+        return {name: self._entry(name, task) for name, task in questions.TASKS.items()}
+
+    def _entry(self, name: str, task: GraphTask) -> TaskEntry:
+        small, large = self.groups
+        if task.nodes:
+            about = {"nodes": f"n = {task.nodes:02}"}
+            return TaskEntry(
+                name, large, "", f"Interventions, {task.nodes} variables", about, name, task
+            )
+        title = f"Interventions, {task.names} names"
+        return TaskEntry(name, small, "", title, {"names": task.names}, name, task)
+
+    def available(self) -> Collection[str]:
+        return questions.TASKS
+
+    def metadata(self, truth: Questions) -> dict[str, str]:
+        return {"truth": truth.fingerprint}
+
+
+INTERVENTION = Interventions()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.observation import predicted, quick, respondents, undated
 from lm_eval_epidemia.benchmarks.observation.cells import cells_of, quick_cells_of
-from lm_eval_epidemia.benchmarks.observation.metrics import metrics_of
+from lm_eval_epidemia.benchmarks.observation.metrics import measure, metrics_of
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
-from lm_eval_epidemia.benchmarks.observation.written import CLOSED
+from lm_eval_epidemia.benchmarks.observation.written import Closed
 from lm_eval_epidemia.elicit.wording import ways_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import all_tasks, drawn, own_surveys, record
@@ -26,13 +27,6 @@ TASK_VERSION = 3
 STANDIN = "epidemia_high_standin"
 
 
-def _entries() -> dict[str, TaskEntry]:
-    """Return what is said of every declared task, by name."""
-    tasks = all_tasks()
-    replaced = {task.stands_for for task in tasks.values()} - {None}
-    return {name: _entry(task, replaced) for name, task in tasks.items()}
-
-
 def _entry(task: Task, replaced: Collection[int | None]) -> TaskEntry:
     is_kept = task.kind == "high" and task.number is not None and task.number not in replaced
     facets = {
@@ -40,7 +34,7 @@ def _entry(task: Task, replaced: Collection[int | None]) -> TaskEntry:
         "domain": record(task.survey).domain,
         "dimension": f"d = {len(task.given)}",
     }
-    if CLOSED.asks(task):
+    if WAYS[Closed.name].asks(task):
         facets["subset"] = "closed"
     group, part = task.group, f"{task.group}_{task.survey}"
     if isinstance(task, FreshTask):
@@ -61,10 +55,16 @@ def _metadata(truth: store.GroundTruth) -> dict[str, str]:
     return facts
 
 
-OBSERVATION = Benchmark(
-    name="observation",
-    base="_epidemia",
-    groups=(
+def _version(truth: store.GroundTruth) -> int:
+    return TASK_VERSION + ways_of(truth)[task_of(truth.task).outcome].revision
+
+
+class Observation(Benchmark):
+    """P(Y | X) of surveys."""
+
+    name = "observation"
+    base = "_epidemia"
+    groups = (
         "epidemia_low",
         "epidemia_high",
         "epidemia_extra",
@@ -74,83 +74,108 @@ OBSERVATION = Benchmark(
         "epidemia_world",
         "epidemia_years",
         "epidemia_people",
-    ),
-    ways=WAYS,
-    metrics=metrics_of,
-    primary="score",
-    says="Score, 0 to 100",
-    digits=1,
-    entries=_entries,
-    available=store.available,
-    metadata=_metadata,
-    version=lambda truth: TASK_VERSION + ways_of(truth)[task_of(truth.task).outcome].revision,
-    groups_version=TASK_VERSION,
-    unions={
+    )
+    ways = WAYS
+    primary = "score"
+    says = "Score, 0 to 100"
+    digits = 1
+    groups_version = TASK_VERSION
+    unions = {
         STANDIN: "44 of the 94 published tasks of epidemia_high, and stand-ins for the 50 tasks "
         "without shipped truth: NHIS for BRFSS (39), lifetime for past-month cigarette use "
         "(11)"
-    },
-    kinds=respondents.KINDS,
-    without_anchors="",
-    answers=respondents.answers,
-    cells=cells_of,
-)
+    }
+    kinds = respondents.KINDS
+    without_anchors = ""
+    available = staticmethod(store.available)
+    metrics = staticmethod(metrics_of)
+    measure = staticmethod(measure)
+    metadata = staticmethod(_metadata)
+    version = staticmethod(_version)
+    answers = staticmethod(respondents.answers)
+    cells = staticmethod(cells_of)
 
-#: A quick look: a benchmark of its own, so that no table ranks it beside full runs.
-QUICK = Benchmark(
-    name="quick",
-    base="_epidemia_quick",
-    groups=(quick.GROUP,),
-    ways=predicted.WAYS,
-    metrics=predicted.metrics_of,
-    primary="score",
-    says="Quick look: predicted score, 0 to 100",
-    digits=1,
-    entries=lambda: {
-        name: TaskEntry(name, quick.GROUP, "", f"Quick look at {of.group}", {}, name, of)
-        for name, of in quick.choices().items()
-    },
-    available=quick.available,
-    metadata=lambda truth: {"predicts": truth.choice.group, "truth": truth.fingerprint},
-    kinds=respondents.KINDS,
-    predicted=True,
-    without_anchors="predicts other groups' scores and has no anchors of its own; 'epidemia "
-    "anchors epidemia_low epidemia_high' prints theirs",
-    answers=quick.answers,
-    cells=quick_cells_of,
-)
+    def entries(self) -> dict[str, TaskEntry]:
+        tasks = all_tasks()
+        replaced = {task.stands_for for task in tasks.values()} - {None}
+        return {name: _entry(task, replaced) for name, task in tasks.items()}
 
-#: Questions without a year, and so without a truth: how they are answered says when a model lives.
-UNDATED = Benchmark(
-    name="undated",
-    base="_epidemia_undated",
-    groups=(undated.GROUP,),
-    ways=undated.WAYS,
-    metrics=undated.metrics_of,
-    primary="choice_mass",
-    says="No score: 'epidemia report --show year-lived' shows it",
-    digits=2,
-    scored=False,
-    entries=lambda: {
-        name: TaskEntry(
-            name,
-            undated.GROUP,
-            "",
-            of.title.replace("Year, ", "") + " (no year named)",
-            {"survey": of.survey},
-            (of.survey, of.outcome),
-            of,
-        )
-        for name, of in undated.declared().items()
-    },
-    available=lambda: [n for n, of in undated.declared().items() if store.is_available(of.name)],
-    metadata=lambda asked: _metadata(asked.dated),
-    version=lambda asked: (
-        TASK_VERSION + ways_of(asked.dated)[task_of(asked.dated.task).outcome].revision
-    ),
-    groups_version=TASK_VERSION,
-    kinds=respondents.KINDS,
-    without_anchors="has no truth and no score",
-    answers=undated.answers,
-    cells=lambda asked: {"levels": [list(asked.levels)] * len(asked.given)},
-)
+
+class QuickLook(Benchmark):
+    """A quick look: a benchmark of its own, so that no table ranks it beside full runs."""
+
+    name = "quick"
+    base = "_epidemia_quick"
+    groups = (quick.GROUP,)
+    ways = predicted.WAYS
+    primary = "score"
+    says = "Quick look: predicted score, 0 to 100"
+    digits = 1
+    kinds = respondents.KINDS
+    predicts = True
+    without_anchors = (
+        "predicts other groups' scores and has no anchors of its own; 'epidemia anchors "
+        "epidemia_low epidemia_high' prints theirs"
+    )
+    available = staticmethod(quick.available)
+    metrics = staticmethod(predicted.metrics_of)
+    measure = staticmethod(predicted.measure)
+    answers = staticmethod(quick.answers)
+    cells = staticmethod(quick_cells_of)
+
+    def entries(self) -> dict[str, TaskEntry]:
+        return {
+            name: TaskEntry(name, quick.GROUP, "", f"Quick look at {of.group}", {}, name, of)
+            for name, of in quick.choices().items()
+        }
+
+    def metadata(self, truth: quick.QuickTruth) -> dict[str, str]:
+        return {"predicts": truth.choice.group, "truth": truth.fingerprint}
+
+
+class WithoutYear(Benchmark):
+    """Questions without a year, and so without a truth: the answers say when a model lives."""
+
+    name = "undated"
+    base = "_epidemia_undated"
+    groups = (undated.GROUP,)
+    ways = undated.WAYS
+    primary = "choice_mass"
+    says = "No score: 'epidemia report --show year-lived' shows it"
+    digits = 2
+    scored = False
+    groups_version = TASK_VERSION
+    kinds = respondents.KINDS
+    without_anchors = "has no truth and no score"
+    metrics = staticmethod(undated.metrics_of)
+    measure = staticmethod(undated.measure)
+    answers = staticmethod(undated.answers)
+
+    def entries(self) -> dict[str, TaskEntry]:
+        return {
+            name: TaskEntry(
+                name,
+                undated.GROUP,
+                "",
+                of.title.replace("Year, ", "") + " (no year named)",
+                {"survey": of.survey},
+                (of.survey, of.outcome),
+                of,
+            )
+            for name, of in undated.declared().items()
+        }
+
+    def available(self) -> list[str]:
+        return [n for n, of in undated.declared().items() if store.is_available(of.name)]
+
+    def metadata(self, truth: undated.Undated) -> dict[str, str]:
+        return _metadata(truth.dated)
+
+    def version(self, truth: undated.Undated) -> int:
+        return _version(truth.dated)
+
+    def cells(self, truth: undated.Undated) -> Mapping[str, Sequence[Any]]:
+        return {"levels": [list(truth.levels)] * len(truth.given)}
+
+
+OBSERVATION, QUICK, UNDATED = Observation(), QuickLook(), WithoutYear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
@@ -14,48 +15,10 @@ from lm_eval_epidemia.elicit.orderings import LETTERS, design_of, orderings
 from lm_eval_epidemia.elicit.prompts import prompt
 from lm_eval_epidemia.elicit.responses import CHOICE_MASS, logprobs_of, softmax, uneven
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import Elicited, Metric, Way
+from lm_eval_epidemia.elicit.way import DistributionWay, Elicited, Metric, Way
 from lm_eval_epidemia.elicit.within import most_moved
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate.store import GroundTruth
-
-
-def rows(truth: GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
-    """Ask each cell in every ordering of the design."""
-    wording = Wording(truth, variant.wording)
-    return in_orders(map(wording.question, range(len(truth.given))), truth.levels, variant)
-
-
-def in_orders(
-    questions: Iterable[str], levels: Sequence[str], variant: Variant
-) -> Iterator[dict[str, Any]]:
-    """Ask the question of each cell in every ordering of the design."""
-    design = design_of(len(levels), variant.orderings)
-    orders = orderings(len(levels), design)
-    for cell, asked in enumerate(questions):
-        for order in orders:
-            text = prompt(asked, [levels[level] for level in order])
-            yield {"cell": cell, "order": list(order), "design": design, "prompt": text}
-
-
-@lru_cache(maxsize=4096)
-def _place(order: tuple[int, ...], design: str) -> int:
-    lacks = f"not of the design {design!r}"
-    return place_of(order, orderings(len(order), design) if len(order) > 1 else (), lacks)
-
-
-def read(row: Any, responses: Sequence[Any]) -> Response:
-    """Read the log-probabilities of a row's letters, by displayed position."""
-    place, logprobs = _place(row.order, row.design), logprobs_of(responses, row)
-    return response_to("letters", row, place, logprobs, order=row.order, design=row.design)
-
-
-def check(answer: Response, first: Response, truth: GroundTruth) -> None:
-    """Refuse an ordering of other levels, and another design than the first's."""
-    if answer.design != first.design:
-        raise ValueError("it was asked in another way than the first")
-    if len(answer.order) != len(truth.levels):
-        raise ValueError(f"the order {list(answer.order)} is not of the design {answer.design!r}")
 
 
 def by_level(displayed: Array, orders: np.ndarray[Any, Any]) -> Array:
@@ -78,19 +41,7 @@ def by_level(displayed: Array, orders: np.ndarray[Any, Any]) -> Array:
     return np.take_along_axis(displayed, target, axis=-1)
 
 
-def distribution(values: Array, first: Response, levels: int) -> Elicited:
-    """Average over the orderings what each level got."""
-    by_order = by_level(softmax(values), np.array(orderings(levels, first.design)))
-    return Elicited(by_order.mean(axis=1), by_order=by_order)
-
-
-def moved(values: Array, low: Array, high: Array, first: Response, levels: int) -> Array:
-    """Bound how far each cell's distribution, the mean over its orderings, may be off."""
-    orders = np.array(orderings(levels, first.design))
-    return most_moved(*(by_level(seen, orders) for seen in (softmax(values), low, high)))
-
-
-def by_position(answers: Sequence[Response]) -> Array:
+def mean_by_position(answers: Sequence[Response]) -> Array:
     """Average over prompts what each displayed position got."""
     displayed: Array = softmax(np.array([answer.value for answer in answers])).mean(axis=0)
     return displayed
@@ -103,38 +54,98 @@ def order_bias(answers: Sequence[Response]) -> float:
     chosen. It is meaningful if every level was shown equally often in every position, as under all
     orderings.
     """
-    return uneven(by_position(answers))
+    return uneven(mean_by_position(answers))
 
 
-def example(truth: GroundTruth, cell: int, rng: np.random.Generator) -> str:
-    """Answer a question in a random order of its answers as a person of the cell might."""
-    order = rng.permutation(len(truth.levels))
-    asked = prompt(Wording(truth).question(cell), [truth.levels[level] for level in order])
-    p = truth.p[cell, order]
-    return f"{asked} {LETTERS[int(rng.choice(len(order), p=p / p.sum()))]}"
+@lru_cache(maxsize=4096)
+def _place(order: tuple[int, ...], design: str) -> int:
+    lacks = f"not of the design {design!r}"
+    return place_of(order, orderings(len(order), design) if len(order) > 1 else (), lacks)
 
 
-def believed(p: Array, row: Any) -> Array:
-    """Give each displayed level its probability."""
-    return p[list(row.order)]
+class InOrders(Way):
+    """Every question in several orderings of its answers, read from the letters."""
+
+    columns = {"order": ["int8"], "design": "string", "choices": ["string"]}
+    prompts_are = "orderings"
+    diagnostics = {"choice_mass": CHOICE_MASS, "order_bias": Metric(False, 0, 1, order_bias)}
+
+    @abstractmethod
+    def questions(self, truth: Any, variant: Variant) -> Iterable[str]:
+        """Word the question of each cell."""
+
+    def rows(self, truth: Any, variant: Variant) -> Iterator[dict[str, Any]]:
+        """Ask each cell in every ordering of the design."""
+        design = design_of(len(truth.levels), variant.orderings)
+        orders = orderings(len(truth.levels), design)
+        for cell, asked in enumerate(self.questions(truth, variant)):
+            for order in orders:
+                text = prompt(asked, [truth.levels[level] for level in order])
+                yield {"cell": cell, "order": list(order), "design": design, "prompt": text}
+
+    def read(self, row: Any, responses: Sequence[Any]) -> Response:
+        """Read the log-probabilities of a row's letters, by displayed position."""
+        place, logprobs = _place(row.order, row.design), logprobs_of(responses, row)
+        return response_to(self.name, row, place, logprobs, order=row.order, design=row.design)
+
+    def choices(self, truth: Any) -> Sequence[str]:
+        return LETTERS[: len(truth.levels)]
+
+    def prompts(self, truth: Any, first: Response) -> int:
+        return len(orderings(len(truth.levels), str(first.design)))
+
+    def check(self, answer: Response, first: Response, truth: Any) -> None:
+        """Refuse an ordering of other levels, and another design than the first's."""
+        if answer.design != first.design:
+            raise ValueError("it was asked in another way than the first")
+        if len(answer.order) != len(truth.levels):
+            raise ValueError(
+                f"the order {list(answer.order)} is not of the design {answer.design!r}"
+            )
+
+    def by_position(self, answers: Sequence[Response]) -> Array | None:
+        return mean_by_position(answers)
+
+    def by_order(self, values: Array, first: Response, levels: int) -> Array:
+        """Return what each level got under each ordering, shape (C, M, K)."""
+        return by_level(softmax(values), np.array(orderings(levels, first.design)))
+
+    def believed(self, belief: Array, row: Any) -> Array:
+        """Give each displayed level its probability."""
+        return belief[list(row.order)]
 
 
-WAY = Way(
-    name="letters",
-    suffix="",
-    columns={"order": ["int8"], "design": "string", "choices": ["string"]},
-    rows=rows,
-    prompts=lambda truth, first: len(orderings(len(truth.levels), first.design)),
-    prompts_are="orderings",
-    choices=lambda truth: LETTERS[: len(truth.levels)],
-    read=read,
-    check=check,
-    distribution=distribution,
-    moved=moved,
-    diagnostics={"choice_mass": CHOICE_MASS, "order_bias": Metric(order_bias, False, 0, 1)},
-    by_position=by_position,
-    question=lambda wording, cell, _level: wording.question(cell),
-    answers=lambda truth: truth.levels,
-    example=example,
-    believed=believed,
-)
+class Asked(DistributionWay):
+    """The question of a survey, with its answers."""
+
+    def question(self, wording: Wording, cell: int, level: int) -> str:
+        return wording.question(cell)
+
+    def answers(self, truth: GroundTruth) -> Sequence[str]:
+        return truth.levels
+
+
+class Letters(InOrders, Asked):
+    """The answers of a survey's question, and the probability of each."""
+
+    name = "letters"
+
+    def questions(self, truth: GroundTruth, variant: Variant) -> Iterable[str]:
+        return map(Wording(truth, variant.wording).question, range(len(truth.given)))
+
+    def distribution(self, values: Array, first: Response, levels: int) -> Elicited:
+        """Average over the orderings what each level got."""
+        by_order = self.by_order(values, first, levels)
+        return Elicited(by_order.mean(axis=1), by_order=by_order)
+
+    def moved(self, values: Array, low: Array, high: Array, first: Response, levels: int) -> Array:
+        """Bound how far each cell's distribution, the mean over its orderings, may be off."""
+        orders = np.array(orderings(levels, first.design))
+        return most_moved(*(by_level(seen, orders) for seen in (softmax(values), low, high)))
+
+    def example(self, truth: GroundTruth, cell: int, rng: np.random.Generator) -> str:
+        """Answer a question in a random order of its answers as a person of the cell might."""
+        order = rng.permutation(len(truth.levels))
+        asked = prompt(Wording(truth).question(cell), [truth.levels[level] for level in order])
+        p = truth.p[cell, order]
+        return f"{asked} {LETTERS[int(rng.choice(len(order), p=p / p.sum()))]}"

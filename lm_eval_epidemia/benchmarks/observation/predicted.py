@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from lm_eval_epidemia.benchmarks.benchmark import Measurement
 from lm_eval_epidemia.benchmarks.observation import quick
 from lm_eval_epidemia.benchmarks.observation.letters import by_level
 from lm_eval_epidemia.core import notices
@@ -39,7 +39,6 @@ class Prediction(NamedTuple):
     error: float
 
 
-@collect.once
 def prediction(answers: Sequence[Any]) -> Prediction | None:
     """Predict from the answers of a quick task; None, with a warning, if one is missing.
 
@@ -76,34 +75,23 @@ def _distances(truth: quick.QuickTruth, said: Array) -> Array:
     return np.array(distances)
 
 
-def score(answers: Sequence[Any]) -> float:
-    """Predicted score of the group, from 0 to 100; NaN unless all prompts were asked."""
-    predicted = prediction(answers)
-    return math.nan if predicted is None else predicted.score
-
-
-def score_stderr(answers: Sequence[Any]) -> float:
-    """Standard error of the prediction: the full score is within 1.96 times it in 95 %."""
-    predicted = prediction(answers)
-    return math.nan if predicted is None else predicted.error
-
-
-def score_draws(answers: Sequence[Any]) -> Draws | None:
-    """Return its error as an error of the asking, independent of other tasks."""
-    predicted = prediction(answers)
-    return None if predicted is None else Draws("", np.empty(0), predicted.error)
-
-
-def seen(answers: Sequence[Any]) -> float:
-    """Share of the prompts that were asked; 1 without ``--limit``."""
-    return len({(a.cell, a.place) for a in answers}) / (2 * len(quick.load(answers[0].task).asked))
+def measure(answers: Sequence[Any]) -> Measurement:
+    """Measure answers by the metrics of a quick look."""
+    # All prompts, without --limit.
+    asked = len({(a.cell, a.place) for a in answers})
+    seen = {"seen": asked / (2 * len(quick.load(answers[0].task).asked))}
+    if (predicted := prediction(answers)) is None:
+        return Measurement(seen, {"score": None})
+    numbers = {"score": predicted.score, "score_stderr": predicted.error}
+    # Its error is one of the asking, independent of other tasks.
+    return Measurement(numbers | seen, {"score": Draws("", np.empty(0), predicted.error)})
 
 
 def metrics_of(way: Way) -> dict[str, Metric]:
     """Return the metrics of a quick look, by name."""
     return {
-        "score": Metric(score, True, 0, 100, draws=score_draws),
-        "score_stderr": Metric(score_stderr, False, 0),
-        "seen": Metric(seen, True, 0, 1),
+        "score": Metric(True, 0, 100),
+        "score_stderr": Metric(False, 0),
+        "seen": Metric(True, 0, 1),
         **way.diagnostics,
     }

@@ -255,26 +255,6 @@ def available() -> list[str]:
     ]
 
 
-def rows(truth: QuickTruth, _variant: Variant) -> Iterator[dict[str, Any]]:
-    """Ask each cell twice, in the words of its own task."""
-    for number, (own, cell, orders) in enumerate(truth.asked):
-        question = Wording(own).question(cell)
-        for place, order in enumerate(orders):
-            yield {
-                "cell": number,
-                "place": place,
-                "order": list(order),
-                "choices": list(LETTERS[: len(order)]),
-                "prompt": prompt(question, [own.levels[level] for level in order]),
-            }
-
-
-def read(row: Any, responses: Sequence[Any]) -> SingleAnswer:
-    """Read the log-probabilities of a row's letters, by displayed position."""
-    value = logprobs_of(responses, row)
-    return SingleAnswer("quick", row.task, row.truth, row.cell, value, row.place)
-
-
 def answers(truth: QuickTruth, kind: str, noise: float = 1.0, seed: int = 0) -> list[Array]:
     """Return a simulated respondent's belief in each cell; see `respondents.answers`."""
     of = {
@@ -283,17 +263,46 @@ def answers(truth: QuickTruth, kind: str, noise: float = 1.0, seed: int = 0) -> 
     return [of[cell.truth.task][cell.cell] for cell in truth.asked]
 
 
-WAY = Way(
-    name="quick",
-    suffix="",
-    columns={"place": "int8", "order": ["int8"], "choices": ["string"]},
-    rows=rows,
-    choices=lambda truth: LETTERS,
-    read=read,
-    prompts=lambda truth, first: 2,
-    prompts_are="orderings",
-    diagnostics={"choice_mass": CHOICE_MASS},
-    believed=lambda p, row: p[list(row.order)],
-    load=load,
-    described=lambda truth: truth.given,
-)
+class Quick(Way):
+    """Each chosen cell in two orderings of its answers, read from the letters."""
+
+    name = "quick"
+    columns = {"place": "int8", "order": ["int8"], "choices": ["string"]}
+    prompts_are = "orderings"
+    diagnostics = {"choice_mass": CHOICE_MASS}
+
+    def load(self, task: str) -> QuickTruth:
+        return load(task)
+
+    def described(self, truth: QuickTruth) -> list[list[str]]:
+        return truth.given
+
+    def rows(self, truth: QuickTruth, variant: Variant) -> Iterator[dict[str, Any]]:
+        """Ask each cell twice, in the words of its own task."""
+        for number, (own, cell, orders) in enumerate(truth.asked):
+            question = Wording(own).question(cell)
+            for place, order in enumerate(orders):
+                yield {
+                    "cell": number,
+                    "place": place,
+                    "order": list(order),
+                    "choices": list(LETTERS[: len(order)]),
+                    "prompt": prompt(question, [own.levels[level] for level in order]),
+                }
+
+    def read(self, row: Any, responses: Sequence[Any]) -> SingleAnswer:
+        """Read the log-probabilities of a row's letters, by displayed position."""
+        value = logprobs_of(responses, row)
+        return SingleAnswer(self.name, row.task, row.truth, row.cell, value, row.place)
+
+    def choices(self, truth: QuickTruth) -> Sequence[str]:
+        return LETTERS
+
+    def prompts(self, truth: QuickTruth, first: SingleAnswer) -> int:
+        return 2
+
+    def believed(self, belief: Array, row: Any) -> Array:
+        return belief[list(row.order)]
+
+
+WAY = Quick()

@@ -7,15 +7,17 @@ model lives: the errors of two prompts average out. `lived` says of which year t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
-from lm_eval_epidemia.benchmarks.observation import letters, respondents
+from lm_eval_epidemia.benchmarks.benchmark import Measurement
+from lm_eval_epidemia.benchmarks.observation import respondents
+from lm_eval_epidemia.benchmarks.observation.letters import InOrders
 from lm_eval_epidemia.benchmarks.observation.lived import Series, series_of
 from lm_eval_epidemia.benchmarks.observation.response import Response
 from lm_eval_epidemia.benchmarks.observation.years import YEAR
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.prompts import TaskQuestions
+from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Metric, Way
 from lm_eval_epidemia.elicit.wording import ways_of
 from lm_eval_epidemia.estimate import store
@@ -85,36 +87,33 @@ def load(task: str) -> Undated:
     return Undated(task, store.load(declared()[task].name))
 
 
-def read(row: Any, responses: Sequence[Any]) -> Response:
-    """Read the log-probabilities of a row's letters, by displayed position."""
-    return letters.read(row, responses)._replace(way="undated")
-
-
-def answers(task: Undated, kind: str, noise: float = 1.0, seed: int = 0) -> Array:
+def answers(truth: Undated, kind: str, noise: float = 1.0, seed: int = 0) -> Array:
     """Return what a respondent of `respondents` believes of the latest year; shape (C, K)."""
-    believed = respondents.answers(task.dated, kind, noise, seed)
-    latest = max(year for year, *_ in task.dated.given)
-    return believed[[task.dated.given.index((latest, *cell)) for cell in task.given]]
+    believed = respondents.answers(truth.dated, kind, noise, seed)
+    latest = max(year for year, *_ in truth.dated.given)
+    return believed[[truth.dated.given.index((latest, *cell)) for cell in truth.given]]
 
 
-WAY = replace(
-    letters.WAY,
-    name="undated",
-    rows=lambda task, variant: letters.in_orders(task.questions(), task.levels, variant),
-    read=read,
-    # The answers are no P(Y | X): no year is named, so no answer is the true one.
-    distribution=None,
-    moved=None,
-    question=None,
-    example=None,
-    load=load,
-    described=lambda task: [[f"sex: {label}" for label in cell] for cell in task.given],
-)
+class UndatedWay(InOrders):
+    """As `letters.Letters`; the answers are no P(Y | X), since no answer is the true one."""
+
+    name = "undated"
+
+    def load(self, task: str) -> Undated:
+        return load(task)
+
+    def described(self, truth: Undated) -> list[list[str]]:
+        return [[f"sex: {label}" for label in cell] for cell in truth.given]
+
+    def questions(self, truth: Undated, variant: Variant) -> list[str]:
+        return truth.questions()
+
+
+WAY = UndatedWay()
 
 WAYS = {WAY.name: WAY}
 
 
-@collect.once
 def elicited(answers: Sequence[Response]) -> Array | None:
     """Return what a model answered in each cell, shape (C, K).
 
@@ -123,21 +122,19 @@ def elicited(answers: Sequence[Response]) -> Array | None:
     asked = collect.collected(WAYS, answers)
     if not collect.readable(asked, answers) or not collect.complete_cells(asked).all():
         return None
-    return letters.distribution(asked.said, answers[0], len(asked.truth.levels)).q
+    q: Array = WAY.by_order(asked.said, answers[0], len(asked.truth.levels)).mean(axis=1)
+    return q
 
 
-def seen(answers: Sequence[Response]) -> float:
-    """Share of the prompts that were asked; 1 without ``--limit``."""
-    elicited(answers)  # what it warns of is said during the run
-    return float(collect.collected(WAYS, answers).answered.mean())
-
-
-def kept(answers: Sequence[Response]) -> str:
-    """Write what was answered in each cell, for results: as `metrics.kept` its distributions."""
+def measure(answers: Sequence[Response]) -> Measurement:
+    """Keep what was answered in each cell, as `metrics.measure` its distributions."""
     q = elicited(answers)
-    return "" if q is None else " ".join(f"{x:.6g}" for x in q.flat)
+    kept = "" if q is None else " ".join(f"{x:.6g}" for x in q.flat)
+    # All prompts, without --limit.
+    seen = float(collect.collected(WAYS, answers).answered.mean())
+    return Measurement({"seen": seen}, kept=kept)
 
 
 def metrics_of(way: Way) -> dict[str, Metric]:
     """Return the metrics of how a model answered; none says how well."""
-    return {**way.diagnostics, "seen": Metric(seen, True, 0, 1, kept=kept)}
+    return {**way.diagnostics, "seen": Metric(True, 0, 1)}

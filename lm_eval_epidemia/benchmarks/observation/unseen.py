@@ -84,8 +84,8 @@ def unseen(answers: Sequence[Any]) -> Unseen | None:
 
 
 def _effect(answers: Sequence[Any]) -> float:
-    first, moved = answers[0], WAYS[answers[0].way].moved
-    if moved is None or (measured := against_truth(answers)) is None:
+    first, way = answers[0], WAYS[answers[0].way]
+    if (measured := against_truth(answers)) is None:
         return math.nan
     values = collect.collected(WAYS, answers).said
     places = tuple(np.array([(answer.cell, answer.place) for answer in answers]).T)
@@ -93,6 +93,6 @@ def _effect(answers: Sequence[Any]) -> float:
     low[places], high[places] = map(np.array, zip(*(bounds(a.value) for a in answers), strict=True))
     part, l1 = measured.part, measured.l1
     cells, levels = part.complete, len(part.truth.levels)
-    off = float(part.weights @ moved(values[cells], low[cells], high[cells], first, levels))
+    off = float(part.weights @ way.moved(values[cells], low[cells], high[cells], first, levels))
     ends = part.score_of(np.array([max(l1 - off, 0.0), l1 + off]))
     return float(np.abs(ends - measured.score).max())

@@ -49,54 +49,50 @@ def points(quantity: Quantity) -> Array:
     return np.array(written(quantity), dtype=float)
 
 
-def rows(truth: Quantities, _variant: Variant) -> Iterator[dict[str, Any]]:
-    """Ask once for each quantity; the prompt ends where the number begins."""
-    for cell, quantity in enumerate(truth.quantities):
-        unit, choices = in_unit(quantity), written(quantity)
-        decimals = len(choices[0].partition(".")[2])
-        how = f"a number with {decimals} decimal{'s' if decimals > 1 else ''}"
-        yield {
-            "cell": cell,
-            "choices": choices,
-            "prompt": f"What is {quantity.wording}?\nGive {how}{f', {unit}' if unit else ''}.\n"
-            "Answer:",
-        }
+class Grid(Way):
+    """The probability of each number of a quantity's grid."""
 
+    name = "grid"
+    suffix = "_grid"
+    request = "Answer:"
 
-def believed(priors: Array, row: Any) -> Array:
-    """Return the probability of each number: of all that is nearer to it than to another.
+    def load(self, task: str) -> Quantities:
+        return store.load(task)
 
-    Parameters
-    ----------
-    priors : ndarray, shape (REPEATS, 3)
-        Family and parameters; the first is what the respondent believes.
-    row : struct
+    def described(self, truth: Quantities) -> list[list[str]]:
+        return truth.given
 
-    Returns
-    -------
-    ndarray, shape (G,)
-    """
-    at = np.array(row.choices, dtype=float)
-    edges = np.concatenate([[-np.inf], (at[1:] + at[:-1]) / 2, [np.inf]])
-    family, a, b = np.asarray(priors, dtype=float)[0]
-    return np.diff(families.cdf(family, a, b, edges))
+    def rows(self, truth: Quantities, variant: Variant) -> Iterator[dict[str, Any]]:
+        """Ask once for each quantity; the prompt ends where the number begins."""
+        for cell, quantity in enumerate(truth.quantities):
+            unit, choices = in_unit(quantity), written(quantity)
+            decimals = len(choices[0].partition(".")[2])
+            how = f"a number with {decimals} decimal{'s' if decimals > 1 else ''}"
+            yield {
+                "cell": cell,
+                "choices": choices,
+                "prompt": f"What is {quantity.wording}?\n"
+                f"Give {how}{f', {unit}' if unit else ''}.\nAnswer:",
+            }
 
+    def read(self, row: Any, responses: Sequence[Any]) -> Scored:
+        """Read the log-probabilities of the numbers."""
+        return Scored(self.name, row.task, row.truth, row.cell, logprobs_of(responses, row))
 
-def read(row: Any, responses: Sequence[Any]) -> Scored:
-    """Read the log-probabilities of the numbers."""
-    return Scored("grid", row.task, row.truth, row.cell, logprobs_of(responses, row))
+    def believed(self, belief: Array, row: Any) -> Array:
+        """Return the probability of each number: of all that is nearer to it than to another.
 
+        Parameters
+        ----------
+        belief : ndarray, shape (REPEATS, 3)
+            Family and parameters; the first is what the respondent believes.
+        row : struct
 
-WAY = Way(
-    name="grid",
-    suffix="_grid",
-    columns={"choices": ["string"]},
-    rows=rows,
-    choices=lambda truth: (),
-    read=read,
-    prompts=lambda truth, answer: 1,
-    believed=believed,
-    request="Answer:",
-    load=store.load,
-    described=lambda truth: truth.given,
-)
+        Returns
+        -------
+        ndarray, shape (G,)
+        """
+        at = np.array(row.choices, dtype=float)
+        edges = np.concatenate([[-np.inf], (at[1:] + at[:-1]) / 2, [np.inf]])
+        family, a, b = np.asarray(belief, dtype=float)[0]
+        return np.diff(families.cdf(family, a, b, edges))

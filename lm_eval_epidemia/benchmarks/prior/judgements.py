@@ -148,7 +148,7 @@ def rank(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
 
 
 def known_in(text: str, truth: Quantities, way: Way) -> JudgedTask:
-    """Judge what results keep of a task; see `benchmarks.prior.metrics.kept`.
+    """Judge what results keep of a task; see `benchmarks.prior.metrics.measure`.
 
     Raises
     ------

@@ -1,21 +1,20 @@
 """The metrics of tasks that ask for priors: how they compare with samples of real answers.
 
-Task files name them. Each takes the answers of one task, in any order, and returns one number. A
-quantity counts if all its repeats were asked. Under ``--limit`` the others are left out, and `seen`
-is the share of the task that remains.
+A quantity counts if all its repeats were asked. Under ``--limit`` the others are left out, and
+`seen` is the share of the task that remains.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lm_eval_epidemia.benchmarks.benchmark import Measurement
 from lm_eval_epidemia.benchmarks.prior import judged
 from lm_eval_epidemia.benchmarks.prior.judged import Judged, Stated, mean_of, stated_as
 from lm_eval_epidemia.benchmarks.prior.quantities import families
@@ -25,7 +24,7 @@ from lm_eval_epidemia.benchmarks.prior.ways import WAYS
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.way import Answer, Metric, Way
+from lm_eval_epidemia.elicit.way import Metric, Way
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score.joint import Draws
 
@@ -173,7 +172,6 @@ class JudgedTask(NamedTuple):
     asked: NDArray[np.bool_]
 
 
-@collect.once
 def known(answers: Sequence[Any]) -> JudgedTask | None:
     """Judge the answers of a task; None, with a warning, if that is impossible.
 
@@ -234,18 +232,13 @@ def _number(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
 
 
-def kept(answers: Sequence[Any]) -> str:
-    """Write the answers about all quantities in one line, for the report; `said` reads it.
-
-    Quantities are separated by " | ", in order, and their repeats by ";": "n:100,10", "b:3,5" or
-    "l:1.2,0.3"; "?" if nothing could be read, "-" if not asked. For a grid, log-probabilities
-    separated by ",".
-    """
-    return " | ".join(map(";".join, _said_of(answers)))
-
-
 def _said_of(answers: Sequence[Any]) -> list[list[str]]:
-    """Return what was said about every quantity, by repeat."""
+    """Return what was said about every quantity, by repeat.
+
+    In results quantities are separated by " | ", in order, and their repeats by ";": "n:100,10",
+    "b:3,5" or "l:1.2,0.3"; "?" if nothing could be read, "-" if not asked. For a grid,
+    log-probabilities separated by ",". `said` reads it.
+    """
     way = WAYS[answers[0].way]
     truth = way.load(answers[0].task)
     texts = {(answer.cell, answer.place): _text(answer.value, way) for answer in answers}
@@ -266,7 +259,7 @@ def _text(value: Sequence[float], way: Way) -> str:
 
 
 def said(line: str, truth: Quantities) -> Stated | Array:
-    """Read what `kept` wrote.
+    """Read the line of answers that results keep.
 
     Parameters
     ----------
@@ -321,19 +314,52 @@ def _prior(text: str) -> tuple[float, float, float]:
 
 
 def asked(line: str) -> NDArray[np.bool_]:
-    """Return which quantities of a line that `kept` wrote were asked completely, shape (Q,)."""
+    """Return which quantities of a line of answers were asked completely, shape (Q,)."""
     return np.array([_UNASKED not in quantity.split(";") for quantity in line.split(" | ")])
 
 
-# The metrics: functions of what is known here, of answers where lm-eval calls them.
+# The metrics.
 
-_NUMBERS: dict[str, Callable[[JudgedTask], Any]] = {}
-_METRICS: dict[str, Metric] = {}
+
+def measure(answers: Sequence[Any]) -> Measurement:
+    """Measure answers by every metric of `metrics_of`, and keep them."""
+    about, texts = known(answers), _said_of(answers)
+    line = " | ".join(map(";".join, texts))
+    if about is None:
+        seen = sum(_UNASKED not in repeats for repeats in texts) / len(texts)
+        return Measurement({"seen": seen}, {"error_ratio": None}, line)
+    return Measurement(
+        numbers_of(about), {"error_ratio": draws_of(about, about.judged.ratio)}, line
+    )
 
 
 def numbers_of(known: JudgedTask) -> dict[str, float]:
     """Return every metric, by name; NaN if it belongs to another way of asking."""
-    return {name: float(number(known)) for name, number in _NUMBERS.items()}
+    judged, dropped = known.judged, known.dropped
+    draws, end_mass = draws_of(known, judged.ratio), math.nan
+    if not isinstance(known.stated, Stated):
+        p = np.exp(known.stated - np.logaddexp.reduce(known.stated, axis=1, keepdims=True))
+        end_mass = (p[:, 0] + p[:, -1]).mean()
+    wins, later = (mean_of(of, axis=0) for of in (judged.wins, judged.posterior_wins))
+    with np.errstate(over="ignore"):
+        error = math.nan if draws is None else draws.at.std(ddof=1)
+    numbers = {
+        "error_ratio": mean_of(judged.ratio),
+        "error_ratio_stderr": error,
+        "error_ratio_published": mean_of(dropped.ratio),
+        **{f"win_rate_{size}": won for size, won in zip(SIZES, wins, strict=True)},
+        **{f"posterior_win_rate_{size}": won for size, won in zip(SIZES, later, strict=True)},
+        "crps": mean_of(judged.crps / known.truth.column("marginal_sd")),
+        "crps_ratio": mean_of(judged.crps_ratio),
+        "crps_ratio_published": mean_of(dropped.crps_ratio),
+        "ece": calibration_error(judged.position),
+        "below_median": below_median_of(judged.position),
+        "uncertainty_rank": uncertainty_rank_of(judged),
+        "worth_samples": worth(wins),
+        "seen": known.asked.mean(),
+        "end_mass": end_mass,
+    }
+    return {name: float(number) for name, number in numbers.items()}
 
 
 def draws_of(known: JudgedTask, of: Array) -> Draws | None:
@@ -357,136 +383,38 @@ def draws_of(known: JudgedTask, of: Array) -> Draws | None:
     return Draws(f"{known.truth.task} {known.truth.fingerprint}", at)
 
 
-def error_ratio_draws(answers: Sequence[Answer]) -> Draws | None:
-    """Return the draws of the error ratio; see `draws_of`."""
-    about = known(answers)
-    return None if about is None else draws_of(about, about.judged.ratio)
+_SMALLER, _SHARE = Metric(False, 0), Metric(True, 0, 1)
 
-
-def _metric(
-    higher_is_better: bool | None = False, low: float = 0, high: float = math.inf, **more: Any
-) -> Callable[[Callable[[JudgedTask], Any]], Callable[[Sequence[Answer]], float]]:
-    """Make a metric of a number; `more` is as in `Metric`."""
-
-    def declare(number: Callable[[JudgedTask], Any]) -> Callable[[Sequence[Answer]], float]:
-        @functools.wraps(number)
-        def metric(answers: Sequence[Answer]) -> float:
-            about = known(answers)
-            return math.nan if about is None else float(number(about))
-
-        _NUMBERS[number.__name__] = number
-        _METRICS[number.__name__] = Metric(metric, higher_is_better, low, high, **more)
-        return metric
-
-    return declare
-
-
-@_metric(draws=error_ratio_draws, cut=False, kept=kept)
-def error_ratio(known: JudgedTask) -> Any:
-    """Error of the priors' means divided by that of five real answers; mean over quantities."""
-    return mean_of(known.judged.ratio)
-
-
-@_metric()
-def error_ratio_stderr(known: JudgedTask) -> Any:
-    """Standard error of the error ratio over quantities.
-
-    Quantities also differ by the sampling error of their truths, so this is included.
-    """
-    draws = draws_of(known, known.judged.ratio)
-    with np.errstate(over="ignore"):
-        return math.nan if draws is None else draws.at.std(ddof=1)
-
-
-@_metric()
-def error_ratio_published(known: JudgedTask) -> Any:
-    """The error ratio without unreadable replies, as in published results."""
-    return mean_of(known.dropped.ratio)
-
-
-def _win_rate(of: str, place: int) -> Callable[[Sequence[Answer]], float]:
-    """Make the metric of ``Judged.wins`` or ``Judged.posterior_wins`` against a size of sample."""
-
-    def win_rate(known: JudgedTask) -> Any:
-        return mean_of(getattr(known.judged, of)[:, place])
-
-    # lm-eval finds a metric by its name.
-    win_rate.__name__ = win_rate.__qualname__ = f"{of.removesuffix('s')}_rate_{SIZES[place]}"
-    win_rate.__doc__ = (
-        f"Share of quantities whose {'prior' if of == 'wins' else 'posterior'} has a smaller error "
-        f"than {SIZES[place]} real answers."
-    )
-    return _metric(True, high=1)(win_rate)
-
-
-for _of, _place in itertools.product(("wins", "posterior_wins"), range(len(SIZES))):
-    _made = _win_rate(_of, _place)
-    globals()[_made.__name__] = _made
-
-
-@_metric()
-def crps(known: JudgedTask) -> Any:
-    """Mean CRPS in units of the standard deviation between people."""
-    return mean_of(known.judged.crps / known.truth.column("marginal_sd"))
-
-
-@_metric()
-def crps_ratio(known: JudgedTask) -> Any:
-    """Mean ratio of the CRPS of priors to that of posteriors from five real answers."""
-    return mean_of(known.judged.crps_ratio)
-
-
-@_metric()
-def crps_ratio_published(known: JudgedTask) -> Any:
-    """The CRPS ratio without unreadable replies."""
-    return mean_of(known.dropped.crps_ratio)
-
-
-@_metric(None, high=37.5)
-def ece(known: JudgedTask) -> Any:
-    """Mean absolute difference from 25 % of the share of truths per quarter of the priors.
-
-    Neither end is best: stating the truth gives 34, and knowing only how people differ gives 8.
-    """
-    return calibration_error(known.judged.position)
-
-
-@_metric(None, high=1)
-def below_median(known: JudgedTask) -> Any:
-    """Share of truths below the stated median; above 1/2 if priors are too high."""
-    return below_median_of(known.judged.position)
-
-
-@_metric(True, -1, 1)
-def uncertainty_rank(known: JudgedTask) -> Any:
-    """Rank correlation of stated uncertainty and error, both relative to five real answers."""
-    return uncertainty_rank_of(known.judged)
-
-
-@_metric(True, FEWER, MORE)
-def worth_samples(known: JudgedTask) -> Any:
-    """How many real answers a prior is worth; 0 means fewer than 5, 31 means more than 30."""
-    return worth(mean_of(known.judged.wins, axis=0))
-
-
-def seen(answers: Sequence[Answer]) -> float:
-    """Share of the quantities that were asked completely; 1 without ``--limit``."""
-    texts = _said_of(answers)
-    return sum(_UNASKED not in repeats for repeats in texts) / len(texts)
-
-
-# Where none was there is nothing known, and the share is 0.
-_NUMBERS["seen"] = lambda known: known.asked.mean()
-_METRICS["seen"] = Metric(seen, True, 0, 1)
-
-
-@_metric(high=1)
-def end_mass(known: JudgedTask) -> Any:
-    """Mean probability of the two ends of the grid, which include all values beyond."""
-    if isinstance(known.stated, Stated):
-        return math.nan
-    p = np.exp(known.stated - np.logaddexp.reduce(known.stated, axis=1, keepdims=True))
-    return (p[:, 0] + p[:, -1]).mean()
+#: By name.
+_METRICS = {
+    # Error of the priors' means divided by that of five real answers; mean over quantities.
+    "error_ratio": Metric(False, 0, cut=False),
+    # Over quantities, which also differ by the sampling error of their truths: so it is included.
+    "error_ratio_stderr": _SMALLER,
+    # Without unreadable replies, as in published results.
+    "error_ratio_published": _SMALLER,
+    # Share of quantities whose prior has a smaller error than so many real answers.
+    **{f"win_rate_{size}": _SHARE for size in SIZES},
+    **{f"posterior_win_rate_{size}": _SHARE for size in SIZES},
+    # Mean, in units of the standard deviation between people.
+    "crps": _SMALLER,
+    # To that of posteriors from five real answers.
+    "crps_ratio": _SMALLER,
+    "crps_ratio_published": _SMALLER,
+    # Mean absolute difference from 25 % of the share of truths per quarter of the priors. Neither
+    # end is best: stating the truth gives 34, and knowing only how people differ gives 8.
+    "ece": Metric(None, 0, 37.5),
+    # Share of truths below the stated median; above 1/2 if priors are too high.
+    "below_median": Metric(None, 0, 1),
+    # Rank correlation of stated uncertainty and error, both relative to five real answers.
+    "uncertainty_rank": Metric(True, -1, 1),
+    # How many real answers a prior is worth.
+    "worth_samples": Metric(True, FEWER, MORE),
+    # Share of the quantities that were asked completely; 1 without --limit.
+    "seen": _SHARE,
+    # Mean probability of the two ends of the grid, which include all values beyond.
+    "end_mass": Metric(False, 0, 1),
+}
 
 
 def metrics_of(way: Way) -> dict[str, Metric]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,26 +62,53 @@ class Prior(NamedTuple):
         return not math.isnan(self.value[0])
 
 
-class _PriorProtocol(NamedTuple):
-    """How a prior is stated.
+_ABOUT = (
+    "The spread of your distribution is how unsure you are of this one number, which describes a "
+    "whole population; it is not how much people differ from each other."
+)
 
-    Attributes
-    ----------
-    name : str
-    asked : callable
-        From a quantity to the sentence that asks for it, and what the tag holds.
-    read : callable
-        From the text of a tag and the row to family and parameters, or None.
-    written : callable
-        From family and parameters, and the row, to the text of a tag.
-    """
 
-    name: str
-    asked: Callable[[Quantity], tuple[str, str]]
-    read: Callable[[str | None, Any], Stated | None]
-    written: Callable[[Stated, Any], str]
+def _request(inside: str) -> str:
+    return (
+        "Reason briefly, then end your reply with exactly one tag that holds nothing but this:\n"
+        f"<{TAG}>{inside}</{TAG}>"
+    )
 
-    def rows(self, truth: Quantities, _variant: Variant) -> Iterator[dict[str, Any]]:
+
+class StatedPrior(Way):
+    """A prior that is written in a tag at the end of a reply; a subclass for each form of it."""
+
+    columns = {"sample": "int32", "family": "string", "unit": "string"}
+    prompts_are = "estimates"
+    diagnostics = WRITTEN
+    system_prompts = True
+    request = _request("...")
+    temperature = 0.5
+    revision = 1
+    unread = "the marginal's flat prior"
+
+    @abstractmethod
+    def asked(self, quantity: Quantity) -> tuple[str, str]:
+        """Return the sentence that asks for the prior, and what the tag holds."""
+
+    @abstractmethod
+    def stated(self, text: str | None, row: Any) -> Stated | None:
+        """Read family and parameters in the text of a tag."""
+
+    @abstractmethod
+    def written(self, prior: Stated, row: Any) -> str:
+        """Return the text of a tag for family and parameters."""
+
+    def load(self, task: str) -> Quantities:
+        return store.load(task)
+
+    def described(self, truth: Quantities) -> list[list[str]]:
+        return truth.given
+
+    def prompts(self, truth: Quantities, first: Prior) -> int:
+        return REPEATS
+
+    def rows(self, truth: Quantities, variant: Variant) -> Iterator[dict[str, Any]]:
         """Ask about each quantity `REPEATS` times, in texts that differ by a number.
 
         lm-eval stores responses by text: see `sampled`.
@@ -95,14 +123,19 @@ class _PriorProtocol(NamedTuple):
                 )
                 yield {"cell": cell, "sample": sample, **kind, "prompt": prompt}
 
-    def answer(self, row: Any, responses: Sequence[Any]) -> Prior:
+    def read(self, row: Any, responses: Sequence[Any]) -> Prior:
         """Read what a model wrote about a row."""
-        stated = self.read(tagged(str(responses[0])), row) or UNREAD
+        stated = self.stated(tagged(str(responses[0])), row) or UNREAD
         return Prior(self.name, row.task, row.truth, row.cell, row.sample, stated)
 
-    def writes(self, believed: Array, row: Any) -> str:
+    def check(self, answer: Prior, first: Prior, truth: Quantities) -> None:
+        """Refuse a repeat that is not asked."""
+        if not 1 <= answer.sample <= REPEATS:
+            raise ValueError(f"estimate {answer.sample} of {REPEATS}")
+
+    def writes(self, belief: Array, row: Any) -> str:
         """Write the prior of a row's repeat, shape (REPEATS, 3), as the prompt asks for it."""
-        family, a, b = np.asarray(believed, dtype=float)[row.sample - 1]
+        family, a, b = np.asarray(belief, dtype=float)[row.sample - 1]
         return f"<{TAG}>{self.written((float(family), float(a), float(b)), row)}</{TAG}>"
 
 
@@ -162,143 +195,99 @@ def _parameters(family: int, text: str | None, row: Any) -> Stated | None:
     return _checked(family, numbers(text, 2, percent, row.unit, _LABELS[FAMILIES[family]]))
 
 
-def _ask_directly(quantity: Quantity) -> tuple[str, str]:
-    unit = f" ({in_unit(quantity)})" if in_unit(quantity) else ""
-    how = {
-        "normal": f"a normal distribution: give its mean and standard deviation{unit}.",
-        "beta": "a beta distribution over proportions between 0 and 1: give its parameters alpha "
-        "and beta, both above 0.",
-        "lognormal": "a lognormal distribution: give mu and sigma, the mean and the standard "
-        f"deviation of the natural logarithm of the number{unit}.",
-    }[quantity.family]
-    return f"State what you believe about it as {how}", _PARAMETERS[quantity.family]
+class Direct(StatedPrior):
+    """The parameters of the family of the quantity."""
+
+    name = "direct"
+
+    def asked(self, quantity: Quantity) -> tuple[str, str]:
+        unit = f" ({in_unit(quantity)})" if in_unit(quantity) else ""
+        how = {
+            "normal": f"a normal distribution: give its mean and standard deviation{unit}.",
+            "beta": "a beta distribution over proportions between 0 and 1: give its parameters "
+            "alpha and beta, both above 0.",
+            "lognormal": "a lognormal distribution: give mu and sigma, the mean and the standard "
+            f"deviation of the natural logarithm of the number{unit}.",
+        }[quantity.family]
+        return f"State what you believe about it as {how}", _PARAMETERS[quantity.family]
+
+    def stated(self, text: str | None, row: Any) -> Stated | None:
+        return _parameters(FAMILIES.index(row.family), text, row)
+
+    def written(self, prior: Stated, row: Any) -> str:
+        return _listed(*_as(FAMILIES.index(row.family), prior)[1:])
 
 
-def _read_directly(text: str | None, row: Any) -> Stated | None:
-    return _parameters(FAMILIES.index(row.family), text, row)
+class DirectChoice(StatedPrior):
+    """A family that the model chooses, and its parameters."""
+
+    name = "direct_choice"
+    suffix = "_direct_choice"
+
+    def asked(self, quantity: Quantity) -> tuple[str, str]:
+        unit = f" {in_unit(quantity)}" if in_unit(quantity) else ""
+        return (
+            "State what you believe about it as a distribution of the family that fits best, and "
+            "give the family's two parameters: normal (mean, standard deviation), beta (alpha, "
+            "beta; for a number between 0 and 1) or lognormal (mu, sigma: the mean and the "
+            "standard deviation of the number's natural logarithm). The number is stated"
+            f"{unit or ' as it is'}.",
+            "family: first parameter, second parameter",
+        )
+
+    def stated(self, text: str | None, row: Any) -> Stated | None:
+        """Read a family, the only one that is named, and its parameters."""
+        named = set(labels(text)) & set(FAMILIES)
+        return _parameters(FAMILIES.index(named.pop()), text, row) if len(named) == 1 else None
+
+    def written(self, prior: Stated, row: Any) -> str:
+        return f"{FAMILIES[int(prior[0])]}: {_listed(*prior[1:])}"
 
 
-def _write_directly(stated: Stated, row: Any) -> str:
-    return _listed(*_as(FAMILIES.index(row.family), stated)[1:])
+class MeanVariance(StatedPrior):
+    """Mean and standard deviation."""
+
+    name = "mean_variance"
+    suffix = "_mean_variance"
+
+    def asked(self, quantity: Quantity) -> tuple[str, str]:
+        unit = f", {in_unit(quantity)}" if in_unit(quantity) else ""
+        return (
+            f"State what you believe about it by the mean and the standard deviation of your "
+            f"distribution{unit}.",
+            "mean, standard deviation",
+        )
+
+    def stated(self, text: str | None, row: Any) -> Stated | None:
+        # Mu and sigma are the moments of any family but one.
+        allowed = {"mean", "sd"} if row.family == "lognormal" else _LABELS["normal"]
+        moments = numbers(text, 2, _percent(row), row.unit, allowed)
+        family = FAMILIES.index(row.family)
+        return _checked(family, moments and families.of_moments(family, *moments))
+
+    def written(self, prior: Stated, row: Any) -> str:
+        return _listed(families.mean(*prior), families.sd(*prior))
 
 
-# A family that the model chooses.
+class Quantile(StatedPrior):
+    """Five quantiles."""
 
+    name = "quantile"
+    suffix = "_quantile"
 
-def _ask_for_choice(quantity: Quantity) -> tuple[str, str]:
-    unit = f" {in_unit(quantity)}" if in_unit(quantity) else ""
-    return (
-        "State what you believe about it as a distribution of the family that fits best, and give "
-        "the family's two parameters: normal (mean, standard deviation), beta (alpha, beta; for a "
-        "number between 0 and 1) or lognormal (mu, sigma: the mean and the standard deviation of "
-        f"the number's natural logarithm). The number is stated{unit or ' as it is'}.",
-        "family: first parameter, second parameter",
-    )
+    def asked(self, quantity: Quantity) -> tuple[str, str]:
+        unit = f", {in_unit(quantity)}" if in_unit(quantity) else ""
+        return (
+            "State what you believe about it by five quantiles of your distribution: the values "
+            "that you think it is below with a probability of 5, 25, 50, 75 and 95 per cent"
+            f"{unit}.",
+            "q5, q25, q50, q75, q95",
+        )
 
+    def stated(self, text: str | None, row: Any) -> Stated | None:
+        family = FAMILIES.index(row.family)
+        quantiles = numbers(text, len(LEVELS), _percent(row), row.unit, {"quantile"})
+        return _checked(family, quantiles and families.of_quantiles(family, quantiles))
 
-def _read_choice(text: str | None, row: Any) -> Stated | None:
-    """Read a family, the only one that is named, and its parameters."""
-    named = set(labels(text)) & set(FAMILIES)
-    return _parameters(FAMILIES.index(named.pop()), text, row) if len(named) == 1 else None
-
-
-def _write_choice(stated: Stated, _row: Any) -> str:
-    return f"{FAMILIES[int(stated[0])]}: {_listed(*stated[1:])}"
-
-
-# Moments and quantiles.
-
-
-def _ask_for_moments(quantity: Quantity) -> tuple[str, str]:
-    unit = f", {in_unit(quantity)}" if in_unit(quantity) else ""
-    return (
-        f"State what you believe about it by the mean and the standard deviation of your "
-        f"distribution{unit}.",
-        "mean, standard deviation",
-    )
-
-
-def _read_moments(text: str | None, row: Any) -> Stated | None:
-    # Mu and sigma are the moments of any family but one.
-    allowed = {"mean", "sd"} if row.family == "lognormal" else _LABELS["normal"]
-    family, moments = FAMILIES.index(row.family), numbers(text, 2, _percent(row), row.unit, allowed)
-    return None if moments is None else _checked(family, families.of_moments(family, *moments))
-
-
-def _write_moments(stated: Stated, _row: Any) -> str:
-    return _listed(families.mean(*stated), families.sd(*stated))
-
-
-def _ask_for_quantiles(quantity: Quantity) -> tuple[str, str]:
-    unit = f", {in_unit(quantity)}" if in_unit(quantity) else ""
-    return (
-        "State what you believe about it by five quantiles of your distribution: the values that "
-        f"you think it is below with a probability of 5, 25, 50, 75 and 95 per cent{unit}.",
-        "q5, q25, q50, q75, q95",
-    )
-
-
-def _read_quantiles(text: str | None, row: Any) -> Stated | None:
-    family = FAMILIES.index(row.family)
-    quantiles = numbers(text, len(LEVELS), _percent(row), row.unit, {"quantile"})
-    return None if quantiles is None else _checked(family, families.of_quantiles(family, quantiles))
-
-
-def _write_quantiles(stated: Stated, _row: Any) -> str:
-    return _listed(*families.ppf(*stated, LEVELS))
-
-
-# The ways.
-
-_ABOUT = (
-    "The spread of your distribution is how unsure you are of this one number, which describes a "
-    "whole population; it is not how much people differ from each other."
-)
-
-
-def _request(inside: str) -> str:
-    return (
-        "Reason briefly, then end your reply with exactly one tag that holds nothing but this:\n"
-        f"<{TAG}>{inside}</{TAG}>"
-    )
-
-
-def check(answer: Prior, _first: Prior, _truth: Quantities) -> None:
-    """Refuse a repeat that is not asked."""
-    if not 1 <= answer.sample <= REPEATS:
-        raise ValueError(f"estimate {answer.sample} of {REPEATS}")
-
-
-def _way(protocol: _PriorProtocol) -> Way:
-    return Way(
-        name=protocol.name,
-        suffix="" if protocol.name == "direct" else f"_{protocol.name}",
-        columns={"sample": "int32", "family": "string", "unit": "string"},
-        rows=protocol.rows,
-        choices=lambda truth: (),
-        read=protocol.answer,
-        prompts=lambda truth, answer: REPEATS,
-        prompts_are="estimates",
-        check=check,
-        diagnostics=WRITTEN,
-        request=_request("..."),
-        writes=protocol.writes,
-        system_prompts=True,
-        temperature=0.5,
-        revision=1,
-        unread="the marginal's flat prior",
-        load=store.load,
-        described=lambda truth: truth.given,
-    )
-
-
-#: All of them, the plain one first.
-ALL: tuple[Way, ...] = tuple(
-    _way(protocol)
-    for protocol in (
-        _PriorProtocol("direct", _ask_directly, _read_directly, _write_directly),
-        _PriorProtocol("direct_choice", _ask_for_choice, _read_choice, _write_choice),
-        _PriorProtocol("mean_variance", _ask_for_moments, _read_moments, _write_moments),
-        _PriorProtocol("quantile", _ask_for_quantiles, _read_quantiles, _write_quantiles),
-    )
-)
+    def written(self, prior: Stated, row: Any) -> str:
+        return _listed(*families.ppf(*prior, LEVELS))

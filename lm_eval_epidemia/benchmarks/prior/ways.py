@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from lm_eval_epidemia.benchmarks.prior import grid, protocols
-from lm_eval_epidemia.elicit.way import Way, by_name
+from lm_eval_epidemia.benchmarks.prior.grid import Grid
+from lm_eval_epidemia.benchmarks.prior.protocols import Direct, DirectChoice, MeanVariance, Quantile
+from lm_eval_epidemia.elicit.way import Way
 
-WAYS: dict[str, Way] = by_name(*protocols.ALL, grid.WAY)
+WAYS: dict[str, Way] = {
+    way.name: way for way in (Direct(), DirectChoice(), MeanVariance(), Quantile(), Grid())
+}

@@ -46,7 +46,7 @@ class Field(NamedTuple):
     file: int
     place: int
     label: str = ""
-    labels: dict[float | str, str] = {}  # noqa: RUF012
+    labels: dict[float | str, str] = {}
     missing: tuple[tuple[float, float], ...] = ()
     kind: Kind = "numbers"
 

@@ -60,7 +60,7 @@ class Guess(NamedTuple):
     replicates: list[str]
     span: str = ""
     body: str = ""
-    unsaid: list[str] = []  # noqa: RUF012
+    unsaid: list[str] = []
 
 
 def guessed(columns: Sequence[Field]) -> Guess:

@@ -52,7 +52,7 @@ class DraftLevel(NamedTuple):
     phrase: str
     weight: float
     codes: tuple[float, ...] = ()
-    bounds: dict[str, float] = {}  # noqa: RUF012
+    bounds: dict[str, float] = {}
     texts: tuple[str, ...] = ()
 
 
