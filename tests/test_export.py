@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 
 import datasets
 import numpy as np
@@ -328,10 +327,9 @@ def test_the_hub_and_croissant_read_what_they_want(repository):
 
 
 def test_stated_leaves_what_is_answered_in_writing(tmp_path, monkeypatch, epidemia):
-    few = replace(
-        OBSERVATION, available=lambda: [TASK, "epidemia_high_nsduh_cocaine_ever_by_age_sex"]
-    )
-    monkeypatch.setattr(exporting, "BENCHMARKS", [few])
+    few = [TASK, "epidemia_high_nsduh_cocaine_ever_by_age_sex"]
+    monkeypatch.setattr(OBSERVATION, "available", lambda: few)
+    monkeypatch.setattr(exporting, "BENCHMARKS", [OBSERVATION])
     monkeypatch.setattr(exporting.yamls, "render", lambda *given, **chosen: {})
     ran = epidemia("export", "--stated", "--out", tmp_path / "written")
     assert ran.returncode == 0 and "--tasks epidemia_low_stated" in ran.stdout

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from conftest import REPOSITORY
 from recorded_runs import copied_run
-from report_parts import COCAINE, write
+from report_parts import COCAINE, run_as, table, write
 from rich.cells import cell_len
 
 from lm_eval_epidemia.benchmarks import groups, leaves
@@ -45,16 +45,9 @@ def results(tmp_path_factory):
     """Every benchmark, by models and by respondents, in several ways and wordings."""
     folder = tmp_path_factory.mktemp("runs")
     for name, (tasks, how) in RECORDED.items():
-        how = {"model_args": "kind=noisy,noise=0.5", **how}
-        copied_run(tmp_path_factory, folder / name, tasks, **how)
+        copied_run(tmp_path_factory, folder / name, tasks, model_args="kind=noisy,noise=0.5", **how)
     kept = ("interventions", "priors", "quick", "one-question")
     return read([folder, *(DOCS / name for name in kept)])
-
-
-@pytest.fixture(scope="session")
-def others():
-    """Results in which a finding has nothing to show: of surveys, and of another benchmark."""
-    return read([DOCS / "quick"]), read([DOCS / "priors" / "grid"])
 
 
 def check_finding(name, results):
@@ -63,18 +56,16 @@ def check_finding(name, results):
     first = (make.__doc__ or "").splitlines()[0]
     assert first.endswith(".") and first[0].isupper() and len(first) < 100
     finding, again = make(results), make(results)
-    table = finding.table
     assert isinstance(finding, Finding) and finding.name == name and finding.title
-    assert {to: render(finding, to) for to in ("csv", "json")} == {
-        to: render(again, to) for to in ("csv", "json")
-    }
+    for form in ("csv", "json"):
+        assert render(finding, form) == render(again, form)
     check_columns(finding)
     for text in finding.left_out:
         assert len(text) > 20 and "\n" not in text and "nan" not in text.split(), text
-    assert len(table) or finding.left_out or name == "notes"
+    assert len(finding.table) or finding.left_out or name == "notes"
     check_forms(finding)
     if FINDINGS[name]["made_by"].startswith("leaderboard:"):
-        check_values(table)
+        check_values(finding.table)
     return finding
 
 
@@ -87,8 +78,7 @@ def check_columns(finding):
         assert {*beside} <= {*table}, column
         if of.error:
             assert not (table[of.error] < 0).any()
-    assert not finding.across or finding.across in table
-    assert not finding.details or finding.details in table
+    assert {*filter(None, (finding.across, finding.details))} <= {*table}
     if {"model", "kind"} <= {*table}:
         assert [*table][:3] == ["model", "settings", "kind"]
         # A row of a survey alone is nobody's.
@@ -102,16 +92,13 @@ def check_columns(finding):
 def check_forms(finding):
     """Every form renders; csv is the table, and no formula; text fits a screen."""
     table, text = finding.table, render(finding, "text")
-    for whole in (False, True):
-        shown = render(finding, "text", whole)
+    for shown in (text, render(finding, "text", whole=True)):
         assert max(map(cell_len, shown.splitlines())) <= WIDTH, shown
     assert text.startswith(finding.title.split()[0]) and "nan" not in text.split()
-    assert render(finding, "html").startswith("<table") and r"\end{table}" in render(
-        finding, "latex"
-    )
+    html, latex = (render(finding, form) for form in ("html", "latex"))
+    assert html.startswith("<table") and r"\end{table}" in latex
     assert len(json.loads(render(finding, "json"))) == len(table)
-    csv = render(finding, "csv")
-    back = pd.read_csv(StringIO(csv), keep_default_na=False, dtype=str)
+    back = pd.read_csv(StringIO(render(finding, "csv")), keep_default_na=False, dtype=str)
     assert [*back] == [str(name) for name in table] and len(back) == len(table)
     for column in table.select_dtypes("number"):
         numbers = pd.to_numeric(back[column]).to_numpy(float)
@@ -125,12 +112,10 @@ def check_values(table):
     """Means, and their intervals, are within the scale of their benchmark."""
     if not {"group", "value", "error", "low", "high"} <= {*table} or "scale" in table:
         return
-    measures = groups()
-    for group, *numbers in table[["group", "value", "low", "high"]].itertuples(index=False):
-        of = measures[group].measure
-        assert all(math.isnan(x) or of.low - 1e-9 <= x <= of.high + 1e-9 for x in numbers), group
-    assert not (table["low"] > table["value"] + 1e-9).any()
-    assert not (table["high"] < table["value"] - 1e-9).any()
+    for group, value, low, high in table[["group", "value", "low", "high"]].itertuples(index=False):
+        least, most = groups()[group].lead.low - 1e-9, groups()[group].lead.high + 1e-9
+        assert all(math.isnan(x) or least <= x <= most for x in (value, low, high)), group
+        assert not (low > value + 1e-9 or high < value - 1e-9), group
 
 
 @pytest.mark.parametrize("name", FINDINGS)
@@ -139,13 +124,12 @@ def test_finding(name, results):
 
 
 @pytest.mark.parametrize("name", FINDINGS)
-def test_where_nothing_was_asked_a_finding_is_empty_and_says_what_to_run(name, others):
-    empty = 0
-    for results in others:
-        finding = check_finding(name, results)
-        if not len(finding.table) and name != "notes":
-            empty += 1
-            assert any(re.search(r"\brun\b|--|\bgive", text.lower()) for text in finding.left_out)
+def test_where_nothing_was_asked_a_finding_is_empty_and_says_what_to_run(name):
+    """Of surveys alone or of another benchmark alone: there is always one of which it is empty."""
+    found = [check_finding(name, read([DOCS / asked])) for asked in ("quick", "priors/grid")]
+    empty = [finding for finding in found if not len(finding.table) and name != "notes"]
+    for finding in empty:
+        assert any(re.search(r"\brun\b|--|\bgive", text.lower()) for text in finding.left_out)
     # Of every run there are a leaderboard, its tasks and notes; implied needs none.
     assert empty or name in ("leaderboard", "tasks", "notes", "implied", "population", "scale")
 
@@ -159,52 +143,32 @@ def test_the_guide_lists_every_finding_as_help_does():
     }
 
 
-def test_ways_of_a_model_are_paired_over_its_runs():
-    """Letters were asked in balanced orderings, which likelihoods do not heed: two runs a model."""
-    results = read([DOCS / "real-model"])
-    ways, beside = (find(name)(results).table for name in ("ways", "side-by-side"))
-    both = "likelihood", "letters"
-    rows = [*zip(ways["asked"], ways["other"], ways["tasks"], strict=True)]
-    assert rows == [(*both, 63), (*both, 44)] * 2 and len(beside) == 8
-    assert all("balanced orderings" in settings for settings in ways["settings"])
-
-
 def test_runs_that_differ_in_what_both_ways_heed_are_not_paired(tmp_path):
     """In wording or dtype; `tries` are for what is written. Two runs of letters each have rows."""
     stated, likely = ({f"{COCAINE}_{way}": (50.0, 3.0)} for way in ("stated", "likelihood"))
     write(tmp_path / "letters", {COCAINE: (40.0, 3.0)}, "m", metadata={"orderings": "balanced"})
     write(tmp_path / "bare", stated, "m", metadata={"wording": "bare"})
     write(tmp_path / "other", stated, "other")
-    loaded = {"model_args": {"pretrained": "m", "dtype": "bfloat16"}}
-    write(tmp_path / "loaded", likely, config=loaded)
-    assert find("ways")(read([tmp_path])).table.empty
+    write(tmp_path / "loaded", likely, config=run_as(pretrained="m", dtype="bfloat16"))
+    assert table("ways", tmp_path).empty
     write(tmp_path / "tries", stated, "m", metadata={"tries": 3})
-    (row,) = find("ways")(read([tmp_path])).table.to_dict("records")
+    (row,) = table("ways", tmp_path).to_dict("records")
     assert (row["asked"], row["other"], row["difference"]) == ("stated", "letters", 10.0)
     assert row["settings"] == "balanced orderings, auto, up to 3 tries"
     write(tmp_path / "usual", {COCAINE: (45.0, 3.0)}, "m")
     write(tmp_path / "likely", likely, "m")
-    rows = find("ways")(read([tmp_path])).table
+    rows = table("ways", tmp_path)
     usual = ~rows["settings"].str.contains("balanced")
     assert [*rows["difference"][usual]] == [5.0, 5.0]
     assert sorted(rows["difference"][~usual]) == [0.0, 10.0, 10.0]
     # The likelihoods stand beside the letters of two runs.
-    beside = find("side-by-side")(read([tmp_path])).table
+    beside = table("side-by-side", tmp_path)
     assert sorted(beside["value"][beside["way"] == "likelihood"]) == [50.0, 50.0]
-
-
-def test_a_long_text_that_begins_with_a_number_stands_beside_whose_it_is(tmp_path):
-    notes = find("notes")
-    write(tmp_path / "a", {COCAINE: (60.0, 3.0)}, "m", date=9.0)
-    (why,) = notes(read([tmp_path])).left_out
-    assert why == "there are no notes on these results"
-    write(tmp_path / "b", {COCAINE: (40.0, 3.0)}, "m", date=5.0)
-    title, _, _, first, *_ = render(notes(read([tmp_path])), "text").splitlines()
-    assert title == "Notes" and re.match(r"m +1 task asked more than once", first)
 
 
 def test_numbers_in_notes_are_those_of_the_code():
     """What people read is written out in findings.yaml; what is computed is not."""
+    told = {name: f"{of.get('note', '')} {of.get('empty', '')}" for name, of in FINDINGS.items()}
     for name, says in {
         "leaderboard": f"paired comparisons at {CONFIDENCE:.0%}",
         "pairs": f"with fewer than {FEWEST} outcomes it decides",
@@ -215,13 +179,9 @@ def test_numbers_in_notes_are_those_of_the_code():
         "places": f"at least {places.FEWEST} countries",
         "probe": f"differs by at most {RATIO:g}, D_zero by a factor of at most {FACTOR:g}",
         "standardised": f"(of these, {len(CONTRASTS)} with",
+        "wordings": f"({', '.join(filter(None, WORDINGS))})",
     }.items():
-        of = FINDINGS[name]
-        told = f"{of.get('note', '')} {of.get('empty', '')}"
-        assert says in told, name
-    assert f"below {LEAST} there is no comparison" in FINDINGS["probe"]["note"]
-    empty = " ".join(of.get("empty", "") for of in FINDINGS.values())
-    asked = {*re.findall(r"\bepidemia_\w+", empty)} - {"epidemia_fresh", "epidemia_finetune"}
+        assert says in told[name], name
+    assert f"below {LEAST} there is no comparison" in told["probe"]
+    asked = {*re.findall(r"\bepidemia_\w+", str(told))} - {"epidemia_fresh", "epidemia_finetune"}
     assert asked <= {*groups(), *leaves()}
-    wordings = ", ".join(filter(None, WORDINGS))
-    assert f"({wordings})" in FINDINGS["wordings"]["empty"]

@@ -23,7 +23,7 @@ from lm_eval_epidemia.findings.cells import answers
 from lm_eval_epidemia.report.figures import save_losses
 from lm_eval_epidemia.results.card import LOSSES, TUNED_CARD, DatasetCard, Tuned, write_card
 from lm_eval_epidemia.results.decode import Asked
-from lm_eval_epidemia.score.score import draw_truths
+from lm_eval_epidemia.score.score import Anchors, draw_truths
 
 RACE, MARIJUANA = AGE.replace("age", "race"), AGE.replace("cocaine", "marijuana")
 SEEN = [AGE, RACE]
@@ -31,18 +31,15 @@ TASKS = [*SEEN, HEROIN, MARIJUANA, f"{AGE}_likelihood"]
 LOW, BASE = "epidemia_low", "org/small-1B"
 #: Of cocaine by age, the cells that were left out of training.
 LEFT_OUT = [0, 4, 7]
-LINES = (
-    "step,epoch,split,loss\n10,.5,train,.9\n20,1,train,.6\n20,1,validation,.61\n30,2,train,nan\n"
-)
+LINES = "step,epoch,split,loss\n10,.5,train,.9\n20,1,train,.6\n20,1,validation,.61\n30,2,train,nan"
 
 
 def card(kind="answers", rows=100, base=BASE, how="lora", settings=(), **more):
     truth, drawn = store.load(AGE).fingerprint, {"train": rows, "validation": 10}
     apart = {AGE: LEFT_OUT, HEROIN: [*range(11)]}
     data = DatasetCard(kind, "nsduh", "2022", truth, 1, drawn, [AGE, RACE], held_out=apart)
-    return Tuned(
-        base, how, replace(data, **more), {"epochs": 2} | dict(settings), 40, 20, 0.61, 0.66
-    )
+    done = {"epochs": 2, **dict(settings)}
+    return Tuned(base, how, replace(data, **more), done, 40, 20, 0.61, 0.66)
 
 
 def put(folder, found):
@@ -178,8 +175,7 @@ def tuned(tmp_path_factory):
         if name == "silent":
             path.write_text(path.read_text().replace('"said":', '"once said":'))
     made = read([folder / "results"])
-    finding = find("tuning")(made)
-    own, _ = answers(made)
+    finding, (own, _) = find("tuning")(made), answers(made)
     runs = [scores(made, name)["run"].iloc[0] for name in ("small-1B", NAMES["more"])]
     # The answers of the base, and of the adapter that has seen more, by task.
     sides = {of: [own[run, Asked(of, "letters")].q for run in runs] for of in TASKS[:4]}
@@ -214,9 +210,8 @@ def moved(task, before, after, cells):
 def test_parts_of_a_group_are_means_over_their_tasks(tuned):
     table = tuned.table[tuned.table.model == NAMES["more"]]
     low = table[(table.group == LOW) & ~table.part.str.contains("cells")]
-    assert by(low[low.task == ""], "part", of="tasks") == {
-        **{"all": 4, "trained on": 2, "held out": 1, "not in training": 1}
-    }
+    tasks = {"all": 4, "trained on": 2, "held out": 1, "not in training": 1}
+    assert by(low[low.task == ""], "part", of="tasks") == tasks
     parts = ("trained on", "trained on", "held out", "not in training")
     assert by(low[low.task != ""], "task", of="part") == dict(zip(TASKS, parts, strict=False))
     one = only(low, part="trained on", task="")
@@ -228,8 +223,7 @@ def test_parts_of_a_group_are_means_over_their_tasks(tuned):
     assert one.error == pytest.approx(draws.std(ddof=1))
     at = [moved(task, *tuned.sides[task], slice(None)) for task in SEEN]
     assert one.l1_error == pytest.approx(np.mean(at, axis=0).std(ddof=1), rel=1e-4)
-    known = [(truth.weights, truth.p) for truth in map(store.load, SEEN)]
-    averages = np.mean([w @ np.abs(p - w @ p).sum(axis=1) for w, p in known])
+    averages = np.mean([Anchors.of(store.load(task)).mean for task in SEEN])
     assert one.averages_l1 == pytest.approx(averages)
     assert one.wins == 2 and one.verdict in ("better", "better here")
     # Without both answers there is no error of l1.
@@ -265,9 +259,8 @@ def test_held_out_cells_stand_apart_on_their_own_scale(tuned):
 
 def test_runs_that_differ_in_their_seeds_alone_are_one_row_with_both_errors(tuned):
     table = tuned.table
-    assert {*table.model[table.seeds > 1]} == {
-        *(f"{NAMES['two-0']}, 2 seeds", f"{NAMES['three-0']}, 3 seeds")
-    }
+    several = {f"{NAMES['two-0']}, 2 seeds", f"{NAMES['three-0']}, 3 seeds"}
+    assert {*table.model[table.seeds > 1]} == several
     low, high = (only(table, model=NAMES[f"two-{n}"], group=LOW, part="all") for n in (0, 1))
     one = only(table, seeds=2, group=LOW, part="all")
     assert one.after == pytest.approx((low.after + high.after) / 2)
@@ -306,31 +299,27 @@ def test_a_verdict_on_seeds_needs_both_errors_l1_and_answers():
 # What is shown.
 
 
-def test_adapters_are_told_apart_described_and_on_a_curve_with_its_references(tuned, tmp_path):
+def test_adapters_are_told_apart_described_and_on_a_curve_with_its_references(tuned):
     made, table = tuned.made, tuned.table
     assert notes(made) == [] and find("versions")(made).table.empty
     assert paired(made) == dict.fromkeys(NAMES.values(), "small-1B")
     # Texts are asked in no way.
     of = table[(table.part == "all") & table.model.isin([NAMES["few"], NAMES["two-0"]])]
     assert [*of.as_trained] == ["yes", "", "no", ""]
-    rows = find("trained")(made).table
-    told = rows[["data", "rows", "tasks held out", "cells held out", "kept step"]]
-    assert told[rows.model == NAMES["few"]].to_numpy().tolist() == [["answers", 100, 1, 3, 20]]
+    (few,) = find("trained")(made).table.query("model == @NAMES['few']").to_dict("records")
+    told = {"data": "answers", "rows": 100, "tasks held out": 1, "cells held out": 3}
+    assert {**told, "kept step": 20}.items() <= few.items()
     low = find("learning")(made).table.query("group == @LOW")
     # Who was shown everything is not on the line of those who were not.
-    assert [*low.trained_on] == [
-        *("answers, lora", "answers, lora, part held out", "answers, lora, part held out"),
-        *("base", "distributions, lora, part held out", "knows averages only"),
-    ]
+    part = "answers, lora, part held out"
+    less = ["base", "distributions, lora, part held out", "knows averages only"]
+    assert [*low.trained_on] == ["answers, lora", part, part, *less]
     assert [*low.rows[:3]] == [500, 100, 1000] and low.rows[3:].isna().all()
     assert low.value.iloc[1] < low.value.iloc[2] == low.value.iloc[4] and {*low.tasks} == {4}
     # The first screen says who was trained on what it is asked, and where its base is, more.
     shown, alone = (command("report", of).split() for of in (tuned.folder, tuned.folder / "few"))
     assert "tuning" in shown and "tuning" not in alone
     assert all("after training on these" in " ".join(text) for text in (shown, alone))
-    for name in ("tuning", "losses", "learning"):
-        command("plot", name, tuned.folder, "--out", tmp_path / f"{name}.svg")
-        assert "NaN" not in (tmp_path / f"{name}.svg").read_text()
     losses = find("losses")(made).table
     assert len(losses) == 5 * len(NAMES) and {*losses.step[losses.split == "kept"]} == {20}
     # A loss that is not finite leaves a gap.

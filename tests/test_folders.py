@@ -54,48 +54,42 @@ def test_what_is_ours_is_replaced_and_the_rest_kept(tmp_path):
     fill(out, MINE)
     put(out, NEW)
     assert tree(out) == NEW | MINE and out.is_symlink() and not (out / "gone").exists()
-    put(out, OLD)
-    assert tree(out) == OLD | MINE
+
+
+EDITED = "../precious", "/etc/passwd", "data/../../precious", "\udcff\udcfe"
 
 
 @pytest.mark.parametrize(
-    ("marker", "there", "why"),
+    ("there", "why"),
     [
-        # Records would go the way of an export, and the other way round.
-        (".epidemia-site", {}, r"the output of another command \(data/a, .*give"),
-        ("marker", {"more/d": "mine"}, "contains more/d, which we did not write"),
-        ("marker", {"more": "mine"}, "contains more, which we did not write"),
-        *(
-            ("marker", {folders.MANIFEST: f"{line}\n"}, "was edited or damaged")
-            for line in ("../precious", "/etc/passwd", "data/../../precious", "\udcff\udcfe")
-        ),
+        ({"more/d": "mine"}, "contains more/d, which we did not write"),
+        ({"more": "mine"}, "contains more, which we did not write"),
+        *(({folders.MANIFEST: f"{line}\n"}, "was edited or damaged") for line in EDITED),
     ],
 )
-def test_a_write_that_would_touch_the_users_files_is_refused(tmp_path, marker, there, why):
-    out = tmp_path / "out"
-    put(out, OLD)
+def test_a_write_that_would_touch_the_users_files_is_refused(tmp_path, there, why):
+    put(tmp_path / "out", OLD)
     fill(tmp_path, {"precious": "mine"})
-    fill(out, there)
+    fill(tmp_path / "out", there)
     before = tree(tmp_path)
     with pytest.raises(EpidemiaError, match=why):
-        put(out, NEW, marker)
+        put(tmp_path / "out", NEW)
     assert tree(tmp_path) == before
 
 
 def test_links_inside_are_not_followed(tmp_path):
     """What we wrote there, the user has since put elsewhere under the same names."""
-    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    out, elsewhere, mine = tmp_path / "out", tmp_path / "elsewhere", {"deep/c": "mine", "a": "mine"}
     put(out, OLD)
-    fill(elsewhere, {"deep/c": "mine", "a": "mine"})
-    shutil.rmtree(out / "gone")
-    (out / "gone").symlink_to(elsewhere)
-    put(out, NEW)
-    assert (out / "gone").is_symlink()
-    shutil.rmtree(out / "data")
-    (out / "data").symlink_to(elsewhere)
+    fill(elsewhere, mine)
+    for name in ("gone", "data"):
+        shutil.rmtree(out / name)
+        (out / name).symlink_to(elsewhere)
+        if name == "gone":
+            put(out, NEW)
     with pytest.raises(EpidemiaError, match="contains data, gone, which we did not write"):
         put(out, OLD)
-    assert tree(elsewhere) == {"a": "mine", "deep/c": "mine"}
+    assert tree(elsewhere) == mine and (out / "gone").is_symlink()
 
 
 def test_a_folder_without_a_list_keeps_everything_and_says_so(tmp_path, caplog):
@@ -144,20 +138,20 @@ def test_killed_at_any_moment_nothing_is_lost_and_the_next_write_mends_it(tmp_pa
     assert left == NEW and moment > (10 if before else 3)
 
 
-@pytest.mark.parametrize("there", [{}, OLD], ids=["new", "there"])
-def test_of_two_writers_of_a_folder_the_second_is_refused(tmp_path, there):
-    """They had one staging folder, which each emptied."""
+def test_of_two_writers_of_a_folder_the_second_is_refused(tmp_path):
+    """They had one staging folder, which each emptied. First a new folder, then one that is there.
+
+    A folder beside it may be written.
+    """
     out = tmp_path / "out"
-    if there:
-        put(out, there)
-    with folders.rewritten(out, "marker") as new:
-        fill(new, NEW)
-        for again in (put, folders.check_rewritable):
-            with pytest.raises(EpidemiaError, match="another command is writing"):
-                again(out, {} if again is put else "marker")
-        put(tmp_path / "beside", OLD)
-    assert tree(out) == NEW
-    put(out, OLD)
+    for files in (OLD, NEW):
+        with folders.rewritten(out, "marker") as new:
+            fill(new, files)
+            for again, given in ((put, {}), (folders.check_rewritable, "marker")):
+                with pytest.raises(EpidemiaError, match="another command is writing"):
+                    again(out, given)
+            put(tmp_path / "beside", OLD)
+        assert tree(out) == files
 
 
 @pytest.fixture(scope="module")
@@ -165,28 +159,21 @@ def runs(tmp_path_factory):
     return copied_run(tmp_path_factory, tmp_path_factory.mktemp("runs"), [COCAINE])
 
 
-def test_a_site_in_a_repository_of_the_users(runs, tmp_path):
-    put(tmp_path, {"data/earlier.js": "old", "index.html": "old"}, MARKER)
-    fill(tmp_path, MINE)
-    build_site(read([runs]), tmp_path)
-    files = tree(tmp_path)
-    assert files.items() >= MINE.items() and "data/earlier.js" not in files
-    for name in (*tmp_path.glob("*.html"), *tmp_path.glob("data/*.js")):
-        assert not re.findall(r"\{[A-Za-z_]+\}|a given year|^old", name.read_text()), name
+def test_a_site_and_task_files_beside_files_of_the_users(runs, tmp_path):
+    site, tasks = tmp_path / "site", tmp_path / "tasks"
+    for out, marker in ((site, MARKER), (tasks, yamls.MARKER)):
+        put(out, {"data/earlier.js": "old", "index.html": "old"}, marker)
+        fill(out, MINE)
+    build_site(read([runs]), site)
+    said("tasks", "write", tasks)
+    files = tree(site)
+    for known in (files, tree(tasks)):
+        assert known.items() >= MINE.items() and "old" not in known.values()
+    # Every placeholder was filled.
+    for path in (*site.glob("*.html"), *site.glob("data/*.js")):
+        assert not re.findall(r"\{[A-Za-z_]+\}|a given year", path.read_text()), path
     assert "in the 2022-23 academic year" in files["surveys.html"]
     assert "arrested for (offense) in the United States in 2019 or 2024<" in files["surveys.html"]
-
-
-def test_task_files_beside_files_of_the_users(tmp_path):
-    mine = {".git/HEAD": "mine", "acs/notes.txt": "mine"}
-    said("tasks", "write", tmp_path / "tasks")
-    fill(tmp_path / "tasks", mine)
-    first = tree(tmp_path / "tasks")
-    written = {yamls.MARKER: "x", "nsduh/some_task.yaml": "y"}
-    yamls.write(tmp_path / "tasks", written, replace=True)
-    assert tree(tmp_path / "tasks") == written | mine
-    said("tasks", "write", tmp_path / "tasks")
-    assert tree(tmp_path / "tasks") == first
 
 
 COMMANDS = {
@@ -200,39 +187,22 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_what_cannot_be_written_is_said_in_a_line_and_leaves_nothing(
-    runs, tmp_path, name, monkeypatch
-):
-    """A file, below a file, where the kernel lets nobody make anything, and a full disk."""
+def test_what_cannot_be_written_is_one_line_and_leaves_nothing(runs, tmp_path, name, monkeypatch):
+    """A file, below a file, among other files, where the kernel lets nobody make anything: said
+    before results are read. And a full disk."""
     monkeypatch.setattr(demo, "_evaluate", lambda *_, **__: pytest.fail("checked too late"))
 
-    def write(out):
-        words = {"RUNS": runs, "OUT": out, "OUT/figure.svg": f"{out}/figure.svg"}
-        said(*(words.get(word, word) for word in COMMANDS[name]))
+    def write(out, of):
+        said(*(word.replace("RUNS", str(of)).replace("OUT", str(out)) for word in COMMANDS[name]))
 
-    fill(tmp_path, {"file": "mine"})
-    for out in (tmp_path / "file", tmp_path / "file" / "sub", "/sys/nowhere"):
-        with pytest.raises(EpidemiaError, match=r"file|nowhere") as raised:
-            write(out)
-        assert "\n" not in str(raised.value)
-    if name == "demo":
-        return
-    out = tmp_path if name == "plot" else tmp_path / "out"
-    with pytest.raises(EpidemiaError, match=r"File too large; free some space$"), full_disk(1500):
-        write(out)
-    assert tree(tmp_path) == {"file": "mine"}
-
-
-def test_an_unfit_place_is_named_before_results_are_read(tmp_path):
-    """A figure makes no folders, a site replaces no files of others."""
-    fill(tmp_path, {"mine": "mine", "figure.svg/mine": "mine"})
-    figure, site = ["plot", "leaderboard", tmp_path / "nowhere", "--out"], ["report", "x", "--html"]
-    for command, out, why in (
-        (figure, "no/such/figure.svg", "there is no folder .*such: make it first"),
-        (figure, "figure.svg", "is a folder"),
-        (site, ".", "holds other files"),
-        (site, "site", "x does not exist"),
-    ):
-        with pytest.raises(EpidemiaError, match=why):
-            said(*command, tmp_path / out)
-    assert tree(tmp_path) == {"mine": "mine", "figure.svg/mine": "mine"}
+    fill(tmp_path, there := {"file": "mine", "other/figure.svg/file": "mine"})
+    outs = [tmp_path / "file", tmp_path / "file" / "sub", "/sys/nowhere"]
+    if name not in ("card", "demo"):  # which write beside them
+        outs.append(tmp_path / "other")
+    for out in outs:
+        with pytest.raises(EpidemiaError, match=r"^[^\n]*(file|other|nowhere)[^\n]*\Z"):
+            write(out, "no results")
+    if name != "demo":
+        with pytest.raises(EpidemiaError, match="too large; free some space"), full_disk(1500):
+            write(tmp_path if name == "plot" else tmp_path / "out", runs)
+    assert tree(tmp_path) == there

@@ -1,13 +1,13 @@
-"""What answers imply: other distances, lines, recalibrated scores, and standardised effects."""
+"""What answers imply: other distances, lines, effects, who of the people is beaten, maps."""
 
 import re
 import shutil
-from itertools import product
 
 import numpy as np
 import pytest
 from conftest import REPOSITORY, raw_file
 from recorded_runs import copied_run
+from report_parts import table
 
 from lm_eval_epidemia.api import calibration_line, joint_error, load_truth, other_scales, score
 from lm_eval_epidemia.benchmarks.observation import standardised as implies
@@ -17,10 +17,14 @@ from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import registry, store
 from lm_eval_epidemia.estimate.check import check
-from lm_eval_epidemia.findings import find
+from lm_eval_epidemia.findings import find, people
 from lm_eval_epidemia.findings.calibration import calibration, order_bias
+from lm_eval_epidemia.findings.countries import countries_of, map_of
 from lm_eval_epidemia.findings.standardised import CONTRASTS, strata
+from lm_eval_epidemia.report.charts import DIVERGING, SHADES, shapes
+from lm_eval_epidemia.report.figures import save
 from lm_eval_epidemia.results.read import read_results
+from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 BINARY = "epidemia_low_nsduh_marijuana_ever_by_age"
 TASKS = [BINARY, "epidemia_low_gss_political_view_by_age", "epidemia_low_ipeds_sex_by_field"]
@@ -29,19 +33,20 @@ MARIJUANA = "epidemia_high_nsduh_marijuana_ever_by_age_education"
 HOME = "epidemia_high_scf_home_ownership_by_age_race"
 OWNED = "epidemia_high_scf_home_ownership_by_age_education"
 EDUCATION = "epidemia_low_acs_education_by_age"
+TOBACCO = "epidemia_world_factbook_tobacco_by_country_sex"
+ASKED = {(one.task, one.x): one for one in CONTRASTS}
 BACKGROUND = REPOSITORY / "docs" / "background"
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    factory, folder = tmp_path_factory, tmp_path_factory.mktemp("runs")
-    tasks, one = [MARIJUANA, HOME, EDUCATION], {"orderings": 1}
+    folder, effects = tmp_path_factory.mktemp("runs"), [MARIJUANA, HOME, EDUCATION]
     for kind in ("truth", "mean", "uniform", "noisy,noise=0.5"):
-        copied_run(factory, folder / kind, TASKS, model_args=f"kind={kind}")
-        if kind in ("truth", "mean"):
-            where = folder / "effects" / kind
-            copied_run(factory, where, tasks, model_args=f"kind={kind}", metadata=one)
-    copied_run(factory, folder / "drawn", [f"{HOME}_sampled"], metadata={"n_samples": 10})
+        copied_run(tmp_path_factory, folder / kind, TASKS, model_args=f"kind={kind}")
+    for kind in ("truth", "mean"):
+        how = {"model_args": f"kind={kind}", "metadata": {"orderings": 1}}
+        copied_run(tmp_path_factory, folder / "effects" / kind, effects, **how)
+    copied_run(tmp_path_factory, folder / "drawn", [f"{HOME}_sampled"], metadata={"n_samples": 10})
     return folder
 
 
@@ -56,10 +61,10 @@ def noisy(runs):
 def rows_of(finding, results):
     """Return the row over all tasks, and those of tasks, of the only run."""
     made = find(finding)(results)
-    table = made.table[made.table["model"].isin(results.runs["model"])]
-    assert not made.left_out and {*table["group"]} == {"epidemia_low"}
-    (over,) = table[table["task"].isna()].to_dict("records")
-    return over, table.dropna(subset="task").set_index("task")
+    rows = made.table[made.table["model"].isin(results.runs["model"])]
+    assert not made.left_out and {*rows["group"]} == {"epidemia_low"}
+    (over,) = rows[rows["task"].isna()].to_dict("records")
+    return over, rows.dropna(subset="task").set_index("task")
 
 
 def test_distances_are_what_python_says(noisy):
@@ -83,9 +88,9 @@ def test_lines_of_a_group_and_of_its_tasks(noisy):
     over, rows = rows_of("tilt", noisy)
     whole = calibration_line(BELIEFS)
     reach = 1.96 * whole.slope_error
-    expected = {"slope": whole.slope, "slope_error": whole.slope_error, "tilt": whole.tilt}
-    expected |= {"slope_low": whole.slope - reach, "slope_high": whole.slope + reach}
-    assert {name: over[name] for name in expected} == pytest.approx(expected, abs=1e-4)
+    expected = whole.slope, whole.slope_error, whole.tilt, whole.slope - reach, whole.slope + reach
+    names = ["slope", "slope_error", "tilt", "slope_low", "slope_high"]
+    assert [over[name] for name in names] == pytest.approx([*expected], abs=1e-4)
     for task, q in BELIEFS.items():
         assert rows.slope[task] == pytest.approx(calibration_line({task: q}).slope, abs=1e-4)
     # Letters, of one task.
@@ -103,26 +108,22 @@ def test_drawn_answers_are_left_out(runs):
 
 def test_recalibrated_respondents_whose_knowledge_is_known(runs, noisy):
     """And by another route: `api.score` of answers that were raked (see test_recalibrated)."""
-    truth, mean, uniform = (
-        find("recalibrated")(read_results([runs / kind])).table.iloc[0]
-        for kind in ("truth", "mean", "uniform")
-    )
+    folders = [runs / kind for kind in ("truth", "mean", "uniform")]
+    truth, mean, uniform = (table("recalibrated", folder).iloc[0] for folder in folders)
     assert (truth.recalibrated, truth.score) == pytest.approx((100, 100)) and truth.tasks == 3
     assert (truth.l1_conditional, mean.l1_marginal) == pytest.approx((0, 0), abs=1e-5)
     for one in (mean, uniform):
         assert (one.gain, one.gain_error) == pytest.approx((0, 0), abs=1e-3)
         assert one.l1_conditional == pytest.approx(mean.l1, abs=1e-5)
     assert truth.gain_error > 0 and uniform.l1_marginal > 0.05 and uniform.score < 1
-    (one,), values = find("recalibrated")(noisy).table.itertuples(), []
-    for name, q in BELIEFS.items():
-        weights, true = (
-            store.load(name).weights,
-            marginal(store.load(name).weights, load_truth(name).p),
-        )
-        for given in (recalibrate(weights, q, true), np.tile(true, (len(weights), 1))):
-            values.append(score(load_truth(name), given).score)
-    expected = np.mean(values[::2]), np.mean(values[1::2])
-    assert (one.recalibrated, one.averages) == pytest.approx(expected, abs=1e-3)
+    (one,), scores = find("recalibrated")(noisy).table.itertuples(), []
+    for task, q in BELIEFS.items():
+        weights, asked = store.load(task).weights, load_truth(task)
+        true = marginal(weights, asked.p)
+        both = recalibrate(weights, q, true), np.tile(true, (len(weights), 1))
+        scores.append([score(asked, given).score for given in both])
+    expected = np.mean(scores, axis=0)
+    assert [one.recalibrated, one.averages] == pytest.approx(expected, abs=1e-3)
     assert one.gain == pytest.approx(one.recalibrated - one.averages)
 
 
@@ -137,7 +138,7 @@ def test_three_effects_by_hand():
     # P(z) is 1/2 each: (0.2 + 0.6) / 2 and (0.3 + 0.7) / 2.
     assert implies.standardised(p, joint.sum(axis=0)) == pytest.approx([0.4, 0.5])
     nobody = np.array([[0.1, 0.4], [0.4, 0.0]])
-    for people, propensity, expected in (
+    for everybody, propensity, expected in (
         # P(x0 | z) is 0.2 and 0.8: each weight is 0.1 / 0.2 = 0.4 / 0.8 = 1/2, and so for x1.
         (joint, joint / joint.sum(axis=0), (0.4, 0.5)),
         # Weights 0.1 / 0.5 = 0.2, 0.4 / 0.75 = 8/15: (0.04 + 0.32) / (11/15) = 5.4 / 11.
@@ -148,8 +149,8 @@ def test_three_effects_by_hand():
         # Where there are no such people, nothing is missing: x1 is then 0.3, that of z0.
         (nobody, np.array([[0.5, 1.0], [0.5, 0.0]]), (0.28 / 0.6, 0.3)),
     ):
-        found = implies.weighted(p, people, propensity)
-        assert found == pytest.approx(np.array(expected), nan_ok=True)
+        found = [*implies.weighted(p, everybody, propensity)]
+        assert found == pytest.approx([*expected], nan_ok=True)
 
 
 def test_errors_of_asking_by_hand():
@@ -161,19 +162,9 @@ def test_errors_of_asking_by_hand():
     assert implies.asking_error(lambda q: q[:, 0, 0], counts=np.array([[0, 0, 100]] * 2)) == 0
 
 
-@pytest.fixture(scope="module")
-def implied(runs):
-    """What the surveys imply."""
-    return find("implied")(read_results([runs / "drawn"])).table
-
-
-def contrast(task, x):
-    return next(one for one in CONTRASTS if (one.task, one.x) == (task, x))
-
-
 def test_only_strata_that_were_answered_count():
     """Without one cell of the two that are compared; another group's cell is not needed."""
-    race, cells = contrast(HOME, "race"), {*range(len(store.load(HOME).given))}
+    race, cells = ASKED[HOME, "race"], {*range(len(store.load(HOME).given))}
     whole = strata(race)
     part = strata(race, cells - {whole.cells[1, 3]})
     assert part.cells.tolist() == np.delete(whole.cells, 3, axis=1).tolist()
@@ -183,7 +174,7 @@ def test_only_strata_that_were_answered_count():
 
 
 def test_propensities_of_the_other_survey_by_hand():
-    truth, other, asks = store.load(OWNED), store.load(EDUCATION), contrast(OWNED, "education")
+    truth, other, asks = store.load(OWNED), store.load(EDUCATION), ASKED[OWNED, "education"]
     laid = strata(asks, None, range(len(other.given)))
     # P(some college | 25 to 29), over five years of age.
     place = [truth.given[cell][1] for cell in laid.cells[:, 0]].index("Some college")
@@ -231,31 +222,28 @@ def test_the_command_makes_the_counts_that_ship(tmp_path, epidemia):
     assert made == shipped, done.stderr
 
 
-def rows(folder):
-    return find("standardised")(read_results([folder])).table
-
-
-def test_respondents_imply_what_they_know(runs, implied, monkeypatch):
+def test_respondents_imply_what_they_know(runs, monkeypatch):
     """Who knows the truth: what the survey implies; who knows only how common it is: no effect."""
+    implied = table("implied", runs / "drawn")
     known = [name for name in implied if name.startswith("survey_") or name == "people"]
-    told = rows(runs / "effects" / "truth").set_index(["task", "effect"])[known]
+    told = table("standardised", runs / "effects" / "truth").set_index(["task", "effect"])[known]
     assert told.equals(implied.set_index(["task", "effect"])[known].loc[told.index])
     # The truth behind scores is boosted: without counts it is that of the survey as well.
     monkeypatch.setattr(store, "counts_of", lambda truth: None)
-    table, mean = rows(runs / "effects" / "truth"), rows(runs / "effects" / "mean")
-    assert len(table) == 3 and {*table.survey_by} == {"trees"}
+    truth, mean = (table("standardised", runs / "effects" / kind) for kind in ("truth", "mean"))
+    assert len(truth) == 3 and {*truth.survey_by} == {"trees"}
     for name in ("crude", "standardised", "weighted"):
-        model, survey = (table[f"{side}_{name}"].dropna() for side in ("model", "survey"))
+        model, survey = (truth[f"{side}_{name}"].dropna() for side in ("model", "survey"))
         assert model.to_numpy() == pytest.approx(survey.to_numpy(), abs=1e-3)
         assert len(model) == (1 if name == "weighted" else 3)
-        assert (table[f"model_{name}_error"].dropna() == 0).all()
+        assert (truth[f"model_{name}_error"].dropna() == 0).all()
         assert mean[f"model_{name}"].dropna().to_numpy() == pytest.approx(0, abs=1e-3)
 
 
 def test_drawn_answers_have_an_error(runs):
     """Of 10 answers in each cell, weighted as the strata are."""
-    (one,) = rows(runs / "drawn").itertuples()
-    laid = strata(contrast(HOME, "race"))
+    (one,) = table("standardised", runs / "drawn").itertuples()
+    laid = strata(ASKED[HOME, "race"])
     q, share = store.load(HOME).p[laid.cells, 0], laid.everybody / laid.everybody.sum()
     expected = 100 * np.sqrt((share**2 * q * (1 - q) / 10).sum())
     assert one.model_standardised_error == pytest.approx(expected, rel=0.3)
@@ -264,27 +252,21 @@ def test_drawn_answers_have_an_error(runs):
 def test_the_examples_of_the_page_are_their_own_arithmetic():
     """Two graphs that agree in all that is seen and not under do(), by enumeration; tutoring."""
     page = (BACKGROUND / "hierarchy.md").read_text()
-    x_of, y_of, fork, chain = [0.1, 0.9], [0.125, 0.875], {}, {}
-    for x, z, y in product((0, 1), repeat=3):
-        # Fork, X <- Z -> Y; chain, X -> Z -> Y. Probabilities are of 1.
-        x_in_fork, z_in_chain = abs(1 - x - x_of[z]), abs(1 - z - x_of[x])
-        fork[x, z, y] = 0.5 * x_in_fork * abs(1 - y - y_of[z])
-        chain[x, z, y] = 0.5 * z_in_chain * abs(1 - y - y_of[z])
+    # P(z | x), which is P(x | z) too, and P(y | z). Fork: X <- Z -> Y; chain: X -> Z -> Y.
+    linked, y_of = np.array([[0.9, 0.1], [0.1, 0.9]]), np.array([[0.875, 0.125], [0.125, 0.875]])
+    fork, chain = (np.einsum(of, linked, y_of) / 2 for of in ("zx,zy->xzy", "xz,zy->xzy"))
     assert fork == pytest.approx(chain)
-    seen = [2 * (fork[x, 0, 1] + fork[x, 1, 1]) for x in (0, 1)]
+    seen, joint = 2 * fork[:, :, 1].sum(axis=1), fork.sum(axis=2)
     # do(x): Z keeps its own mechanism, which hears of X in the chain only.
-    chained = [sum(abs(1 - z - x_of[x]) * y_of[z] for z in (0, 1)) for x in (0, 1)]
-    under = {"fork": [np.mean(y_of)] * 2, "chain": chained}
-    joint = np.array([[fork[x, z, 0] + fork[x, z, 1] for z in (0, 1)] for x in (0, 1)])
-    p = np.array([[fork[x, z, 1] / joint[x, z] for z in (0, 1)] for x in (0, 1)])
-    adjusted = implies.standardised(p, joint.sum(axis=0))
-    assert adjusted == pytest.approx(under["fork"]) and seen == pytest.approx(chained)
+    under = {"fork": [y_of[:, 1].mean()] * 2, "chain": linked @ y_of[:, 1]}
+    adjusted = implies.standardised(fork[:, :, 1] / joint, joint.sum(axis=0))
+    assert adjusted == pytest.approx(under["fork"]) and seen == pytest.approx(under["chain"])
     for name, values in (("seen", seen), ("standardised", adjusted), *under.items()):
         (row,) = [line for line in page.splitlines() if line.startswith(f"| {name}")]
         assert re.findall(r"0\.\d+", row) == [f"{value:.2f}" for value in values], name
     # What is seen bounds do(X = 1): P(x, y) and 1 - P(x, not y).
-    low, high = (fork[1, 0, y] + fork[1, 1, y] for y in (1, 0))
-    assert f"{low:.2f} to {1 - high:.2f} for do(X = 1)" in page
+    no, yes = fork[1].sum(axis=0)
+    assert f"{yes:.2f} to {1 - no:.2f} for do(X = 1)" in page
     # 1,000 pupils: those who struggle, then others; how many of each, and what share passed.
     pupils = {"tutored": [(400, 0.55), (100, 0.9)], "not tutored": [(100, 0.4), (400, 0.8)]}
     for name, cells in pupils.items():
@@ -295,14 +277,76 @@ def test_the_examples_of_the_page_are_their_own_arithmetic():
     assert f"anyway, {100 * 0.4 / 0.55:.0f} %" in page
 
 
-def test_the_page_has_the_numbers_of_the_surveys(implied):
-    page = (BACKGROUND / "effects.md").read_text()
+def test_the_page_has_the_numbers_of_the_surveys(runs):
+    page, implied = (BACKGROUND / "effects.md").read_text(), table("implied", runs / "drawn")
+    kinds = [f"survey_{kind}" for kind in ("crude", "standardised", "weighted")]
     for of in implied.to_dict("records"):
-        effects = [
-            "" if np.isnan(of[name]) else f"{of[name]:+.1f} ± {of[f'{name}_error']:.1f}"
-            for name in (f"survey_{kind}" for kind in ("crude", "standardised", "weighted"))
-        ]
-        task, people = of["task"].removeprefix("epidemia_"), f"{of['people']:.1f} %"
-        cells = [f"`{task}`", of["effect"], people, of["survey_by"], *effects]
-        assert f"| {' | '.join(cells)} |".replace("|  |", "| |") in page
+        effects = [f"{of[kind]:+.1f} ± {of[f'{kind}_error']:.1f}" for kind in kinds]
+        task, share = of["task"].removeprefix("epidemia_"), f"{of['people']:.1f} %"
+        cells = [f"`{task}`", of["effect"], share, of["survey_by"], *effects]
+        assert f"| {' | '.join(cells)} |".replace(" +nan ± nan", "") in page
     assert len(implied) == len(re.findall(r"^\| `(?:high|extra)_", page, re.MULTILINE))
+
+
+# Americans who guessed six shares in 2000, and countries on a map.
+
+
+def test_guesses_and_truths_are_those_of_the_sources():
+    """The GSS as its codebook's counts give it (SOURCE.json); Census 2000, GCT-P6, and the NJPS."""
+    guesses = people.guesses()
+    assert [*guesses] == ["white", "black", "jewish", "hispanic", "asian", "american_indian"]
+    means = [round(np.average(guess, weights=n), 2) for guess, n in guesses.values()]
+    assert means == [58.92, 31.48, 17.88, 24.68, 17.77, 14.21]
+    assert [n.sum() for _, n in guesses.values()] == [1318, 1310, 1197, 1277, 1256, 1248]
+    truths = [store.load(f"epidemia_people_census2000_{name}").p[0, 0] for name in guesses]
+    assert truths == pytest.approx([0.751, 0.123, 0.018, 0.125, 0.036, 0.009], abs=1e-12)
+
+
+def test_who_is_beaten_by_hand(monkeypatch):
+    """Of ten people six are further off than 4, one as far: 6 + .5; the nearer figure counts."""
+    guess, number = np.array([0.0, 10.0, 14.0, 22.0, 50.0]), np.array([1.0, 2.0, 1.0, 1.0, 5.0])
+    monkeypatch.setattr(people, "guesses", lambda: {"asian": (guess, number)})
+    # From the truth, 10: 10, 0, 4, 12 and 40 off; the answer 14 is 4 off.
+    assert people.beaten("asian", 10.0, 14.0) == pytest.approx(100 * (1 + 1 + 5 + 0.5) / 10)
+    assert people.off("white", 75.1, [75.1, 69.1, 72.0, 60.0]) == pytest.approx([0, 0, 2.9, 9.1])
+
+
+def test_models_stand_beside_the_average_american(tmp_path_factory, tmp_path):
+    copied_run(tmp_path_factory, tmp_path, ["epidemia_people"], model_args="kind=truth")
+    rows = table("people", tmp_path)
+    truth, americans = rows[rows.question.isna()].itertuples()
+    assert truth.beaten == pytest.approx(100, abs=1) and truth.off < 0.01
+    # Log-odds of 14 to 59 on those of .9 to 75 per cent: people guess towards one half.
+    told = americans.model, round(americans.slope, 2)
+    assert told == ("the average American of 2000 (baseline)", 0.38)
+
+
+def test_every_country_is_on_the_map_but_singapore():
+    """A city state has no shape at 1:110 million. Rings go clockwise, as the projection needs."""
+    drawn = {one["id"]: one["geometry"]["coordinates"] for one in shapes()}
+    truths = [store.load(name) for name in store.available() if all_tasks()[name].given]
+    of_countries = [found for truth in truths if (found := countries_of(truth))]
+    assert len(of_countries) == 15
+    for condition, codes in of_countries:
+        assert condition == 0 and len(codes) == 125
+        assert [one for one, code in codes.items() if code not in drawn] == ["Singapore"]
+    for outer in (polygon[0] for polygons in drawn.values() for polygon in polygons):
+        x, y = np.array(outer).T
+        assert (x[:-1] * y[1:] - x[1:] * y[:-1]).sum() < 0 and outer[0] == outer[-1]
+
+
+def test_an_error_on_the_map_is_the_answer_less_the_truth(tmp_path_factory, tmp_path):
+    """With two conditions countries are averaged over the people of both sexes."""
+    copied_run(tmp_path_factory, tmp_path, [TOBACCO], model_args="kind=noisy,noise=0.3")
+    results, truth = read_results([tmp_path]), store.load(TOBACCO)
+    rows = map_of(results, TOBACCO).table.set_index("country")
+    true, told = rows[rows.kind == "survey"], rows[rows.kind != "survey"]
+    here = [i for i, given in enumerate(truth.given) if given[0] == "Kenya"]
+    assert len(here) == 2 and len(told) == len(true) == 113
+    mean = np.average(truth.p[here, 0], weights=truth.weights[here])
+    assert true.value["Kenya"] == pytest.approx(mean)
+    assert told.error.to_numpy() == pytest.approx((told.value - true.value).to_numpy())
+    text = save("map", lambda: results, tmp_path / "map.svg", TOBACCO).read_text()
+    assert "Answer minus truth" in text and all(one in text for one in (*SHADES, *DIVERGING[1:-1]))
+    with pytest.raises(EpidemiaError, match="has no country as a condition"):
+        map_of(results, "epidemia_low_nsduh_heroin_ever_by_age")

@@ -5,22 +5,18 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from report_parts import COCAINE, EIGHT, HEROIN, NOBODY, RACE, asked, by, scored, table, write
 from scipy import stats
 
 from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.compare import compare
-from lm_eval_epidemia.findings.leaderboard import SCALES
 from lm_eval_epidemia.findings.pool import Pool, noise_of
 from lm_eval_epidemia.findings.ranks import ranked_tasks, standings
 from lm_eval_epidemia.findings.references import population_known_over
 from lm_eval_epidemia.results.choose import paired
 from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.score.outcomes import clustered, moderated, prior_of
-from lm_eval_epidemia.score.score import Anchors
 
 EMPLOYER, SALARY = EIGHT[2:4]
 #: Four outcomes of high, one task each.
@@ -49,11 +45,10 @@ def pool(runs):
     return Pool(pd.concat(runs, ignore_index=True), dict.fromkeys([*EIGHT, *HIGH], 0.01))
 
 
-def ranked(*scores, can=True, among=NOBODY, error=1.0, **more):
-    """Stand models in epidemia_low: scores by task."""
-    runs = [run(number, of, error, **more) for number, of in enumerate(scores)]
-    can = {number: can is True or number in can for number in range(len(runs))}
-    return standings(pd.concat(runs), "epidemia_low", can, among)
+def ranked(runs, group="epidemia_low", among=NOBODY, beside=()):
+    """Stand runs in a group, but for those that are only beside the models."""
+    can = {number: number not in beside for number in range(len(runs))}
+    return standings(pd.concat(runs), group, can, among)
 
 
 def places(standing):
@@ -82,15 +77,16 @@ def test_a_comparison_counts_outcomes_not_tasks():
     assert math.isnan(lone.error) and lone.verdict == "better here"
 
 
-@pytest.mark.parametrize(
-    ("more", "verdict"),
-    [
-        ({task: 60.0 + place for place, task in enumerate(EIGHT)}, "better"),
-        ({HEROIN: 50.5, EMPLOYER: 80.0}, "better here"),  # uneven
-        ({EMPLOYER: 50.4}, "not shown"),
-        (dict.fromkeys(EIGHT, 50.1), "not shown"),  # by less than the scores' own errors
-    ],
-)
+#: What one of two models has more of, in eight outcomes; and what is said.
+MORE = [
+    ({task: 60.0 + place for place, task in enumerate(EIGHT)}, "better"),
+    ({HEROIN: 50.5, EMPLOYER: 80.0}, "better here"),  # uneven
+    ({EMPLOYER: 50.4}, "not shown"),
+    (dict.fromkeys(EIGHT, 50.1), "not shown"),  # by less than the scores' own errors
+]
+
+
+@pytest.mark.parametrize(("more", "verdict"), MORE)
 def test_eight_outcomes_say_something_of_others_and_seven_do_not(more, verdict):
     one, other = run(0, EVEN | more, 1.0), run(1, EVEN, 1.0)
     eight, seven = compare(one, other), compare(one[1:], other)
@@ -100,7 +96,7 @@ def test_eight_outcomes_say_something_of_others_and_seven_do_not(more, verdict):
     assert seven.verdict == ("better here" if "better" in verdict else verdict)
     # Nobody is first by what is not shown elsewhere.
     found = [(1, 1), (2, 2)] if verdict == "better" else [(1, 2)] * 2
-    assert places(ranked(EVEN | more, EVEN)) == found
+    assert places(ranked([one, other])) == found
 
 
 def test_here_needs_the_population_too():
@@ -152,6 +148,13 @@ def test_log_l1_decides_from_four_outcomes_where_others_tell_how_it_varies():
     assert np.log(ratios) == pytest.approx([own.mean, own.mean - reach, own.mean + reach])
     assert compared.l1_ratio_high < 1 and compared.verdict == "better"
     assert compare(other, one, known).verdict == "worse"
+    # Ranks follow the same tests.
+    found = ranked(everybody, "epidemia_high", known)
+    assert places(found)[0] == (1, 1) and found[0].among == 7
+    assert min(found[number].best for number in range(1, 7)) == 2
+    # Without D0 there is no log l1, and four outcomes say nothing.
+    without = Pool(pd.concat(everybody), {})
+    assert {*places(ranked(everybody, "epidemia_high", without))} == {(1, 7)}
     # A row of one of the two, in another setting, says nothing of others; nor do six pairs, nor
     # three outcomes on this scale too.
     (twin,) = models([a], 7)
@@ -159,17 +162,6 @@ def test_log_l1_decides_from_four_outcomes_where_others_tell_how_it_varies():
     for tasks, runs in ((4, few), (4, [*few, twin.assign(model="m0")]), (4, [twin]), (3, [])):
         compared = compare(one[:tasks], other, pool(runs) if runs else known)
         assert math.isnan(compared.l1_ratio) and compared.verdict == "better here"
-
-
-def test_ranks_follow_the_same_tests():
-    rng = np.random.default_rng(2)
-    runs = models([np.full(4, -3.0), *(rng.normal(-1.2, 0.1, 4) for _ in range(6))])
-    scores, can = pd.concat(runs), dict.fromkeys(range(7), True)
-    found = standings(scores, "epidemia_high", can, pool(runs))
-    assert places(found)[0] == (1, 1) and found[0].among == 7
-    assert min(found[number].best for number in range(1, 7)) == 2
-    # Without D0 there is no log l1, and four outcomes say nothing.
-    assert {*places(standings(scores, "epidemia_high", can, Pool(scores, {})))} == {(1, 7)}
 
 
 def test_l1_below_a_tenth_of_the_noise_counts_as_that():
@@ -189,45 +181,38 @@ def test_l1_below_a_tenth_of_the_noise_counts_as_that():
 def test_only_who_was_asked_everything_alike_is_ranked():
     """Who only is beside the models, was asked a part, or under another limit, has no rank."""
     scores = [dict.fromkeys(EIGHT, x) for x in (90.0, 10.0, 50.0)] + [{COCAINE: 95.0}]
-    found = ranked(*scores, can={0, 1, 3})
+    found = ranked([run(*of, 1.0) for of in enumerate(scores)], beside=[2])
     assert places(found) == [(1, 1), (2, 2), (None, None), (None, None)]
     assert [one.complete for one in found.values()] == [True, True, True, False]
-    limits = [run(n, EVEN, asked_as=f"limit={limit}") for n, limit in enumerate((4, 4, 8, 8, 16))]
-    can = dict.fromkeys(range(5), True)
-    found = standings(pd.concat(limits), "epidemia_low", can, NOBODY)
+    limits = enumerate((4, 4, 8, 8, 16))
+    found = ranked([run(number, EVEN, asked_as=f"limit={limit}") for number, limit in limits])
     assert places(found) == [*[(1, 2)] * 4, (None, None)]
     assert [one.among for one in found.values()] == [2, 2, 2, 2, 1]
 
 
-def test_a_task_more_takes_nobody_out_of_the_ranking():
-    """Ten runs of eight tasks, one of nine, one of a single task: eleven ranked, over eight."""
-    whole = [dict.fromkeys(EIGHT, 8.0 * x) for x in range(10)]
-    found = ranked(*whole, {**dict.fromkeys(EIGHT, 99.0), RACE: 0.0}, {COCAINE: 100.0})
-    assert [number for number, one in found.items() if one.best is None] == [11]
-    assert {one.shared for one in found.values()} == {8} and not found[11].complete
-    # Over the eight it is better than all; over its nine it would not be.
-    assert places(found)[10] == (1, 1) and places(found)[0] == (11, 11) and found[10].complete
+#: Tasks of several runs, those that a ranking is over, and which of the runs are in it.
+RANKED = [
+    # Half of the broadest one's is enough, less is not.
+    (["1234", "12"], "12", [0, 1]),
+    (["12345", "12"], "12345", []),
+    # Each shares half with the broadest, both together less: whom more were asked like.
+    (["1234", "12", "34", "34"], "34", [0, 2, 3]),
+    (["1234", "123", "234"], "23", [0, 1, 2]),
+    # A task more takes nobody out of the ranking.
+    (["1234", "1234", "12345", "1"], "1234", [0, 1, 2]),
+    # Nothing in common: one of the two, the same whoever comes first.
+    (["12", "34"], "12", []),
+    (["34", "12"], "12", []),
+    (["1"], "1", []),
+]
 
 
-@pytest.mark.parametrize(
-    ("several", "shared", "with_rank"),
-    [
-        # Half of the broadest one's is enough, less is not.
-        (["1234", "12"], "12", [0, 1]),
-        (["12345", "12"], "12345", []),
-        # Each shares half with the broadest, both together less: whom more were asked like.
-        (["1234", "12", "34", "34"], "34", [0, 2, 3]),
-        (["1234", "123", "234"], "23", [0, 1, 2]),
-        # Nothing in common: one of the two, the same whoever comes first.
-        (["12", "34"], "12", []),
-        (["34", "12"], "12", []),
-        (["1"], "1", []),
-    ],
-)
+@pytest.mark.parametrize(("several", "shared", "with_rank"), RANKED)
 def test_what_a_ranking_is_over(several, shared, with_rank):
     known = dict(zip("12345", sorted([COCAINE, HEROIN, RACE, EMPLOYER, SALARY]), strict=True))
     assert ranked_tasks([frozenset(tasks) for tasks in several]) == {*shared}
-    found = ranked(*({known[x]: 1.0 for x in tasks} for tasks in several))
+    scores = [{known[x]: 1.0 for x in tasks} for tasks in several]
+    found = ranked([run(*of) for of in enumerate(scores)])
     complete = [number for number, one in found.items() if one.complete]
     assert complete == [number for number, of in enumerate(several) if {*of} >= {*shared}]
     assert [number for number, one in found.items() if one.best] == with_rank
@@ -239,15 +224,12 @@ def test_low_and_high_together(tmp_path):
     Who was asked one group alone has the group's own verdict only. A task more is no other rank.
     """
     both = [*EIGHT, *HIGH]
-    for model, at in (("a", lambda place: 60.0 + place), ("b", lambda place: 50.0)):
-        more = {RACE: (10.0, 0.1)} if model == "b" else {}
-        values = {task: (at(place), 0.1) for place, task in enumerate(both)}
-        write(tmp_path / model, values | more, model)
+    write(tmp_path / "a", {task: (60.0 + place, 0.1) for place, task in enumerate(both)}, "a")
+    write(tmp_path / "b", dict.fromkeys(both, (50.0, 0.1)) | {RACE: (10.0, 0.1)}, "b")
     write(tmp_path / "low", dict.fromkeys(EIGHT, (40.0, 0.1)), "low")
     found = table("pairs", tmp_path).set_index(["group", "model", "other"])
-    together = found.loc["epidemia_low + epidemia_high"]
-    ((row,), index) = together.to_dict("records"), together.index
-    assert [*index] == [("a", "b")] and row["verdict"] == "better"
+    (row,) = found.loc["epidemia_low + epidemia_high"].reset_index().to_dict("records")
+    assert (row["model"], row["other"], row["verdict"]) == ("a", "b", "better")
     assert (row["tasks"], row["outcomes"]) == (12, 11)
     # 0.1 for each side of each of twelve tasks.
     assert row["population_error"] == pytest.approx(0.1 * math.sqrt(2 / 12))
@@ -258,15 +240,12 @@ def test_low_and_high_together(tmp_path):
 
 
 def test_nothing_is_said_of_two_versions_by_a_prediction(tmp_path):
-    """Two quick looks 30 apart; of the tasks themselves the same numbers are told apart."""
+    """Two quick looks 30 apart. None is ranked either: see test_quick."""
     tasks = [*EIGHT, "epidemia_quick_low", "epidemia_quick_high"]
     for model, at in (("m", 50.0), ("m-instruct", 80.0)):
         write(tmp_path / model, dict.fromkeys(tasks, (at, 0.1)), model)
     for name in ("versions", "pairs"):
         assert {*table(name, tmp_path)["group"]} == {"epidemia_low"}
-    ranks = by(table("leaderboard", tmp_path), "model", "group", of="rank")
-    assert {rank for (_, group), rank in ranks.items() if group == "epidemia_quick"} == {""}
-    assert ranks["m-instruct", "epidemia_low"] == "1 of 2"
 
 
 def test_the_row_of_who_knows_the_population_is_of_letters(tmp_path):
@@ -275,46 +254,9 @@ def test_the_row_of_who_knows_the_population_is_of_letters(tmp_path):
     names = [*tasks[:2], f"{tasks[2]}_stated", f"{tasks[3]}_sampled"]
     write(tmp_path, dict.fromkeys(names, (60.0, 0.1)), "a")
     found = by(table("population", tmp_path), "kind", "group")
-    by_letters = population_known_over(tasks[:2])
-    assert by_letters["tasks"] == 2 and found == {
-        **{("run", f"epidemia_low{way}"): 60.0 for way in ("", "_stated", "_sampled")},
-        ("respondent", "epidemia_low"): by_letters["value"],
-    }
-
-
-@settings(max_examples=60)
-@given(
-    st.sampled_from([COCAINE, HEROIN, EMPLOYER, SALARY, "epidemia_low_bls_sex_by_occupation"]),
-    st.integers(0, 2**32 - 1),
-    st.floats(0.05, 20),
-)
-def test_every_scale_equals_recomputation_from_raw_probabilities(task, seed, concentration):
-    """Written out anew from the definitions, from P and P~ instead of l1 and anchors."""
-    truth = store.load(task)
-    cells, levels = truth.p.shape
-
-    def away(values):
-        rows = zip(truth.weights, values, truth.p, strict=True)
-        return float(sum(w * abs(a - b).sum() for w, a, b in rows))
-
-    marginal = truth.weights @ truth.p
-    uniform = away(np.full_like(truth.p, 1 / levels))
-    commoner = away(np.tile(np.eye(levels)[marginal.argmax()], (cells, 1)))
-    mean = away(np.tile(marginal, (cells, 1)))
-    zero = min(uniform, commoner) if levels == 2 else uniform
-    perfect = 0.0
-    if truth.distances:
-        ordered = np.sort(truth.distances["iid"])
-        part, low = math.modf(0.95 * (len(ordered) - 1))
-        low, high = ordered[int(low)], ordered[min(int(low) + 1, len(ordered) - 1)]
-        perfect = low + part * (high - low)
-    d = away(np.random.default_rng(seed).dirichlet([concentration] * levels, cells))
-    tops = {"score": zero, "against uniform": uniform, "against mean": mean}
-    expected = {
-        how: 100 * min(max((top - d) / (top - perfect), 0.0), 1.0) for how, top in tops.items()
-    } | {"without D_perfect": 100 * max(1 - d / zero, 0.0)}
-    found = {how: scale(d, Anchors.of(truth)) for how, scale in SCALES.items()}
-    assert found == pytest.approx(expected, abs=1e-9)
+    known = population_known_over(tasks[:2])
+    assert found.pop(("respondent", "epidemia_low")) == known["value"] and known["tasks"] == 2
+    assert found == {("run", f"epidemia_low{way}"): 60.0 for way in ("", "_stated", "_sampled")}
 
 
 def test_intervals_of_the_truth():

@@ -1,10 +1,10 @@
 """Answers that are written (sampled, closed, retrieval), and prompts that a server declines."""
 
-import csv
 import json
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import REPOSITORY, answers_to, evaluate
 from lm_eval.utils import sanitize_list
@@ -28,35 +28,24 @@ SEVERAL = "epidemia_low_gss_party_by_race"
 CLOSED = "epidemia_high_nsduh_marijuana_ever_by_age_sex"
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path_factory, monkeypatch):
-    """One home for the file: the task files of each number of samples are written once."""
-    folder = tmp_path_factory.getbasetemp() / "home of written answers"
-    monkeypatch.setenv("EPIDEMIA_HOME", str(folder))
-
-
 def test_the_closed_and_the_retrieval_subset_are_the_published_ones():
-    table = REPOSITORY / "tests" / "data" / "tasks_high.csv"
-    published = {int(row["number"]): row for row in csv.DictReader(table.read_text().splitlines())}
+    rows = pd.read_csv(REPOSITORY / "tests" / "data" / "tasks_high.csv")
     for mode, number in (("closed", 63), ("rag", 11)):
         asked = [task for task in all_tasks().values() if OBSERVATION.ways[mode].asks(task)]
         assert len(asked) == number and {task.kind for task in asked} == {"high"}
-        theirs = {n for n, row in published.items() if row[f"{mode}_subset"] == "yes"}
-        assert {task.number for task in asked} == theirs
+        assert {task.number for task in asked} == {*rows["number"][rows[f"{mode}_subset"] == "yes"]}
 
 
 def test_every_sampled_prompt_is_a_text_of_its_own_with_an_order_of_its_own():
+    """More answers only add to fewer."""
     rows = split(SEVERAL, "sampled", Variant(n_samples=30))
     assert len(set(rows["prompt"])) == len(rows) == 3 * 30
     assert [row["sample"] for row in rows] == [*range(1, 31)] * 3
-    shown = [store.load(SEVERAL).levels[level] for level in rows[0]["order"]]
-    assert rows[0]["prompt"].splitlines()[2:5] == [
-        f"{x}. {y}" for x, y in zip("ABC", shown, strict=True)
-    ]
+    a, b, c = (store.load(SEVERAL).levels[level] for level in rows[0]["order"])
+    assert f"\nA. {a}\nB. {b}\nC. {c}\n" in rows[0]["prompt"]
     # Of 30 random orders, each of the six is there in most cells, and cells differ.
-    orders = [tuple(tuple(rows[cell * 30 + i]["order"]) for i in range(30)) for cell in range(3)]
+    orders = [tuple(map(tuple, rows["order"][cell * 30 : cell * 30 + 30])) for cell in range(3)]
     assert len(set(orders)) == 3 and all(len(set(order)) >= 5 for order in orders)
-    # More answers only add to fewer.
     assert split(SEVERAL, "sampled", Variant(n_samples=10))["prompt"][:10] == rows["prompt"][:10]
 
 
@@ -82,14 +71,9 @@ def test_sampled_answers_of_a_known_respondent(replicated):
     assert found["configs"][names[0]]["generation_kwargs"]["temperature"] == 1.0
 
 
-def test_replies_without_a_letter_and_a_favourite_letter(replicated, caplog):
-    """The first count as uniform and are warned of; the second is averaged out by orderings."""
-    twenty, uniform = Variant(n_samples=20), Anchors.of(store.load(BINARY)).uniform
-    nothing = answers_to(BINARY, "sampled", lambda doc: ["I cannot answer that."], twenty)
-    assert answered(nothing) == 0 == metrics.measure(nothing).numbers["score"]
-    assert metrics.measure(nothing).numbers["l1"] == pytest.approx(uniform)
-    assert math.isnan(sampled.order_bias(nothing))
-    assert f"{BINARY}_sampled: 0% of the replies contained an answer" in caplog.text
+def test_replies_without_a_letter_and_a_favourite_letter(replicated):
+    assert math.isnan(sampled.order_bias(answers_to(BINARY, "sampled", lambda doc: ["Who knows?"])))
+    twenty = Variant(n_samples=20)
     some = answers_to(BINARY, "sampled", lambda doc: ["B" * (doc["sample"] % 20 > 0)], twenty)
     assert (answered(some), sampled.order_bias(some)) == pytest.approx((0.95, 0.5))
     # Always A: every level in turn, so nearly the uniform distribution, and a large bias.
@@ -102,60 +86,55 @@ def test_replies_without_a_letter_and_a_favourite_letter(replicated, caplog):
     assert one.numbers == other.numbers and one.kept == other.kept
 
 
-LIMITED = [(BINARY, "sampled", 5, 2, "10 answers"), (SEVERAL, "likelihood", 2, 1, "3 levels")]
-
-
-@pytest.mark.parametrize(("task", "way", "prompts", "cells", "lacks"), LIMITED)
-def test_a_limit_scores_cells_that_were_asked_completely(task, way, prompts, cells, lacks, caplog):
-    name, truth = in_way(task, way), store.load(task)
-    how = {"metadata": {"n_samples": 10}} if way == "sampled" else {}
-    some = evaluate([name], limit=cells, **how)["results"][name]
-    assert some["seen,none"] == pytest.approx(truth.weights[:cells].sum())
-    assert f"{name}: {cells} of {len(truth.given)} cells are complete" in caplog.text
-    none = evaluate([name], samples={name: [*range(prompts)]}, **how)["results"][name]
-    assert math.isnan(none["score,none"]) and none["seen,none"] == 0
-    assert f"no cell has all its {lacks}" in caplog.text
+def test_a_limit_scores_cells_that_were_asked_completely(caplog):
+    """Of two cells; and of none, where some prompts of one were asked."""
+    for task, way, metadata, lacks in (
+        (BINARY, "sampled", {"n_samples": 10}, "10 answers"),
+        (SEVERAL, "likelihood", {}, "3 levels"),
+    ):
+        name, truth = in_way(task, way), store.load(task)
+        some = evaluate([name], limit=2, metadata=metadata)["results"][name]
+        assert some["seen,none"] == pytest.approx(truth.weights[:2].sum())
+        assert f"{name}: 2 of {len(truth.given)} cells are complete" in caplog.text
+        none = evaluate([name], samples={name: [0, 1]}, metadata=metadata)["results"][name]
+        assert math.isnan(none["score,none"]) and none["seen,none"] == 0
+        assert f"no cell has all its {lacks}" in caplog.text
 
 
 def test_a_written_probability_is_scored_as_one_that_was_read_from_letters(replicated):
     closed, rag, asked = (in_way(CLOSED, mode) for mode in ("closed", "rag", "likelihood"))
     rows = evaluate([closed, rag, asked], model_args="kind=noisy,noise=0.5")["results"]
-    for name in (closed, rag):
-        for metric in ("score", "score_stderr", "l1", "seen"):
-            assert rows[name][f"{metric},none"] == rows[asked][f"{metric},none"], name
-        assert rows[name]["answered,none"] == 1
+    for metric in ("score,none", "score_stderr,none", "l1,none", "seen,none"):
+        assert rows[closed][metric] == rows[rag][metric] == rows[asked][metric], metric
+    assert rows[closed]["answered,none"] == rows[rag]["answered,none"] == 1
 
 
-def test_written_probabilities_that_cannot_be_read(caplog):
+def test_written_probabilities_that_cannot_be_read():
     """C is 5 to 10 %; what is not read is uniform."""
     said = answers_to(CLOSED, "closed", lambda doc: ["?" if doc["cell"] == 3 else "C. 5%-10%"])
     truth, p = store.load(CLOSED), np.full(len(said), 0.075)
     p[3] = 0.5
     l1 = (truth.weights * 2 * abs(truth.p[:, 0] - p)).sum()
     assert metrics.measure(said).numbers["l1"] == pytest.approx(l1)
-    assert answered(said) == pytest.approx(1 - 1 / len(said)) and not caplog.text
-    for way in ("closed", "rag"):
-        assert metrics.measure(answers_to(CLOSED, way, lambda doc: [""])).numbers["score"] == 0
-        assert f"{CLOSED}_{way}: 0% of the replies" in caplog.text
-    assert metrics.measure(said[:5]).numbers["seen"] == pytest.approx(truth.weights[:5].sum())
+    assert answered(said) == pytest.approx(1 - 1 / len(said))
 
 
-@pytest.mark.parametrize("way", ["sampled", "stated", "closed"])
-def test_samples_that_hold_unreadable_replies_are_json_and_are_read(way, tmp_path):
+@pytest.mark.parametrize(
+    ("task", "way", "text"),
+    [(BINARY, "sampled", "A"), (BINARY, "stated", "A: 30\nB: 70"), (CLOSED, "closed", "A")],
+)
+def test_samples_that_hold_unreadable_replies_are_json_and_are_read(task, way, text, tmp_path):
     """lm-eval writes each answer into its sample file, where NaN would be no JSON."""
-    lines, task = [], CLOSED if way == "closed" else BINARY
+    samples = tmp_path / "samples.jsonl"
     for number, row in enumerate(split(task, way, Variant(n_samples=2))):
-        text = (
-            ("A: 30\nB: 70" if way == "stated" else "A") if number else "I cannot help with that."
-        )
-        answer = WAYS[way].read(WAYS[way].of_row(row), [text])
+        reply = [text if number else "I cannot help with that."]
+        answer = WAYS[way].read(WAYS[way].of_row(row), reply)
         assert answer.is_read == bool(number)
-        line = {"doc": row, "filtered_resps": [text], "score": answer}
-        lines.append(json.dumps(line, allow_nan=False))
-    (tmp_path / "samples.jsonl").write_text("\n".join(lines) + "\n")
+        line = {"doc": row, "filtered_resps": reply, "score": answer}
+        with samples.open("a") as file:
+            file.write(json.dumps(line, allow_nan=False) + "\n")
     # The first cell has an unreadable reply; the shares of any other sum to 1 all the same.
-    sums = elicited(tmp_path / "samples.jsonl", Asked(task, way)).q.sum(axis=1)
-    assert sums == pytest.approx(np.ones(len(store.load(task).weights)), abs=1e-12)
+    assert elicited(samples, Asked(task, way)).q.sum(axis=1) == pytest.approx(1, abs=1e-12)
 
 
 # Prompts that a server's content filter declines count as if they had not been asked.
@@ -171,8 +150,7 @@ FILTERS["finish_reason"] = "filtered"
 
 def run(server, tasks=(TASK,), more="", **arguments):
     given = f"base_url={server.url(False)},model=any,num_concurrent=2,pause=0.001{more}"
-    how = {"model": "choice-api", "model_args": given, "log_samples": True}
-    return evaluate(list(tasks), **how, **arguments)
+    return evaluate([*tasks], model="choice-api", model_args=given, log_samples=True, **arguments)
 
 
 def declining(bad, how="azure"):
