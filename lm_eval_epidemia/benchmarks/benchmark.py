@@ -7,6 +7,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.elicit.heeded import HEEDED
 from lm_eval_epidemia.elicit.way import Metric, Way
 from lm_eval_epidemia.score.joint import Draws
@@ -46,6 +47,15 @@ class TaskEntry(NamedTuple):
     def groups(self) -> tuple[str, ...]:
         """All groups that include it, the largest first."""
         return tuple(dict.fromkeys(filter(None, (self.group, self.part))))
+
+
+#: The numbers of each benchmark that it measures: see `metrics.yaml`.
+_METRICS: dict[str, dict[str, dict[str, Any]]] = read_yaml(__package__, "metrics.yaml")
+
+
+def declared_metrics(benchmark: str) -> dict[str, Metric]:
+    """Return the metrics that a benchmark measures, in any of its ways, by name."""
+    return {name: Metric(**metric) for name, metric in _METRICS[benchmark].items()}
 
 
 class Measurement(NamedTuple):

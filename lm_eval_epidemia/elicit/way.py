@@ -88,6 +88,8 @@ class Metric(NamedTuple):
         Maps a reply as it was written to that value.
     cut : bool
         Whether its draws are cut off at `low` and `high`, like the number.
+    says : str
+        What it is, for users; where empty, the docstring of `of` says so.
     """
 
     higher_is_better: bool | None
@@ -97,6 +99,7 @@ class Metric(NamedTuple):
     of_one: Callable[[Any], float] | None = None
     of_text: Callable[[str], float] | None = None
     cut: bool = True
+    says: str = ""
 
     def of_answers(self, answers: Sequence[Any]) -> float:
         """Return what a way says of how its prompts were answered."""

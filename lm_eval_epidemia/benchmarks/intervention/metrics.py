@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks.benchmark import Measurement
+from lm_eval_epidemia.benchmarks.benchmark import Measurement, declared_metrics
 from lm_eval_epidemia.benchmarks.intervention.questions import Questions
 from lm_eval_epidemia.benchmarks.intervention.tuebingen import pairs
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS, Intervention
@@ -238,24 +239,13 @@ def _kept(truth: Questions, answers: Sequence[Any]) -> str:
     )
 
 
+@cache
 def metrics_of(way: Intervention) -> dict[str, Metric]:
     """Return the metrics of a way of asking, by name."""
-    metrics = {
-        # Share of the effects with both answers correct: 1[kappa_hat = kappa] * 1[C_hat(G) = C(G)].
-        "accuracy": Metric(True, 0, 1, cut=False),
-        # Clustered by samples of names (or graphs).
-        "accuracy_stderr": Metric(False, 0),
-        # Of the effects, those that were asked completely; 1 without --limit.
-        "seen": Metric(True, 0, 1),
-        # Share of prompts answered yes minus the share whose correct answer is yes; an answer
-        # that could not be read counts as half a yes.
-        "yes_bias": Metric(None, -1, 1),
-    }
-    if way.intervenes:
-        # Of the question before the intervention, after it; where it changes nothing, where it
-        # changes the answer from yes to no.
-        names = ("base_accuracy", "post_accuracy", "kappa0_accuracy", "kappa1_accuracy")
-        metrics |= dict.fromkeys(names, Metric(True, 0, 1))
-    if not way.generated:
-        metrics["margin"] = Metric(True)  # log-odds of the correct answer, in nats
+    metrics = declared_metrics("intervention")
+    if not way.intervenes:
+        for name in ("base_accuracy", "post_accuracy", "kappa0_accuracy", "kappa1_accuracy"):
+            del metrics[name]
+    if way.generated:
+        del metrics["margin"]
     return {**metrics, **way.diagnostics}

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks.benchmark import Measurement
+from lm_eval_epidemia.benchmarks.benchmark import Measurement, declared_metrics
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.benchmarks.observation.response import Response
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
@@ -118,32 +119,16 @@ def _kept(shares: Array | None, measured: Measured) -> str:
     return line + DROPPED if is_dropped else line
 
 
+@cache
 def metrics_of(way: DistributionWay) -> dict[str, Metric]:
     """Return the metrics of a way of asking, by name.
 
     A metric's error comes right after it: lm-eval then shows it in the column Stderr.
     """
-    # Monte Carlo error of drawn answers can make a distance negative.
-    least = -2 if way.drawn else 0
-    metrics = {
-        # From 0, no better than knowing nothing, to 100, as close as another sample.
-        "score": Metric(True, 0, 100),
-        # Sampling error of the survey, and error of the asking: from orderings that were not
-        # asked, or from drawn answers. Before the score is cut off at 0 and 100, since a score
-        # beyond an end is not thereby known exactly.
-        "score_stderr": Metric(False, 0),
-        # If the answer is the mean of all interval midpoints by probability.
-        "score_expected": Metric(True, 0, 100),
-        # Weighted L1 distance between elicited and true distributions.
-        "l1": Metric(False, least, 2),
-        # To 100, equal to the population; a group's is the mean before tasks are cut off
-        # (docs/background/sampling-error.md). NaN without replicates.
-        "score_population": Metric(True, 0, 100),
-        "score_population_stderr": Metric(False, 0),
-        # The survey's noise is subtracted, at most 2 in either direction.
-        "l1_population": Metric(False, least - 2, 4),
-        "seen": Metric(True, 0, 1),
-    }
+    metrics = declared_metrics("observation")
+    if way.drawn:
+        for name in ("l1", "l1_population"):
+            metrics[name] = metrics[name]._replace(low=metrics[name].low - 2)
     if not way.expects:
         del metrics["score_expected"]
     return {**metrics, **way.diagnostics}

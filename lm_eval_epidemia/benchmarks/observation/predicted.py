@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks.benchmark import Measurement
+from lm_eval_epidemia.benchmarks.benchmark import Measurement, declared_metrics
 from lm_eval_epidemia.benchmarks.observation import quick
 from lm_eval_epidemia.benchmarks.observation.letters import by_level
 from lm_eval_epidemia.core import notices
@@ -87,11 +88,7 @@ def measure(answers: Sequence[Any]) -> Measurement:
     return Measurement(numbers | seen, {"score": Draws("", np.empty(0), predicted.error)})
 
 
+@cache
 def metrics_of(way: Way) -> dict[str, Metric]:
     """Return the metrics of a quick look, by name."""
-    return {
-        "score": Metric(True, 0, 100),
-        "score_stderr": Metric(False, 0),
-        "seen": Metric(True, 0, 1),
-        **way.diagnostics,
-    }
+    return {**declared_metrics("quick"), **way.diagnostics}

@@ -9,12 +9,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks.benchmark import Measurement
+from lm_eval_epidemia.benchmarks.benchmark import Measurement, declared_metrics
 from lm_eval_epidemia.benchmarks.prior import judged
 from lm_eval_epidemia.benchmarks.prior.judged import Judged, Stated, mean_of, stated_as
 from lm_eval_epidemia.benchmarks.prior.quantities import families
@@ -383,43 +384,11 @@ def draws_of(known: JudgedTask, of: Array) -> Draws | None:
     return Draws(f"{known.truth.task} {known.truth.fingerprint}", at)
 
 
-_SMALLER, _SHARE = Metric(False, 0), Metric(True, 0, 1)
-
-#: By name.
-_METRICS = {
-    # Error of the priors' means divided by that of five real answers; mean over quantities.
-    "error_ratio": Metric(False, 0, cut=False),
-    # Over quantities, which also differ by the sampling error of their truths: so it is included.
-    "error_ratio_stderr": _SMALLER,
-    # Without unreadable replies, as in published results.
-    "error_ratio_published": _SMALLER,
-    # Share of quantities whose prior has a smaller error than so many real answers.
-    **{f"win_rate_{size}": _SHARE for size in SIZES},
-    **{f"posterior_win_rate_{size}": _SHARE for size in SIZES},
-    # Mean, in units of the standard deviation between people.
-    "crps": _SMALLER,
-    # To that of posteriors from five real answers.
-    "crps_ratio": _SMALLER,
-    "crps_ratio_published": _SMALLER,
-    # Mean absolute difference from 25 % of the share of truths per quarter of the priors. Neither
-    # end is best: stating the truth gives 34, and knowing only how people differ gives 8.
-    "ece": Metric(None, 0, 37.5),
-    # Share of truths below the stated median; above 1/2 if priors are too high.
-    "below_median": Metric(None, 0, 1),
-    # Rank correlation of stated uncertainty and error, both relative to five real answers.
-    "uncertainty_rank": Metric(True, -1, 1),
-    # How many real answers a prior is worth.
-    "worth_samples": Metric(True, FEWER, MORE),
-    # Share of the quantities that were asked completely; 1 without --limit.
-    "seen": _SHARE,
-    # Mean probability of the two ends of the grid, which include all values beyond.
-    "end_mass": Metric(False, 0, 1),
-}
-
-
+@cache
 def metrics_of(way: Way) -> dict[str, Metric]:
     """Return the metrics of a way of asking, by name."""
     # Of a grid nothing is unread, so nothing is dropped.
     others = "end_mass" if way.generated else "_published"
-    metrics = {name: metric for name, metric in _METRICS.items() if not name.endswith(others)}
-    return {**metrics, **way.diagnostics}
+    metrics = declared_metrics("prior").items()
+    chosen = {name: metric for name, metric in metrics if not name.endswith(others)}
+    return {**chosen, **way.diagnostics}
