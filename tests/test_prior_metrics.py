@@ -121,12 +121,6 @@ def test_silence(truth, caplog):
     assert "0% of the replies contained an answer" in caplog.text
 
 
-def test_questions_of_another_truth(truth, said):
-    stale = [answer._replace(truth="000000000000") for answer in written(truth, said)]
-    with pytest.raises(EpidemiaError, match="were made from ground truth 000000000000"):
-        priors.measure(stale)
-
-
 def test_grids(truth, caplog):
     logs = np.random.default_rng(2).normal(size=(74, 41))
     answers = scored(truth, logs)

@@ -249,7 +249,8 @@ class InWriting(Intervention):
 
 def _both() -> Iterator[Intervention]:
     for way in (Intervention, Substitution, Retrieval, Knowledge):
-        more = {"name": f"{way.name}_written", "suffix": f"{way.suffix}_written"}
+        more: dict[str, Any] = {"__module__": __name__, "__doc__": InWriting.__doc__}
+        more |= {"name": f"{way.name}_written", "suffix": f"{way.suffix}_written"}
         written: type[Intervention] = type(f"{way.__name__}Written", (InWriting, way), more)
         yield from (way(), written())
 
