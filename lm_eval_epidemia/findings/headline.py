@@ -32,7 +32,7 @@ from lm_eval_epidemia.findings.leaderboard import (
     ordered_groups,
     pool_of,
 )
-from lm_eval_epidemia.findings.pairs import compared
+from lm_eval_epidemia.findings.pairs import comparable_scores
 from lm_eval_epidemia.findings.ranks import alike
 from lm_eval_epidemia.findings.references import AVERAGES, UNIFORM
 from lm_eval_epidemia.findings.words import WORDS, plain_name, scale, with_example
@@ -164,7 +164,7 @@ def _with_verdicts(
     asked = rows[rows["run"].isin(runs)]["group"].value_counts()
     together = all(asked.get(group) == len(runs) for group in TOGETHER)
     over = " + ".join(TOGETHER) if together else max(ordered_groups(asked.index), key=asked.get)
-    scores, pool = compared(results), pool_of(results)
+    scores, pool = comparable_scores(results), pool_of(results)
     of = {run: scores[(scores["run"] == run) & (scores["group"] == over)] for run in runs}
     for run, other in pairwise(runs):
         made = compare(of[run], of[other], pool)

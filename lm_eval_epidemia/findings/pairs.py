@@ -43,8 +43,8 @@ def _finding(
     return make_finding(name, rows, runs)
 
 
-def compared(results: Results) -> pd.DataFrame:
-    """Return the scores of groups in which models are compared, and of two of them together."""
+def comparable_scores(results: Results) -> pd.DataFrame:
+    """Return the scores of groups in which models are comparable_scores, and of two of them together."""
     scores = grouped(results.scores)
     known = {group for group in {*scores["group"]} if not groups()[group].predicts}
     scores = scores[scores["group"].isin(known) & scores["value"].notna()]
@@ -69,7 +69,7 @@ def pairs(results: Results, most: int = MOST_PAIRS_OF) -> Finding:
     With more than `most` runs only neighbours in rank are compared.
     """
     both: list[Pair] = []
-    scores = compared(results)
+    scores = comparable_scores(results)
     scores = scores[scores["run"].map(results.runs["kind"]) != "published"]
     for group in ordered([*scores["group"]]):
         of = scores[scores["group"] == group]
@@ -108,7 +108,7 @@ def _with_base(results: Results) -> Iterator[Pair]:
     models = results.runs["model"]
     bases = results.runs.get("bases", pd.Series(dtype=object)).items()
     beside = {run: {*models.index[models.isin(names)]} for run, names in bases}
-    return _beside(compared(results), results.runs, beside)
+    return _beside(comparable_scores(results), results.runs, beside)
 
 
 def _beside(
@@ -206,7 +206,7 @@ def _heeded(scores: pd.DataFrame, by: pd.DataFrame) -> set[str]:
 
 def wording(results: Results) -> Finding:
     """One model asked in other wordings against the usual one, paired by task."""
-    scores, runs = compared(results), results.runs
+    scores, runs = comparable_scores(results), results.runs
     worded = runs.get("wording", pd.Series("", runs.index))
     usual = runs["model"][worded == ""]
     beside = {run: {*usual.index[usual == runs["model"][run]]} for run in runs.index[worded != ""]}

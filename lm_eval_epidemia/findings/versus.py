@@ -18,7 +18,7 @@ from lm_eval_epidemia.findings.finding import WHO, Finding, columns_of, who
 from lm_eval_epidemia.findings.leaderboard import pool_of
 from lm_eval_epidemia.findings.mean import grouped, is_silent, mean
 from lm_eval_epidemia.findings.notes import lines
-from lm_eval_epidemia.findings.pairs import asked_but, compared, ordered
+from lm_eval_epidemia.findings.pairs import asked_but, comparable_scores, ordered
 from lm_eval_epidemia.results.choose import paired, settings_of_runs, where
 from lm_eval_epidemia.results.documents import Answered, answered_in
 from lm_eval_epidemia.results.naming import HASHES, with_settings, without_kind
@@ -63,7 +63,7 @@ class Versus(NamedTuple):
     unlike : dict of str to (str, str)
         Settings in which the two were run differently, with both values.
     notes : list of str
-        What is not compared, and why.
+        What is not comparable_scores, and why.
     """
 
     one: Side
@@ -233,7 +233,7 @@ def _over_ours(
     results: Results, sides: tuple[Side, Side], silent: Mapping[str, list[str]]
 ) -> tuple[Finding, list[str]]:
     """Compare two selections of runs in every group, over what both were asked in the same way."""
-    scores, pool = compared(results), pool_of(results)
+    scores, pool = comparable_scores(results), pool_of(results)
     rows, notes = [], []
     for group in ordered([*scores["group"]]):
         of = scores[scores["group"] == group]
@@ -271,7 +271,7 @@ def _silent(results: Results, sides: tuple[Side, Side]) -> dict[str, list[str]]:
     for row in means[is_silent(means)].itertuples(index=False):
         low = pd.Series({"choice_mass": row.choice_mass, "answered": row.answered})
         says[row.group].append(
-            f"{row.group}: not compared, as {results.runs['name'][row.run]} does not answer "
+            f"{row.group}: not comparable_scores, as {results.runs['name'][row.run]} does not answer "
             f"({low.idxmin()} {low.min():.2g}, below 0.1)"
         )
     return says
@@ -280,7 +280,7 @@ def _silent(results: Results, sides: tuple[Side, Side]) -> dict[str, list[str]]:
 def _not_compared(
     results: Results, sides: tuple[Side, Side], is_silent: bool
 ) -> tuple[str, list[str]]:
-    """Say why two models cannot be compared, if so, and which tasks are not."""
+    """Say why two models cannot be comparable_scores, if so, and which tasks are not."""
     scores = [results.scores[results.scores["run"].isin(side.runs)] for side in sides]
     mine, theirs = (
         {*map(in_way, of["task"], of["way"]), *side.answered}
