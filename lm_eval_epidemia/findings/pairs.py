@@ -44,7 +44,7 @@ def _finding(
 
 
 def comparable_scores(results: Results) -> pd.DataFrame:
-    """Return the scores of groups in which models are comparable_scores, and of two of them together."""
+    """Return the scores of groups in which models are compared, and of two of them together."""
     scores = grouped(results.scores)
     known = {group for group in {*scores["group"]} if not groups()[group].predicts}
     scores = scores[scores["group"].isin(known) & scores["value"].notna()]

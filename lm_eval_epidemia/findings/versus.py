@@ -271,7 +271,7 @@ def _silent(results: Results, sides: tuple[Side, Side]) -> dict[str, list[str]]:
     for row in means[is_silent(means)].itertuples(index=False):
         low = pd.Series({"choice_mass": row.choice_mass, "answered": row.answered})
         says[row.group].append(
-            f"{row.group}: not comparable_scores, as {results.runs['name'][row.run]} does not answer "
+            f"{row.group}: not compared, as {results.runs['name'][row.run]} does not answer "
             f"({low.idxmin()} {low.min():.2g}, below 0.1)"
         )
     return says
