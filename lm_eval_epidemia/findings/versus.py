@@ -63,7 +63,7 @@ class Versus(NamedTuple):
     unlike : dict of str to (str, str)
         Settings in which the two were run differently, with both values.
     notes : list of str
-        What is not comparable_scores, and why.
+        What is not compared, and why.
     """
 
     one: Side
@@ -280,7 +280,7 @@ def _silent(results: Results, sides: tuple[Side, Side]) -> dict[str, list[str]]:
 def _not_compared(
     results: Results, sides: tuple[Side, Side], is_silent: bool
 ) -> tuple[str, list[str]]:
-    """Say why two models cannot be comparable_scores, if so, and which tasks are not."""
+    """Say why two models cannot be compared, if so, and which tasks are not."""
     scores = [results.scores[results.scores["run"].isin(side.runs)] for side in sides]
     mine, theirs = (
         {*map(in_way, of["task"], of["way"]), *side.answered}
