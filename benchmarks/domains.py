@@ -23,7 +23,7 @@ import numpy as np
 from redraw import FILES, SEED, drawn
 from tqdm import tqdm
 
-from lm_eval_epidemia.benchmarks.prior.quantities import bins, store
+from lm_eval_epidemia.benchmarks.prior.quantities import store, wording
 from lm_eval_epidemia.benchmarks.prior.quantities.estimators import SampleDesign, estimate
 from lm_eval_epidemia.benchmarks.prior.quantities.generate import Choice, Slices
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import interval
@@ -38,8 +38,8 @@ BOUND = (90, 97)
 
 def choice(slices, variable, label):
     """Return what a quantity's base or condition is: a level, a quarter, or a mean."""
-    if label in bins.QUARTERS:
-        return Choice(variable, bins.QUARTERS.index(label))
+    if label in wording.QUARTERS:
+        return Choice(variable, wording.QUARTERS.index(label))
     levels = [level.label for level in slices.variables[variable].levels]
     return Choice(variable, levels.index(label) if label else None)
 

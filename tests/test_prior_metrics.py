@@ -11,10 +11,9 @@ from toy_quantities import toy
 from lm_eval_epidemia.benchmarks.prior import judgements
 from lm_eval_epidemia.benchmarks.prior import metrics as priors
 from lm_eval_epidemia.benchmarks.prior import respondents as forecasters
-from lm_eval_epidemia.benchmarks.prior.grid import Scored
 from lm_eval_epidemia.benchmarks.prior.judged import Stated, flat, judge, judge_grid, stated_as
-from lm_eval_epidemia.benchmarks.prior.protocols import REPEATS, UNREAD, Prior
 from lm_eval_epidemia.benchmarks.prior.quantities import store
+from lm_eval_epidemia.benchmarks.prior.ways import REPEATS, UNREAD, Prior, Scored
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.responses import answered
 

@@ -14,8 +14,8 @@ from recorded_runs import copied_run
 from report_parts import by, rewritten
 from scipy import stats
 
-from lm_eval_epidemia.benchmarks.intervention import contrasts, graph, questions, respondents
-from lm_eval_epidemia.benchmarks.intervention.metrics import graded
+from lm_eval_epidemia.benchmarks.intervention import graph, questions, respondents
+from lm_eval_epidemia.benchmarks.intervention.metrics import graded, noticed
 from lm_eval_epidemia.benchmarks.prior import judged, judgements, metrics
 from lm_eval_epidemia.benchmarks.prior.quantities import families, quantity, store
 from lm_eval_epidemia.cli.report import read
@@ -327,7 +327,7 @@ def test_what_is_noticed_has_the_error_of_its_samples(seen):
     truth, odds, right = respondent(RANDOM)
     moved = np.array([odds[pair.post] - odds[pair.base] for pair in truth.pairs])
     kappa = np.array([pair.effect.kappa for pair in truth.pairs])
-    same, changed, one = contrasts.noticed(truth, right, odds)
+    same, changed, one = noticed(truth, right, odds)
     a, b = moved[kappa == 0].mean(), moved[kappa == 1].mean()
     assert (same.value, changed.value, one.value) == pytest.approx((a, b, b - a))
     each, graphs = np.zeros((3, 15)), list(graph.GRAPHS)

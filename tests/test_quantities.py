@@ -12,7 +12,7 @@ from conftest import raw_file
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lm_eval_epidemia.benchmarks.prior.quantities import bins, draws, nhanes, published, store
+from lm_eval_epidemia.benchmarks.prior.quantities import estimators, published, store, wording
 from lm_eval_epidemia.benchmarks.prior.quantities.estimators import SampleDesign, estimate
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     DRAWS,
@@ -86,7 +86,7 @@ def test_wordings_of_the_74_say_people_survey_year_unit_and_every_bound():
         assert said.startswith("the proportion who" if quantity.family == "beta" else "the mean")
         assert "(NHANES) 2017-2018" in said and "United States" in said
         asked = (quantity.base, *(condition.variable for condition in quantity.conditions))
-        age = max(getattr(nhanes.VARIABLES[name], "age", 18) for name in asked)
+        age = max(getattr(published.VARIABLES[name], "age", 18) for name in asked)
         assert f"adults aged {age} and over" in said
         assert not quantity.unit or f"(in {quantity.unit})" in said
         assert "spouse" not in said
@@ -252,19 +252,19 @@ def test_sets_that_cannot_be_scored_are_not_written(tmp_path):
 def test_sums_of_a_draw_golden():
     """Values 0, 1, 1 with weights 1, 1, 2: mean 3/4, variance 3/16, Kish 16/6."""
     value, weight = np.array([0.0, 1.0, 1.0]), np.array([1.0, 1.0, 2.0])
-    assert draws.published(value, weight) == pytest.approx((3 / 4, 3 / 16, 16 / 6))
-    assert draws.corrected(value) == pytest.approx((2 / 3, 2 / 9, 3))
+    assert estimators.published(value, weight) == pytest.approx((3 / 4, 3 / 16, 16 / 6))
+    assert estimators.corrected(value) == pytest.approx((2 / 3, 2 / 9, 3))
 
 
 def test_published_draws_go_on_until_kish_reaches_n_or_nobody_is_left():
     rng = np.random.default_rng(0)
     value, weight = rng.normal(size=40), rng.gamma(1, size=40)
-    found = draws.drawn(value, weight, np.random.default_rng(1))
-    most = draws.kish(weight)
+    found = estimators.drawn(value, weight, np.random.default_rng(1))
+    most = estimators.kish(weight)
     for size, of_size in zip(SIZES, found["published"], strict=True):
         for one in of_size:
             assert one.size >= size or one.size == pytest.approx(most)
-    assert found == draws.drawn(value, weight, np.random.default_rng(1))
+    assert found == estimators.drawn(value, weight, np.random.default_rng(1))
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.sampled_from([None, 0.0]))
@@ -287,7 +287,7 @@ def test_ends_of_the_grid_hold_two_standard_deviations_and_have_few_digits(mean,
 def test_the_roundest_number_parts_the_same_values(values, quantile):
     value = np.array(values) / 8
     cut = float(np.quantile(value, quantile))
-    shown = bins.roundest(value, cut)
+    shown = wording.roundest(value, cut)
     assert ((value <= shown) == (value <= cut)).all()
     exact = value[value <= cut].max()
     digits, at_most = (len(f"{x:.15g}".strip("-0.").replace(".", "")) for x in (shown, exact))
@@ -304,7 +304,7 @@ def test_bounds_are_said_with_their_unit():
         (-500.5, 12, "", "more than -500.5 and at most 12"),
         (None, -1200, "$", "at most -$1,200"),
     ):
-        assert bins.between(low, high, unit) == text
+        assert wording.between(low, high, unit) == text
 
 
 # Estimators.

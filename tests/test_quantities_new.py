@@ -14,9 +14,9 @@ from conftest import RAW, raw_file
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.benchmarks import members
-from lm_eval_epidemia.benchmarks.prior.quantities import bins, rebuilt, store, wording
+from lm_eval_epidemia.benchmarks.prior.quantities import rebuilt, store, wording
 from lm_eval_epidemia.benchmarks.prior.quantities.generate import Choice, Refused, Slices, generate
-from lm_eval_epidemia.benchmarks.prior.quantities.nhanes import VARIABLES, YesNoVariable
+from lm_eval_epidemia.benchmarks.prior.quantities.published import VARIABLES, YesNoVariable
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -359,7 +359,7 @@ def test_published_quantities_are_recomputed_from_official_files(official, home)
     one = by_name["hard_13"]
     assert one.n == len(slim)
     assert one.mean == pytest.approx(np.average(slim["BMXWT"], weights=slim["WTMEC2YR"]))
-    assert bins.between(None, float(cut), "cm") in one.wording
+    assert wording.between(None, float(cut), "cm") in one.wording
 
 
 def test_what_official_files_lack_is_named(official, tmp_path):

@@ -14,10 +14,27 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks import INTERVENTION, in_way
-from lm_eval_epidemia.benchmarks.intervention import contrasts, generate
-from lm_eval_epidemia.benchmarks.intervention.contrasts import known_scenes, noticed, picked, shared
-from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES, Effect, effects
-from lm_eval_epidemia.benchmarks.intervention.metrics import Graded, graded
+from lm_eval_epidemia.benchmarks.intervention import metrics
+from lm_eval_epidemia.benchmarks.intervention.graph import (
+    BYPASSED,
+    GRAPHS,
+    INSIDE,
+    NO,
+    QUERIES,
+    SHAPES,
+    TARGET,
+    YES,
+    Effect,
+    effects,
+)
+from lm_eval_epidemia.benchmarks.intervention.metrics import (
+    Graded,
+    graded,
+    known_scenes,
+    noticed,
+    picked,
+    shared,
+)
 from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, DoPair, Questions, questions
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
 from lm_eval_epidemia.elicit.variants import Variant
@@ -39,7 +56,7 @@ EFFECTS = tuple(name for name, way in WAYS.items() if way.intervenes)
 FOUND = 0.95
 
 #: Where X of do(X) is, in the tasks about larger graphs.
-KINDS = (generate.TARGET, generate.INSIDE, generate.YES, generate.BYPASSED, generate.NO)
+KINDS = (TARGET, INSIDE, YES, BYPASSED, NO)
 
 #: Paths of so many edges or more are counted together: few graphs have them.
 LONGEST = 6
@@ -85,7 +102,7 @@ class Answered(NamedTuple):
     def over(self, chosen: Any = slice(None), right: str = "right") -> Estimate:
         """Average over chosen effects whether both answers are right: or ``base``, or ``post``."""
         found = picked(self.found, chosen)
-        return contrasts.mean(self.truth, found, getattr(found, right))
+        return metrics.mean(self.truth, found, getattr(found, right))
 
     def cut(self, of: Callable[[Any], str], parts: Iterable[str] = ()) -> dict[str, Estimate]:
         """Average over parts, by default all in the order of appearance."""
@@ -241,7 +258,7 @@ def _details(asked: GroupAnswers) -> Cells:
     for names, run in asked.parts.items() if asked.way.startswith("substitution") else ():
         if plain := asked.beside(names, "intervention"):
             sides = zip((run, plain), shared(run.found, plain.found), strict=True)
-            means = (contrasts.mean(of.truth, both, both.right) for of, both in sides)
+            means = (metrics.mean(of.truth, both, both.right) for of, both in sides)
             cells["minus plain"][names] = paired(*means)
     return cells
 
@@ -410,8 +427,8 @@ def _answers(run: Answered, effect: str) -> dict[str, Any] | None:
 def _size(nodes: int, task: str) -> dict[str, Any]:
     """Describe the graphs of a size with an example: do(X) inside every path, shapes in turn."""
     truth = questions(task)
-    scene = truth.scenes[nodes % len(generate.SHAPES)]
-    pair = next(p for p in truth.pairs if p.scene is scene and p.kind == generate.INSIDE)
+    scene = truth.scenes[nodes % len(SHAPES)]
+    pair = next(p for p in truth.pairs if p.scene is scene and p.kind == INSIDE)
     kinds, about = [p.kind for p in truth.pairs], _described(pair.effect)
     said = f"{_said(pair.effect.before)} before, {_said(pair.effect.after)} after"
     about |= {"title": f"{scene.shape}, {about['title']} {said}", "graph": scene.graph}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.intervention import questions, respondents
-from lm_eval_epidemia.benchmarks.intervention.metrics import measure, metrics_of
+from lm_eval_epidemia.benchmarks.intervention.metrics import measure
 from lm_eval_epidemia.benchmarks.intervention.questions import GraphTask, Questions
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
+from lm_eval_epidemia.elicit.way import Metric
 
 
 class Interventions(Benchmark):
@@ -26,7 +28,6 @@ class Interventions(Benchmark):
         "is about causal graphs and has no anchors; in Python, questions({task!r}, way={way!r}) "
         "returns its prompts"
     )
-    metrics = staticmethod(metrics_of)
     measure = staticmethod(measure)
     answers = staticmethod(respondents.answers)
     cells = staticmethod(questions.cells_of)
@@ -43,6 +44,12 @@ class Interventions(Benchmark):
             )
         title = f"Interventions, {task.names} names"
         return TaskEntry(name, small, "", title, {"names": task.names}, name, task)
+
+    def metrics(self, way: Any) -> Mapping[str, Metric]:
+        left_out = [] if way.intervenes else ["base_", "post_", "kappa0_", "kappa1_"]
+        left_out += ["margin"] if way.generated else []
+        metrics = super().metrics(way)
+        return {n: of for n, of in metrics.items() if not n.startswith(tuple(left_out))}
 
     def available(self) -> Collection[str]:
         return questions.TASKS

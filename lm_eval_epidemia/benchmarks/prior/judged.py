@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from lm_eval_epidemia.benchmarks.prior import grid, posterior
+from lm_eval_epidemia.benchmarks.prior import posterior, ways
 from lm_eval_epidemia.benchmarks.prior.crps import crps, crps_of_points
 from lm_eval_epidemia.benchmarks.prior.quantities import families
 from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, NORMAL
@@ -161,7 +161,7 @@ def judge_grid(truth: Quantities, logprobs: Array, draws: str | None = None) -> 
         With one repeat.
     """
     drawn = _baseline(truth, draws)
-    at = np.array([grid.points(quantity) for quantity in truth.quantities], dtype=float)
+    at = np.array([ways.points(quantity) for quantity in truth.quantities], dtype=float)
     read = np.asarray(np.isfinite(logprobs).all(axis=1, keepdims=True))
     priors = _of_points(truth, at, special.log_softmax(np.where(read, logprobs, 0), axis=1), drawn)
     return _judged(truth, _filled(truth, priors, read, drawn), read, drawn, False)

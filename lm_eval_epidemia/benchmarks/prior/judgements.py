@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks.prior import grid, metrics, respondents
+from lm_eval_epidemia.benchmarks.prior import metrics, respondents, ways
 from lm_eval_epidemia.benchmarks.prior.judged import Judged, Stated, mean_of, stated_as
 from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask, known_of
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Quantities
@@ -165,7 +165,7 @@ def known_in(text: str, truth: Quantities, way: Way) -> JudgedTask:
     if isinstance(stated, Stated):
         number, expected, what = stated.a.shape[1], way.prompts(truth, None), way.prompts_are
     else:
-        number, expected = stated.shape[1], len(grid.points(truth.quantities[0]))
+        number, expected = stated.shape[1], len(ways.points(truth.quantities[0]))
         what = "log-probabilities"
     if number != expected:
         raise ValueError(f"got {number} {what} of each quantity, expected {expected}")

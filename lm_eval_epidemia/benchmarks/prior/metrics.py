@@ -9,13 +9,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks.benchmark import Measurement, declared_metrics
+from lm_eval_epidemia.benchmarks.benchmark import Measurement
 from lm_eval_epidemia.benchmarks.prior import judged
 from lm_eval_epidemia.benchmarks.prior.judged import Judged, Stated, mean_of, stated_as
 from lm_eval_epidemia.benchmarks.prior.quantities import families
@@ -25,7 +24,7 @@ from lm_eval_epidemia.benchmarks.prior.ways import WAYS
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.way import Metric, Way
+from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score.joint import Draws
 
@@ -323,7 +322,7 @@ def asked(line: str) -> NDArray[np.bool_]:
 
 
 def measure(answers: Sequence[Any]) -> Measurement:
-    """Measure answers by every metric of `metrics_of`, and keep them."""
+    """Measure answers by every metric, and keep them."""
     about, texts = known(answers), _said_of(answers)
     line = " | ".join(map(";".join, texts))
     if about is None:
@@ -382,13 +381,3 @@ def draws_of(known: JudgedTask, of: Array) -> Draws | None:
     at = np.full(whole, of.mean())
     at[known.asked] += (of - of.mean()) * math.sqrt((whole - 1) / (n * (n - 1)))
     return Draws(f"{known.truth.task} {known.truth.fingerprint}", at)
-
-
-@cache
-def metrics_of(way: Way) -> dict[str, Metric]:
-    """Return the metrics of a way of asking, by name."""
-    # Of a grid nothing is unread, so nothing is dropped.
-    others = "end_mass" if way.generated else "_published"
-    metrics = declared_metrics("prior").items()
-    chosen = {name: metric for name, metric in metrics if not name.endswith(others)}
-    return {**chosen, **way.diagnostics}

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks.prior.quantities import bins, draws, nhanes, store
+from lm_eval_epidemia.benchmarks.prior.quantities import estimators, published, store, wording
 from lm_eval_epidemia.benchmarks.prior.quantities.estimators import (
     SampleDesign,
     estimate,
     numbers_of,
 )
 from lm_eval_epidemia.benchmarks.prior.quantities.generate import check_family
-from lm_eval_epidemia.benchmarks.prior.quantities.nhanes import ADULT, YesNoVariable
+from lm_eval_epidemia.benchmarks.prior.quantities.published import ADULT, YesNoVariable
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     FEWEST,
     Condition,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 #: Columns by official file.
 FILES: dict[str, list[str]] = {"DEMO_J": ["SEQN", "RIDAGEYR", "WTMEC2YR", "SDMVSTRA", "SDMVPSU"]}
-for _one in nhanes.VARIABLES.values():
+for _one in published.VARIABLES.values():
     FILES.setdefault(_one.file, ["SEQN"]).append(_one.column)
 
 PAGE = "https://wwwn.cdc.gov/nchs/nhanes/continuousnhanes/default.aspx?BeginYear=2017"
@@ -98,7 +98,7 @@ def _people(frame: pd.DataFrame) -> _Respondents:
             f"DEMO_J has {len(frame)} examined people aged {ADULT} and over: is the file complete?"
         )
     values = {}
-    for name, variable in nhanes.VARIABLES.items():
+    for name, variable in published.VARIABLES.items():
         value = frame[variable.column].to_numpy(np.float64)
         if isinstance(variable, YesNoVariable):
             known = np.isin(value, ANSWERS) | variable.unknown
@@ -116,18 +116,18 @@ def _slice(
     """Find the people of a quantity; quarters are taken within the earlier conditions."""
     there, conditions = np.ones(len(people.design.weight), dtype=bool), []
     for condition in quantity.conditions:
-        variable, value = nhanes.VARIABLES[condition.variable], people.values[condition.variable]
+        variable, value = published.VARIABLES[condition.variable], people.values[condition.variable]
         if isinstance(variable, YesNoVariable):
             there = there & (value == (condition.level == "Yes"))
             conditions.append(condition)
             continue
-        quarter = bins.QUARTERS.index(condition.level)
+        quarter = wording.QUARTERS.index(condition.level)
         if not (there & ~np.isnan(value)).any():
             raise EpidemiaError(f"{quantity.name}: nobody has a known {condition.variable}")
-        ends = [None, *map(float, bins.cuts(value[there])), None]
+        ends = [None, *map(float, wording.cuts(value[there])), None]
         low, high = ends[quarter : quarter + 2]
-        there = there & bins.inside(value, low, high)
-        phrase = f"whose {variable.words} is {bins.between(low, high, variable.unit)}"
+        there = there & wording.inside(value, low, high)
+        phrase = f"whose {variable.words} is {wording.between(low, high, variable.unit)}"
         conditions.append(condition._replace(phrase=phrase))
     return there & ~np.isnan(people.values[quantity.base]), tuple(conditions)
 
@@ -172,13 +172,13 @@ def rebuilt(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
         told, share = estimate(value, there, design), old.family == "beta"
         new = old._replace(
             conditions=conditions,
-            wording=nhanes.wording(old.base, conditions),
+            wording=published.wording(old.base, conditions),
             **numbers_of(told, n, marginals[old.base], share),
         )
         recomputed.append(new)
         differing += _differing(old, new)
         rng = np.random.default_rng([seed, 1, k])
-        drawn.append(draws.drawn(value[there], design.weight[there], rng)["corrected"])
+        drawn.append(estimators.drawn(value[there], design.weight[there], rng)["corrected"])
     files = raw_files(raw, {name.lower() for name in FILES})
     new_set = shipped._replace(
         title="NHANES 2017-2018, the published quantities recomputed",
@@ -191,7 +191,7 @@ def rebuilt(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
             "proportion to the weight, counted alike",
         },
         quantities=tuple(recomputed),
-        baselines={**shipped.baselines, "corrected": draws.stacked(drawn)},
+        baselines={**shipped.baselines, "corrected": estimators.stacked(drawn)},
         fingerprint="",
     )
     return Rebuilt(new_set, differing)
