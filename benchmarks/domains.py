@@ -24,9 +24,8 @@ from redraw import FILES, SEED, drawn
 from tqdm import tqdm
 
 from lm_eval_epidemia.benchmarks.prior.quantities import store, wording
-from lm_eval_epidemia.benchmarks.prior.quantities.estimators import SampleDesign, estimate
 from lm_eval_epidemia.benchmarks.prior.quantities.generate import Choice, Slices
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import interval
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SampleDesign, estimate, interval
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import load_microdata
 

@@ -15,11 +15,15 @@ from toy_quantities import toy
 from lm_eval_epidemia.benchmarks.prior import judged
 from lm_eval_epidemia.benchmarks.prior import metrics as priors
 from lm_eval_epidemia.benchmarks.prior import respondents as forecasters
-from lm_eval_epidemia.benchmarks.prior.crps import crps
-from lm_eval_epidemia.benchmarks.prior.judged import judge, judge_grid, part_of, stated_as
-from lm_eval_epidemia.benchmarks.prior.posterior import posterior_mean
+from lm_eval_epidemia.benchmarks.prior.judged import (
+    judge,
+    judge_grid,
+    part_of,
+    posterior_mean,
+    stated_as,
+)
 from lm_eval_epidemia.benchmarks.prior.quantities import families, store
-from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, LOGNORMAL, NORMAL
+from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, LOGNORMAL, NORMAL, crps
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Samples
 from lm_eval_epidemia.benchmarks.prior.ways import REPEATS, points
 from lm_eval_epidemia.core.errors import EpidemiaError

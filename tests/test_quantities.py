@@ -12,13 +12,15 @@ from conftest import raw_file
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lm_eval_epidemia.benchmarks.prior.quantities import estimators, published, store, wording
-from lm_eval_epidemia.benchmarks.prior.quantities.estimators import SampleDesign, estimate
+from lm_eval_epidemia.benchmarks.prior.quantities import published, store, wording
+from lm_eval_epidemia.benchmarks.prior.quantities import quantity as samples
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     DRAWS,
     SIZES,
     STEPS,
+    SampleDesign,
     Samples,
+    estimate,
     interval,
     span,
 )
@@ -252,19 +254,19 @@ def test_sets_that_cannot_be_scored_are_not_written(tmp_path):
 def test_sums_of_a_draw_golden():
     """Values 0, 1, 1 with weights 1, 1, 2: mean 3/4, variance 3/16, Kish 16/6."""
     value, weight = np.array([0.0, 1.0, 1.0]), np.array([1.0, 1.0, 2.0])
-    assert estimators.published(value, weight) == pytest.approx((3 / 4, 3 / 16, 16 / 6))
-    assert estimators.corrected(value) == pytest.approx((2 / 3, 2 / 9, 3))
+    assert samples.weight_twice(value, weight) == pytest.approx((3 / 4, 3 / 16, 16 / 6))
+    assert samples.count_alike(value) == pytest.approx((2 / 3, 2 / 9, 3))
 
 
 def test_published_draws_go_on_until_kish_reaches_n_or_nobody_is_left():
     rng = np.random.default_rng(0)
     value, weight = rng.normal(size=40), rng.gamma(1, size=40)
-    found = estimators.drawn(value, weight, np.random.default_rng(1))
-    most = estimators.kish(weight)
+    found = samples.draw_samples(value, weight, np.random.default_rng(1))
+    most = samples.kish(weight)
     for size, of_size in zip(SIZES, found["published"], strict=True):
         for one in of_size:
             assert one.size >= size or one.size == pytest.approx(most)
-    assert found == estimators.drawn(value, weight, np.random.default_rng(1))
+    assert found == samples.draw_samples(value, weight, np.random.default_rng(1))
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.sampled_from([None, 0.0]))

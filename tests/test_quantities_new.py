@@ -14,7 +14,7 @@ from conftest import RAW, raw_file
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.benchmarks import members
-from lm_eval_epidemia.benchmarks.prior.quantities import rebuilt, store, wording
+from lm_eval_epidemia.benchmarks.prior.quantities import published, store, wording
 from lm_eval_epidemia.benchmarks.prior.quantities.generate import Choice, Refused, Slices, generate
 from lm_eval_epidemia.benchmarks.prior.quantities.published import VARIABLES, YesNoVariable
 from lm_eval_epidemia.cli import app
@@ -307,7 +307,7 @@ def official(tmp_path_factory):
     seqn = np.arange(93703, 93703 + n)
     age = rng.integers(10, 81, n)
     folder = tmp_path_factory.mktemp("nhanes2017")
-    tables = {name: {"SEQN": seqn} for name in rebuilt.FILES}
+    tables = {name: {"SEQN": seqn} for name in published.FILES}
     tables["DEMO_J"] |= {
         "RIDAGEYR": age,
         "WTMEC2YR": np.where(rng.random(n) < 0.05, 0, rng.gamma(2, 2e4, n)),
@@ -380,7 +380,7 @@ def test_what_official_files_lack_is_named(official, tmp_path):
         if change:
             change(frame).to_parquet(path)
         with pytest.raises(EpidemiaError, match=message):
-            rebuilt.rebuilt([folder])
+            published.rebuilt([folder])
 
 
 # Commands.

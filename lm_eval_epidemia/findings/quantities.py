@@ -13,9 +13,8 @@ import pandas as pd
 
 from lm_eval_epidemia.benchmarks import PRIOR, WAYS
 from lm_eval_epidemia.benchmarks.prior import ways
-from lm_eval_epidemia.benchmarks.prior.judged import Stated, proportions
+from lm_eval_epidemia.benchmarks.prior.judged import Stated, of_baseline, proportions
 from lm_eval_epidemia.benchmarks.prior.judgements import JudgedTask
-from lm_eval_epidemia.benchmarks.prior.posterior import of_baseline
 from lm_eval_epidemia.benchmarks.prior.quantities import families
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Quantities, Quantity
 from lm_eval_epidemia.core.distance import Array

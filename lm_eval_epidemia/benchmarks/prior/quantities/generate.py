@@ -13,20 +13,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks.prior.quantities import estimators, wording
-from lm_eval_epidemia.benchmarks.prior.quantities.estimators import (
-    DomainStats,
-    SampleDesign,
-    estimate,
-    numbers_of,
-)
+from lm_eval_epidemia.benchmarks.prior.quantities import wording
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     DIFFICULTIES,
     FEWEST,
     Condition,
+    DomainStats,
     Family,
     Quantities,
     Quantity,
+    SampleDesign,
+    draw_samples,
+    estimate,
+    numbers_of,
+    stack_draws,
 )
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX
 from lm_eval_epidemia.core.distance import Array
@@ -392,7 +392,7 @@ def generate(data: Microdata, n: int = 60, seed: int = 0, name: str | None = Non
     if len(pieces) < n:
         raise _too_many(slices, n, seed, by_difficulty)
     sums = [
-        estimators.drawn(
+        draw_samples(
             kept.value[kept.people], data.weight[kept.people], np.random.default_rng([seed, 1, k])
         )
         for k, kept in enumerate(pieces)
@@ -420,8 +420,7 @@ def generate(data: Microdata, n: int = 60, seed: int = 0, name: str | None = Non
         about={key: text for key, text in about.items() if text},
         quantities=tuple(kept.quantity for kept in pieces),
         baselines={
-            kind: estimators.stacked([both[kind] for both in sums])
-            for kind in ("corrected", "published")
+            kind: stack_draws([both[kind] for both in sums]) for kind in ("corrected", "published")
         },
         scored="corrected",
         fingerprint="",

@@ -20,22 +20,20 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter
 
-from lm_eval_epidemia.benchmarks.prior.posterior import FLAT_SD
-from lm_eval_epidemia.benchmarks.prior.quantities.estimators import (
-    DomainStats,
-    Sums,
-    corrected,
-    numbers_of,
-    stacked,
-)
+from lm_eval_epidemia.benchmarks.prior.judged import FLAT_SD
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     DIFFICULTIES,
     DRAWS,
     SIZES,
     Condition,
+    DomainStats,
     Family,
     Quantities,
     Quantity,
+    Sums,
+    count_alike,
+    numbers_of,
+    stack_draws,
 )
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX
 from lm_eval_epidemia.benchmarks.prior.quantities.wording import QUARTERS
@@ -63,7 +61,7 @@ class _NormalPosterior(BaseModel):
     sigma: Annotated[FiniteFloat, Field(ge=0, lt=FLAT_SD)]
 
     def sums(self, size: int) -> Sums:
-        """Take the prior off: what `size` answers come to (posterior.of_baseline backwards)."""
+        """Take the prior off: what `size` answers come to (judged.of_baseline backwards)."""
         squared = self.sigma**2 / (1 - (self.sigma / FLAT_SD) ** 2)
         return Sums(self.mu * (1 + squared / FLAT_SD**2), squared * size, size)
 
@@ -87,7 +85,7 @@ def _sums_of(draw: Any, form: type[_NormalPosterior | _BetaPosterior], size: int
     answers = Annotated[
         list[Annotated[FiniteFloat, bounds]], Field(min_length=size, max_length=size)
     ]
-    return corrected(np.array(TypeAdapter(answers).validate_python(draw)))
+    return count_alike(np.array(TypeAdapter(answers).validate_python(draw)))
 
 
 _VARIABLES = TypeAdapter(dict[str, _Variable])
@@ -169,7 +167,7 @@ def imported(files: Sequence[Path], name: str | None = None) -> Quantities:
             for each in variables
         ),
         baselines={
-            "published": stacked(
+            "published": stack_draws(
                 [
                     _sums(each, variables[each].family, baselines, baselines_path)
                     for each in variables
