@@ -12,10 +12,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks import PRIOR, in_way, leaves
-from lm_eval_epidemia.benchmarks.prior import judgements
+from lm_eval_epidemia.benchmarks.prior import metrics
 from lm_eval_epidemia.benchmarks.prior.judged import Judged, Stated, mean_of
-from lm_eval_epidemia.benchmarks.prior.judgements import JudgedTask, beatable, everything, knower
-from lm_eval_epidemia.benchmarks.prior.metrics import in_quarters, worth
+from lm_eval_epidemia.benchmarks.prior.metrics import (
+    JudgedTask,
+    beatable,
+    everything,
+    in_quarters,
+    knower,
+    worth,
+)
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DIFFICULTIES, SIZES
@@ -81,17 +87,17 @@ def over(part: Part, measure: Measure) -> Estimate:
 
 def _of(field: str, known: JudgedTask, chosen: NDArray[np.bool_], of: str = "judged") -> Estimate:
     """Average a number over quantities; if `of` is ``dropped``, without unreadable replies."""
-    return judgements.mean(known, chosen, getattr(getattr(known, of), field))
+    return metrics.mean(known, chosen, getattr(getattr(known, of), field))
 
 
 def _won(field: str, size: int, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
     """Return how often samples of a size are beaten, among those that can be: see `beatable`."""
     can = chosen & beatable(known)[:, size]
-    return judgements.mean(known, can, getattr(known.judged, field)[:, size])
+    return metrics.mean(known, can, getattr(known.judged, field)[:, size])
 
 
 def _in_quarter(quarter: int, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
-    return judgements.quartiles(known, chosen)[quarter]
+    return metrics.quartiles(known, chosen)[quarter]
 
 
 def _chose(family: int, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
@@ -108,7 +114,7 @@ MEASURES: dict[str, dict[str, Measure]] = {
     },
     "priors": {
         f"beats {SIZES[0]}": partial(_won, "wins", 0),
-        "relative error": judgements.relative_error,
+        "relative error": metrics.relative_error,
         "mean of error ratios": partial(_of, "ratio"),
         "ratios, dropped": partial(_of, "ratio", of="dropped"),
         "CRPS ratio": partial(_of, "crps_ratio"),
@@ -117,12 +123,12 @@ MEASURES: dict[str, dict[str, Measure]] = {
     },
     "quartiles": {
         **{f"quarter {quarter + 1}": partial(_in_quarter, quarter) for quarter in range(4)},
-        "ECE (points)": judgements.ece,
-        "below median": judgements.below,
-        "in 5-95 %": judgements.inside,
+        "ECE (points)": metrics.ece,
+        "below median": metrics.below,
+        "in 5-95 %": metrics.inside,
     },
     "uncertainty": {
-        "Spearman": judgements.rank,
+        "Spearman": metrics.rank,
         "stated sd": partial(_of, "uncertainty"),
         "mean of error ratios": partial(_of, "ratio"),
     },

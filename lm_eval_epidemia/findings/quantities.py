@@ -14,7 +14,7 @@ import pandas as pd
 from lm_eval_epidemia.benchmarks import PRIOR, WAYS
 from lm_eval_epidemia.benchmarks.prior import ways
 from lm_eval_epidemia.benchmarks.prior.judged import Stated, of_baseline, proportions
-from lm_eval_epidemia.benchmarks.prior.judgements import JudgedTask
+from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask
 from lm_eval_epidemia.benchmarks.prior.quantities import families
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Quantities, Quantity
 from lm_eval_epidemia.core.distance import Array
