@@ -12,7 +12,7 @@ from conftest import REPOSITORY, raw_file
 from lm_eval_epidemia.benchmarks.intervention import names as naming
 from lm_eval_epidemia.benchmarks.intervention import tuebingen
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS
-from lm_eval_epidemia.benchmarks.intervention.names import NODES, SAMPLES, coverage, named
+from lm_eval_epidemia.benchmarks.intervention.names import HINGES, NODES, SAMPLES, named
 from lm_eval_epidemia.benchmarks.intervention.tuebingen import chosen, made_from, pairs
 from lm_eval_epidemia.core.errors import EpidemiaError
 
@@ -30,6 +30,11 @@ EVERY = [(benchmark, graph) for benchmark in naming.BENCHMARKS for graph in NODE
 
 def drawn(benchmark, graph, **options):
     return [named(benchmark, graph, NODES[graph], i, **options) for i in range(SAMPLES)]
+
+
+def coverage(graph):
+    """Count the list's pairs, forks or chains by the variable they hinge on."""
+    return Counter(names[HINGES[graph]] for names in naming._as_in_nature(graph))
 
 
 def edges(graph, names):
@@ -284,15 +289,3 @@ def test_the_documentation_lists_what_is_drawn():
         if benchmark != "random":
             for i, one in enumerate(drawn(benchmark, graph)):
                 assert f"\n{i + 1}. {'; '.join(one.names)}\n" in text
-
-
-def test_bad_requests():
-    for names, graph, nodes, sample, message in (
-        ("tubingen", "bivariate", 2, 0, "'tubingen' is not known.*nearest: tuebingen"),
-        ("tuebingen", "collider", 3, 0, "no names for sample 0 of 'collider' with 3 nodes"),
-        ("anticommonsense", "bivariate", 3, 0, "sample 0 of 'bivariate' with 3 nodes"),
-        ("anticommonsense", "bivariate", 2, 15, "sample 15 of 'bivariate' with 2 nodes"),
-        ("anticommonsense", "bivariate", 2, -1, "sample -1 of 'bivariate' with 2 nodes"),
-    ):
-        with pytest.raises(EpidemiaError, match=message):
-            named(names, graph, nodes, sample)

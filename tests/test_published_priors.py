@@ -7,8 +7,13 @@ import pytest
 from conftest import RAW, REPOSITORY
 
 from lm_eval_epidemia.benchmarks.prior import metrics as priors
-from lm_eval_epidemia.benchmarks.prior import posterior
-from lm_eval_epidemia.benchmarks.prior.judged import judge, mean_of, proportions, stated_as
+from lm_eval_epidemia.benchmarks.prior.judged import (
+    judge,
+    mean_of,
+    of_baseline,
+    proportions,
+    stated_as,
+)
 from lm_eval_epidemia.benchmarks.prior.quantities import answers, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES, Samples
 from lm_eval_epidemia.core import paths
@@ -202,7 +207,7 @@ def test_posteriors_of_the_baselines_from_the_people_drawn(truth):
         assert mine == pytest.approx(theirs, rel=1e-9, abs=1e-9)
     known = pd.read_parquet(FOLDER / "baseline_posteriors.parquet").set_index(where)
     for given in (baseline, shipped):
-        _, a, b = posterior.of_baseline(proportions(truth), given)
+        _, a, b = of_baseline(proportions(truth), given)
         assert a == pytest.approx(cube(known.mu_or_alpha), rel=1e-9, abs=1e-9)
         assert b == pytest.approx(cube(known.sigma_or_beta), rel=1e-9, abs=1e-9)
     assert len(known) == 7400

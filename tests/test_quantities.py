@@ -21,7 +21,6 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     SampleDesign,
     Samples,
     estimate,
-    interval,
     span,
 )
 from lm_eval_epidemia.core import notices, paths
@@ -492,6 +491,10 @@ def test_intervals_golden():
     Mean 5, error 1: 5 -+ 2.228. Share .2, error .04: log-odds log(1/4) -+ 2.228139 * .04 / .16.
     Lognormal 100, error 10: 100 exp(-+ .2228139).
     """
+
+    def interval(*known):
+        return tuple(samples.quantile(*known, share) for share in (0.025, 0.975))
+
     assert interval("normal", 5.0, 1.0, 10) == pytest.approx((2.771861, 7.228139), abs=1e-6)
     low, high = interval("beta", 0.2, 0.04, 10)
     odds = 0.25 * np.exp(2.228139 * 0.25 * np.array([-1, 1]))

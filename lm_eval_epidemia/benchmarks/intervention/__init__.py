@@ -11,7 +11,7 @@ import numpy as np
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.intervention import questions
 from lm_eval_epidemia.benchmarks.intervention.metrics import measure
-from lm_eval_epidemia.benchmarks.intervention.questions import CausalQuestion, GraphTask, Questions
+from lm_eval_epidemia.benchmarks.intervention.questions import CausalQuestion, Questions
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
@@ -40,17 +40,14 @@ class Interventions(Benchmark):
     cells = staticmethod(questions.cells_of)
 
     def entries(self) -> dict[str, TaskEntry]:
-        return {name: self._entry(name, task) for name, task in questions.TASKS.items()}
-
-    def _entry(self, name: str, task: GraphTask) -> TaskEntry:
-        small, large = self.groups
-        if task.nodes:
-            about = {"nodes": f"n = {task.nodes:02}"}
-            return TaskEntry(
-                name, large, "", f"Interventions, {task.nodes} variables", about, name, task
-            )
-        title = f"Interventions, {task.names} names"
-        return TaskEntry(name, small, "", title, {"names": task.names}, name, task)
+        entries, (small, large) = {}, self.groups
+        for name, task in questions.TASKS.items():
+            group, about, title = small, {"names": task.names}, f"{task.names} names"
+            if task.nodes:
+                group, about = large, {"nodes": f"n = {task.nodes:02}"}
+                title = f"{task.nodes} variables"
+            entries[name] = TaskEntry(name, group, "", f"Interventions, {title}", about, name, task)
+        return entries
 
     def metrics(self, way: Any) -> Mapping[str, Metric]:
         left_out = [] if way.intervenes else ["base_", "post_", "kappa0_", "kappa1_"]

@@ -195,7 +195,9 @@ def measure(answers: Sequence[Any]) -> Measurement:
     if (known := against_truth(answers)) is None:
         return Measurement(seen, {"accuracy": None}, _kept(truth, answers))
     effects, signs = known.grades, _signs(truth)
-    draws = accuracy_draws(known)
+    # Joint over ways and models.
+    at = clustered(truth, effects, effects.right.astype(float))
+    draws = None if np.isnan(at).any() else Draws(_whose(truth), at)
     numbers = {
         "accuracy": _mean(effects.right),
         "accuracy_stderr": math.nan if draws is None else float(draws.at.std(ddof=1)),
@@ -211,12 +213,6 @@ def measure(answers: Sequence[Any]) -> Measurement:
 
 def _mean(values: NDArray[Any]) -> float:
     return float(np.mean(values)) if len(values) else math.nan
-
-
-def accuracy_draws(known: GradedTask) -> Draws | None:
-    """Return the draws of the accuracy, joint over ways and models."""
-    at = clustered(known.truth, known.grades, known.grades.right.astype(float))
-    return None if np.isnan(at).any() else Draws(_whose(known.truth), at)
 
 
 def _whose(truth: Questions) -> str:

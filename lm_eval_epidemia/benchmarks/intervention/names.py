@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS
 from lm_eval_epidemia.benchmarks.intervention.tuebingen import pairs
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
 BENCHMARKS = ("random", "tuebingen", "anticommonsense")
 
@@ -34,6 +33,9 @@ SAMPLES = 15
 
 #: The graphs that variables of the list are drawn for, and how many nodes they have.
 NODES = {name: len(graph.nodes) for name, graph in GRAPHS.items()}
+
+#: The variable that pairs, forks and chains hinge on: the cause, or the one in the middle.
+HINGES = {"bivariate": 0, "confounding": 0, "mediation": 1}
 
 #: Random names have neither vowels nor Y. Every English word of a prompt, and every word for yes
 #: and no, has one: so no name is such a word or contains it.
@@ -82,17 +84,7 @@ def named(benchmark: str, graph: str, nodes: int, sample: int, letters: bool = F
         From 0; below `SAMPLES` except for random names.
     letters : bool
         Whether random names are single capitals; the list's names stay as they are.
-
-    Raises
-    ------
-    EpidemiaError
-        If there is no such benchmark, or no such sample of it.
     """
-    if benchmark not in BENCHMARKS:
-        raise EpidemiaError(
-            f"names {benchmark!r} is not known: expected one of {', '.join(BENCHMARKS)} "
-            f"({nearest(benchmark, BENCHMARKS)})"
-        )
     single = letters and benchmark == "random"
     rng = random.Random(f"{'one letter' if single else benchmark}/{graph}/{sample}")
     if benchmark == "random":
@@ -100,24 +92,12 @@ def named(benchmark: str, graph: str, nodes: int, sample: int, letters: bool = F
         values = tuple(name.lower() for name in names)
         relations: tuple[tuple[int, int], ...] = ()
     else:
-        names = _from_the_list(benchmark, graph, nodes, sample)
+        names = _drawn(benchmark, graph)[sample]
         values = ("x0",) * nodes
         relations = tuple(
             (i, j) for i, j in permutations(range(nodes), 2) if (names[i], names[j]) in _listed()
         )
     return Named(names, values, relations, _apart(names, rng).lower())
-
-
-def coverage(graph: str) -> Counter[str]:
-    """Count the list's pairs, forks or chains by the variable they hinge on.
-
-    Parameters
-    ----------
-    graph : str
-        "bivariate": all pairs, by their cause; "confounding": all forks, by the common cause;
-        "mediation": all chains, by the variable in the middle.
-    """
-    return Counter(names[_hinge(graph)] for names in _as_in_nature(graph))
 
 
 @cache
@@ -145,21 +125,11 @@ def _apart(names: Names, rng: random.Random) -> str:
             return drawn
 
 
-def _from_the_list(benchmark: str, graph: str, nodes: int, sample: int) -> Names:
-    if NODES.get(graph) != nodes or sample not in range(SAMPLES):
-        raise EpidemiaError(
-            f"{benchmark} has no names for sample {sample!r} of {graph!r} with {nodes} nodes: "
-            f"expected a sample from 0 to {SAMPLES - 1} of "
-            + ", ".join(f"{known} ({count} nodes)" for known, count in NODES.items())
-        )
-    return _drawn(benchmark, graph)[sample]
-
-
 @lru_cache
 def _drawn(benchmark: str, graph: str) -> tuple[Names, ...]:
     """Draw the samples of a benchmark: no two of the same variables, shape (SAMPLES, nodes)."""
     if benchmark == "tuebingen":
-        return _spread(_as_in_nature(graph), _hinge(graph), f"{benchmark}/{graph}")
+        return _spread(_as_in_nature(graph), HINGES[graph], f"{benchmark}/{graph}")
     if graph == "bivariate":
         # The same pairs, turned round: their contrast is one of direction alone.
         return tuple((effect, cause) for cause, effect in _drawn("tuebingen", graph))
@@ -176,10 +146,6 @@ def _drawn(benchmark: str, graph: str) -> tuple[Names, ...]:
 @lru_cache
 def _listed() -> tuple[tuple[str, str], ...]:
     return tuple((pair.cause, pair.effect) for pair in pairs())
-
-
-def _hinge(graph: str) -> int:
-    return 1 if graph == "mediation" else 0
 
 
 def _as_in_nature(graph: str) -> list[Names]:

@@ -539,13 +539,13 @@ def make(
             "or another record: give another --seed, or replace that set with --replace"
         )
     paths.check_writable(folder)
-    sample = sample_of(data, replicates // 2)
+    sample, is_joint = sample_of(data, replicates // 2)
     declared = hashlib.sha256(text.encode()).hexdigest()
-    if not _is_built(folder, data.key, declared, sample.name):
+    if not _is_built(folder, data.key, declared, sample):
         about = {"seed": drawn.seed, "record": drawn.record, "declared": declared}
         work = building.Work(planned.schemes, replicates, jobs, backend, progress)
         if skipped := building.build_tasks(
-            data, drawn.tasks, folder, work, sample=sample.name, fresh=about
+            data, drawn.tasks, folder, work, sample=sample, fresh=about
         ):
             raise EpidemiaError(next(iter(skipped.values())))
         # Last: until then no set of this name is whole, and none is used.
@@ -553,7 +553,7 @@ def make(
             temporary.write_text(text, encoding="utf-8")
     scales = {task.name: Anchors.of(store.load(task.name)) for task in drawn.tasks}
     below = [name for name, scale in scales.items() if short(scale.zero, scale.perfect)]
-    return Made(planned, folder, sample.is_joint, below)
+    return Made(planned, folder, is_joint, below)
 
 
 def _is_built(folder: Path, key: str, declared: str, sample: str) -> bool:
@@ -567,22 +567,7 @@ def _is_built(folder: Path, key: str, declared: str, sample: str) -> bool:
         return False
 
 
-class Replicated(NamedTuple):
-    """Whose joint replicates those of a file are.
-
-    Attributes
-    ----------
-    name : str
-        As `GroundTruth.sample`.
-    is_joint : bool
-        Whether declared tasks have them.
-    """
-
-    name: str
-    is_joint: bool
-
-
-def sample_of(data: Microdata, number: int) -> Replicated:
+def sample_of(data: Microdata, number: int) -> tuple[str, bool]:
     """Name the joint replicates of a file.
 
     Those of the survey's declared tasks, where these are from the same people: one of the tasks is
@@ -594,6 +579,13 @@ def sample_of(data: Microdata, number: int) -> Replicated:
     data : Microdata
     number : int
         Of the replicates.
+
+    Returns
+    -------
+    name : str
+        As `GroundTruth.sample`.
+    is_joint : bool
+        Whether declared tasks have them.
     """
     for task in data.record.declared:
         if len(task.given) > 1 or not data.can_estimate(task):
@@ -608,9 +600,9 @@ def sample_of(data: Microdata, number: int) -> Replicated:
             again = ready.estimator.joint(ready, p, number).at
             # They are stored in steps of 1/32,767 of the largest deviation.
             if again.shape == stored.shape and np.abs(again - stored).max() < 1e-4:
-                return Replicated(str(truth.sample), True)
+                return str(truth.sample), True
         break
     digest = hashlib.sha256(f"{data.key} {len(data)} {number} {sampling.SEED}".encode())
     for part in (data.strata, data.psu, data.unit, data.replicates):
         digest.update(b"none" if part is None else np.ascontiguousarray(part).tobytes())
-    return Replicated(f"{data.key}-fresh {digest.hexdigest()[:12]}", False)
+    return f"{data.key}-fresh {digest.hexdigest()[:12]}", False

@@ -45,8 +45,11 @@ def against_truth(answers: Sequence[Answer]) -> Measured | None:
     EpidemiaError
         If the questions were made from a truth other than the installed one.
     """
-    collected = collect.collected(WAYS, answers)
-    way, truth = WAYS[answers[0].way], collected.truth
+    return _against_truth(collect.collected(WAYS, answers), answers)
+
+
+def _against_truth(collected: collect.Collected, answers: Sequence[Answer]) -> Measured | None:
+    truth = collected.truth
     if not collect.readable(collected, answers):
         return None
     complete = collect.complete_cells(collected)
@@ -58,14 +61,18 @@ def against_truth(answers: Sequence[Answer]) -> Measured | None:
             f"{collected.name}: {int(complete.sum())} of {complete.size} cells are complete "
             f"({truth.weights[complete].sum():.0%} of the population); the score is for these",
         )
-    elicited = way.distribution(collected.said[complete], answers[0], len(truth.levels))
+    way, levels = WAYS[answers[0].way], len(truth.levels)
+    elicited = way.distribution(collected.said[complete], answers[0], levels)
     return Measured(part_of(truth, complete), elicited)
 
 
 def measure(answers: Sequence[Response]) -> Measurement:
     """Measure answers by every metric, and keep them."""
-    way, measured = WAYS[answers[0].way], against_truth(answers)
-    seen = {"seen": _seen(answers)}
+    collected = collect.collected(WAYS, answers)
+    measured, complete = _against_truth(collected, answers), collected.answered.all(axis=1)
+    # Exactly 1 when nothing is missing, whatever the rounding of the sum.
+    share = 1.0 if complete.all() else float(collected.truth.weights[complete].sum())
+    seen = {"seen": share}
     if measured is None:
         return Measurement(seen, {"score": None, "score_population": None})
     draws = {
@@ -81,23 +88,12 @@ def measure(answers: Sequence[Response]) -> Measurement:
         "score_population_stderr": _error(draws["score_population"]),
         "l1_population": measured.l1_population,
     }
-    return Measurement(numbers | seen, draws, _kept(way.by_position(answers), measured))
+    return Measurement(numbers | seen, draws, _kept(collected.way.by_position(answers), measured))
 
 
 def _error(draws: Draws | None) -> float:
     error = joint_error([draws])
     return SharedError(error) if draws is not None and len(draws.at) else error
-
-
-def _seen(answers: Sequence[Answer]) -> float:
-    """Share of the population in cells that were asked completely; 1 without ``--limit``."""
-    way, first = WAYS[answers[0].way], answers[0]
-    truth = way.load(first.task)
-    asked = {(answer.cell, answer.place) for answer in answers}
-    needed = way.prompts(truth, first)
-    complete = np.bincount([cell for cell, _ in asked], minlength=len(truth.weights)) == needed
-    # Exactly 1 when nothing is missing, whatever the rounding of the sum.
-    return 1.0 if complete.all() else float(truth.weights[complete].sum())
 
 
 def _kept(shares: Array | None, measured: Measured) -> str:
@@ -187,10 +183,10 @@ def unseen(answers: Sequence[Any]) -> Unseen | None:
 
 
 def _effect(answers: Sequence[Any]) -> float:
-    first, way = answers[0], WAYS[answers[0].way]
-    if (measured := against_truth(answers)) is None:
+    first, collected = answers[0], collect.collected(WAYS, answers)
+    if (measured := _against_truth(collected, answers)) is None:
         return math.nan
-    values = collect.collected(WAYS, answers).said
+    way, values = WAYS[first.way], collected.said
     places = tuple(np.array([(answer.cell, answer.place) for answer in answers]).T)
     low, high = np.zeros_like(values), np.ones_like(values)
     low[places], high[places] = map(np.array, zip(*(bounds(a.value) for a in answers), strict=True))

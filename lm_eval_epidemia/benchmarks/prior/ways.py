@@ -81,7 +81,17 @@ def _request(inside: str) -> str:
     )
 
 
-class StatedPrior(Way):
+class AboutQuantities(Way):
+    """A way of asking about the quantities of a set."""
+
+    def load(self, task: str) -> Quantities:
+        return store.load(task)
+
+    def described(self, truth: Quantities) -> list[list[str]]:
+        return truth.given
+
+
+class StatedPrior(AboutQuantities):
     """A prior that is written in a tag at the end of a reply; a subclass for each form of it."""
 
     columns = {"sample": "int32", "family": "string", "unit": "string"}
@@ -104,12 +114,6 @@ class StatedPrior(Way):
     @abstractmethod
     def written(self, prior: Stated, row: Any) -> str:
         """Return the text of a tag for family and parameters."""
-
-    def load(self, task: str) -> Quantities:
-        return store.load(task)
-
-    def described(self, truth: Quantities) -> list[list[str]]:
-        return truth.given
 
     def prompts(self, truth: Quantities, first: Prior) -> int:
         return REPEATS
@@ -326,18 +330,12 @@ def points(quantity: Quantity) -> Array:
     return np.array(written(quantity), dtype=float)
 
 
-class Grid(Way):
+class Grid(AboutQuantities):
     """The probability of each number of a quantity's grid."""
 
     name = "grid"
     suffix = "_grid"
     request = "Answer:"
-
-    def load(self, task: str) -> Quantities:
-        return store.load(task)
-
-    def described(self, truth: Quantities) -> list[list[str]]:
-        return truth.given
 
     def rows(self, truth: Quantities, variant: Variant) -> Iterator[dict[str, Any]]:
         """Ask once for each quantity; the prompt ends where the number begins."""

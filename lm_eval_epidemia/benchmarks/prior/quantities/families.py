@@ -143,11 +143,6 @@ def _normal_ppf(mean: Array, sd: Array, p: Array) -> Array:
     return np.asarray(mean + sd * special.ndtri(p))
 
 
-def median(family: ArrayLike, a: ArrayLike, b: ArrayLike) -> Array:
-    """Return the median."""
-    return ppf(family, a, b, 0.5)
-
-
 def log_density(family: ArrayLike, a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     """Return the logarithm of the density at x, up to a constant; -inf outside the support."""
     densities = (

@@ -316,7 +316,6 @@ class Slices:
         family: Family = (
             "beta" if share else family_of(value[people], everyone, self.data.weight[there])
         )
-        check_family(family, value[people])
         label = "" if base.level is None else f" ({way.levels[base.level].label})"
         unit = way.measure.unit if way.measure and not share else ""
         clauses = [condition.phrase for condition in listed]

@@ -142,7 +142,7 @@ class Quantity(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the truth; see `interval`."""
+        """The 95 % interval of the truth; see `quantile`."""
         return self.at(0.025), self.at(0.975)
 
     def at(self, share: float) -> float:
@@ -155,16 +155,6 @@ class Quantity(NamedTuple):
     @property
     def difficulty(self) -> str:
         return DIFFICULTIES[len(self.conditions)]
-
-
-def interval(family: Family, mean: ArrayLike, se: ArrayLike, df: ArrayLike) -> tuple[Array, Array]:
-    """Return the 95 % intervals of estimated means; see `quantile`.
-
-    Returns
-    -------
-    low, high : ndarray
-    """
-    return quantile(family, mean, se, df, 0.025), quantile(family, mean, se, df, 0.975)
 
 
 def quantile(

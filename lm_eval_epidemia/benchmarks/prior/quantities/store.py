@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -271,27 +270,20 @@ def _read(path: Path, _draws_stamp: Any) -> Quantities:
         )
     quantities = Quantities(
         **{field: getattr(record, field) for field in _KEPT},
-        baselines=_baselines(content, record.quantities, path),
+        baselines=_baselines(content, record.quantities),
         fingerprint=hashlib.sha256(path.read_bytes() + content).hexdigest()[:12],
     )
     _check(quantities)
     return quantities
 
 
-def _baselines(content: bytes, quantities: tuple[Quantity, ...], path: Path) -> dict[str, Samples]:
+def _baselines(content: bytes, quantities: Sequence[Quantity]) -> dict[str, Samples]:
+    """Read the draws, in the order in which `_table` writes them."""
     import pyarrow.parquet as pq
 
     table = pq.read_table(io.BytesIO(content))
     kinds = table["draws"].unique().to_pylist()
-    expected = _order(kinds, quantities)
     shape = (len(kinds), len(quantities), len(SIZES), DRAWS)
-    if table.num_rows != math.prod(shape) or any(
-        (table[name].to_numpy() != values).any() for name, values in expected.items()
-    ):
-        raise EpidemiaError(
-            f"{_draws_of(path)} does not contain {DRAWS} draws of {', '.join(map(str, SIZES))} "
-            f"for each quantity of {path.name}, in order: {_mend(path)}"
-        )
     values = [table[column].to_numpy().reshape(shape) for column in _COLUMNS]
     return {kind: Samples(*of_kind) for kind, *of_kind in zip(kinds, *values, strict=True)}
 
