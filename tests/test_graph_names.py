@@ -1,6 +1,7 @@
 """Names of variables: what the list of pairs holds, and what each benchmark draws from it."""
 
 import re
+import runpy
 import sys
 from collections import Counter
 from itertools import combinations, permutations, product
@@ -10,13 +11,13 @@ import pytest
 from conftest import REPOSITORY, raw_file
 
 from lm_eval_epidemia.benchmarks.intervention import names as naming
-from lm_eval_epidemia.benchmarks.intervention import tuebingen
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS
-from lm_eval_epidemia.benchmarks.intervention.names import HINGES, NODES, SAMPLES, named
-from lm_eval_epidemia.benchmarks.intervention.tuebingen import chosen, made_from, pairs
+from lm_eval_epidemia.benchmarks.intervention.names import HINGES, NODES, SAMPLES, named, pairs
 from lm_eval_epidemia.core.errors import EpidemiaError
 
-LEFT_OUT, SOURCES = chosen()
+SCRIPT = runpy.run_path(str(REPOSITORY / "benchmarks" / "tuebingen_pairs.py"))
+made_from = SCRIPT["made_from"]
+LEFT_OUT, SOURCES = SCRIPT["chosen"]()
 
 LISTED = {(pair.cause, pair.effect) for pair in pairs()}
 FIELDS = {name: pair.field for pair in pairs() for name in pair[:2]}
@@ -53,7 +54,7 @@ def test_the_list_is_made_from_its_source(parquet):
     folder = REPOSITORY / "lm_eval_epidemia" / "benchmarks" / "intervention"
     shipped = (folder / "pairs.csv").read_bytes()
     assert made_from(parquet).encode() == shipped, (
-        "run: python -m lm_eval_epidemia.benchmarks.intervention.tuebingen PARQUET"
+        "run: python benchmarks/tuebingen_pairs.py PARQUET"
     )
 
 
@@ -130,9 +131,9 @@ def test_a_source_that_has_other_pairs_is_refused(tmp_path):
 
 
 def test_the_command_writes_the_list(parquet, tmp_path, monkeypatch):
-    monkeypatch.setattr(tuebingen, "__file__", str(tmp_path / "tuebingen.py"))
+    monkeypatch.setitem(SCRIPT["main"].__globals__, "OUT", tmp_path / "pairs.csv")
     monkeypatch.setattr(sys, "argv", ["tuebingen", str(parquet)])
-    tuebingen.main()
+    SCRIPT["main"]()
     assert (tmp_path / "pairs.csv").read_text() == made_from(parquet)
 
 

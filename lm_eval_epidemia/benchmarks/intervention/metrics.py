@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks.benchmark import Measurement
+from lm_eval_epidemia.benchmarks.intervention.names import pairs
 from lm_eval_epidemia.benchmarks.intervention.questions import Questions
-from lm_eval_epidemia.benchmarks.intervention.tuebingen import pairs
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array

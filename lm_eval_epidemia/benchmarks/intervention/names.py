@@ -11,20 +11,30 @@
 A model that answers from what it knows of the world instead of the graph does well with the
 second kind and badly with the third.
 
+The Tübingen cause-effect pairs are in ``pairs.csv``, made by ``benchmarks/tuebingen_pairs.py`` from
+a list of the database's 108 pairs. Source: J. M. Mooij, J. Peters, D. Janzing, J. Zscheischler and
+B. Schölkopf, "Distinguishing Cause from Effect Using Observational Data: Methods and Benchmarks",
+Journal of Machine Learning Research 17(32), 2016, whose appendix describes the pairs. The list is
+that of the repository tejaskasetty/interventional-reasoning-llms (MIT License, copyright 2024 Tejas
+Kasetty, Divyat Mahajan, Gintare Karolina Dziugaite, Alexandre Drouin, Dhanya Sridhar). Only names
+and directions are taken from it; no measurement of the database, whose pairs have terms of their
+own, is here.
+
 Names belong to a (benchmark, graph, sample): queries, interventions and variants share them.
 """
 
 from __future__ import annotations
 
+import csv
 import random
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache, lru_cache
+from importlib.resources import files
 from itertools import combinations, permutations
 from typing import NamedTuple
 
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS
-from lm_eval_epidemia.benchmarks.intervention.tuebingen import pairs
 
 BENCHMARKS = ("random", "tuebingen", "anticommonsense")
 
@@ -45,6 +55,35 @@ CONSONANTS = "BCDFGHJKLMNPQRSTVWXZ"
 LETTERS = "BCDGHJKLMPQRSVWXZ"
 
 Names = tuple[str, ...]
+
+
+class Pair(NamedTuple):
+    """One relation of the list.
+
+    Attributes
+    ----------
+    cause, effect : str
+        Noun phrases that read well in "X causes Y."; in lower case except for proper names.
+    rows : tuple of int
+        Official numbers of the pairs merged, 1 to 108.
+    field : str
+        What it is about; both variables are in this field only.
+    """
+
+    cause: str
+    effect: str
+    rows: tuple[int, ...]
+    field: str
+
+
+@lru_cache
+def pairs() -> tuple[Pair, ...]:
+    """Return the pairs that ship, in the order of their first official number."""
+    text = (files(__package__) / "pairs.csv").read_text(encoding="utf-8")
+    return tuple(
+        Pair(row["cause"], row["effect"], tuple(map(int, row["rows"].split(";"))), row["field"])
+        for row in csv.DictReader(text.splitlines())
+    )
 
 
 class Named(NamedTuple):

@@ -19,7 +19,7 @@ from lm_eval_epidemia.benchmarks.intervention.graph import (
     effects,
 )
 from lm_eval_epidemia.benchmarks.intervention.names import BENCHMARKS, SAMPLES, Named, named
-from lm_eval_epidemia.benchmarks.intervention.tuebingen import pairs as listed_pairs
+from lm_eval_epidemia.benchmarks.intervention.names import pairs as listed_pairs
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
 
