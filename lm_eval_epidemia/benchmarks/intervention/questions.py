@@ -106,6 +106,16 @@ class CausalQuestion(NamedTuple):
     intervened: str | None
     right: bool
 
+    @property
+    def described(self) -> list[str]:
+        """What it is about, in words."""
+        words = [
+            f"graph: {self.scene.shape}",
+            f"sample: {self.scene.sample}",
+            f"does {self.cause} cause {self.result}",
+        ]
+        return words if self.intervened is None else [*words, f"do({self.intervened})"]
+
 
 class DoPair(NamedTuple):
     """An effect, and the numbers of the prompts that ask for it.
@@ -158,16 +168,7 @@ class Questions(NamedTuple):
     @property
     def given(self) -> list[list[str]]:
         """What each prompt is about, in words."""
-        return [_described(prompt) for prompt in self.prompts]
-
-
-def _described(prompt: CausalQuestion) -> list[str]:
-    words = [
-        f"graph: {prompt.scene.shape}",
-        f"sample: {prompt.scene.sample}",
-        f"does {prompt.cause} cause {prompt.result}",
-    ]
-    return words if prompt.intervened is None else [*words, f"do({prompt.intervened})"]
+        return [prompt.described for prompt in self.prompts]
 
 
 @lru_cache(maxsize=len(TASKS))

@@ -1,8 +1,8 @@
 """Answers of models in the published benchmark: reference rows for a user's models.
 
-``published_answers.parquet`` in ``groundtruth/quantities``, made by
-``benchmarks/published_quantities.py``, has the priors of the NHANES part as the benchmark read them,
-one row each, and none of its scores: these are computed again.
+``benchmarks/published_quantities.py`` made ``groundtruth/quantities/published_answers.parquet`` of
+the benchmark's own files: the priors of the NHANES part as the benchmark read them, one row each,
+and none of its scores, which are computed again.
 
 As published: o4-mini was asked for quantiles four times only (trial 0 is missing), all others five
 times; gpt-4o and o4-mini were asked directly in both experiments, each time again.

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
@@ -334,7 +333,10 @@ def _check(truth: Quantities) -> None:
 def _table(truth: Quantities) -> pa.Table:
     import pyarrow as pa
 
-    order = _order(list(truth.baselines), truth.quantities)
+    names = [quantity.name for quantity in truth.quantities]
+    rows = {"draws": [*truth.baselines], "quantity": names, "size": SIZES, "draw": range(DRAWS)}
+    places = np.indices([len(each) for each in rows.values()]).reshape(len(rows), -1)
+    order = {n: np.array(each)[at] for (n, each), at in zip(rows.items(), places, strict=True)}
     values = (np.stack(of).ravel() for of in zip(*truth.baselines.values(), strict=True))
     return pa.table(
         {
@@ -343,16 +345,6 @@ def _table(truth: Quantities) -> pa.Table:
             **dict(zip(_COLUMNS, values, strict=True)),
         }
     )
-
-
-def _order(kinds: Sequence[str], quantities: Sequence[Quantity]) -> dict[str, NDArray[Any]]:
-    """Return what the rows of a table of draws are of, column by column."""
-    names = [quantity.name for quantity in quantities]
-    values = {"draws": kinds, "quantity": names, "size": SIZES, "draw": range(DRAWS)}
-    index = np.indices([len(each) for each in values.values()]).reshape(len(values), -1)
-    return {
-        name: np.array(each)[at] for (name, each), at in zip(values.items(), index, strict=True)
-    }
 
 
 def write(folder: Path, truth: Quantities, published: bool = False) -> Path:
