@@ -14,14 +14,7 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.benchmarks import PRIOR, in_way, leaves
 from lm_eval_epidemia.benchmarks.prior import metrics
 from lm_eval_epidemia.benchmarks.prior.judged import Judged, Stated, mean_of
-from lm_eval_epidemia.benchmarks.prior.metrics import (
-    JudgedTask,
-    beatable,
-    everything,
-    in_quarters,
-    knower,
-    worth,
-)
+from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask, beatable, everything, knower
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DIFFICULTIES, SIZES
@@ -190,7 +183,9 @@ def wins(results: Results) -> Finding:
         part = [(known, everything(known)) for known in tasks]
         rates = [over(part, measure) for measure in MEASURES["wins"].values()]
         ends = {
-            name: worth(np.array([rate.value + side * REACH * rate.error for rate in rates]))
+            name: metrics.worth(
+                np.array([rate.value + side * REACH * rate.error for rate in rates])
+            )
             for name, side in (("worth N", 0), ("at least", -1), ("at most", 1))
         }
         rows += part_rows(whose, {name: number(end) for name, end in ends.items()})
@@ -223,7 +218,7 @@ def uncertainty(results: Results) -> Finding:
 
 def _first_quarter(judged: Judged) -> float:
     """Return the share of truths in the lowest quarter of the prior; 0.25 if calibrated."""
-    return float(mean_of(mean_of(in_quarters(judged.position), axis=1)[:, 0]))
+    return float(mean_of(mean_of(metrics.in_quarters(judged.position), axis=1)[:, 0]))
 
 
 def _mean(field: str, place: Any, known: JudgedTask) -> float:
@@ -241,7 +236,7 @@ _PUBLISHED: dict[str, Callable[[JudgedTask], float]] = {
     "error ratio": partial(_mean, "ratio", ...),
     "in the first quarter": lambda known: _first_quarter(known.dropped),
     "the same with failures counted": lambda known: _first_quarter(known.judged),
-    "worth answers": lambda known: worth(mean_of(known.dropped.wins, axis=0)),
+    "worth answers": lambda known: metrics.worth(mean_of(known.dropped.wins, axis=0)),
 }
 
 

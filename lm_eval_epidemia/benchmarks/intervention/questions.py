@@ -8,16 +8,8 @@ from functools import lru_cache
 from itertools import permutations
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.benchmarks.intervention.graph import (
-    GRAPHS,
-    QUERIES,
-    SIZES,
-    Drawn,
-    Effect,
-    Graph,
-    drawn,
-    effects,
-)
+from lm_eval_epidemia.benchmarks.intervention import graph as causal
+from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES, Effect, Graph, effects
 from lm_eval_epidemia.benchmarks.intervention.names import BENCHMARKS, SAMPLES, Named, named
 from lm_eval_epidemia.benchmarks.intervention.names import pairs as listed_pairs
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
@@ -44,7 +36,10 @@ TASKS: dict[str, GraphTask] = {
     task.name: task
     for task in (
         *(GraphTask(f"epidemia_intervention_{names}", names) for names in BENCHMARKS),
-        *(GraphTask(f"epidemia_intervention_large_{nodes:02}", "random", nodes) for nodes in SIZES),
+        *(
+            GraphTask(f"epidemia_intervention_large_{nodes:02}", "random", nodes)
+            for nodes in causal.SIZES
+        ),
     )
 }
 
@@ -179,12 +174,12 @@ def _scenes(task: str) -> tuple[Scene, ...]:
     of_size = "" if nodes is None else f" of {nodes}"
     if nodes is None:
         graphs = [
-            (sample, Drawn(shape, graph, tuple(effects(graph, QUERIES[shape])), ()))
+            (sample, causal.Drawn(shape, graph, tuple(effects(graph, QUERIES[shape])), ()))
             for shape, graph in GRAPHS.items()
             for sample in range(1, SAMPLES + 1)
         ]
     else:
-        graphs = [*enumerate(drawn(nodes), start=1)]
+        graphs = [*enumerate(causal.drawn(nodes), start=1)]
     scenes = []
     for sample, (shape, graph, asked, kinds) in graphs:
         called = named(names, shape + of_size, len(graph.nodes), sample - 1)
