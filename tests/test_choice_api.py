@@ -21,7 +21,7 @@ from scripted_server import LETTERS, VOCABULARY, added, likeliest, logprobs, scr
 
 from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.observation import metrics
-from lm_eval_epidemia.benchmarks.observation.unseen import unseen
+from lm_eval_epidemia.benchmarks.observation.metrics import unseen
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.within import Within, bounds

@@ -25,8 +25,7 @@ from inspect_ai.model import Logprob, Logprobs, ModelOutput, ModelUsage, TopLogp
 from jsonschema import Draft202012Validator
 
 from lm_eval_epidemia.inspect_ai import register
-from lm_eval_epidemia.inspect_ai.questions import questions
-from lm_eval_epidemia.inspect_ai.tasks import epidemia_high, epidemia_low
+from lm_eval_epidemia.inspect_ai.tasks import epidemia_high, epidemia_low, questions
 
 #: Of few tasks and cells, one of them with more than two answers.
 SURVEY = "nhanes"

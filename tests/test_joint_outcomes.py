@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from lm_eval_epidemia.api import load_truth, score
 from lm_eval_epidemia.benchmarks import WAYS
-from lm_eval_epidemia.benchmarks.observation.fresh import slices
-from lm_eval_epidemia.benchmarks.observation.fresh.make import plan
+from lm_eval_epidemia.benchmarks.observation import fresh
+from lm_eval_epidemia.benchmarks.observation.fresh import plan
 from lm_eval_epidemia.benchmarks.prior.quantities.generate import Slices
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -378,13 +378,13 @@ def test_shipped_ones_agree_with_the_tasks_of_their_variables(name):
 
 
 def test_fresh_tasks_are_of_the_two_variables(data, raw):
-    space = slices.space_of(data, (1, 2))
+    space = fresh.space_of(data, (1, 2))
     assert space.outcomes == ("happy", "healthy")
     assert space.conditions == ("region", "happy", "healthy")
 
     def refused(outcome, *given):
         task = FreshTask(title="", outcome=outcome, given=given, survey="duo", seed=1, number=1)
-        return slices.refusal(data, task, slices.Informed(data), 20)
+        return fresh.refusal(data, task, fresh.Informed(data), 20)
 
     # P(A and B | X) is asked, so P(A | B, X) is no news; nor is P(A | B), of everybody's.
     assert refused("happy", "region", "healthy") == "declared"

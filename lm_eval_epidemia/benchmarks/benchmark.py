@@ -49,13 +49,11 @@ class TaskEntry(NamedTuple):
         return tuple(dict.fromkeys(filter(None, (self.group, self.part))))
 
 
-#: The numbers of each benchmark that it measures: see `metrics.yaml`.
-_METRICS: dict[str, dict[str, dict[str, Any]]] = read_yaml(__package__, "metrics.yaml")
-
-
-def declared_metrics(benchmark: str) -> dict[str, Metric]:
-    """Return the metrics that a benchmark measures, in any of its ways, by name."""
-    return {name: Metric(**metric) for name, metric in _METRICS[benchmark].items()}
+#: The numbers that each benchmark measures, in any of its ways.
+METRICS: dict[str, dict[str, Metric]] = {
+    benchmark: {name: Metric(**metric) for name, metric in metrics.items()}
+    for benchmark, metrics in read_yaml(__package__, "metrics.yaml").items()
+}
 
 
 class Measurement(NamedTuple):
@@ -137,9 +135,12 @@ class Benchmark(ABC):
     def available(self) -> Collection[str]:
         """Return the names of the tasks whose truth is available."""
 
-    @abstractmethod
     def metrics(self, way: Any) -> Mapping[str, Metric]:
-        """Return the metrics of a way of asking, by name."""
+        """Return the metrics of a way of asking, by name: those in `metrics.yaml`, and its own.
+
+        A metric's error comes right after it: lm-eval then shows it in the column Stderr.
+        """
+        return {**METRICS.get(self.name, {}), **way.diagnostics}
 
     @abstractmethod
     def measure(self, answers: Sequence[Any]) -> Measurement:

@@ -28,7 +28,7 @@ def anchors(
     ] = None,
 ) -> None:
     """Print the distances that set each task's scale, and the score for knowing averages only."""
-    from lm_eval_epidemia.benchmarks.observation.scales import has_bootstrap, scales
+    from lm_eval_epidemia.benchmarks.observation.respondents import has_bootstrap, scales
     from lm_eval_epidemia.cli import listings
     from lm_eval_epidemia.estimate import store
 

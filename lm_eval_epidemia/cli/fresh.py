@@ -40,7 +40,7 @@ def fresh(
 ) -> None:
     """Draw random, unpublished tasks from a survey's variables, and build them."""
     from lm_eval_epidemia.benchmarks import leaves
-    from lm_eval_epidemia.benchmarks.observation.fresh.make import make, plan
+    from lm_eval_epidemia.benchmarks.observation.fresh import make, plan
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
 
     planned = plan(

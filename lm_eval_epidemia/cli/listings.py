@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from rich.table import Table
 
-    from lm_eval_epidemia.benchmarks.observation.scales import Scale
+    from lm_eval_epidemia.benchmarks.observation.respondents import Scale
 
 
 def _table(
@@ -53,7 +53,7 @@ def scales(listed: Iterable[Scale]) -> Table:
 def groups_of_scales(listed: Iterable[Scale]) -> Table:
     """The same by group: means, and how many tasks are barely informative."""
     from lm_eval_epidemia.benchmarks import unions
-    from lm_eval_epidemia.benchmarks.observation.scales import by_group
+    from lm_eval_epidemia.benchmarks.observation.respondents import by_group
 
     rows = []
     for group, members in by_group(listed, unions()).items():

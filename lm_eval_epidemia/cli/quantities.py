@@ -72,7 +72,7 @@ def build(
     out: _OUT = None,
 ) -> None:
     """Recompute the published quantities from the official files, and list differences."""
-    from lm_eval_epidemia.benchmarks.prior.quantities.rebuilt import rebuilt
+    from lm_eval_epidemia.benchmarks.prior.quantities.published import rebuilt
 
     built_again = rebuilt(raw, seed)
     _keep(built_again.quantities, out, published=True)

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.benchmarks import leaves
-from lm_eval_epidemia.benchmarks.observation.unseen import Unseen, unseen
+from lm_eval_epidemia.benchmarks.observation.metrics import Unseen, unseen
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.harness.hooks import MeasuredHook

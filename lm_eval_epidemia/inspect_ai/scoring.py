@@ -16,8 +16,8 @@ from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value,
 from inspect_ai.solver import TaskState
 
 from lm_eval_epidemia.benchmarks import OBSERVATION
-from lm_eval_epidemia.benchmarks.observation.response import Response
-from lm_eval_epidemia.benchmarks.observation.unseen import unseen
+from lm_eval_epidemia.benchmarks.observation.letters import Response
+from lm_eval_epidemia.benchmarks.observation.metrics import unseen
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.orderings import LETTERS

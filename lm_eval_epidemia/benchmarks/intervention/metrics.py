@@ -3,7 +3,8 @@
 Task files name them. Each takes the answers of one task, in any order, and returns one number. An
 effect counts if its prompts without and with the intervention were both answered. Under ``--limit``
 the other effects are left out, and `seen` is the share of the task that remains. In tasks without
-interventions, every prompt counts by itself.
+interventions, every prompt counts by itself. Means over effects, and their differences, have errors
+whose draws are of scenes (`clustered`), see `score.estimates`.
 """
 
 from __future__ import annotations
@@ -11,21 +12,19 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks.benchmark import Measurement, declared_metrics
+from lm_eval_epidemia.benchmarks.benchmark import Measurement
+from lm_eval_epidemia.benchmarks.intervention.names import pairs
 from lm_eval_epidemia.benchmarks.intervention.questions import Questions
-from lm_eval_epidemia.benchmarks.intervention.tuebingen import pairs
-from lm_eval_epidemia.benchmarks.intervention.ways import WAYS, Intervention
+from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.score import collect
-from lm_eval_epidemia.score.estimates import shares_of
+from lm_eval_epidemia.score.estimates import NOTHING, Estimate, paired, shares_of
 from lm_eval_epidemia.score.joint import Draws
 
 
@@ -188,7 +187,7 @@ def against_truth(answers: Sequence[Any]) -> GradedTask | None:
 
 
 def measure(answers: Sequence[Any]) -> Measurement:
-    """Measure answers by every metric of `metrics_of`, and keep them."""
+    """Measure answers by every metric, and keep them."""
     truth = WAYS[answers[0].way].load(answers[0].task)
     cells = np.isin(np.arange(len(truth.prompts)), [answer.cell for answer in answers])
     complete = graded(truth, np.zeros(len(cells)), cells).numbers
@@ -196,7 +195,9 @@ def measure(answers: Sequence[Any]) -> Measurement:
     if (known := against_truth(answers)) is None:
         return Measurement(seen, {"accuracy": None}, _kept(truth, answers))
     effects, signs = known.grades, _signs(truth)
-    draws = accuracy_draws(known)
+    # Joint over ways and models.
+    at = clustered(truth, effects, effects.right.astype(float))
+    draws = None if np.isnan(at).any() else Draws(_whose(truth), at)
     numbers = {
         "accuracy": _mean(effects.right),
         "accuracy_stderr": math.nan if draws is None else float(draws.at.std(ddof=1)),
@@ -212,12 +213,6 @@ def measure(answers: Sequence[Any]) -> Measurement:
 
 def _mean(values: NDArray[Any]) -> float:
     return float(np.mean(values)) if len(values) else math.nan
-
-
-def accuracy_draws(known: GradedTask) -> Draws | None:
-    """Return the draws of the accuracy, joint over ways and models."""
-    at = clustered(known.truth, known.grades, known.grades.right.astype(float))
-    return None if np.isnan(at).any() else Draws(_whose(known.truth), at)
 
 
 def _whose(truth: Questions) -> str:
@@ -239,13 +234,74 @@ def _kept(truth: Questions, answers: Sequence[Any]) -> str:
     )
 
 
-@cache
-def metrics_of(way: Intervention) -> dict[str, Metric]:
-    """Return the metrics of a way of asking, by name."""
-    metrics = declared_metrics("intervention")
-    if not way.intervenes:
-        for name in ("base_accuracy", "post_accuracy", "kappa0_accuracy", "kappa1_accuracy"):
-            del metrics[name]
-    if way.generated:
-        del metrics["margin"]
-    return {**metrics, **way.diagnostics}
+def picked(graded: Graded, chosen: NDArray[np.bool_]) -> Graded:
+    """Return the effects that are chosen, shape (N,)."""
+    return Graded._make(each[chosen] for each in graded)
+
+
+def shared(one: Graded, other: Graded) -> tuple[Graded, Graded]:
+    """Return the effects that are in both, as each has them."""
+    return (
+        picked(one, np.isin(one.numbers, other.numbers)),
+        picked(other, np.isin(other.numbers, one.numbers)),
+    )
+
+
+def mean(truth: Questions, graded: Graded, of: Any) -> Estimate:
+    """Average over effects.
+
+    Parameters
+    ----------
+    truth : Questions
+    graded : Graded
+        N effects of it.
+    of : ndarray, shape (N,)
+        What is averaged.
+
+    Returns
+    -------
+    Estimate
+        With all effects there, of one graph and intervened variable: the mean over queries of each
+        sample, averaged over the samples, and their standard deviation over the root of how many
+        they are.
+    """
+    of = np.asarray(of, dtype=float)
+    if not len(of):
+        return NOTHING
+    ids, strata = clusters(truth, graded)
+    at, there = clustered(truth, graded, of), np.unique(ids)
+    freedom = len(there) - len(np.unique(strata[there]))
+    return Estimate(float(of.mean()), float(at.std(ddof=1)), len(there), freedom, at)
+
+
+def noticed(truth: Questions, graded: Graded, odds: Array) -> tuple[Estimate, Estimate, Estimate]:
+    """Return how an intervention changes the log-odds of yes, where it matters and where it does
+    not.
+
+    Parameters
+    ----------
+    truth : Questions
+    graded : Graded
+    odds : ndarray, shape (prompts,)
+
+    Returns
+    -------
+    same, changed, difference : Estimate
+        The change from the question before to that after the intervention, in nats: where kappa is
+        0, where it is 1, and the second minus the first. A model that ignores the intervention has
+        a difference of 0; one that sees which edges it deletes has a negative difference, whatever
+        its bias to yes.
+    """
+    moved = np.array(
+        [odds[truth.pairs[n].post] - odds[truth.pairs[n].base] for n in graded.numbers], dtype=float
+    )
+    same, changed = (
+        mean(truth, picked(graded, graded.kappa == kappa), moved[graded.kappa == kappa])
+        for kappa in (0, 1)
+    )
+    return same, changed, paired(changed, same)
+
+
+def known_scenes(graded: Graded) -> NDArray[np.int64]:
+    """Return the scenes with all prompts answered correctly."""
+    return np.setdiff1d(graded.scene, graded.scene[~graded.right])

@@ -94,32 +94,6 @@ def _model(prompt: CausalQuestion, names: dict[str, str]) -> str:
     )
 
 
-def _in_the_graph(prompt: CausalQuestion, names: dict[str, str], values: dict[str, str]) -> str:
-    asked = f"does {names[prompt.cause]} cause {names[prompt.result]}?"
-    if (node := prompt.intervened) is None:
-        return f"{_model(prompt, names)}In this causal graphical model, {asked}\n"
-    return (
-        f"{_model(prompt, names)}Suppose that the perfect intervention "
-        f"do({names[node]} = {values[node]}) was performed.\n"
-        f"In this intervened causal graphical model, {asked}\n"
-    )
-
-
-def _substituted(prompt: CausalQuestion, names: dict[str, str], values: dict[str, str]) -> str:
-    """Name the operation by a made-up word, and say what it does instead."""
-    if (node := prompt.intervened) is None:
-        return _in_the_graph(prompt, names, values)
-    operation = prompt.scene.named.operation
-    return (
-        f"{_model(prompt, names)}Let {operation}(variable = value) be the operation that sets the "
-        "variable to the value, deletes every edge of the graph that points into the variable, and "
-        "leaves everything else as it was.\n"
-        f"Suppose that {operation}({names[node]} = {values[node]}) was applied.\n"
-        f"In the causal graphical model that results, does {names[prompt.cause]} cause "
-        f"{names[prompt.result]}?\n"
-    )
-
-
 # A reply that stops at the closing tag does not have it, or not whole.
 _TAG = re.compile(r"<answer>(.*?)(?:</answer>|</?[a-z]*\Z|\Z)", re.DOTALL)
 # An underscore around a word is markup.
@@ -169,7 +143,14 @@ class Intervention(Way):
 
     def worded(self, prompt: CausalQuestion, names: dict[str, str], values: dict[str, str]) -> str:
         """Ask a question in the names of the variables and of their values."""
-        return _in_the_graph(prompt, names, values)
+        asked = f"does {names[prompt.cause]} cause {names[prompt.result]}?"
+        if (node := prompt.intervened) is None:
+            return f"{_model(prompt, names)}In this causal graphical model, {asked}\n"
+        return (
+            f"{_model(prompt, names)}Suppose that the perfect intervention "
+            f"do({names[node]} = {values[node]}) was performed.\n"
+            f"In this intervened causal graphical model, {asked}\n"
+        )
 
     def rows(self, truth: Questions, variant: Variant) -> Iterator[dict[str, Any]]:
         for cell, prompt in enumerate(truth.prompts):
@@ -198,7 +179,18 @@ class Substitution(Intervention):
         return not task.nodes
 
     def worded(self, prompt: CausalQuestion, names: dict[str, str], values: dict[str, str]) -> str:
-        return _substituted(prompt, names, values)
+        """Name the operation by a made-up word, and say what it does instead."""
+        if (node := prompt.intervened) is None:
+            return super().worded(prompt, names, values)
+        operation = prompt.scene.named.operation
+        return (
+            f"{_model(prompt, names)}Let {operation}(variable = value) be the operation that sets "
+            "the variable to the value, deletes every edge of the graph that points into the "
+            "variable, and leaves everything else as it was.\n"
+            f"Suppose that {operation}({names[node]} = {values[node]}) was applied.\n"
+            f"In the causal graphical model that results, does {names[prompt.cause]} cause "
+            f"{names[prompt.result]}?\n"
+        )
 
 
 class Retrieval(Intervention):

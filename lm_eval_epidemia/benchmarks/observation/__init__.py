@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
-from lm_eval_epidemia.benchmarks.observation import predicted, quick, respondents, undated
-from lm_eval_epidemia.benchmarks.observation.cells import cells_of, quick_cells_of
-from lm_eval_epidemia.benchmarks.observation.metrics import measure, metrics_of
+from lm_eval_epidemia.benchmarks.observation import metrics, quick, respondents, undated
+from lm_eval_epidemia.benchmarks.observation.likelihood import Closed
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
-from lm_eval_epidemia.benchmarks.observation.written import Closed
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.held import held
+from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.elicit.wording import ways_of
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.score.estimates import interval
+from lm_eval_epidemia.score.score import anchors
 from lm_eval_epidemia.surveys.catalogue import all_tasks, drawn, own_surveys, record
 from lm_eval_epidemia.surveys.catalogue import task as task_of
 from lm_eval_epidemia.surveys.fresh import GROUP as FRESH
@@ -25,38 +30,6 @@ TASK_VERSION = 3
 
 #: The published `epidemia_high` of 94 tasks, each whose truth does not ship replaced by a stand-in.
 STANDIN = "epidemia_high_standin"
-
-
-def _entry(task: Task, replaced: Collection[int | None]) -> TaskEntry:
-    is_kept = task.kind == "high" and task.number is not None and task.number not in replaced
-    facets = {
-        "survey": task.survey,
-        "domain": record(task.survey).domain,
-        "dimension": f"d = {len(task.given)}",
-    }
-    if WAYS[Closed.name].asks(task):
-        facets["subset"] = "closed"
-    group, part = task.group, f"{task.group}_{task.survey}"
-    if isinstance(task, FreshTask):
-        part = task.part
-    elif task.survey in own_surveys():
-        # Of its own: the groups that ship have the same tasks, and the same means, for everybody.
-        group = part = part.replace("epidemia_extra", "epidemia")
-    is_fresh = isinstance(task, FreshTask)
-    also = (STANDIN,) if (is_kept or task.stands_for) and not is_fresh else ()
-    outcome = (task.survey, task.outcome)
-    return TaskEntry(task.name, group, part, task.title, facets, outcome, task, also)
-
-
-def _metadata(truth: store.GroundTruth) -> dict[str, str]:
-    facts = {"survey": truth.survey, "vintage": truth.vintage, "truth": truth.fingerprint}
-    if fresh_set := drawn(truth.task):
-        facts |= {"seed": str(fresh_set.seed), "record": fresh_set.record[:12]}
-    return facts
-
-
-def _version(truth: store.GroundTruth) -> int:
-    return TASK_VERSION + ways_of(truth)[task_of(truth.task).outcome].revision
 
 
 class Observation(Benchmark):
@@ -88,17 +61,77 @@ class Observation(Benchmark):
     kinds = respondents.KINDS
     without_anchors = ""
     available = staticmethod(store.available)
-    metrics = staticmethod(metrics_of)
-    measure = staticmethod(measure)
-    metadata = staticmethod(_metadata)
-    version = staticmethod(_version)
+    measure = staticmethod(metrics.measure)
     answers = staticmethod(respondents.answers)
-    cells = staticmethod(cells_of)
 
     def entries(self) -> dict[str, TaskEntry]:
         tasks = all_tasks()
         replaced = {task.stands_for for task in tasks.values()} - {None}
-        return {name: _entry(task, replaced) for name, task in tasks.items()}
+        return {name: self._entry(task, replaced) for name, task in tasks.items()}
+
+    def _entry(self, task: Task, replaced: Collection[int | None]) -> TaskEntry:
+        facets = {
+            "survey": task.survey,
+            "domain": record(task.survey).domain,
+            "dimension": f"d = {len(task.given)}",
+        }
+        if WAYS[Closed.name].asks(task):
+            facets["subset"] = "closed"
+        group, part = task.group, f"{task.group}_{task.survey}"
+        also: tuple[str, ...] = ()
+        is_kept = task.kind == "high" and task.number is not None and task.number not in replaced
+        if isinstance(task, FreshTask):
+            part = task.part
+        else:
+            if is_kept or task.stands_for:
+                also = (STANDIN,)
+            if task.survey in own_surveys():
+                # The groups that ship have the same tasks, and the same means, for everybody.
+                group = part = part.replace("epidemia_extra", "epidemia")
+        outcome = (task.survey, task.outcome)
+        return TaskEntry(task.name, group, part, task.title, facets, outcome, task, also)
+
+    def metrics(self, way: Any) -> Mapping[str, Metric]:
+        known = {**super().metrics(way)}
+        if way.drawn:
+            for name in ("l1", "l1_population"):
+                known[name] = known[name]._replace(low=known[name].low - 2)
+        if not way.expects:
+            del known["score_expected"]
+        return known
+
+    def metadata(self, truth: store.GroundTruth) -> dict[str, str]:
+        facts = {"survey": truth.survey, "vintage": truth.vintage, "truth": truth.fingerprint}
+        if fresh_set := drawn(truth.task):
+            facts |= {"seed": str(fresh_set.seed), "record": fresh_set.record[:12]}
+        return facts
+
+    def version(self, truth: store.GroundTruth) -> int:
+        return TASK_VERSION + ways_of(truth)[task_of(truth.task).outcome].revision
+
+    def cells(self, truth: store.GroundTruth) -> dict[str, Sequence[Any]]:
+        """Return P(X), P(Y | X) with its intervals, and the two ends of the task's scale."""
+        number, ends = len(truth.given), anchors(truth.weights, truth.p, truth.d_perfect())
+        return {
+            "weight": truth.weights.tolist(),
+            **_distributions([truth.levels] * number, truth.p, truth.n, truth.n_eff),
+            "d_zero": [ends.zero] * number,
+            "d_perfect": [ends.perfect] * number,
+        }
+
+
+def _distributions(
+    levels: list[tuple[str, ...]], p: Array, n: Any, n_eff: Array
+) -> dict[str, Sequence[Any]]:
+    low, high = interval(p, n_eff)
+    return {
+        "n": np.asarray(n).tolist(),
+        "n_eff": n_eff.tolist(),
+        "levels": levels,
+        "p": p.tolist(),
+        "low": low.tolist(),
+        "high": high.tolist(),
+    }
 
 
 class QuickLook(Benchmark):
@@ -107,7 +140,7 @@ class QuickLook(Benchmark):
     name = "quick"
     base = "_epidemia_quick"
     groups = (quick.GROUP,)
-    ways = predicted.WAYS
+    ways = quick.WAYS
     primary = "score"
     says = "Quick look: predicted score, 0 to 100"
     digits = 1
@@ -117,11 +150,7 @@ class QuickLook(Benchmark):
         "predicts other groups' scores and has no anchors of its own; 'epidemia anchors "
         "epidemia_low epidemia_high' prints theirs"
     )
-    available = staticmethod(quick.available)
-    metrics = staticmethod(predicted.metrics_of)
-    measure = staticmethod(predicted.measure)
-    answers = staticmethod(quick.answers)
-    cells = staticmethod(quick_cells_of)
+    measure = staticmethod(quick.measure)
 
     def entries(self) -> dict[str, TaskEntry]:
         return {
@@ -129,8 +158,41 @@ class QuickLook(Benchmark):
             for name, of in quick.choices().items()
         }
 
+    @held()
+    def available(self) -> list[str]:
+        """Return the quick tasks all of whose truths ship."""
+        return [
+            name
+            for name, choice in quick.choices().items()
+            if all(store.vintages(task, "shipped") for task in {cell.task for cell in choice.cells})
+        ]
+
     def metadata(self, truth: quick.QuickTruth) -> dict[str, str]:
         return {"predicts": truth.choice.group, "truth": truth.fingerprint}
+
+    def answers(
+        self, truth: quick.QuickTruth, kind: str, noise: float = 1.0, seed: int = 0
+    ) -> list[Array]:
+        tasks = {cell.truth.task: cell.truth for cell in truth.asked}
+        of = {name: respondents.answers(own, kind, noise, seed) for name, own in tasks.items()}
+        return [of[cell.truth.task][cell.cell] for cell in truth.asked]
+
+    def cells(self, truth: quick.QuickTruth) -> dict[str, Sequence[Any]]:
+        """Return what is true in the cells, and whose they are.
+
+        ``weight`` is per unit of distance; see `quick`.
+        """
+        columns: dict[str, Any] = {
+            "of_task": [own.task for own, *_ in truth.asked],
+            "of_cell": [cell for _, cell, _ in truth.asked],
+            "weight": [cell.weight for cell in truth.choice.cells],
+        }
+        for own, cell, _ in truth.asked:
+            at = [cell]
+            known = _distributions([own.levels], own.p[at], own.n[at], own.n_eff[at])
+            for name, values in known.items():
+                columns.setdefault(name, []).extend(values)
+        return columns
 
 
 class WithoutYear(Benchmark):
@@ -147,34 +209,31 @@ class WithoutYear(Benchmark):
     groups_version = TASK_VERSION
     kinds = respondents.KINDS
     without_anchors = "has no truth and no score"
-    metrics = staticmethod(undated.metrics_of)
     measure = staticmethod(undated.measure)
     answers = staticmethod(undated.answers)
 
     def entries(self) -> dict[str, TaskEntry]:
-        return {
-            name: TaskEntry(
-                name,
-                undated.GROUP,
-                "",
-                of.title.replace("Year, ", "") + " (no year named)",
-                {"survey": of.survey},
-                (of.survey, of.outcome),
-                of,
-            )
-            for name, of in undated.declared().items()
-        }
+        entries = {}
+        for name, of in undated.declared().items():
+            title = of.title.replace("Year, ", "") + " (no year named)"
+            facets, outcome = {"survey": of.survey}, (of.survey, of.outcome)
+            entries[name] = TaskEntry(name, undated.GROUP, "", title, facets, outcome, of)
+        return entries
 
     def available(self) -> list[str]:
         return [n for n, of in undated.declared().items() if store.is_available(of.name)]
 
+    def metrics(self, way: Any) -> Mapping[str, Metric]:
+        """Return the metrics of how a model answered; none says how well."""
+        return {**way.diagnostics, **super().metrics(way)}
+
     def metadata(self, truth: undated.Undated) -> dict[str, str]:
-        return _metadata(truth.dated)
+        return OBSERVATION.metadata(truth.dated)
 
     def version(self, truth: undated.Undated) -> int:
-        return _version(truth.dated)
+        return OBSERVATION.version(truth.dated)
 
-    def cells(self, truth: undated.Undated) -> Mapping[str, Sequence[Any]]:
+    def cells(self, truth: undated.Undated) -> dict[str, Sequence[Any]]:
         return {"levels": [list(truth.levels)] * len(truth.given)}
 
 

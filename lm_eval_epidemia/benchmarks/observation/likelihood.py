@@ -1,6 +1,7 @@
 """``likelihood``: the probability of each answer, asked for with 22 intervals.
 
 "What is the probability that ...?", "A. 0%", "B. 0%-5%", ...: the likeliest interval is the answer.
+``closed`` and ``rag`` are the same for a subset each, but the model writes the letter.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks.observation.response import Response, response_to
+from lm_eval_epidemia.benchmarks.observation.letters import Response, response_to
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.intervals import (
     BIN_LETTERS,
@@ -20,13 +21,16 @@ from lm_eval_epidemia.elicit.intervals import (
     bin_of,
     distribution,
 )
-from lm_eval_epidemia.elicit.prompts import prompt
-from lm_eval_epidemia.elicit.responses import CHOICE_MASS, logprobs_of, softmax
+from lm_eval_epidemia.elicit.prompts import ONE_LETTER, prompt
+from lm_eval_epidemia.elicit.replies.letters import letter
+from lm_eval_epidemia.elicit.responses import CHOICE_MASS, WRITTEN, logprobs_of, softmax
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import DistributionWay, Elicited, Metric
 from lm_eval_epidemia.elicit.within import most_moved
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate.store import GroundTruth
+from lm_eval_epidemia.surveys.catalogue import official_cells
+from lm_eval_epidemia.surveys.record import Task
 
 
 def bin_mass(answers: Sequence[Response]) -> float:
@@ -109,3 +113,50 @@ class Likelihood(DistributionWay):
         """Round a distribution to the midpoints of its intervals."""
         middles = [MIDPOINTS[bin_of(float(p[level]))] for level in asked_levels(len(p))]
         return distribution(np.array(middles), len(p))
+
+
+#: The closed subset: high-dimensional tasks that have at most this many cells with the levels of
+#: the official file, so that it is the same for every vintage.
+CLOSED_CELLS = 250
+
+
+class Written(Likelihood):
+    """As `Likelihood`, but the model writes the letter of an interval."""
+
+    diagnostics = WRITTEN
+    expects = False
+    request = ONE_LETTER
+    # A probability is written once, as the model thinks most likely.
+    temperature = 0.0
+    revision = 1
+
+    def read(self, row: Any, responses: Sequence[Any]) -> Response:
+        """Read the letter that was written: the middle of its interval."""
+        interval = letter(str(responses[0]), len(row.choices))
+        middle = None if interval is None else float(MIDPOINTS[interval])
+        return response_to(self.name, row, row.level, middle)
+
+    def distribution(self, values: Array, first: Response, levels: int) -> Elicited:
+        """Take the intervals' middles; a cell with an answer that could not be read is uniform."""
+        silent = np.isnan(values).any(axis=1, keepdims=True)
+        return Elicited(np.where(silent, 1 / levels, distribution(np.nan_to_num(values), levels)))
+
+
+class Closed(Written):
+    """The closed subset."""
+
+    name = "closed"
+    suffix = "_closed"
+
+    def asks(self, task: Task) -> bool:
+        return task.kind == "high" and official_cells(task) <= CLOSED_CELLS
+
+
+class Rag(Written):
+    """The subset whose conditions can be looked up."""
+
+    name = "rag"
+    suffix = "_rag"
+
+    def asks(self, task: Task) -> bool:
+        return task.retrieval

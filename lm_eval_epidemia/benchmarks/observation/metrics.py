@@ -10,20 +10,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks.benchmark import Measurement, declared_metrics
+from lm_eval_epidemia.benchmarks.benchmark import Measurement
+from lm_eval_epidemia.benchmarks.observation.letters import Response
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
-from lm_eval_epidemia.benchmarks.observation.response import Response
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.way import Answer, DistributionWay, Metric
+from lm_eval_epidemia.elicit.way import Answer
+from lm_eval_epidemia.elicit.within import Within, bounds
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score.joint import Draws, SharedError, joint_error
+
+#: Points of the score, and probability of letters behind a number without a bound, that may go
+#: unnoticed where a server did not show them.
+MOST, MOST_MASS = 1.0, 0.01
 
 #: Answers under each ordering are kept up to so many numbers: of 120 orderings a task may have
 #: 100,000. Without them an error does not cover the orderings that were not asked.
@@ -41,8 +45,11 @@ def against_truth(answers: Sequence[Answer]) -> Measured | None:
     EpidemiaError
         If the questions were made from a truth other than the installed one.
     """
-    collected = collect.collected(WAYS, answers)
-    way, truth = WAYS[answers[0].way], collected.truth
+    return _against_truth(collect.collected(WAYS, answers), answers)
+
+
+def _against_truth(collected: collect.Collected, answers: Sequence[Answer]) -> Measured | None:
+    truth = collected.truth
     if not collect.readable(collected, answers):
         return None
     complete = collect.complete_cells(collected)
@@ -54,14 +61,18 @@ def against_truth(answers: Sequence[Answer]) -> Measured | None:
             f"{collected.name}: {int(complete.sum())} of {complete.size} cells are complete "
             f"({truth.weights[complete].sum():.0%} of the population); the score is for these",
         )
-    elicited = way.distribution(collected.said[complete], answers[0], len(truth.levels))
+    way, levels = WAYS[answers[0].way], len(truth.levels)
+    elicited = way.distribution(collected.said[complete], answers[0], levels)
     return Measured(part_of(truth, complete), elicited)
 
 
 def measure(answers: Sequence[Response]) -> Measurement:
-    """Measure answers by every metric of `metrics_of`, and keep them."""
-    way, measured = WAYS[answers[0].way], against_truth(answers)
-    seen = {"seen": _seen(answers)}
+    """Measure answers by every metric, and keep them."""
+    collected = collect.collected(WAYS, answers)
+    measured, complete = _against_truth(collected, answers), collected.answered.all(axis=1)
+    # Exactly 1 when nothing is missing, whatever the rounding of the sum.
+    share = 1.0 if complete.all() else float(collected.truth.weights[complete].sum())
+    seen = {"seen": share}
     if measured is None:
         return Measurement(seen, {"score": None, "score_population": None})
     draws = {
@@ -77,23 +88,12 @@ def measure(answers: Sequence[Response]) -> Measurement:
         "score_population_stderr": _error(draws["score_population"]),
         "l1_population": measured.l1_population,
     }
-    return Measurement(numbers | seen, draws, _kept(way.by_position(answers), measured))
+    return Measurement(numbers | seen, draws, _kept(collected.way.by_position(answers), measured))
 
 
 def _error(draws: Draws | None) -> float:
     error = joint_error([draws])
     return SharedError(error) if draws is not None and len(draws.at) else error
-
-
-def _seen(answers: Sequence[Answer]) -> float:
-    """Share of the population in cells that were asked completely; 1 without ``--limit``."""
-    way, first = WAYS[answers[0].way], answers[0]
-    truth = way.load(first.task)
-    asked = {(answer.cell, answer.place) for answer in answers}
-    needed = way.prompts(truth, first)
-    complete = np.bincount([cell for cell, _ in asked], minlength=len(truth.weights)) == needed
-    # Exactly 1 when nothing is missing, whatever the rounding of the sum.
-    return 1.0 if complete.all() else float(truth.weights[complete].sum())
 
 
 def _kept(shares: Array | None, measured: Measured) -> str:
@@ -119,16 +119,79 @@ def _kept(shares: Array | None, measured: Measured) -> str:
     return line + DROPPED if is_dropped else line
 
 
-@cache
-def metrics_of(way: DistributionWay) -> dict[str, Metric]:
-    """Return the metrics of a way of asking, by name.
+class Unseen(NamedTuple):
+    """The probability assigned to letters that were not shown, and its effect on the score.
 
-    A metric's error comes right after it: lm-eval then shows it in the column Stderr.
+    Attributes
+    ----------
+    mass : float
+        Mean over prompts of the probability assigned to letters that were not shown at all, in [0,
+        1].
+    effect : float
+        The most points by which the score can be wrong because of these letters, and of other
+        spellings of letters shown in one; it can exceed 0 even if `mass` is 0. NaN if there is no
+        score, or the way of asking has no bound.
     """
-    metrics = declared_metrics("observation")
-    if way.drawn:
-        for name in ("l1", "l1_population"):
-            metrics[name] = metrics[name]._replace(low=metrics[name].low - 2)
-    if not way.expects:
-        del metrics["score_expected"]
-    return {**metrics, **way.diagnostics}
+
+    mass: float
+    effect: float
+
+
+def unseen(answers: Sequence[Any]) -> Unseen | None:
+    """Bound how much letters that were not shown may change a task's score; warn above 1 point.
+
+    Only bounds of their probabilities are known: see `elicit.within`.
+
+    The distance changes by at most ``sum_x w_x L(x)``, where L(x) bounds the L1 distance between
+    the cell's distribution and the one from the true probabilities. The score is monotone in the
+    distance, so its error is largest at one end of that interval.
+
+    Parameters
+    ----------
+    answers : sequence of Answer
+
+    Returns
+    -------
+    Unseen or None
+        None if every log-probability is known.
+    """
+    values = [answer.value if isinstance(answer.value, tuple) else () for answer in answers]
+    bounded = [[p for p in logprobs if isinstance(p, Within)] for logprobs in values]
+    if not any(bounded):
+        return None
+    shared = [math.fsum(math.exp(p) for p in hidden if not p.shown) for hidden in bounded]
+    if (way := WAYS.get(answers[0].way)) is None:  # of another benchmark: it has no such bound
+        return Unseen(float(np.mean(shared)), math.nan)
+    name, hidden = way.named(answers[0].task), Unseen(float(np.mean(shared)), _effect(answers))
+    if hidden.effect > MOST:
+        lacking = "letters are shown in one spelling and not in others"
+        if hidden.mass:
+            lacking = f"letters not shown have probability {hidden.mass:.2g}"
+        notices.warn(
+            "letters that were not shown",
+            f"{name}: the server shows only its most likely tokens; the others may change the "
+            f"score by up to {hidden.effect:.1f} points ({lacking}). Use a server that accepts "
+            "logprob_token_ids (vLLM), or one that shows more tokens",
+        )
+    if hidden.mass > MOST_MASS and way.expects:
+        notices.warn(
+            "letters that were not shown, in score_expected",
+            f"{name}: letters that the server did not show have probability {hidden.mass:.2g}; "
+            "unseen_effect bounds their effect on the score, but not on score_expected",
+        )
+    return hidden
+
+
+def _effect(answers: Sequence[Any]) -> float:
+    first, collected = answers[0], collect.collected(WAYS, answers)
+    if (measured := _against_truth(collected, answers)) is None:
+        return math.nan
+    way, values = WAYS[first.way], collected.said
+    places = tuple(np.array([(answer.cell, answer.place) for answer in answers]).T)
+    low, high = np.zeros_like(values), np.ones_like(values)
+    low[places], high[places] = map(np.array, zip(*(bounds(a.value) for a in answers), strict=True))
+    part, l1 = measured.part, measured.l1
+    cells, levels = part.complete, len(part.truth.levels)
+    off = float(part.weights @ way.moved(values[cells], low[cells], high[cells], first, levels))
+    ends = part.score_of(np.array([max(l1 - off, 0.0), l1 + off]))
+    return float(np.abs(ends - measured.score).max())

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks.observation.letters import Asked
-from lm_eval_epidemia.benchmarks.observation.response import Response, place_of, response_to
+from lm_eval_epidemia.benchmarks.observation.letters import Asked, Response, place_of, response_to
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.orderings import LETTERS, mirrored
 from lm_eval_epidemia.elicit.prompts import prompt

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from lm_eval_epidemia.benchmarks.observation.letters import Letters
-from lm_eval_epidemia.benchmarks.observation.likelihood import Likelihood
-from lm_eval_epidemia.benchmarks.observation.sampled import Sampled
+from lm_eval_epidemia.benchmarks.observation.letters import Letters, Sampled
+from lm_eval_epidemia.benchmarks.observation.likelihood import Closed, Likelihood, Rag
 from lm_eval_epidemia.benchmarks.observation.stated import Stated
-from lm_eval_epidemia.benchmarks.observation.written import Closed, Rag
 from lm_eval_epidemia.elicit.way import DistributionWay
 
 WAYS: dict[str, DistributionWay] = {

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.prior import respondents
-from lm_eval_epidemia.benchmarks.prior.metrics import measure, metrics_of
+from lm_eval_epidemia.benchmarks.prior.metrics import measure
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities, cells_of
 from lm_eval_epidemia.benchmarks.prior.ways import WAYS
+from lm_eval_epidemia.elicit.way import Metric
 
 
 def _group_of(set_: store.DeclaredSet) -> str:
@@ -33,7 +37,6 @@ class Priors(Benchmark):
         "list {task}' prints the true values"
     )
     available = staticmethod(store.available)
-    metrics = staticmethod(metrics_of)
     measure = staticmethod(measure)
     answers = staticmethod(respondents.answers)
     cells = staticmethod(cells_of)
@@ -45,6 +48,11 @@ class Priors(Benchmark):
             )
             for name, set_ in store.declared().items()
         }
+
+    def metrics(self, way: Any) -> Mapping[str, Metric]:
+        # Of a grid nothing is unread, so nothing is dropped.
+        others = "end_mass" if way.generated else "_published"
+        return {n: of for n, of in super().metrics(way).items() if not n.endswith(others)}
 
     def metadata(self, truth: Quantities) -> dict[str, str]:
         return {"survey": truth.survey, "vintage": truth.vintage, "truth": truth.fingerprint}

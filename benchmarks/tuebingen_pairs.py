@@ -1,16 +1,11 @@
-"""Causes and effects from nature: the Tübingen cause-effect pairs, by name and direction.
+"""Make the list of pairs: `lm_eval_epidemia/benchmarks/intervention/pairs.csv`.
 
-``pairs.csv`` holds them as this package uses them. It is made from a list of the database's 108
-pairs (columns list, row, cause, effect):
-``python -m lm_eval_epidemia.benchmarks.intervention.tuebingen PARQUET``.
-What is left out, merged and told apart is data with the reason, in ``pairs.yaml``.
+    python benchmarks/tuebingen_pairs.py tubingen_pairs_direction.parquet
 
-Source: J. M. Mooij, J. Peters, D. Janzing, J. Zscheischler and B. Schölkopf, "Distinguishing Cause
-from Effect Using Observational Data: Methods and Benchmarks", Journal of Machine Learning Research
-17(32), 2016, whose appendix describes the pairs. The list is the one in the repository
-tejaskasetty/interventional-reasoning-llms (MIT License, copyright 2024 Tejas Kasetty, Divyat
-Mahajan, Gintare Karolina Dziugaite, Alexandre Drouin, Dhanya Sridhar). Only names and directions
-are taken from it; no measurement of the database, whose pairs have terms of their own, is here.
+The file is a list of the 108 Tübingen cause-effect pairs (columns list, row, cause, effect): that
+of the repository tejaskasetty/interventional-reasoning-llms (MIT License, copyright 2024 Tejas
+Kasetty, Divyat Mahajan, Gintare Karolina Dziugaite, Alexandre Drouin, Dhanya Sridhar). What is left
+out, merged and told apart is data with the reason, in ``pairs.yaml`` beside the list.
 """
 
 from __future__ import annotations
@@ -20,12 +15,17 @@ import csv
 import io
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
+
+import lm_eval_epidemia.benchmarks.intervention as benchmark
+from lm_eval_epidemia.benchmarks.intervention.names import Pair
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.paths import read_yaml
+
+OUT = Path(benchmark.__file__).with_name("pairs.csv")
 
 
 class _Source(NamedTuple):
@@ -51,37 +51,8 @@ class _Source(NamedTuple):
 @lru_cache
 def chosen() -> tuple[dict[str, list[int]], tuple[_Source, ...]]:
     """Return the pairs that are not used, by reason, and the sources of the others."""
-    data = read_yaml(__package__, "pairs.yaml")
+    data = read_yaml(benchmark.__name__, "pairs.yaml")
     return data["left out"], tuple(_Source(**source) for source in data["sources"])
-
-
-class Pair(NamedTuple):
-    """One relation of the list.
-
-    Attributes
-    ----------
-    cause, effect : str
-        Noun phrases that read well in "X causes Y."; in lower case except for proper names.
-    rows : tuple of int
-        Official numbers of the pairs merged, 1 to 108.
-    field : str
-        What it is about; both variables are in this field only.
-    """
-
-    cause: str
-    effect: str
-    rows: tuple[int, ...]
-    field: str
-
-
-@lru_cache
-def pairs() -> tuple[Pair, ...]:
-    """Return the pairs that ship, in the order of their first official number."""
-    text = (files(__package__) / "pairs.csv").read_text(encoding="utf-8")
-    return tuple(
-        Pair(row["cause"], row["effect"], tuple(map(int, row["rows"].split(";"))), row["field"])
-        for row in csv.DictReader(text.splitlines())
-    )
 
 
 def _merged(listed: Iterable[tuple[int, str, str]]) -> list[Pair]:
@@ -134,8 +105,6 @@ def made_from(parquet: Path) -> str:
     EpidemiaError
         If the file has other columns or pairs.
     """
-    import pandas as pd
-
     columns: list[Any] = ["row", "cause", "effect"]
     frame = pd.read_parquet(parquet)
     if missing := {"list", *columns} - set(frame.columns):
@@ -153,11 +122,10 @@ def made_from(parquet: Path) -> str:
 
 
 def main() -> None:
-    """Write ``pairs.csv`` next to this file."""
+    """Write the list where the package has it."""
     parser = argparse.ArgumentParser(description="Write pairs.csv from the list of pairs.")
     parser.add_argument("parquet", type=Path, help="tubingen_pairs_direction.parquet")
-    target = Path(__file__).with_name("pairs.csv")
-    target.write_text(made_from(parser.parse_args().parquet), encoding="utf-8")
+    OUT.write_text(made_from(parser.parse_args().parquet), encoding="utf-8")
 
 
 if __name__ == "__main__":
