@@ -14,9 +14,8 @@ from official import save
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys import microdata
 from lm_eval_epidemia.surveys.catalogue import record
-from lm_eval_epidemia.surveys.csv_text import MAX_COLUMNS
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
-from lm_eval_epidemia.surveys.read import read_columns, read_grids
+from lm_eval_epidemia.surveys.read import MAX_COLUMNS, read_columns, read_grids
 from lm_eval_epidemia.surveys.record import Design
 
 pyreadstat = pytest.importorskip("pyreadstat")

@@ -1,8 +1,8 @@
 """The schema of a survey record.
 
 A record is one YAML file: the survey's source, its weights and design, its variables (official
-column, code -> level) and its tasks. A survey or a task is added by writing YAML; `load` reads the
-file, `catalogue` lists all records.
+column, code -> level) and its tasks. A survey or a task is added by writing YAML; `catalogue`
+reads the files.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from pydantic import (
 
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.names import WAYS, fault_of
-from lm_eval_epidemia.surveys.adjustment import Adjustment, Rake
-from lm_eval_epidemia.surveys.layout import TableLayout
 from lm_eval_epidemia.surveys.variable import (
+    Adjustment,
     Fault,
     Listed,
+    Rake,
     Strict,
+    TableLayout,
     Universe,
     Variable,
     refuse,

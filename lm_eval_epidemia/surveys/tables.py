@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
-from lm_eval_epidemia.surveys.layout import TableLayout
-from lm_eval_epidemia.surveys.read import open_raw, read_grids
+from lm_eval_epidemia.surveys.raw import open_raw
+from lm_eval_epidemia.surveys.read import read_grids
 from lm_eval_epidemia.surveys.record import Record, Vintage
-from lm_eval_epidemia.surveys.variable import Level, normalised
+from lm_eval_epidemia.surveys.variable import Level, TableLayout, normalised
 
 #: Published percentages are rounded: a remainder may be this far (in percent) below 0.
 ROUNDING = 0.3

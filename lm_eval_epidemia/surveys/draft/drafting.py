@@ -11,29 +11,35 @@ from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.core.names import RESERVED, check_name
 from lm_eval_epidemia.surveys.catalogue import own_surveys, records
-from lm_eval_epidemia.surveys.csv_text import encoding_of
-from lm_eval_epidemia.surveys.draft.columns import Field, unusable
-from lm_eval_epidemia.surveys.draft.design import Guess, guessed
-from lm_eval_epidemia.surveys.draft.files import Files, described
-from lm_eval_epidemia.surveys.draft.files import named as named_columns
+from lm_eval_epidemia.surveys.draft.columns import (
+    Chooser,
+    Field,
+    Files,
+    Proposal,
+    Wishes,
+    described,
+    unusable,
+)
+from lm_eval_epidemia.surveys.draft.columns import named as named_columns
+from lm_eval_epidemia.surveys.draft.design import Guess, guessed, looked_at
 from lm_eval_epidemia.surveys.draft.people import Sampling, UsedRows, rows_in, rows_of
 from lm_eval_epidemia.surveys.draft.tally import Tally, count
 from lm_eval_epidemia.surveys.draft.tasks import (
     EACH,
+    PEOPLE,
     TaskPlan,
     conditions_of,
     outcomes_of,
     planned,
+    possible,
+    recorded,
 )
-from lm_eval_epidemia.surveys.draft.text import apart, cleaned, marks, variable_name
-from lm_eval_epidemia.surveys.draft.trying import PEOPLE, possible, recorded
 from lm_eval_epidemia.surveys.draft.variables import KEEPS, Draft, drafted
-from lm_eval_epidemia.surveys.draft.weighing import looked_at
-from lm_eval_epidemia.surveys.draft.wishes import Chooser, Proposal, Wishes
-from lm_eval_epidemia.surveys.draft.words import IDENTIFIER
+from lm_eval_epidemia.surveys.draft.words import IDENTIFIER, apart, cleaned, marks, variable_name
 from lm_eval_epidemia.surveys.draft.writing import DraftSource, record_text
 from lm_eval_epidemia.surveys.microdata import load_microdata
-from lm_eval_epidemia.surveys.read import SETUP, WORKBOOKS, head_of, open_raw, suffix_of
+from lm_eval_epidemia.surveys.raw import open_raw
+from lm_eval_epidemia.surveys.read import SETUP, WORKBOOKS, encoding_of, head_of, suffix_of
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
 #: A record has at most so many variables; with --outcomes and --given those that are named.

@@ -11,15 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.errors import EpidemiaError, few
-from lm_eval_epidemia.surveys.draft.columns import Field
-from lm_eval_epidemia.surveys.draft.design import Guess, single_units
-from lm_eval_epidemia.surveys.draft.files import Files
+from lm_eval_epidemia.surveys.draft.columns import NONE, Chooser, Field, Files, Proposal, Wishes
+from lm_eval_epidemia.surveys.draft.design import (
+    Guess,
+    countries_said,
+    known_numbers,
+    may_be_weights,
+    single_units,
+)
 from lm_eval_epidemia.surveys.draft.tally import blocks
-from lm_eval_epidemia.surveys.draft.weighing import countries_said, known_numbers, may_be_weights
-from lm_eval_epidemia.surveys.draft.wishes import NONE, Chooser, Proposal, Wishes
 from lm_eval_epidemia.surveys.draft.words import WORDS
+from lm_eval_epidemia.surveys.microdata import check_weights
 from lm_eval_epidemia.surveys.read import read_columns, suffix_of
-from lm_eval_epidemia.surveys.weights import check_weights
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.surveys import read
-from lm_eval_epidemia.surveys.csv_text import BLANKS, NO_NUMBERS, csv_batches
 from lm_eval_epidemia.surveys.draft.columns import Field
+from lm_eval_epidemia.surveys.read import BLANKS, NO_NUMBERS, csv_batches
 
 #: From this share of equal distances between neighbours on, numbers were counted up. Of what is
 #: measured, people hardly ever all differ unless values lie far apart, and then no distance is

@@ -1,14 +1,22 @@
-"""The choice of outcomes and conditions, and the tasks made of them."""
+"""The choice of outcomes and conditions, and the tasks made of them that have people."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
 from itertools import combinations, product
+from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import entr
+
+from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.draft.variables import Draft
 from lm_eval_epidemia.surveys.draft.words import ABOUT_INTERVIEW, DEMOGRAPHIC
-from lm_eval_epidemia.surveys.record import MAX_LEVELS
+from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
+from lm_eval_epidemia.surveys.record import MAX_LEVELS, Record
 
 #: Cells of a condition; answers that are easily asked for; what hardly differs.
 CELLS = 60
@@ -129,3 +137,54 @@ def planned(
     take([*pairs[::step], *pairs], len(kept) + of_two)
     order = {outcome.name: n for n, outcome in enumerate(outcomes)}
     return sorted(kept, key=lambda plan: (len(plan.given), order[plan.outcome]))
+
+
+#: A task has people enough.
+PEOPLE = 30
+
+#: What two variables share of what the lesser of them tells, from which one recodes the other.
+SAME = 0.9
+
+
+def recorded(text: str) -> Record:
+    """Load the text of a record as anybody would.
+
+    Raises
+    ------
+    EpidemiaError
+        Naming line and field of what is wrong.
+    """
+    with tempfile.TemporaryDirectory(prefix="epidemia-") as folder:
+        path = Path(folder) / "draft.yaml"
+        path.write_text(text, encoding="utf-8")
+        return load_record(path)
+
+
+def possible(data: Microdata) -> Callable[[TaskPlan], bool]:
+    """Return what tells whether a task can be estimated from the records, and is worth it."""
+
+    def is_possible(plan: TaskPlan) -> bool:
+        columns = np.array([data.levels[name] for name in (plan.outcome, *plan.given)])
+        keep = (data.weight > 0) & (columns != MISSING).all(axis=0)
+        outcome, *given = columns[:, keep]
+        if keep.sum() < PEOPLE or any(len(np.unique(column)) < 2 for column in columns[:, keep]):
+            return False
+        return all(
+            _information(outcome, condition, data.weight[keep]) < SAME for condition in given
+        )
+
+    return is_possible
+
+
+def _information(
+    first: NDArray[np.int16], other: NDArray[np.int16], weight: NDArray[np.float64]
+) -> float:
+    """Return the mutual information of two variables, over the lesser of their entropies."""
+    table = np.zeros((first.max() + 1, other.max() + 1))
+    np.add.at(table, (first, other), weight)
+    p = table / table.sum()
+    rows, columns, both = (
+        float(entr(shares).sum()) for shares in (p.sum(axis=1), p.sum(axis=0), p)
+    )
+    least = min(rows, columns)
+    return (rows + columns - both) / least if least > 0 else 1.0

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.surveys.draft import cuts
+from lm_eval_epidemia.surveys.draft import amounts
+from lm_eval_epidemia.surveys.draft.amounts import has_unit, measure_of
 from lm_eval_epidemia.surveys.draft.columns import Field, within
-from lm_eval_epidemia.surveys.draft.measuring import has_unit, measure_of
 from lm_eval_epidemia.surveys.draft.tally import Array, Tally
-from lm_eval_epidemia.surveys.draft.text import apart, cleaned, number, shortened
 from lm_eval_epidemia.surveys.draft.words import (
     COUNTRY,
     DATE,
@@ -22,8 +21,12 @@ from lm_eval_epidemia.surveys.draft.words import (
     IDENTIFIER,
     NUMBER,
     PREDICATES,
+    apart,
     asks_nothing,
+    cleaned,
     like_others,
+    number,
+    shortened,
     unanswered,
 )
 from lm_eval_epidemia.surveys.variable import Measure
@@ -343,13 +346,13 @@ def _amounts(
     inner = np.array([value not in low and value not in high for value in weight], dtype=bool)
     checks, asides = [], []
     if inner.sum() <= VALUES and tally.exact:
-        levels = _levels(draft, list(weight), meant, weight, cuts.shown)
+        levels = _levels(draft, list(weight), meant, weight, amounts.shown)
         if not meant and tally.whole:
             checks.append("if these are codes, write what they mean: the file has no labels")
     else:
-        levels = _levels(draft, low, meant, weight, cuts.shown)
+        levels = _levels(draft, low, meant, weight, amounts.shown)
         levels += _binned(draft, values[inner], weights[inner], tally.whole, low, high)
-        levels += _levels(draft, high, meant, weight, cuts.shown)
+        levels += _levels(draft, high, meant, weight, amounts.shown)
         checks.append("cut at round numbers near the quintiles")
         if not low and not high:
             topped = {value: meant[value] for value in weight if value in meant}
@@ -367,7 +370,7 @@ def _binned(
     draft: Draft, values: Array, weights: Array, whole: bool, low: list[float], high: list[float]
 ) -> list[DraftLevel]:
     levels = []
-    for at_least, below in pairwise([None, *cuts.round_cuts(values, weights, whole), None]):
+    for at_least, below in pairwise([None, *amounts.round_cuts(values, weights, whole), None]):
         begins = -np.inf if at_least is None else at_least
         ends = np.inf if below is None else below
         weight = weights[(values >= begins) & (values < ends)].sum()
@@ -376,9 +379,9 @@ def _binned(
         below_high = min(high) if below is None and high else below
         bounds = {"at_least": at_least, "above": above, "below": below_high}
         if at_least is None and whole and values[0] == ends - 1:
-            label = cuts.shown(values[0])
+            label = amounts.shown(values[0])
         else:
-            label = cuts.in_words(at_least, below, whole)
+            label = amounts.in_words(at_least, below, whole)
         if draft.kind == "age":
             label = label.replace("or more", "or older")
         phrase = _amount(draft.kind, label, draft.column)

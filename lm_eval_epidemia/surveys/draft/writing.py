@@ -9,8 +9,8 @@ from typing import NamedTuple
 from lm_eval_epidemia.surveys.draft.columns import Field
 from lm_eval_epidemia.surveys.draft.people import Sampling
 from lm_eval_epidemia.surveys.draft.tasks import TaskPlan
-from lm_eval_epidemia.surveys.draft.text import CHECK, cleaned, number, quoted, shortened
 from lm_eval_epidemia.surveys.draft.variables import Draft, DraftLevel
+from lm_eval_epidemia.surveys.draft.words import CHECK, cleaned, number, quoted, shortened
 from lm_eval_epidemia.surveys.variable import Measure
 
 WIDTH = 96

@@ -20,11 +20,10 @@ from lm_eval_epidemia.estimate.estimators import Counts
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.store import d_perfect
 from lm_eval_epidemia.score.score import zero
-from lm_eval_epidemia.surveys.adjustment import Rake
 from lm_eval_epidemia.surveys.fresh import FreshTask
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
 from lm_eval_epidemia.surveys.record import MAX_LEVELS, Record
-from lm_eval_epidemia.surveys.variable import Universe
+from lm_eval_epidemia.surveys.variable import Rake, Universe
 
 #: Sampled units that make a cell large, and the share of the people in such cells, at least.
 LARGE, IN_LARGE = 30, 0.9
