@@ -23,6 +23,7 @@ from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.held import looked_up
 from lm_eval_epidemia.core.names import RESERVED
+from lm_eval_epidemia.core.sealed import stamp
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.fresh import FreshSet
 from lm_eval_epidemia.surveys.record import Record, Task
@@ -187,8 +188,7 @@ def own_surveys() -> frozenset[str]:
 @looked_up
 def state() -> tuple[Stamped, ...]:
     """Return a hashable value that changes when a user's record or a set of fresh tasks does."""
-    stats = [(path, path.stat()) for path in declarations()]
-    return tuple((path, (stat.st_mtime_ns, stat.st_ino, stat.st_size)) for path, stat in stats)
+    return tuple((path, stamp(path)) for path in declarations())
 
 
 def declarations() -> list[Path]:
@@ -260,8 +260,7 @@ def task(name: str) -> Task:
 
 def _written(levels: yaml.SequenceNode) -> list[yaml.Node]:
     """Return, for every level the schema sees, the YAML that wrote it: ``each`` writes several."""
-    items = yaml.constructor.SafeConstructor().construct_document(levels)
-    pairs = zip(levels.value, items, strict=True)
+    pairs = zip(levels.value, _constructed(levels), strict=True)
     return [node for node, item in pairs for _ in written_out([item])]
 
 
@@ -297,21 +296,18 @@ def _repeated(node: yaml.Node | None) -> Iterator[tuple[int, str]]:
             yield from _repeated(child)
 
 
-def _composed(text: str) -> tuple[yaml.Node | None, Any]:
-    """Return the nodes of a YAML text and a loader for their data."""
+def _composed(text: str) -> yaml.Node | None:
+    """Return the nodes of a YAML text, which know their lines."""
     # libyaml's parser, where PyYAML was built with it, is ten times as fast; of an error, the one
     # in Python says more.
     if fast := getattr(yaml, "CSafeLoader", None):
         with suppress(yaml.YAMLError):
-            return yaml.compose(text, fast), fast
-    return yaml.compose(text, yaml.SafeLoader), yaml.SafeLoader
+            return yaml.compose(text, fast)
+    return yaml.compose(text, yaml.SafeLoader)
 
 
-def _parsed(path: Path) -> tuple[Any, yaml.Node | None]:
-    """Return the data of a YAML file, and its nodes, which know their lines."""
-    text = path.read_text(encoding="utf-8")
-    tree, loader = _composed(text)
-    return yaml.load(text, loader), tree
+def _constructed(node: yaml.Node) -> Any:
+    return yaml.constructor.SafeConstructor().construct_document(node)
 
 
 def load_record(path: Path) -> Record:
@@ -332,13 +328,15 @@ def load_record(path: Path) -> Record:
         Names file, line and field of every error.
     """
     try:
-        data, tree = _parsed(path)
+        tree = _composed(path.read_text(encoding="utf-8"))
+        repeated = dict.fromkeys(_repeated(tree))
+        data = None if tree is None else _constructed(tree)
     except (OSError, UnicodeDecodeError) as error:
         raise EpidemiaError(f"{path.name} cannot be read as UTF-8 text: {error}") from None
     except yaml.YAMLError as error:
         fault = " ".join(str(error).split())
         raise EpidemiaError(f"{path.name} is not valid YAML: {fault}") from None
-    if repeated := dict.fromkeys(_repeated(tree)):
+    if repeated:
         twice = (f"{path.name}:{line}: {key} is given twice here" for line, key in repeated)
         raise EpidemiaError("\n".join(f"{fault}: keep one" for fault in twice))
     try:

@@ -57,9 +57,9 @@ class Field(NamedTuple):
         row: Row = {}
         for header, names in self.columns.items():
             listed = [texts[name] for name in names if name in texts]
-            numbers = [number(text) for text in listed]
+            figure = math.fsum(number(text) for text in listed)
             is_known = len(listed) == len(names) or bool(self.whole and texts)
-            row[header] = math.fsum(numbers) if is_known and not _any_nan(numbers) else None
+            row[header] = figure if is_known and not math.isnan(figure) else None
         if self.whole:
             # A part that is below 0 by rounding is none.
             adds_up = self._adds_up(row, texts)
@@ -72,10 +72,6 @@ class Field(NamedTuple):
         total = 100.0 if self.whole == ALL else number(texts.get(self.whole, ""))
         parts = [value or 0.0 for value in row.values()]
         return abs(math.fsum(parts) - total) <= SLACK * total and min(parts) >= -BELOW * total
-
-
-def _any_nan(numbers: list[float]) -> bool:
-    return any(map(math.isnan, numbers))
 
 
 #: The parts are per cent of a whole.

@@ -5,19 +5,18 @@ A download shows its progress, goes on where it stopped, and is checked by its h
 
 from __future__ import annotations
 
-import errno
 import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.extras import install
+from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.paths import sha256_of
 from lm_eval_epidemia.surveys import factbook
 from lm_eval_epidemia.surveys.catalogue import own
@@ -138,11 +137,9 @@ def fetch(url: str, target: Path, sha256: str | None, page: str, progress: bool 
     EpidemiaError
         If the site cannot be reached or requires a browser, or the file is not the known one.
     """
-    try:
+    with needs("build", "downloading"):
         import pooch
         import requests
-    except ImportError as error:
-        raise EpidemiaError(f"downloading needs {error.name}: {install('build')}") from None
     part = target.with_name(target.name + ".part")
     part.parent.mkdir(parents=True, exist_ok=True)
     pooch.get_logger().setLevel("WARNING")
@@ -155,12 +152,8 @@ def fetch(url: str, target: Path, sha256: str | None, page: str, progress: bool 
             path=target.parent,
             downloader=_Resuming(part, progress),
         )
-    except EpidemiaError as error:
+    except (EpidemiaError, requests.exceptions.HTTPError) as error:
         raise EpidemiaError(f"{url}: {error}; the site may require a browser: {by_hand}") from None
-    except requests.exceptions.HTTPError as error:
-        raise EpidemiaError(
-            f"{url} answered with an error ({error}); the site may require a browser: {by_hand}"
-        ) from None
     except requests.exceptions.RequestException as error:
         kept = f" ({part.stat().st_size:,} bytes are kept)" if part.exists() else ""
         raise EpidemiaError(
@@ -210,17 +203,6 @@ def download(record: Record, vintage: str | None = None, progress: bool = True) 
     return folder
 
 
-#: An archive that unpacks to more than this, or that is packed more tightly, is refused. The
-#: largest official one (ACS, both halves of the nation) unpacks to 3 GiB, packed 6 times.
-MAX_UNPACKED = 20 * 2**30
-
-
-MAX_RATIO = 200
-
-
-SMALL = 50 * 2**20
-
-
 def _is_data(name: str) -> bool:
     """Tell whether a file may hold data: by its format, or as the Factbook by its name."""
     return suffix_of(name) in FORMATS or name == factbook.FILE
@@ -230,20 +212,13 @@ def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
     """Unpack the data files of an archive, under their bare names, into `folder`."""
     try:
         with zipfile.ZipFile(path) as archive:
-            members = _members(path.name, archive, expected)
-            setups = [item for item in archive.infolist() if suffix_of(item.filename) == SETUP]
-            wanted = members + [item for item in setups if not item.is_dir()]
-            unpacked = sum(item.file_size for item in wanted)
-            packed = max(sum(item.compress_size for item in wanted), 1)
-            if unpacked > MAX_UNPACKED or (unpacked > SMALL and unpacked / packed > MAX_RATIO):
-                raise EpidemiaError(
-                    f"{path.name} would unpack to {unpacked / 2**30:.1f} GiB, "
-                    f"{unpacked / packed:.0f} times its size, too large for a survey file: "
-                    "download it again"
-                )
-            # Only bare names are used, so that nothing lands outside the folder.
-            targets = [folder / Path(item.filename.strip()).name for item in wanted]
-            for item, target in zip(wanted, targets, strict=True):
+            inside = [item for item in archive.infolist() if not item.is_dir()]
+            members = _members(path.name, inside, expected)
+            setups = [item for item in inside if suffix_of(item.filename) == SETUP]
+            targets = []
+            for item in [*members, *setups]:
+                # Only bare names are used, so that nothing lands outside the folder.
+                targets.append(target := folder / Path(item.filename.strip()).name)
                 if target.exists():
                     raise EpidemiaError(
                         f"{path.name} contains two files called {target.name}: unpack it and give "
@@ -252,27 +227,21 @@ def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
                 with archive.open(item) as source, target.open("wb") as sink:
                     shutil.copyfileobj(source, sink)
             return targets[: len(members)]
-    except (NotImplementedError, RuntimeError) as error:
-        raise EpidemiaError(
-            f"{path.name} uses a compression that cannot be read here ({error}): unpack it with "
-            "another program and give the file itself"
-        ) from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise EpidemiaError(
-                f"{path.name} cannot be unpacked in {tempfile.gettempdir()} ({error}): free some "
-                "space there, or set TMPDIR to a folder with more"
-            ) from None
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise EpidemiaError(
             f"{path.name} is not a complete zip archive ({error}): download it again"
+        ) from None
+    except (OSError, NotImplementedError, RuntimeError) as error:
+        raise EpidemiaError(
+            f"{path.name} cannot be unpacked in {tempfile.gettempdir()} ({error}): free some space "
+            "there, or unpack it with another program and give the file itself"
         ) from None
 
 
 def _members(
-    name: str, archive: zipfile.ZipFile, expected: Collection[str]
+    name: str, inside: list[zipfile.ZipInfo], expected: Collection[str]
 ) -> list[zipfile.ZipInfo]:
     """Choose the data files of an archive: those of official names, or the only one."""
-    inside = [item for item in archive.infolist() if not item.is_dir()]
     members = [item for item in inside if suffix_of(item.filename) in FORMATS]
     official = [item for item in members if stem_of(item.filename) in expected]
     if len(members) != 1 and not official:
@@ -282,13 +251,6 @@ def _members(
             "file itself"
         )
     return official or members
-
-
-def _lay_beside(folder: Path, files: Iterable[Path]) -> None:
-    """Put the agency's statements where the ASCII file they belong to was unpacked."""
-    for file in files:
-        if suffix_of(file.name) == SETUP and not (folder / file.name).exists():
-            (folder / file.name).symlink_to(file.resolve())
 
 
 def _once(files: list[Path]) -> list[Path]:
@@ -389,7 +351,10 @@ def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[
                 here = [own / path.name]
                 here[0].symlink_to(path.resolve())
             if any(suffix_of(file.name) == ".dat" for file in here):
-                _lay_beside(own, [*statements, *path.parent.iterdir()])
+                # The agency's statements lie beside the ASCII file that they belong to.
+                for file in [*statements, *path.parent.iterdir()]:
+                    if suffix_of(file.name) == SETUP and not (own / file.name).exists():
+                        (own / file.name).symlink_to(file.resolve())
             data += here
         data = _once(data)
         if not data:

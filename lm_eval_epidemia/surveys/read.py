@@ -52,10 +52,6 @@ WORKBOOKS = (".xlsx", ".xls")
 SETUP = ".txt"
 
 
-#: What readers raise on a file that is cut off or not what its name says; anything else is a file
-#: that they do not understand.
-_DAMAGED = "ReadstatError ArrowInvalid OSError BadZipFile EOFError XLRDError CompDocError error"
-
 #: Formats of columns that hold numbers of days or seconds: of Stata, and of SPSS and SAS.
 _DATES = re.compile(
     r"%-?(t[cCd]|d)\S*|(([AEJS]|DT)?DATE|D?TIME|DATETIME|YMDHMS|WEEKDAT[EX]|HHMM|TOD"
@@ -98,12 +94,8 @@ def read_labelled(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
     -------
     DataFrame, pyreadstat's metadata
     """
-    try:
-        import pyreadstat
-    except ImportError:
-        raise EpidemiaError(
-            f"reading {path.suffix} files needs pyreadstat: {install('build')}"
-        ) from None
+    import pyreadstat
+
     if suffix_of(path.name) == ".xpt" and path.stat().st_size % 80:
         # Transport files consist of 80-byte records; the reader takes a cut one for a short one.
         raise EpidemiaError(
@@ -116,9 +108,7 @@ def read_labelled(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
         return reader(str(path), **options)
     except (UnicodeDecodeError, pyreadstat.ReadstatError) as error:
         # Some agencies write labels in a Western European encoding and call it UTF-8.
-        if "encoding" in options or (
-            "decode" not in str(error) and "invalid byte" not in str(error)
-        ):
+        if "encoding" in options or not re.search("decode|invalid byte", str(error)):
             raise
         return reader(str(path), encoding="LATIN1", **options)
 
@@ -169,14 +159,10 @@ def naming(path: Path) -> Iterator[None]:
     except Exception as error:
         # A reader may quote what it could not read: several lines of it, or control characters.
         text = "".join(c if c.isprintable() else "?" for c in " ".join(str(error).split()))
-        kind = type(error).__name__
-        way_out = (
-            "it may be truncated or in another format; download it again"
-            if kind in _DAMAGED.split() and suffix_of(path.name) != ".csv"
-            else "save it anew with the program that it comes from, if need be in another format"
-        )
         raise EpidemiaError(
-            f"{path.name} cannot be read as {suffix_of(path.name)} ({kind}: {text}): {way_out}"
+            f"{path.name} cannot be read as {suffix_of(path.name)} ({type(error).__name__}: "
+            f"{text}): download it again, or save it anew with the program that it comes from, if "
+            "need be in another format"
         ) from error
 
 

@@ -22,9 +22,6 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from lm_eval_epidemia.core.errors import nearest
 
-#: Levels that `each` writes; the oldest person has 120.
-MAX_EACH = 1000
-
 
 class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -163,15 +160,13 @@ def written_out(value: Any) -> Any:
             levels.append(item)
             continue
         match item["each"]:
-            case [int(first), int(last)] if first <= last < first + MAX_EACH:
-                pass
             case [int(first), int(last)] if first <= last:
-                raise ValueError(f"'each' makes at most {MAX_EACH} levels, got {[first, last]}")
+                pass
             case other:
                 raise ValueError(f"'each' needs two whole numbers such as [18, 88], got {other!r}")
-        rest = {key: text for key, text in item.items() if key != "each"}
         for n in range(first, last + 1):
-            texts = {key: str(text).replace("{n}", str(n)) for key, text in rest.items()}
+            texts = {key: str(text).replace("{n}", str(n)) for key, text in item.items()}
+            del texts["each"]
             levels.append({**texts, "codes": [n]})
     return levels
 
@@ -282,11 +277,10 @@ class Variable(Strict):
                     yield ("levels", n, "names"), fault
         yield from self._faults_of_texts()
         meant = {self.column: [level.intervals for level in levels]}
-        for column in dict.fromkeys(u.column for level in levels for u in level.also):
-            meant[f"{column} ('also')"] = [
-                tuple(span for u in level.also if u.column == column for span in u.codes)
-                for level in levels
-            ]
+        for n, level in enumerate(levels):
+            for u in level.also:
+                also = meant.setdefault(f"{u.column} ('also')", [()] * len(levels))
+                also[n] += u.codes
         for column, codes in meant.items():
             for later, earlier, both in _shared(codes):
                 pair = f"{levels[later].label!r} and {levels[earlier].label!r}"
@@ -304,28 +298,25 @@ class Variable(Strict):
                 yield ("missing_texts",), "'missing_texts' needs levels that have 'texts'"
             return
         owner: dict[str, str] = {}
+        give = "give it to one of them"
         for n, level in enumerate(self.levels):
             if not level.texts:
-                yield (
-                    ("levels", n),
-                    f"{level.label!r} has no 'texts', but other levels do: add some",
-                )
+                fault = f"{level.label!r} has no 'texts', but other levels do: add some"
+                yield ("levels", n), fault
             for text in level.texts:
-                if owner.setdefault(text.strip(), level.label) != level.label:
-                    owners = f"{level.label!r} and {owner[text.strip()]!r} both include {text!r}"
-                    yield ("levels", n, "texts"), f"{owners}: give it to one of them"
+                if (first := owner.setdefault(text.strip(), level.label)) != level.label:
+                    fault = f"{level.label!r} and {first!r} both include {text!r}: {give}"
+                    yield ("levels", n, "texts"), fault
         for text in self.missing_texts:
-            if text.strip() in owner:
-                owners = f"{owner[text.strip()]!r} includes {text!r}, which 'missing_texts' drops"
-                yield ("missing_texts",), f"{owners}: give it to one of them"
-        for field, there in (("missing", self.missing), ("measure", self.measure)):
-            if there:
+            if first := owner.get(text.strip()):
+                fault = f"{first!r} includes {text!r}, which 'missing_texts' drops: {give}"
+                yield ("missing_texts",), fault
+        for field in ("missing", "measure"):
+            if getattr(self, field):
                 yield (field,), f"{field!r} is for numbers, but the levels are texts"
         if " + " in self.column:
-            yield (
-                ("column",),
-                f"a sum ({self.column}) contains numbers, so its levels cannot have texts",
-            )
+            fault = f"a sum ({self.column}) contains numbers, so its levels cannot have texts"
+            yield ("column",), fault
 
 
 #: Answers of a joint outcome: of three yes/no questions, or of two and four levels.
@@ -364,21 +355,19 @@ class JointOutcome(Strict):
 
     def ways(self, parts: Sequence[Sequence[Variable]]) -> tuple[Variable, ...]:
         """Return how it is recorded: in each way of each of its variables, best first."""
-        vintages = ([set(way.vintages) for way in ways if way.vintages] for ways in product(*parts))
-        return tuple(
-            self._way(ways)
-            for ways, named in zip(product(*parts), vintages, strict=True)
-            if not named or set.intersection(*named)
-        )
+        return tuple(way for ways in product(*parts) if (way := self._way(ways)) is not None)
 
-    def _way(self, parts: Sequence[Variable]) -> Variable:
+    def _way(self, parts: Sequence[Variable]) -> Variable | None:
+        """Return how it is recorded in one way of each of its variables, if in any vintage."""
+        named = [part.vintages for part in parts if part.vintages]
+        shared = [v for v in next(iter(named), ()) if all(v in other for other in named)]
+        if named and not shared:
+            return None
         combined = product(*(part.levels for part in parts))
         levels = [
             {"label": label, "phrase": _enumerated([a.phrase for a in at]), "codes": [k]}
             for k, (label, at) in enumerate(zip(self.labels, combined, strict=True))
         ]
-        named = [part.vintages for part in parts if part.vintages]
-        shared = [v for v in next(iter(named), ()) if all(v in other for other in named)]
         own = self.model_dump(include={"both", "question", "revision"})
         return Variable.model_validate(
             {"column": joint_column(parts), "levels": levels, "vintages": shared} | own
@@ -441,10 +430,8 @@ def _faults_of_joint(
         return
     answers = prod(len(plain[name][0].levels) for name in outcome.both)
     if answers > MOST_JOINT:
-        yield (
-            "both",
-            f"has {answers} answers, at most {MOST_JOINT} are allowed: name coarser variables",
-        )
+        fault = f"has {answers} answers, at most {MOST_JOINT} are allowed: name coarser variables"
+        yield "both", fault
     elif not len({*outcome.labels}) == len(outcome.labels) == answers:
         of = "one for each combination of levels, the last variable's moving fastest"
         yield "labels", f"needs {answers} different answers ({of}), got {list(outcome.labels)}"

@@ -12,19 +12,9 @@ from math import floor, log10
 import numpy as np
 from numpy.typing import NDArray
 
+from lm_eval_epidemia.surveys.draft import words
 from lm_eval_epidemia.surveys.draft.columns import Field
-from lm_eval_epidemia.surveys.draft.words import (
-    CODED,
-    CURRENCIES,
-    MONEY,
-    NO_MONEY,
-    SCALES,
-    SPELT_OUT,
-    UNITS,
-    cleaned,
-    number,
-    shortened,
-)
+from lm_eval_epidemia.surveys.draft.words import cleaned, number, shortened
 from lm_eval_epidemia.surveys.variable import Measure
 
 #: Whole numbers of fewer values, without a unit, may as well be codes.
@@ -56,15 +46,15 @@ def measure_of(
     topped : mapping of float to str
         Values that stand for all beyond them, with their labels: 89 "89 or older".
     """
-    words, unit = ("age", "years") if kind == "age" else _told(column)
+    noun, unit = ("age", "years") if kind == "age" else _told(column)
     about = f"{_plain(column.name)} {column.label}".casefold()
-    if re.search(CODED, about) or (whole and not unit and several < MANY):
+    if re.search(words.CODED, about) or (whole and not unit and several < MANY):
         return None
     note = " and ".join(
         f"counting '{shortened(label, 40)}' as {number(value)}" for value, label in topped.items()
     )
-    plural = bool(re.match(r"(?!\w*(?:ss|us|is)\b)\w+s\b", words))
-    return Measure(words=words, unit=unit, note=note, plural=plural)
+    plural = bool(re.match(r"(?!\w*(?:ss|us|is)\b)\w+s\b", noun))
+    return Measure(words=noun, unit=unit, note=note, plural=plural)
 
 
 def has_unit(column: Field, kind: str) -> bool:
@@ -77,7 +67,7 @@ def has_unit(column: Field, kind: str) -> bool:
         Of `words.DEMOGRAPHIC`, or empty.
     """
     about = f"{_plain(column.name)} {column.label}".casefold()
-    unit = "" if re.search(CODED, about) else _told(column)[1]
+    unit = "" if re.search(words.CODED, about) else _told(column)[1]
     return kind in ("age", "income") or bool(unit)
 
 
@@ -86,19 +76,19 @@ def _told(column: Field) -> tuple[str, str]:
     label = column.label.rstrip(" :.;,")
     about = f"{_plain(column.name)} | {label}".casefold()
     tail = _TAIL.search(label or column.name)
-    unit = next((unit for unit, said in UNITS.items() if re.search(said, about)), "")
-    if tail and tail[1] and _SIGN.fullmatch(tail[1]) and unit not in UNITS:
+    unit = next((unit for unit, said in words.UNITS.items() if re.search(said, about)), "")
+    if tail and tail[1] and _SIGN.fullmatch(tail[1]) and unit not in words.UNITS:
         unit = tail[1]
-    unit = _scaled(unit or ("$" if re.search(MONEY, about) else ""), about)
+    unit = _scaled(unit or ("$" if re.search(words.MONEY, about) else ""), about)
     if label.endswith("?"):
         return f"answer to '{shortened(label)}'", unit
-    words = label or column.name
+    noun = label or column.name
     if unit and tail:
-        words = words[: tail.start()]
-    words = cleaned(words if label else _plain(words)) or column.name
-    if words[1:2].islower():
-        words = words[0].lower() + words[1:]
-    return SPELT_OUT.get(words.casefold(), shortened(words)), unit
+        noun = noun[: tail.start()]
+    noun = cleaned(noun if label else _plain(noun)) or column.name
+    if noun[1:2].islower():
+        noun = noun[0].lower() + noun[1:]
+    return words.SPELT_OUT.get(noun.casefold(), shortened(noun)), unit
 
 
 def _scaled(unit: str, about: str) -> str:
@@ -106,12 +96,12 @@ def _scaled(unit: str, about: str) -> str:
 
     Empty if money is in a unit that its name does not tell (logarithms, ranks, "revenue_m").
     """
-    scale = next((scale for scale, said in SCALES.items() if re.search(said, about)), "")
-    if unit not in CURRENCIES:
+    scale = next((scale for scale, said in words.SCALES.items() if re.search(said, about)), "")
+    if unit not in words.CURRENCIES:
         return "" if re.search(r"\b(thousand|million)s\b", about) else unit
     if scale:
-        return scale if scale == "cents" else f"{scale} {CURRENCIES[unit]}"
-    return "" if re.search(NO_MONEY, about) else unit
+        return scale if scale == "cents" else f"{scale} {words.CURRENCIES[unit]}"
+    return "" if re.search(words.NO_MONEY, about) else unit
 
 
 def _plain(name: str) -> str:

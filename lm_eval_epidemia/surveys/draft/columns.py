@@ -243,12 +243,13 @@ def shared_column(headers: Sequence[Header], names: Sequence[str], given: str | 
     if len(headers) == 1:
         return None
     others = [{column.name.casefold() for column in header.columns} for header in headers[1:]]
-    common = {
-        column.name: column.label
+    shared = [
+        column
         for column in headers[0].columns
         if all(column.name.casefold() in other for other in others)
-    }
-    listed = few([*common]) if common else "none"
+    ]
+    common = [column.name for column in shared]
+    listed = few(common) or "none"
     if given is not None:
         if chosen := [name for name in common if name.casefold() == given.casefold()]:
             return chosen[0]
@@ -256,7 +257,7 @@ def shared_column(headers: Sequence[Header], names: Sequence[str], given: str | 
             f"--join {given}: not every file of {', '.join(names)} has this column (common "
             f"columns: {listed})"
         )
-    best = [name for name, label in common.items() if IDENTIFIER.fits(name, label)]
+    best = [column.name for column in shared if IDENTIFIER.fits(column)]
     best = best or [name for name in common if re.search(r"id|no|num|seq|key", name.lower())]
     if not best:
         raise EpidemiaError(
@@ -382,7 +383,7 @@ def _check_encoding(encoding: str, files: Sequence[Path]) -> None:
 
 
 def named(
-    read: Files, usable: Sequence[Field], left_out: Mapping[str, Sequence[Field]], wishes: Wishes
+    read: Files, left_out: Mapping[str, Sequence[Field]], wishes: Wishes
 ) -> dict[str, list[Field]]:
     """Find the columns that --outcomes and --given name."""
     columns: dict[str, list[Field]] = {}
@@ -392,5 +393,5 @@ def named(
             for reason, gone in left_out.items():
                 if column in gone:
                     raise EpidemiaError(f"{option} {name}: this column cannot be used: {reason}")
-            columns.setdefault(option, []).append(read.column(name, option, usable))
+            columns.setdefault(option, []).append(column)
     return columns

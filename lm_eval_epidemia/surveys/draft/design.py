@@ -14,24 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.errors import few
+from lm_eval_epidemia.surveys.draft import words
 from lm_eval_epidemia.surveys.draft.amounts import has_unit
 from lm_eval_epidemia.surveys.draft.columns import Field, Files, Wishes
 from lm_eval_epidemia.surveys.draft.tally import blocks
 from lm_eval_epidemia.surveys.draft.variables import kind_of
-from lm_eval_epidemia.surveys.draft.words import (
-    ABOUT_INTERVIEW,
-    COMBINED,
-    COUNTRY,
-    FINAL,
-    POPULATION,
-    PSU,
-    REPLICATE,
-    STRATA,
-    Pattern,
-    says_measured,
-    says_weight,
-    spelt,
-)
 from lm_eval_epidemia.surveys.read import read_columns
 
 if TYPE_CHECKING:
@@ -96,27 +83,29 @@ def guessed(columns: Sequence[Field]) -> Guess:
         name, label = column.name.casefold(), column.label.casefold()
         # Of replicates that are numbered from 0, the first is the weight itself.
         numbered = re.search(r"[1-9]\d*$", name) and stems[_stem(name)] >= MANY
-        repeated = numbered and (says_weight(_stem(name), "") or REPLICATE.search(name + label))
-        if repeated or ("weight" in label and REPLICATE.search(label)):
+        repeated = numbered and (
+            words.says_weight(_stem(name), "") or words.REPLICATE.search(name + label)
+        )
+        if repeated or ("weight" in label and words.REPLICATE.search(label)):
             replicates.append(column.name)
         elif len(column.answers) > 1 or (tall and name == "weight" and not label):
             continue  # an answer, or what somebody weighs
-        elif says_weight(column.name, column.label):
+        elif words.says_weight(column.name, column.label):
             weights.append(column)
-    several = any(COUNTRY.fits(column.name, column.label) for column in columns)
+    several = any(words.COUNTRY.fits(column) for column in columns)
     weights.sort(key=lambda column: _unlikely(column, several))
     named = {column.name for column in weights} | {*replicates}
     others = [column for column in columns if column.name not in named]
-    psu = next((c.name for c in others if PSU.fits(c.name, c.label)), "")
-    strata = next((c.name for c in others if c.name != psu and STRATA.fits(c.name, c.label)), "")
+    psu = next((c.name for c in others if words.PSU.fits(c)), "")
+    strata = next((c.name for c in others if c.name != psu and words.STRATA.fits(c)), "")
     return Guess([column.name for column in weights], strata, psu, replicates)
 
 
 def _unlikely(column: Field, several: bool) -> tuple[bool, bool, bool]:
     """Order weights; of several countries, first those that count them too, last them alone."""
-    told = column.name, column.label
-    alone, both = (several and kind.fits(*told) for kind in (POPULATION, COMBINED))
-    return alone, not both, not FINAL.search(" ".join(told).casefold())
+    alone = several and words.POPULATION.fits(column)
+    both = several and words.COMBINED.fits(column)
+    return alone, not both, not words.FINAL.search(f"{column.name} {column.label}".casefold())
 
 
 def body_unit(column: Field, values: pd.Series) -> str:
@@ -128,7 +117,7 @@ def body_unit(column: Field, values: pd.Series) -> str:
     values : Series, shape (n,)
         Numbers without blanks.
     """
-    if not (_BARE.fullmatch(spelt(column.name)) and _BARE.fullmatch(spelt(column.label) or "wt")):
+    if not all(_BARE.fullmatch(words.spelt(t) or "wt") for t in (column.name, column.label)):
         return ""
     fitting = (
         unit
@@ -248,9 +237,9 @@ def _unsaid(
         and column.name not in taken
         and not has_unit(column, kind := kind_of(column))
         and not kind
-        and not ABOUT_INTERVIEW.fits(column.name, column.label)
-        and not says_measured(column.name, column.label)
-        and not says_weight(column.name, column.label)
+        and not words.ABOUT_INTERVIEW.fits(column)
+        and not words.says_measured(column.name, column.label)
+        and not words.says_weight(column.name, column.label)
     ]
     for number, path in enumerate(read.paths):
         columns = [column for column in able if column.file == number]
@@ -278,10 +267,10 @@ def countries_said(usable: Sequence[Field], weight: str, guess: Guess) -> list[s
     if not weight:
         return []
 
-    def those(words: Pattern) -> list[str]:
-        return [column.name for column in usable if words.fits(column.name, column.label)]
-
-    combined, population, countries = those(COMBINED), those(POPULATION), those(COUNTRY)
+    combined, population, countries = (
+        [column.name for column in usable if called.fits(column)]
+        for called in (words.COMBINED, words.POPULATION, words.COUNTRY)
+    )
     into = "into a new column, and give that as --weight"
     if weight in combined:
         return [f"{weight} counts the sizes of countries already: multiply it by no other weight"]

@@ -144,11 +144,11 @@ def draft(
         read = described(given, unpacked, wishes)
         left_out = unusable(read.columns, read.join or None)
         usable = _without(read.columns, left_out)
-        named = named_columns(read, usable, left_out, wishes)
+        named = named_columns(read, left_out, wishes)
         asked_for = {column.name for columns in named.values() for column in columns}
         guess = looked_at(read, usable, guessed(usable), wishes, asked_for)
         rows = rows_of(read, usable, guess, wishes, choose)
-        _put_aside(usable, guess, rows.sampling, read.join, named, left_out)
+        _put_aside(usable, guess, rows.sampling, read.join, asked_for, left_out)
         asked = _without(usable, left_out)
         tallies = _counted(read, asked, rows, wishes.encoding, progress)
         repeated = [] if rows.sampling.psu else _repeated(asked, tallies)
@@ -229,11 +229,10 @@ def _put_aside(
     guess: Guess,
     sampling: Sampling,
     join: str,
-    named: Mapping[str, Sequence[Field]],
+    wanted: set[str],
     left_out: dict[str, list[Field]],
 ) -> None:
     """Leave out what is no answer of a person: the design, replicates, other weights, numbers."""
-    wanted = {column.name for columns in named.values() for column in columns}
     roles = {
         "used for the design": {sampling.weight, sampling.strata, sampling.psu},
         "replicate weights": {*guess.replicates},
@@ -261,12 +260,11 @@ def _counted(
     with tqdm(total=total, desc="reading", unit="row", unit_scale=True, disable=hidden) as bar:
         for number, path in enumerate(read.paths):
             columns = [column for column in asked if column.file == number]
-            keep, weights, lacking = rows_in(path, rows, read.join)
+            keep, weights = rows_in(path, rows, read.join)
             tallies = count(path, columns, keep, weights, encoding, bar.update)
             for tally in tallies.values():
                 # Who is not in this file has no answer.
-                tally.blank += lacking[0]
-                tally.blank_weight += lacking[1]
+                tally.blank_weight += float(rows.weights.sum() - weights.sum())
             counted |= tallies
     return counted
 
@@ -315,9 +313,10 @@ def _chosen(
         known = {name.casefold(): draft for name, draft in by_column.items()}
         columns = tuple(draft.column.name for draft in proposed)
         chosen = choose(Proposal(what, option, columns, labels))
-        if unknown := [name for name in chosen if name.casefold() not in known]:
-            hint = nearest(unknown[0], labels)
-            raise EpidemiaError(f"{option} {unknown[0]}: no such variable ({hint})")
+        for name in chosen:
+            if name.casefold() not in known:
+                hint = nearest(name, labels)
+                raise EpidemiaError(f"{option} {name}: no such variable ({hint})")
         return [known[name.casefold()] for name in chosen]
 
     taken = [by_column[column.name] for column in named.get("--outcomes", ())]
@@ -358,27 +357,20 @@ def _fewer(
     """Keep a record readable: the variables of tasks, and the first of the others."""
     names = {draft.name for draft in used}
     others = [draft for draft in variables if draft.name not in names]
-    gone = others[max(VARIABLES - len(names), 0) :]
-    if gone:
-        reason = (
-            f"beyond the first {VARIABLES} variables: name them in --outcomes or --given to "
-            "include them"
-        )
-        left_out[reason] = [draft.column for draft in gone]
-    without = {draft.name for draft in gone}
-    return [draft for draft in variables if draft.name not in without]
+    if gone := {draft.name for draft in others[max(VARIABLES - len(names), 0) :]}:
+        named = "name them in --outcomes or --given to include them"
+        columns = [draft.column for draft in others if draft.name in gone]
+        left_out[f"beyond the first {VARIABLES} variables: {named}"] = columns
+    return [draft for draft in variables if draft.name not in gone]
 
 
 def _those_without(
     outcomes: Sequence[Draft], conditions: Sequence[Draft], plans: Sequence[TaskPlan], most: int
 ) -> list[str]:
     """Say which of the named outcomes and conditions did not become a task, and why."""
-    possible = len(outcomes) * len(conditions)
-    if len(plans) >= most and possible > most:
-        return [
-            f"{most} of {possible:,} possible tasks with one condition were made: --tasks N makes "
-            "more"
-        ]
+    possible = f"{len(outcomes) * len(conditions):,} possible tasks with one condition"
+    if len(plans) >= most and len(outcomes) * len(conditions) > most:
+        return [f"{most} of {possible} were made: --tasks N makes more"]
     there = {(plan.outcome, given) for plan in plans for given in plan.given}
     gone = [
         f"{outcome.name} by {condition.name}"
@@ -395,7 +387,7 @@ def _repeated(asked: Sequence[Field], tallies: Mapping[str, Tally]) -> list[str]
     found = []
     for column in asked:
         counts = tallies[column.name].counts
-        if IDENTIFIER.fits(column.name, column.label) and len(counts) < 0.9 * counts.sum():
+        if IDENTIFIER.fits(column) and len(counts) < 0.9 * counts.sum():
             found += [column.name] if len(counts) > counts.sum() / 10 else []
     return [
         f"several records have the same {name}: if they are of one person or one household, give "

@@ -73,7 +73,7 @@ def outcomes_of(drafts: Sequence[Draft], conditions: Sequence[Draft], most: int)
         and draft.kind not in kinds
         and len(draft.levels) <= MAX_LEVELS
         and draft.most <= ONE_SIDED
-        and not ABOUT_INTERVIEW.fits(draft.column.name, draft.column.label)
+        and not ABOUT_INTERVIEW.fits(draft.column)
     ]
     chosen: list[Draft] = []
     for wanted in product((True, False), (True, False)):

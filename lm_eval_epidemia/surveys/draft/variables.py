@@ -10,25 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.surveys.draft import amounts
+from lm_eval_epidemia.surveys.draft import amounts, words
 from lm_eval_epidemia.surveys.draft.amounts import has_unit, measure_of
 from lm_eval_epidemia.surveys.draft.columns import Field, within
 from lm_eval_epidemia.surveys.draft.tally import Array, Tally
-from lm_eval_epidemia.surveys.draft.words import (
-    COUNTRY,
-    DATE,
-    DEMOGRAPHIC,
-    IDENTIFIER,
-    NUMBER,
-    PREDICATES,
-    apart,
-    asks_nothing,
-    cleaned,
-    like_others,
-    number,
-    shortened,
-    unanswered,
-)
+from lm_eval_epidemia.surveys.draft.words import apart, cleaned, number, shortened
 from lm_eval_epidemia.surveys.variable import Measure
 
 #: Numbers of more values are binned; a variable of more answers is none.
@@ -119,7 +105,7 @@ class Draft(NamedTuple):
 
 def kind_of(column: Field) -> str:
     """Return which demographic variable a column is by its name or label; empty if none."""
-    kinds = (kind for kind, words in DEMOGRAPHIC.items() if words.fits(column.name, column.label))
+    kinds = (kind for kind, called in words.DEMOGRAPHIC.items() if called.fits(column))
     return next(kinds, "")
 
 
@@ -146,7 +132,7 @@ def drafted(column: Field, tally: Tally, name: str, wanted: bool = False) -> Dra
     draft = _of_texts(plain, tally) if tally.words else _of_numbers(plain, tally, wanted)
     if isinstance(draft, str):
         return draft
-    if not wanted and IDENTIFIER.fits(column.name, column.label) and len(draft.levels) > 2:
+    if not wanted and words.IDENTIFIER.fits(column) and len(draft.levels) > 2:
         return f"identifiers, by name or label {KEEPS}"
     known = sum(level.weight for level in draft.levels) / (tally.total or 1)
     if sum(level.weight > 0 for level in draft.levels) < 2:
@@ -163,7 +149,7 @@ def _not_asked(column: Field, tally: Tally, known: float) -> list[str]:
     if tally.words:
         held = {text: weight for text, (_, weight) in (tally.texts or {}).items()}
     labels = {code: str(column.labels.get(code, code)) for code in held}
-    codes = [code for code in held if unanswered(labels[code]) == "not asked"]
+    codes = [code for code in held if words.unanswered(labels[code]) == "not asked"]
     share = sum(held[code] for code in codes) / (tally.total or 1)
     if min(share, 1 - known) < NOT_ASKED and 1 - known < UNANSWERED:
         return []
@@ -179,7 +165,7 @@ def _not_asked(column: Field, tally: Tally, known: float) -> list[str]:
 
 def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
     texts, column = tally.texts or {}, draft.column
-    if sum(bool(DATE.fullmatch(text)) for text in texts) > len(texts) / 2:
+    if sum(bool(words.DATE.fullmatch(text)) for text in texts) > len(texts) / 2:
         return "dates or times"
     people = sum(count for count, _ in texts.values())
     many = len(texts) > ANSWERS or (len(texts) > VALUES and people < 5 * len(texts))
@@ -192,9 +178,9 @@ def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
     if tally.texts is None or many:
         return "free text, or too many different texts"
     labels = {text: str(column.labels.get(text, "")) or cleaned(text) for text in texts}
-    silent = [text for text in texts if asks_nothing(labels[text])]
-    enough = 1 if COUNTRY.fits(column.name, column.label) else 3
-    codes = [text for text in silent if like_others(labels[text], labels.values(), enough)]
+    silent = [text for text in texts if words.asks_nothing(labels[text])]
+    enough = 1 if words.COUNTRY.fits(column) else 3
+    codes = [text for text in silent if words.like_others(labels[text], labels.values(), enough)]
     silent = [text for text in silent if text not in codes]
     kept = sorted((text for text in texts if text not in silent), key=_natural)
     shown = _told_apart([(labels[text], text) for text in kept])
@@ -207,7 +193,7 @@ def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
         checks.append("treated as an answer: None")
     if codes:
         checks.append(f"treated as answers, like the others here: {_listed(codes)}")
-    if weak := [text for text in kept if unanswered(labels[text]) == "weak"]:
+    if weak := [text for text in kept if words.unanswered(labels[text]) == "weak"]:
         checks.append(f"kept as an answer, or is it none? {_listed(weak)}")
     if silent:
         checks.append(f"treated as missing: {_listed(shortened(cleaned(t), 60) for t in silent)}")
@@ -248,7 +234,7 @@ def _of_numbers(draft: Draft, tally: Tally, wanted: bool) -> Draft | str:
     # Beside a refusal, a code may be one too, whatever its label: 9994 "not present" by 9995.
     long = {len(number(code)) for code in silent if _refuses(code)} - {1}
     beside = [code for code in meant if _refuses(code) and len(number(code)) in long]
-    if weak := [code for code in meant if code in beside or unanswered(meant[code])]:
+    if weak := [code for code in meant if code in beside or words.unanswered(meant[code])]:
         checks.append(f"kept as an answer, or is it none? {_labelled(weak, meant)}")
     if nearly:
         listed = _listed(map(number, nearly))
@@ -287,7 +273,7 @@ def _identify(draft: Draft, tally: Tally) -> bool:
     if not (tally.distinct and tally.whole) or tally.counts.sum() < FEW:
         return False
     column = draft.column
-    if NUMBER.fits(column.name, column.label):
+    if words.NUMBER.fits(column):
         return True
     return tally.numbering and not has_unit(column, draft.kind)
 
@@ -554,7 +540,7 @@ def _phrase(kind: str, label: str, column: Field, not_a_word: bool = False) -> s
     if not_a_word:
         return _amount(kind, label, column)
     word = label.casefold()
-    if word in PREDICATES:
+    if word in words.PREDICATES:
         return f"is {word}" if word != "hispanic" else "is Hispanic"
     if kind == "sex" and word in ("man", "woman", "men", "women"):
         return f"is a {word.replace('men', 'man')}"

@@ -12,12 +12,15 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import yaml
 
 from lm_eval_epidemia.core.names import WAYS
 from lm_eval_epidemia.core.paths import read_yaml
+
+if TYPE_CHECKING:
+    from lm_eval_epidemia.surveys.draft.columns import Field
 
 
 class Pattern(NamedTuple):
@@ -30,9 +33,9 @@ class Pattern(NamedTuple):
     label: str = r"(?!)"
     but: str = r"(?!)"
 
-    def fits(self, name: str, label: str) -> bool:
-        """Tell whether a column of this name and label is one."""
-        name, label = name.casefold(), label.casefold()
+    def fits(self, column: Field) -> bool:
+        """Tell whether a column is one."""
+        name, label = column.name.casefold(), column.label.casefold()
         if re.search(self.but, label):
             return False
         return bool(re.fullmatch(self.name, name) or re.search(self.label, label))
