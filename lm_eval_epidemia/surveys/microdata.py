@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+Ints = NDArray[np.int64]
+
 #: Level number of a record whose answer is blank, refused or unknown.
 MISSING = -1
 
@@ -76,9 +78,9 @@ class Microdata:
     weight_column: str
     weight: NDArray[np.float64]
     replicates: NDArray[np.float32] | None
-    strata: NDArray[np.int64] | None
-    psu: NDArray[np.int64] | None
-    unit: NDArray[np.int64] | None
+    strata: Ints | None
+    psu: Ints | None
+    unit: Ints | None
     columns: dict[str, NDArray[np.float64]]
     measured: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
@@ -122,7 +124,8 @@ def _level_numbers(
         hit = are_within(values, level.intervals) & ~missing
         numbers[hit] = number
         known |= hit
-    _check_known([f"{value:g}" for value in values], known, of_record, variable, name, file)
+    unknown = [(n, f"{values[n]:g}") for n in np.flatnonzero(~known)]
+    _check_known(unknown, of_record, variable, name, file)
     return numbers[of_record]
 
 
@@ -140,31 +143,25 @@ def _text_levels(column: pd.Series, variable: Variable, name: str, file: str) ->
     meant |= {text.strip(): n for n, level in enumerate(variable.levels) for text in level.texts}
     # A blank, which has no number among the values, is one more, and known.
     of_record = np.where(of_record < 0, len(values), of_record)
-    known = np.array([*(value in meant for value in values), True])
-    _check_known([*map(repr, values), ""], known, of_record, variable, name, file)
+    unknown = [(n, repr(value)) for n, value in enumerate(values) if value not in meant]
+    _check_known(unknown, of_record, variable, name, file)
     numbers = [*(meant[value] for value in values), MISSING]
     return np.array(numbers, dtype=np.int16)[of_record]
 
 
 def _check_known(
-    values: list[str],
-    known: NDArray[np.bool_],
-    of_record: NDArray[np.int64],
-    variable: Variable,
-    name: str,
-    file: str,
+    unknown: list[tuple[int, str]], of_record: Ints, variable: Variable, name: str, file: str
 ) -> None:
-    """Refuse a column that has values which its record does not know, and name them."""
-    if known.all():
+    """Refuse a column that has values (by number and text) which its record does not know."""
+    if not unknown:
         return
-    counts = np.bincount(of_record, minlength=len(values))
-    unknown = np.flatnonzero(~known)
-    listed = ", ".join(f"{values[n]} ({counts[n]} rows)" for n in unknown[:8])
+    here = np.isin(of_record, [n for n, _ in unknown])
+    listed = ", ".join(f"{value} ({(of_record == n).sum()} rows)" for n, value in unknown[:8])
     what = "texts" if variable.of_texts else "codes"
     raise EpidemiaError(
         f"{file}: column {variable.column} has {what} that the record of {name!r} does not list: "
-        f"{listed}{', ...' if len(unknown) > 8 else ''} ({rows_said(~known[of_record])}). Is this "
-        f"another vintage? If not, add the {what} to the survey record, as a level or as missing"
+        f"{listed}{', ...' if len(unknown) > 8 else ''} ({rows_said(here)}). Is this another "
+        f"vintage? If not, add the {what} to the survey record, as a level or as missing"
     )
 
 
@@ -175,7 +172,7 @@ def _joint_levels(parts: Sequence[NDArray[np.int16]], sizes: Sequence[int]) -> N
     return np.where(missing, MISSING, numbers).astype(np.int16)
 
 
-def _units(column: pd.Series, name: str, file: str) -> NDArray[np.int64]:
+def _units(column: pd.Series, name: str, file: str) -> Ints:
     """Number the units of a design column."""
     if (blank := column.isna().to_numpy()).any():
         raise EpidemiaError(f"{file}: design column {name} is missing in {rows_said(blank)}")
@@ -183,11 +180,7 @@ def _units(column: pd.Series, name: str, file: str) -> NDArray[np.int64]:
 
 
 def _joined(
-    columns: dict[Path, list[str]],
-    wanted: list[str],
-    record: Record,
-    small: list[str],
-    texts: list[str],
+    columns: dict[Path, list[str]], wanted: list[str], record: Record, **kinds: list[str]
 ) -> pd.DataFrame:
     """Read the wanted columns of one file, of parts one under the other, or of files joined."""
     import pandas as pd
@@ -195,9 +188,7 @@ def _joined(
     present = {file: {column.casefold() for column in names} for file, names in columns.items()}
     here = {file: [c for c in wanted if c.casefold() in names] for file, names in present.items()}
     if record.join is None or len(columns) == 1:
-        return read.stacked(
-            [read.read_columns(file, names, small, texts) for file, names in here.items()]
-        )
+        return read.stacked([read.read_columns(f, names, **kinds) for f, names in here.items()])
     key, seen = record.join, {record.join.casefold()}
     frames: list[pd.DataFrame] = []
     for file, names in here.items():
@@ -207,7 +198,7 @@ def _joined(
         if not new:
             continue
         seen |= {column.casefold() for column in new}
-        frame = read.read_columns(file, [key, *new], small, texts)
+        frame = read.read_columns(file, [key, *new], **kinds)
         frame = frame.astype({key: object} if frame[key].dtype.kind == "O" else {}).set_index(key)
         if not frame.index.is_unique:
             raise EpidemiaError(
@@ -267,16 +258,15 @@ def load_microdata(
         wanted = list(dict.fromkeys(column for release in viable for column in release.wanted()))
         small = [column for release in viable for column in release.replicates()]
         texts = [column for column in wanted if any(column in r.texts() for r in viable)]
-        frame = _joined(columns, wanted, record, small, texts)
+        frame = _joined(columns, wanted, record, small=small, texts=texts)
         names = " ".join([name, *(file.name for file in files)])
     selected = {release.vintage: release.selected(frame, name) for release in viable}
     rows = {v: int(keep.sum()) for v, keep in selected.items()}
     vintage = choose_vintage(record, vintage, rows, name, names)
-    if not rows[vintage]:
-        raise EpidemiaError(f"{name} has no rows of {record.survey} {vintage}")
-    if rows[vintage] == 1:
+    if rows[vintage] < 2:
+        has = "only one row" if rows[vintage] else "no rows"
         raise EpidemiaError(
-            f"{name} has only one row of {record.survey} {vintage}: give the complete file"
+            f"{name} has {has} of {record.survey} {vintage}: give the complete file"
         )
     if rows[vintage] < len(frame):
         frame = frame[selected[vintage]]
@@ -300,7 +290,7 @@ def load_microdata(
                     levels[(levels == MISSING) & meant] = number
         return levels
 
-    def units(column: str) -> NDArray[np.int64]:
+    def units(column: str) -> Ints:
         return _units(frame[entry.column(column)], column, name)
 
     # A weight that a year does not have is blank throughout in a file of several years.
