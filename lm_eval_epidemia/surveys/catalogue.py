@@ -328,16 +328,23 @@ def load_record(path: Path) -> Record:
         Names file, line and field of every error.
     """
     try:
-        tree = _composed(path.read_text(encoding="utf-8"))
-        repeated = dict.fromkeys(_repeated(tree))
-        data = None if tree is None else _constructed(tree)
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise EpidemiaError(f"{path.name} cannot be read as UTF-8 text: {error}") from None
+    return record_of(text, path.name)
+
+
+def record_of(text: str, name: str = "draft.yaml") -> Record:
+    """Check the text of a survey record, as `load_record` does; errors call its file `name`."""
+    try:
+        tree = _composed(text)
+        repeated = dict.fromkeys(_repeated(tree))
+        data = None if tree is None else _constructed(tree)
     except yaml.YAMLError as error:
         fault = " ".join(str(error).split())
-        raise EpidemiaError(f"{path.name} is not valid YAML: {fault}") from None
+        raise EpidemiaError(f"{name} is not valid YAML: {fault}") from None
     if repeated:
-        twice = (f"{path.name}:{line}: {key} is given twice here" for line, key in repeated)
+        twice = (f"{name}:{line}: {key} is given twice here" for line, key in repeated)
         raise EpidemiaError("\n".join(f"{fault}: keep one" for fault in twice))
     try:
         return Record.model_validate(data)
@@ -346,5 +353,5 @@ def load_record(path: Path) -> Record:
         for problem in error.errors():
             field = ".".join(str(step) for step in problem["loc"]) or "record"
             message = problem["msg"].removeprefix("Value error, ")
-            lines.append(f"{path.name}:{_line_of(tree, problem['loc'])}: {field}: {message}")
+            lines.append(f"{name}:{_line_of(tree, problem['loc'])}: {field}: {message}")
         raise EpidemiaError("\n".join(lines)) from None

@@ -195,3 +195,38 @@ def in_words(low: float | None, high: float | None, whole: bool) -> str:
     if not whole:
         return f"{shown(low)} to under {shown(high)}"
     return shown(low) if high == low + 1 else f"{shown(low)} to {shown(high - 1)}"
+
+
+def are_dates(values: Array) -> bool:
+    """Tell whether whole numbers are dates: 20210314, 202103, or 14032021."""
+    ends, middle = values % 100, values // 100 % 100
+    day_last, month_last = (values // 10_000, middle, ends), (values // 100, ends, 1 + 0 * ends)
+    year_last = (values % 10_000, values // 10_000 % 100, values // 10**6)
+    return len(values) > 2 and any(
+        bool(
+            (
+                (year >= 1900) & (year < 2100) & (month > 0) & (month < 13) & (day > 0) & (day < 32)
+            ).all()
+        )
+        for year, month, day in (day_last, month_last, year_last)
+    )
+
+
+def join_ranges(ranges: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Put ranges in order, each code in one of them."""
+    joined: list[tuple[float, float]] = []
+    for low, high in sorted(ranges):
+        if joined and low <= joined[-1][1]:
+            low, before = joined.pop()
+            high = max(high, before)
+        joined.append((low, high))
+    return joined
+
+
+def far_above(values: Array, meant: dict[float, str]) -> list[float]:
+    """Return a few codes far above all numbers of which the lowest has a label: 991 'never'."""
+    for place in range(max(len(values) - 5, 2), len(values)):
+        code, below = float(values[place]), float(values[place - 1])
+        if code in meant and code - below > (below - values[0]) / 2 and code > 2 * abs(below):
+            return [float(value) for value in values[place:]]
+    return []

@@ -51,11 +51,6 @@ class Field(NamedTuple):
     kind: Kind = "numbers"
 
     @property
-    def words(self) -> str:
-        """Its label, or its name."""
-        return self.label or self.name
-
-    @property
     def silent(self) -> list[float]:
         """Codes of no answer by their labels: -9 "missing", and between such -7 "proxy"."""
         codes = {code: label for code, label in self.labels.items() if not isinstance(code, str)}
@@ -186,7 +181,7 @@ def _labels(given: dict[Any, Any], of_texts: bool) -> dict[float | str, str]:
     return {code: cleaned(labels[code])[:LONGEST] for code in sorted(labels)}
 
 
-def unusable(columns: Sequence[Field], join: str | None) -> dict[str, list[Field]]:
+def unusable(columns: Sequence[Field], join: str | None) -> LeftOut:
     """Find columns that no record can name, by the reason.
 
     Parameters
@@ -197,7 +192,7 @@ def unusable(columns: Sequence[Field], join: str | None) -> dict[str, list[Field
         The one that several files share.
     """
     times = Counter((column.file, column.name.casefold()) for column in columns)
-    left_out: dict[str, list[Field]] = {}
+    left_out: LeftOut = {}
     seen: set[str] = set()
     for column in columns:
         name, reason = column.name, ""
@@ -329,6 +324,11 @@ class Wishes(NamedTuple):
     tasks: int = 40
 
 
+#: Columns that are not drafted, by the reason; those that options name, by option.
+LeftOut = dict[str, list[Field]]
+Named = Mapping[str, Sequence[Field]]
+
+
 class Files(NamedTuple):
     """Files and what they say of themselves."""
 
@@ -382,9 +382,7 @@ def _check_encoding(encoding: str, files: Sequence[Path]) -> None:
         )
 
 
-def named(
-    read: Files, left_out: Mapping[str, Sequence[Field]], wishes: Wishes
-) -> dict[str, list[Field]]:
+def named_columns(read: Files, left_out: LeftOut, wishes: Wishes) -> dict[str, list[Field]]:
     """Find the columns that --outcomes and --given name."""
     columns: dict[str, list[Field]] = {}
     for option, names in (("--outcomes", wishes.outcomes), ("--given", wishes.given)):

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.core.names import RESERVED, check_name
-from lm_eval_epidemia.surveys.catalogue import own_surveys, records
+from lm_eval_epidemia.surveys.catalogue import own_surveys, record_of, records
 from lm_eval_epidemia.surveys.draft.columns import (
     Chooser,
     Field,
     Files,
+    LeftOut,
+    Named,
     Proposal,
     Wishes,
     described,
+    named_columns,
     unusable,
 )
-from lm_eval_epidemia.surveys.draft.columns import named as named_columns
 from lm_eval_epidemia.surveys.draft.design import Guess, guessed, looked_at
 from lm_eval_epidemia.surveys.draft.people import Sampling, UsedRows, rows_in, rows_of
 from lm_eval_epidemia.surveys.draft.tally import Tally, count
@@ -29,10 +32,9 @@ from lm_eval_epidemia.surveys.draft.tasks import (
     PEOPLE,
     TaskPlan,
     conditions_of,
+    is_possible,
     outcomes_of,
     planned,
-    possible,
-    recorded,
 )
 from lm_eval_epidemia.surveys.draft.variables import KEEPS, Draft, drafted
 from lm_eval_epidemia.surveys.draft.words import IDENTIFIER, apart, cleaned, marks, variable_name
@@ -72,7 +74,7 @@ class Drafted(NamedTuple):
     source: DraftSource
     variables: list[Draft]
     plans: list[TaskPlan]
-    left_out: dict[str, list[Field]]
+    left_out: LeftOut
     notes: list[str]
 
 
@@ -166,15 +168,15 @@ def draft(
         if not plans:
             raise _nothing_left(read.names, variables, left_out)
         # As a build will: every code is that of a level, or missing.
-        data = load_microdata(recorded(record_text(source, variables, plans, left_out)), files)
-        plans = planned(outcomes, conditions, wishes.tasks, possible(data))
+        data = load_microdata(record_of(record_text(source, variables, plans, left_out)), files)
+        plans = planned(outcomes, conditions, wishes.tasks, partial(is_possible, data))
         if not plans:
             raise EpidemiaError(
                 f"{read.names}: no outcome and condition were both answered by {PEOPLE} people: "
                 "name others with --outcomes and --given"
             )
         text = record_text(source, variables, plans, left_out)
-        recorded(text)
+        record_of(text)
         notes += [*repeated, *_about_tables(unpacked)]
     if wishes.outcomes and wishes.given:
         notes += _those_without(outcomes, conditions, plans, wishes.tasks)
@@ -218,7 +220,7 @@ def check_free(path: Path, replace: bool) -> None:
 # -- Columns to variables -------------------------------------------------------------------------
 
 
-def _without(columns: Sequence[Field], left_out: Mapping[str, Sequence[Field]]) -> list[Field]:
+def _without(columns: Sequence[Field], left_out: LeftOut) -> list[Field]:
     """Return the columns that are not left out."""
     gone = {id(column) for columns in left_out.values() for column in columns}
     return [column for column in columns if id(column) not in gone]
@@ -230,7 +232,7 @@ def _put_aside(
     sampling: Sampling,
     join: str,
     wanted: set[str],
-    left_out: dict[str, list[Field]],
+    left_out: LeftOut,
 ) -> None:
     """Leave out what is no answer of a person: the design, replicates, other weights, numbers."""
     roles = {
@@ -272,9 +274,9 @@ def _counted(
 def _variables(
     asked: Sequence[Field],
     tallies: Mapping[str, Tally],
-    named: Mapping[str, Sequence[Field]],
+    named: Named,
     wishes: Wishes,
-    left_out: dict[str, list[Field]],
+    left_out: LeftOut,
 ) -> list[Draft]:
     wanted = {column.name: option for option, columns in named.items() for column in columns}
     drafts: dict[str, Draft] = {}
@@ -296,10 +298,7 @@ def _variables(
 
 
 def _chosen(
-    variables: list[Draft],
-    named: Mapping[str, Sequence[Field]],
-    wishes: Wishes,
-    choose: Chooser | None,
+    variables: list[Draft], named: Named, wishes: Wishes, choose: Chooser | None
 ) -> tuple[list[Draft], list[Draft], list[str]]:
     """Settle outcomes and conditions: as named, or as proposed and agreed to."""
     by_column = {draft.column.name: draft for draft in variables}
@@ -351,9 +350,7 @@ def _any_conditions(drafts: Sequence[Draft]) -> list[Draft]:
     return able[: min(3, len(drafts) // 2)]
 
 
-def _fewer(
-    variables: list[Draft], used: Sequence[Draft], left_out: dict[str, list[Field]]
-) -> list[Draft]:
+def _fewer(variables: list[Draft], used: Sequence[Draft], left_out: LeftOut) -> list[Draft]:
     """Keep a record readable: the variables of tasks, and the first of the others."""
     names = {draft.name for draft in used}
     others = [draft for draft in variables if draft.name not in names]
@@ -418,9 +415,7 @@ def _about_tables(files: Sequence[Path]) -> list[str]:
     return notes
 
 
-def _nothing_left(
-    names: str, variables: Sequence[Draft], left_out: Mapping[str, Sequence[Field]]
-) -> EpidemiaError:
+def _nothing_left(names: str, variables: Sequence[Draft], left_out: LeftOut) -> EpidemiaError:
     reasons = sorted(left_out.items(), key=lambda item: -len(item[1]))
     listed = "; ".join(f"{reason}: {len(columns)}" for reason, columns in reasons[:4])
     gone = f"(left out: {listed or 'nothing'})"

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Sequence
 from itertools import combinations, product
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr
 
-from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.draft.variables import Draft
 from lm_eval_epidemia.surveys.draft.words import ABOUT_INTERVIEW, DEMOGRAPHIC
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
-from lm_eval_epidemia.surveys.record import MAX_LEVELS, Record
+from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
 #: Cells of a condition; answers that are easily asked for; what hardly differs.
 CELLS = 60
@@ -146,34 +143,14 @@ PEOPLE = 30
 SAME = 0.9
 
 
-def recorded(text: str) -> Record:
-    """Load the text of a record as anybody would.
-
-    Raises
-    ------
-    EpidemiaError
-        Naming line and field of what is wrong.
-    """
-    with tempfile.TemporaryDirectory(prefix="epidemia-") as folder:
-        path = Path(folder) / "draft.yaml"
-        path.write_text(text, encoding="utf-8")
-        return load_record(path)
-
-
-def possible(data: Microdata) -> Callable[[TaskPlan], bool]:
-    """Return what tells whether a task can be estimated from the records, and is worth it."""
-
-    def is_possible(plan: TaskPlan) -> bool:
-        columns = np.array([data.levels[name] for name in (plan.outcome, *plan.given)])
-        keep = (data.weight > 0) & (columns != MISSING).all(axis=0)
-        outcome, *given = columns[:, keep]
-        if keep.sum() < PEOPLE or any(len(np.unique(column)) < 2 for column in columns[:, keep]):
-            return False
-        return all(
-            _information(outcome, condition, data.weight[keep]) < SAME for condition in given
-        )
-
-    return is_possible
+def is_possible(data: Microdata, plan: TaskPlan) -> bool:
+    """Tell whether a task can be estimated from the records, and is worth it."""
+    columns = np.array([data.levels[name] for name in (plan.outcome, *plan.given)])
+    keep = (data.weight > 0) & (columns != MISSING).all(axis=0)
+    outcome, *given = columns[:, keep]
+    if keep.sum() < PEOPLE or any(len(np.unique(column)) < 2 for column in columns[:, keep]):
+        return False
+    return all(_information(outcome, condition, data.weight[keep]) < SAME for condition in given)
 
 
 def _information(

@@ -241,31 +241,16 @@ def _of_numbers(draft: Draft, tally: Tally, wanted: bool) -> Draft | str:
         checks.append(f"kept as a number, or is it a code of no answer? {listed}")
     if not known.any():
         return "empty: nobody has an answer"
-    if tally.whole and not (meant or wanted) and _dated(values[known]):
+    if tally.whole and not (meant or wanted) and amounts.are_dates(values[known]):
         return "dates or times"
     draft = draft._replace(
-        missing=tuple(_joined(missing)), checks=tuple(checks), labelled=bool(meant)
+        missing=tuple(amounts.join_ranges(missing)), checks=tuple(checks), labelled=bool(meant)
     )
     weight = dict(zip(values[known].tolist(), weights[known].tolist(), strict=True))
     labelled = sum(value in meant for value in weight)
     if len(weight) - labelled <= labelled:
         return _categories(draft, weight, meant)
     return _amounts(draft, weight, meant, tally)
-
-
-def _dated(values: Array) -> bool:
-    """Tell whether whole numbers are dates: 20210314, 202103, or 14032021."""
-    ends, middle = values % 100, values // 100 % 100
-    day_last, month_last = (values // 10_000, middle, ends), (values // 100, ends, 1 + 0 * ends)
-    year_last = (values % 10_000, values // 10_000 % 100, values // 10**6)
-    return len(values) > 2 and any(
-        bool(
-            (
-                (year >= 1900) & (year < 2100) & (month > 0) & (month < 13) & (day > 0) & (day < 32)
-            ).all()
-        )
-        for year, month, day in (day_last, month_last, year_last)
-    )
 
 
 def _identify(draft: Draft, tally: Tally) -> bool:
@@ -328,7 +313,7 @@ def _amounts(
     bare = [value for value in weight if value not in meant]
     ends = [v for v in weight if v in meant and not _an_end(v, meant[v], bare)]
     low = [v for v in ends if v < bare[0]]
-    high = _far_above(values, meant) or [v for v in ends if v > bare[-1]]
+    high = amounts.far_above(values, meant) or [v for v in ends if v > bare[-1]]
     inner = np.array([value not in low and value not in high for value in weight], dtype=bool)
     checks, asides = [], []
     if inner.sum() <= VALUES and tally.exact:
@@ -364,36 +349,13 @@ def _binned(
         above = max(low) if at_least is None and low else None
         below_high = min(high) if below is None and high else below
         bounds = {"at_least": at_least, "above": above, "below": below_high}
-        if at_least is None and whole and values[0] == ends - 1:
-            label = amounts.shown(values[0])
-        else:
-            label = amounts.in_words(at_least, below, whole)
+        label = amounts.in_words(at_least, below, whole)
         if draft.kind == "age":
             label = label.replace("or more", "or older")
         phrase = _amount(draft.kind, label, draft.column)
         given = {name: bound for name, bound in bounds.items() if bound is not None}
         levels.append(DraftLevel(label, phrase, float(weight), bounds=given))
     return levels
-
-
-def _joined(ranges: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Put ranges in order, each code in one of them."""
-    joined: list[tuple[float, float]] = []
-    for low, high in sorted(ranges):
-        if joined and low <= joined[-1][1]:
-            low, before = joined.pop()
-            high = max(high, before)
-        joined.append((low, high))
-    return joined
-
-
-def _far_above(values: Array, meant: dict[float, str]) -> list[float]:
-    """Return a few codes far above all numbers of which the lowest has a label: 991 'never'."""
-    for place in range(max(len(values) - 5, 2), len(values)):
-        code, below = float(values[place]), float(values[place - 1])
-        if code in meant and code - below > (below - values[0]) / 2 and code > 2 * abs(below):
-            return [float(value) for value in values[place:]]
-    return []
 
 
 _TOPPED = re.compile(
@@ -525,7 +487,7 @@ def _listed(items: Iterable[str]) -> str:
 
 
 def _about(column: Field) -> str:
-    return shortened(column.words.rstrip(" :.;,") or column.name)
+    return shortened((column.label or column.name).rstrip(" :.;,") or column.name)
 
 
 #: Answers that name no race and no region, only that it is another one.
@@ -542,8 +504,6 @@ def _phrase(kind: str, label: str, column: Field, not_a_word: bool = False) -> s
     word = label.casefold()
     if word in words.PREDICATES:
         return f"is {word}" if word != "hispanic" else "is Hispanic"
-    if kind == "sex" and word in ("man", "woman", "men", "women"):
-        return f"is a {word.replace('men', 'man')}"
     if kind == "age" and re.match(r"\d|under|over|between|less|more|up to|at ", word):
         return _amount(kind, label, column)
     if kind == "region" and word not in ("yes", "no"):
