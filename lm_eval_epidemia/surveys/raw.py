@@ -27,6 +27,12 @@ from lm_eval_epidemia.surveys.record import Record
 AGENT = "Mozilla/5.0 (compatible; lm-eval-epidemia)"
 TIMEOUT = 60
 
+#: An archive that unpacks to more than this, or that is packed more tightly, is refused. The
+#: largest official one (ACS, both halves of the nation) unpacks to 3 GiB, packed 6 times.
+MAX_UNPACKED = 20 * 2**30
+MAX_RATIO = 200
+SMALL = 50 * 2**20
+
 
 def raw_folder(survey: str, vintage: str) -> Path:
     """Return where downloaded files of a vintage are (the folder need not exist)."""
@@ -214,9 +220,16 @@ def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
         with zipfile.ZipFile(path) as archive:
             inside = [item for item in archive.infolist() if not item.is_dir()]
             members = _members(path.name, inside, expected)
-            setups = [item for item in inside if suffix_of(item.filename) == SETUP]
+            wanted = members + [item for item in inside if suffix_of(item.filename) == SETUP]
+            unpacked = sum(item.file_size for item in wanted)
+            ratio = unpacked / max(sum(item.compress_size for item in wanted), 1)
+            if unpacked > MAX_UNPACKED or (unpacked > SMALL and ratio > MAX_RATIO):
+                raise EpidemiaError(
+                    f"{path.name} would unpack to {unpacked / 2**30:.1f} GiB, {ratio:.0f} times "
+                    "its size, too large for a survey file: download it again"
+                )
             targets = []
-            for item in [*members, *setups]:
+            for item in wanted:
                 # Only bare names are used, so that nothing lands outside the folder.
                 targets.append(target := folder / Path(item.filename.strip()).name)
                 if target.exists():

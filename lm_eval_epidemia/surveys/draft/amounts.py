@@ -203,11 +203,7 @@ def are_dates(values: Array) -> bool:
     day_last, month_last = (values // 10_000, middle, ends), (values // 100, ends, 1 + 0 * ends)
     year_last = (values % 10_000, values // 10_000 % 100, values // 10**6)
     return len(values) > 2 and any(
-        bool(
-            (
-                (year >= 1900) & (year < 2100) & (month > 0) & (month < 13) & (day > 0) & (day < 32)
-            ).all()
-        )
+        bool(np.all([year >= 1900, year < 2100, month > 0, month < 13, day > 0, day < 32]))
         for year, month, day in (day_last, month_last, year_last)
     )
 

@@ -266,11 +266,8 @@ def _year(read: Files, column: pd.Series | None, wishes: Wishes) -> tuple[int, s
             raise EpidemiaError(f"--year {wishes.year}: expected a year such as 2022")
         return wishes.year, "as given"
     if column is not None:
-        more = (
-            ", the last of several years: choose another with --year"
-            if column.nunique() > 1
-            else ""
-        )
+        several = column.nunique() > 1
+        more = ", the last of several years: choose another with --year" if several else ""
         return int(column.max()), f"the column {column.name}{more}"
     for text in [*(path.name for path in read.given), *(header.title for header in read.headers)]:
         if years := re.findall(r"(?<!\d)(?:19|20)\d\d(?!\d)", text):
