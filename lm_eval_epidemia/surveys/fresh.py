@@ -187,7 +187,7 @@ def read_set(path: Path) -> FreshSet:
         drawn = FreshSet.model_validate(data if isinstance(data, dict) else {})
     except ValidationError as error:
         raise EpidemiaError(f"{path} is damaged ({problem(error)})") from None
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise EpidemiaError(f"{path} cannot be read ({' '.join(str(error).split())})") from None
     if path.parent.name != drawn.name:
         raise EpidemiaError(f"{path} belongs to the set {drawn.name}: rename its folder to that")

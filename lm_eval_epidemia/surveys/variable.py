@@ -308,8 +308,8 @@ class Variable(Strict):
                     fault = f"{level.label!r} and {first!r} both include {text!r}: {give}"
                     yield ("levels", n, "texts"), fault
         for text in self.missing_texts:
-            if first := owner.get(text.strip()):
-                fault = f"{first!r} includes {text!r}, which 'missing_texts' drops: {give}"
+            if text.strip() in owner:
+                fault = f"{owner[text.strip()]!r} includes {text!r}, which 'missing_texts' drops: {give}"
                 yield ("missing_texts",), fault
         for field in ("missing", "measure"):
             if getattr(self, field):
