@@ -309,8 +309,8 @@ class Variable(Strict):
                     yield ("levels", n, "texts"), fault
         for text in self.missing_texts:
             if text.strip() in owner:
-                fault = f"{owner[text.strip()]!r} includes {text!r}, which 'missing_texts' drops: {give}"
-                yield ("missing_texts",), fault
+                fault = f"{owner[text.strip()]!r} includes {text!r}, which 'missing_texts' drops"
+                yield ("missing_texts",), f"{fault}: {give}"
         for field in ("missing", "measure"):
             if getattr(self, field):
                 yield (field,), f"{field!r} is for numbers, but the levels are texts"
