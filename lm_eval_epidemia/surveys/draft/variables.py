@@ -350,6 +350,8 @@ def _binned(
         below_high = min(high) if below is None and high else below
         bounds = {"at_least": at_least, "above": above, "below": below_high}
         label = amounts.in_words(at_least, below, whole)
+        if at_least is None and whole and values[0] == ends - 1:
+            label = amounts.shown(values[0])
         if draft.kind == "age":
             label = label.replace("or more", "or older")
         phrase = _amount(draft.kind, label, draft.column)
@@ -504,6 +506,8 @@ def _phrase(kind: str, label: str, column: Field, not_a_word: bool = False) -> s
     word = label.casefold()
     if word in words.PREDICATES:
         return f"is {word}" if word != "hispanic" else "is Hispanic"
+    if kind == "sex" and word in ("man", "woman", "men", "women"):
+        return f"is a {word.replace('men', 'man')}"
     if kind == "age" and re.match(r"\d|under|over|between|less|more|up to|at ", word):
         return _amount(kind, label, column)
     if kind == "region" and word not in ("yes", "no"):
