@@ -271,9 +271,8 @@ def _once(files: list[Path]) -> list[Path]:
     names: dict[str, Path] = {}
     for file in files:
         name = file.name.strip().casefold()
-        if (other := names.get(name)) is None:
-            names[name] = file
-        elif file.stat().st_size != other.stat().st_size or sha256_of(file) != sha256_of(other):
+        other = names.setdefault(name, file)
+        if other is not file and sha256_of(file) != sha256_of(other):
             raise EpidemiaError(
                 f"two different files are called {file.name.strip()}: give only one"
             )
