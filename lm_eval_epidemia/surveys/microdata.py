@@ -124,7 +124,7 @@ def _level_numbers(
         hit = are_within(values, level.intervals) & ~missing
         numbers[hit] = number
         known |= hit
-    unknown = [(n, f"{values[n]:g}") for n in np.flatnonzero(~known)]
+    unknown = [(int(n), f"{values[n]:g}") for n in np.flatnonzero(~known)]
     _check_known(unknown, of_record, variable, name, file)
     return numbers[of_record]
 

@@ -158,7 +158,7 @@ class Tally:
         known = of_record >= 0
         self.blank_weight += float(weight[~known].sum())
         counts = np.bincount(of_record[known], minlength=len(values)).astype(float)
-        weights = np.bincount(of_record[known], weight[known], len(values))
+        weights = np.bincount(of_record[known], weight[known], len(values)).astype(float)
         kind = getattr(values, "dtype", np.dtype(object)).kind
         self.truths |= kind == "b"
         if kind in "biuf":
@@ -200,8 +200,8 @@ class Tally:
     def _merge(self, values: Array, counts: Array, weights: Array) -> None:
         every = np.concatenate([self.values, values])
         self.values, of_one = np.unique(every, return_inverse=True)
-        self.counts = np.bincount(of_one, np.concatenate([self.counts, counts]))
-        self.weights = np.bincount(of_one, np.concatenate([self.weights, weights]))
+        self.counts = np.bincount(of_one, np.concatenate([self.counts, counts])).astype(float)
+        self.weights = np.bincount(of_one, np.concatenate([self.weights, weights])).astype(float)
 
     def _texts(self, texts: list[str], counts: Array, weights: Array) -> None:
         import pandas as pd
