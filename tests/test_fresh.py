@@ -37,8 +37,8 @@ from lm_eval_epidemia.estimate.check import check_all
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys import catalogue, fresh
+from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.fresh import FreshTask
-from lm_eval_epidemia.surveys.load import load_record
 from lm_eval_epidemia.surveys.microdata import load_microdata
 
 ROWS = 6000

@@ -25,10 +25,9 @@ from lm_eval_epidemia.estimate.check import check_all
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.surveys import catalogue
-from lm_eval_epidemia.surveys.check import check_files
+from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.fresh import FreshTask
-from lm_eval_epidemia.surveys.load import load_record
-from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
+from lm_eval_epidemia.surveys.microdata import MISSING, check_files, load_microdata
 
 RECORD = (
     HEAD.replace("toy", "duo")

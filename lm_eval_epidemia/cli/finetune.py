@@ -178,7 +178,7 @@ def _lora(given: str | None) -> dict[str, int]:
 def _raw(survey: str, raw: list[Path] | None, vintage: str | None) -> list[Path]:
     """Return the files to read: those given, or else the downloaded ones."""
     from lm_eval_epidemia.surveys.catalogue import record
-    from lm_eval_epidemia.surveys.download import raw_paths
+    from lm_eval_epidemia.surveys.raw import raw_paths
 
     entry = record(survey)
     if not raw and all(vintage_.tables for vintage_ in entry.vintages.values()):

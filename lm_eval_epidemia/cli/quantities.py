@@ -47,8 +47,8 @@ def new(
     from lm_eval_epidemia.core import paths
     from lm_eval_epidemia.core.errors import EpidemiaError
     from lm_eval_epidemia.surveys.catalogue import record
-    from lm_eval_epidemia.surveys.download import raw_paths
     from lm_eval_epidemia.surveys.microdata import load_microdata
+    from lm_eval_epidemia.surveys.raw import raw_paths
 
     name = _checked(name, out)
     entry = record(survey)

@@ -23,11 +23,10 @@ from lm_eval_epidemia.cli.options import (
 from lm_eval_epidemia.cli.printing import plain, show, table_of
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
-from lm_eval_epidemia.surveys.draft.wishes import NONE
 
 if TYPE_CHECKING:
+    from lm_eval_epidemia.surveys.draft.columns import Proposal
     from lm_eval_epidemia.surveys.draft.drafting import Drafted
-    from lm_eval_epidemia.surveys.draft.wishes import Proposal
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -74,8 +73,8 @@ def new(
 ) -> None:
     """Draft a survey's record (variables, design, tasks) from its file."""
     from lm_eval_epidemia.surveys.draft import drafting
-    from lm_eval_epidemia.surveys.draft.text import CHECK
-    from lm_eval_epidemia.surveys.draft.wishes import Wishes
+    from lm_eval_epidemia.surveys.draft.columns import Wishes
+    from lm_eval_epidemia.surveys.draft.words import CHECK
 
     called = drafting.fitting_name(files, name)
     drafting.check_free(out or drafting.own_path(called), replace)
@@ -124,6 +123,8 @@ def _ask(proposal: Proposal) -> Sequence[str]:
         table.add_row(plain(column), plain(proposal.labels.get(column, "")))
     show(table)
     if proposal.what == "weight":
+        from lm_eval_epidemia.surveys.draft.columns import NONE
+
         ask = "weight (none: all records count alike)"
         if proposal.doubt:
             print(proposal.doubt)
@@ -175,8 +176,8 @@ def check(
 ) -> None:
     """Check files against the survey's record, or list the parts of a draft to check by eye."""
     from lm_eval_epidemia.surveys.catalogue import file_of, record
-    from lm_eval_epidemia.surveys.check import check_files
-    from lm_eval_epidemia.surveys.draft.text import CHECK, marks
+    from lm_eval_epidemia.surveys.draft.words import CHECK, marks
+    from lm_eval_epidemia.surveys.microdata import check_files
 
     entry, path = record(survey), file_of(survey)
     waiting = marks(path.read_text(encoding="utf-8"))
@@ -212,7 +213,7 @@ def download(
 ) -> None:
     """Fetch the official files of surveys; after an interruption run it again to continue."""
     from lm_eval_epidemia.surveys.catalogue import record
-    from lm_eval_epidemia.surveys.download import download as fetch
+    from lm_eval_epidemia.surveys.raw import download as fetch
 
     for name in separated(surveys):
         folder = fetch(record(name), vintage)

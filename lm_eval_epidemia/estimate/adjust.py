@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate.sampling import Codes
-from lm_eval_epidemia.surveys.adjustment import Adjustment, Margin, Rake, Rescale
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
 from lm_eval_epidemia.surveys.record import Task
+from lm_eval_epidemia.surveys.variable import Adjustment, Margin, Rake, Rescale
 
 #: Raking stops when no cell of a margin is further off than this (as a share of the population);
 #: margins written in a record are rounded to six decimals and so contradict each other by less.

@@ -37,9 +37,8 @@ from lm_eval_epidemia.estimate.task import estimate_task
 from lm_eval_epidemia.estimate.workers import check_jobs, workers
 from lm_eval_epidemia.estimate.write import write_truth
 from lm_eval_epidemia.surveys.catalogue import own, record
-from lm_eval_epidemia.surveys.download import raw_paths
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
-from lm_eval_epidemia.surveys.read import raw_files
+from lm_eval_epidemia.surveys.raw import raw_files, raw_paths
 from lm_eval_epidemia.surveys.record import Record, Task
 from lm_eval_epidemia.surveys.tables import tables_vintage
 

@@ -30,12 +30,11 @@ from lm_eval_epidemia.estimate.sampling import Scheme
 from lm_eval_epidemia.estimate.store import d_perfect
 from lm_eval_epidemia.score.score import Anchors, zero
 from lm_eval_epidemia.surveys import fresh
-from lm_eval_epidemia.surveys.adjustment import Rake
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.fresh import FreshDraws, FreshOptions, FreshSet, FreshTask
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata, load_microdata
 from lm_eval_epidemia.surveys.record import MAX_LEVELS, Record
-from lm_eval_epidemia.surveys.variable import Universe
+from lm_eval_epidemia.surveys.variable import Rake, Universe
 
 #: Sampled units that make a cell large, and the share of the people in such cells, at least.
 LARGE, IN_LARGE = 30, 0.9

@@ -31,9 +31,8 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.surveys.adjustment import Rake
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
-from lm_eval_epidemia.surveys.variable import Variable
+from lm_eval_epidemia.surveys.variable import Rake, Variable
 
 #: A variable with more levels and no measure (single years of schooling) is left out.
 MOST_LEVELS = 15

@@ -43,7 +43,8 @@ from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.paths import read_yaml
-from lm_eval_epidemia.surveys.read import open_raw, raw_columns, raw_files, read_columns
+from lm_eval_epidemia.surveys.raw import open_raw, raw_files
+from lm_eval_epidemia.surveys.read import raw_columns, read_columns
 
 if TYPE_CHECKING:
     import pandas as pd
