@@ -27,9 +27,8 @@ from lm_eval_epidemia.harness import arguments, servers
 from lm_eval_epidemia.harness.keys import headers, masked
 from lm_eval_epidemia.models.choice_api import ChoiceAPI
 from lm_eval_epidemia.models.endpoint import Endpoint
-from lm_eval_epidemia.models.faults import BadReply, Busy
-from lm_eval_epidemia.models.first_token import shown_in
-from lm_eval_epidemia.models.server_tokens import counted
+from lm_eval_epidemia.models.replies import BadReply, Busy, shown_in
+from lm_eval_epidemia.models.served import counted
 from lm_eval_epidemia.results.read import read_results
 
 

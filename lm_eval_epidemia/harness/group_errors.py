@@ -17,13 +17,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
+from unittest import mock
 
 from lm_eval_epidemia.benchmarks import leaves
 from lm_eval_epidemia.benchmarks.observation.unseen import Unseen, unseen
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.harness.hooks import MeasuredHook
-from lm_eval_epidemia.harness.replaced import replaced
 from lm_eval_epidemia.score.joint import Draws, joint_error
 
 #: The key of the draws in lm-eval's results.
@@ -57,7 +57,7 @@ class Noted(NamedTuple):
     unseen: dict[str, Unseen]
 
 
-def noting(task: Any, task_name: str, noted: Noted) -> AbstractContextManager[None]:
+def noting(task: Any, task_name: str, noted: Noted) -> AbstractContextManager[Any]:
     """Record what is measured of a task when lm-eval aggregates its answers.
 
     Parameters
@@ -88,9 +88,8 @@ def noting(task: Any, task_name: str, noted: Noted) -> AbstractContextManager[No
 
         return aggregate
 
-    return replaced(
-        task, aggregation=lambda: {name: noticed(of) for name, of in aggregation().items()}
-    )
+    own = {name: noticed(of) for name, of in aggregation().items()}
+    return mock.patch.object(task, "aggregation", lambda: own)
 
 
 def write(results: Any, noted: Noted, tasks: Any) -> None:

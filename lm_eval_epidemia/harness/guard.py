@@ -20,21 +20,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 from lm_eval_epidemia.benchmarks import WAYS, leaves
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError, plural
 from lm_eval_epidemia.elicit.within import is_withheld
-from lm_eval_epidemia.harness import (
-    collector,
-    group_errors,
-    hooks,
-    kept,
-    structured,
-    thinking,
-    tries,
-)
-from lm_eval_epidemia.harness.replaced import replaced
+from lm_eval_epidemia.harness import group_errors, hooks, kept, written
+from lm_eval_epidemia.harness.discovery import at_rest, at_work
 
 _WITHOUT_LOG_PROBABILITIES = (
     "{model} gives no log-probabilities of prompts, which {task} needs. Use --model choice-api, "
@@ -74,7 +67,7 @@ def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
         else:
             args = (watched, *args[1:])
         noted = group_errors.Noted({}, {}, {})
-        with collector.at_rest(), ExitStack() as stack:
+        with at_rest(), ExitStack() as stack:
             for name, task in ours.items():
                 stack.enter_context(_building_what_is_asked(task, given.get("limit")))
                 stack.enter_context(group_errors.noting(task, name, noted))
@@ -171,7 +164,7 @@ _CHAT = ("apply_chat_template", "chat_template")
 _TEXT = (*_CHAT, "system_instruction", "fewshot_as_multiturn")
 
 
-def _building_what_is_asked(task: Any, limit: float | None) -> AbstractContextManager[None]:
+def _building_what_is_asked(task: Any, limit: float | None) -> AbstractContextManager[Any]:
     """Let a limit count cells, and a task build again where requests that were kept ask otherwise.
 
     lm-eval's limit counts prompts, and a cell counts only if all its prompts are answered: whole
@@ -198,7 +191,9 @@ def _building_what_is_asked(task: Any, limit: float | None) -> AbstractContextMa
             )
             build(*args, **{**kwargs, "rewrite_requests_cache": True})
 
-    return replaced(task, build_all_requests=build_all_requests, doc_iterator=doc_iterator)
+    return mock.patch.multiple(
+        task, build_all_requests=build_all_requests, doc_iterator=doc_iterator
+    )
 
 
 def _prompts_of(task: Any, limit: float) -> int:
@@ -263,7 +258,7 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__lm, name)
 
-    @collector.at_work()
+    @at_work()
     def loglikelihood(self, requests: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
         lm, ours = self.__lm, [request for request in requests if request.task_name in self.__ours]
         if not ours:
@@ -283,11 +278,11 @@ class _Watched:
         _note_declined(lm, requests, answers)
         return answers
 
-    @collector.at_work()
+    @at_work()
     def loglikelihood_rolling(self, *args: Any, **kwargs: Any) -> Any:
         return self.__lm.loglikelihood_rolling(*args, **kwargs)  # of others' tasks
 
-    @collector.at_work()
+    @at_work()
     def generate_until(self, requests: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
         lm, ours = self.__lm, [request for request in requests if request.task_name in self.__ours]
         if not ours:
@@ -298,14 +293,14 @@ class _Watched:
         if hasattr(model, "_create_payload") and not isinstance(ours[0].args[0], str):
             _note_temperature(model, ours[0])
         for request in ours:
-            if structure := structured.structure_of(request):
-                with structured.held(model, structure, request.task_name):
-                    structured.refuse_declined(model, request)
+            if structure := written.structure_of(request):
+                with written.holding_form(model, structure, request.task_name):
+                    written.refuse_declined(model, request)
                 break
         names = dict.fromkeys(request.task_name for request in ours)
         ways = {name: WAYS[leaves()[name].way] for name in names if name in leaves()}
         with _explained(lm):
-            return tries.until_read(
+            return written.until_read(
                 requests, ways, lambda asked: self.__written(asked, *args, **kwargs)
             )
 
@@ -317,19 +312,19 @@ class _Watched:
         parts: dict[tuple[bool, bool, str], list[int]] = defaultdict(list)
         for place, request in enumerate(requests):
             is_ours = request.task_name in self.__ours
-            is_drawn = is_ours and ("sample" in request.doc or tries.BEFORE.get() > 0)
-            structure = structured.structure_of(request) if is_ours else ""
+            is_drawn = is_ours and ("sample" in request.doc or written.BEFORE.get() > 0)
+            structure = written.structure_of(request) if is_ours else ""
             parts[is_ours, has_seeds and is_drawn, structure].append(place)
         replies: dict[int, Any] = {}
         for (is_ours, is_drawn, structure), places in sorted(parts.items()):
             part = [requests[place] for place in places]
             with (
                 _own_seeds(model) if is_drawn else nullcontext(),
-                structured.held(model, structure, part[0].task_name),
-                thinking.kept(model if is_ours else None) as told,
+                written.holding_form(model, structure, part[0].task_name),
+                written.keeping_thoughts(model if is_ours else None) as told,
             ):
-                written = _one_each(lm.generate_until(part, *args, **kwargs), part)
-            for place, request, reply in zip(places, part, written, strict=True):
+                texts = _one_each(lm.generate_until(part, *args, **kwargs), part)
+            for place, request, reply in zip(places, part, texts, strict=True):
                 replies[place] = told(request.args[0], reply) if is_ours else reply
         return [replies[place] for place in range(len(requests))]
 
@@ -412,7 +407,7 @@ class _Seeded:
     def __call__(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
         payload = self.create_payload(messages, *args, **kwargs)
         if isinstance(payload, dict) and isinstance(payload.get("seed"), int):
-            own = zlib.crc32(str(messages).encode()) + tries.BEFORE.get()
+            own = zlib.crc32(str(messages).encode()) + written.BEFORE.get()
             payload["seed"] = (payload["seed"] + own) % 2**31
         return payload
 

@@ -20,7 +20,7 @@ from typing import Any, NoReturn, TypeVar
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.harness.keys import quoted
-from lm_eval_epidemia.models.faults import (
+from lm_eval_epidemia.models.replies import (
     BadReply,
     Busy,
     Declined,

@@ -21,9 +21,13 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.harness import yamls
-from lm_eval_epidemia.harness.export.card import dataset_card, evaluation
-from lm_eval_epidemia.harness.export.config import Config, texts
-from lm_eval_epidemia.harness.export.croissant import croissant_file
+from lm_eval_epidemia.harness.export.card import (
+    Config,
+    croissant_file,
+    dataset_card,
+    evaluation,
+    texts,
+)
 
 #: The file by which a folder is known that was exported before.
 MARKER = ".epidemia-export"
