@@ -19,8 +19,6 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-import torch
-import torch.nn.functional as F
 from tqdm import tqdm
 
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -34,10 +32,8 @@ from lm_eval_epidemia.models.choices import (
     remember,
 )
 from lm_eval_epidemia.models.loading import (
-    Given,
     check_adapter,
     check_arguments,
-    check_folder,
     is_batch_given,
     loading,
 )
@@ -45,6 +41,7 @@ from lm_eval_epidemia.models.prefix_tree import BLOCK, Costs, Pack, Tree, plan_p
 
 try:
     import torch
+    import torch.nn.functional as F
     from lm_eval.models.huggingface import HFLM
     from transformers.cache_utils import DynamicCache, DynamicLayer
 
@@ -87,10 +84,6 @@ class ChoiceHF(HFLM):
         # Not batch_size="auto" where none is given, as `choice-vllm` has it: the stock paths then
         # try out what fits before each task, which takes longer than one at a time.
         self._fills_batches = self.batch_size == "auto" or not is_batch_given(given)
-
-    def _get_config(self, pretrained: str, **more: Any) -> None:
-        check_folder(Given(pretrained, more.get("gguf_file"), more.get("subfolder") or ""))
-        super()._get_config(pretrained, **more)
 
     def _create_model(self, pretrained: str, **more: Any) -> None:
         super()._create_model(pretrained, **more)
