@@ -277,7 +277,7 @@ def forget_cached_requests(tasks: Iterable[str]) -> None:
     """Delete the requests that ``lm_eval --cache_requests`` stored for some tasks.
 
     lm-eval keys that cache by task name. After a change of ground truth it would silently pair old
-    prompts with new cells.
+    prompts with new cells, in runs without `harness.guard`.
     """
     try:
         from lm_eval.caching.cache import delete_cache
