@@ -295,11 +295,11 @@ def test_a_server_has_its_payload_back_after_a_run():
 
     lm = Server()
     plain, own = lm._create_payload("a"), copy.copy(vars(lm))
-    with guard._own_seeds(lm):
+    with guard._own_seeds(lm, 0):
         assert lm._create_payload("a")["seed"] not in (7, lm._create_payload("b")["seed"])
     assert lm._create_payload("a") == plain and vars(lm) == own
     lm._create_payload = patched = lambda messages, **more: {"seed": 3}
-    with pytest.raises(KeyError), guard._own_seeds(lm):
+    with pytest.raises(KeyError), guard._own_seeds(lm, 0):
         assert lm._create_payload("a")["seed"] != 3
         raise KeyError
     assert lm._create_payload is patched

@@ -106,7 +106,8 @@ def test_ways_and_others_tasks_are_told_apart():
         args = "text", {"temperature": temperature, "do_sample": False}
         return SimpleNamespace(task_name=name, doc=row, args=args)
 
-    def ask(requests):
+    def ask(requests, tried):
+        assert tried == len(batches)
         batches.append(requests)
         return ["yes" if len(batches) == 2 else "?"] * len(requests)
 

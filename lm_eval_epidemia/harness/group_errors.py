@@ -215,13 +215,12 @@ def _written(draws: _Draws) -> dict[str, Any]:
         known = {metric: drawn for metric, drawn in of_metrics.items() if drawn is not None}
         if known:
             less_bias = {metric: drawn.less_bias for metric, drawn in known.items()}
-            uncut = {metric: drawn.uncut for metric, drawn in known.items()}
             written[task] = {
                 "sample": next(iter(known.values())).sample,
                 **{metric: _line(drawn.at) for metric, drawn in known.items()},
                 "less_bias": {m: _line(at) for m, at in less_bias.items() if at is not None},
                 "asking": {metric: drawn.asking for metric, drawn in known.items()},
-                "uncut": {metric: x for metric, x in uncut.items() if x is not None},
+                "uncut": {m: drawn.uncut for m, drawn in known.items() if drawn.uncut is not None},
             }
     return written
 

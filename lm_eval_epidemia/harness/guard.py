@@ -236,10 +236,12 @@ class _Watched:
         ways = {name: WAYS[leaves()[name].way] for name in names if name in leaves()}
         with _explained(lm):
             return written.until_read(
-                requests, ways, lambda asked: self.__written(asked, *args, **kwargs)
+                requests, ways, lambda asked, tried: self.__written(asked, tried, *args, **kwargs)
             )
 
-    def __written(self, requests: Sequence[Any], *args: Any, **kwargs: Any) -> list[Any]:
+    def __written(
+        self, requests: Sequence[Any], tried: int, *args: Any, **kwargs: Any
+    ) -> list[Any]:
         """Ask requests apart whose replies are drawn, held to a form, or of others' tasks."""
         lm, model = self.__lm, _behind_the_cache(self.__lm)
         # Drawn ones of a server apart from the others, whose seed stays that of the run.
@@ -247,14 +249,14 @@ class _Watched:
         parts: dict[tuple[bool, bool, str], list[int]] = defaultdict(list)
         for place, request in enumerate(requests):
             is_ours = request.task_name in self.__ours
-            is_drawn = is_ours and ("sample" in request.doc or written.BEFORE.get() > 0)
+            is_drawn = is_ours and ("sample" in request.doc or tried > 0)
             structure = written.structure_of(request) if is_ours else ""
             parts[is_ours, has_seeds and is_drawn, structure].append(place)
         replies: dict[int, Any] = {}
         for (is_ours, is_drawn, structure), places in sorted(parts.items()):
             part = [requests[place] for place in places]
             with (
-                _own_seeds(model) if is_drawn else nullcontext(),
+                _own_seeds(model, tried) if is_drawn else nullcontext(),
                 written.holding_form(model, structure, part[0].task_name),
                 written.keeping_thoughts(model if is_ours else None) as told,
             ):
@@ -274,11 +276,6 @@ def _behind_the_cache(lm: Any) -> Any:
 
 def _one_each(answers: Iterable[Any], requests: Sequence[Any]) -> list[Any]:
     """Refuse answers that are not as many as the requests: nobody knows which is whose."""
-    if not isinstance(answers, Iterable):
-        raise EpidemiaError(
-            f"the model returned {answers!r} for {len(requests)} requests: expected a list of "
-            "answers"
-        )
     answers = list(answers)
     if len(answers) != len(requests):
         raise EpidemiaError(
@@ -325,7 +322,7 @@ def _explained(lm: Any) -> Iterator[None]:
         raise
 
 
-def _own_seeds(model: Any) -> AbstractContextManager[Any]:
+def _own_seeds(model: Any, tried: int) -> AbstractContextManager[Any]:
     """Let a model behind a server give every text, and every try of it, its own seed.
 
     One seed for all would draw all answers with the same random number.
@@ -335,7 +332,7 @@ def _own_seeds(model: Any) -> AbstractContextManager[Any]:
     def create_payload(messages: Any, *args: Any, **kwargs: Any) -> Any:
         payload = create(messages, *args, **kwargs)
         if isinstance(payload, dict) and isinstance(payload.get("seed"), int):
-            own = zlib.crc32(str(messages).encode()) + written.BEFORE.get()
+            own = zlib.crc32(str(messages).encode()) + tried
             payload["seed"] = (payload["seed"] + own) % 2**31
         return payload
 

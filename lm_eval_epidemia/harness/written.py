@@ -25,7 +25,6 @@ import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
 from functools import partial
 from typing import Any
 from unittest import mock
@@ -199,9 +198,6 @@ def keeping_thoughts(model: Any) -> Iterator[Callable[[Any, Any], Any]]:
         yield told
 
 
-#: Number of earlier tries of the same prompt.
-BEFORE: ContextVar[int] = ContextVar("before", default=0)
-
 #: Temperature of a further try if the first is greedy.
 TEMPERATURE = 1.0
 
@@ -240,7 +236,7 @@ def _is_read(way: Way, row: Any, reply: str) -> bool:
 def until_read(
     requests: Sequence[Any],
     ways: Mapping[str, Way],
-    ask: Callable[[list[Any]], list[Any]],
+    ask: Callable[[list[Any], int], list[Any]],
 ) -> list[Any]:
     """Send requests; repeated ones only until a reply can be read.
 
@@ -251,7 +247,7 @@ def until_read(
     ways : mapping of str to Way
         Tasks whose requests are retried until read; others are sent as they are.
     ask : callable
-        Takes some of the requests and returns a reply to each.
+        Takes some of the requests and how often they were tried before; returns a reply to each.
 
     Returns
     -------
@@ -270,8 +266,7 @@ def until_read(
     asked = [place for place in range(len(requests)) if place not in later]
     before = 0
     while asked:
-        with _after(before):
-            written = ask([_again(requests[place], before) for place in asked])
+        written = ask([_again(requests[place], before) for place in asked], before)
         unread = []
         for place, reply in zip(asked, written, strict=True):
             replies[place] = reply
@@ -281,15 +276,6 @@ def until_read(
                     unread.append(after[place])
         asked, before = unread, before + 1
     return replies
-
-
-@contextmanager
-def _after(before: int) -> Iterator[None]:
-    token = BEFORE.set(before)
-    try:
-        yield
-    finally:
-        BEFORE.reset(token)
 
 
 def _again(request: Any, before: int) -> Any:

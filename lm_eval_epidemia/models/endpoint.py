@@ -21,7 +21,6 @@ from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.harness.keys import quoted
 from lm_eval_epidemia.models.replies import (
     BadReply,
-    Busy,
     Declined,
     Stopped,
     Unreached,
@@ -275,7 +274,7 @@ class Endpoint:
                     "command again after that"
                 )
             limits = status == 429 or seconds is not None
-            raise Busy(f"HTTP {status}", as_said(words), seconds, limits)
+            raise BadReply(f"HTTP {status}", as_said(words), seconds or 0.0, limits)
         if status in (400, 403, 413, 422):
             refuse_filtered(words)
         if status in (400, 413, 422):

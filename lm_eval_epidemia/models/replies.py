@@ -29,14 +29,17 @@ class BadReply(ValueError):
         Counted: without what differs from one reply to the next.
     words : str
         The server's own, or a hint.
+    seconds : float
+        After which the server wants to be asked again.
+    limits : bool
+        Whether it limits how often.
     """
 
-    #: Seconds after which the server wants to be asked again, and whether it limits how often.
-    seconds, limits = 0.0, False
-
-    def __init__(self, what: str, words: str = "") -> None:
+    def __init__(
+        self, what: str, words: str = "", seconds: float = 0.0, limits: bool = False
+    ) -> None:
         super().__init__(what)
-        self.words = words
+        self.words, self.seconds, self.limits = words, seconds, limits
 
 
 #: How servers say that their filter of contents declines a prompt: codes and words.
@@ -65,14 +68,6 @@ class Stopped(Exception):
 
 class Unreached(BadReply):
     """Nothing answers at the address."""
-
-
-class Busy(BadReply):
-    """The server asks for a later retry: after this many seconds, if it says when."""
-
-    def __init__(self, what: str, words: str, seconds: float | None, limits: bool) -> None:
-        super().__init__(what, words)
-        self.seconds, self.limits = seconds or 0.0, limits
 
 
 def words_of(body: bytes) -> str:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.within import Withheld, Within
-from lm_eval_epidemia.harness.servers import beside
+from lm_eval_epidemia.harness.servers import beside, refuse_template
 from lm_eval_epidemia.models import servers
 from lm_eval_epidemia.models.choices import spaces_moved
 from lm_eval_epidemia.models.endpoint import Endpoint
@@ -188,7 +188,8 @@ class Served:
         found = self.found = self.endpoint.until(
             lambda: servers.find(url, self._given, self.endpoint.verify), url
         )
-        servers.refuse_address(url, self.chat, found)
+        if found.server is servers.OLLAMA and not self.chat and not servers.is_ollamas(url):
+            refuse_template(url, found.version)
         for way in self._ways(found.server, prompt):
             for limit in ("max_tokens", "max_completion_tokens"):
                 self.how = way._replace(limit=limit)
@@ -218,7 +219,8 @@ class Served:
         assert self.found
         shown = [self._probed(how, self.chat) for _ in range(2)]
         for one in shown:
-            servers.refuse_ids(one)
+            if len(one.top) > 2 and all(token.isdigit() for token, _ in one.top):
+                raise EpidemiaError("it returns the most likely tokens as numbers, not as text")
         if is_first_cut and all(is_cut(one, how.top, how.form.by_ids) for one in shown):
             raise EpidemiaError(self.after_sampling)
         self.apart = servers.unlike(*shown)

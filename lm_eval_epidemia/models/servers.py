@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.harness.servers import Unavailable, refuse_template, what_it_says
+from lm_eval_epidemia.harness.servers import Unavailable, what_it_says
 from lm_eval_epidemia.models.replies import (
     BadReply,
     Shown,
@@ -447,23 +447,6 @@ def find(url: str, given: str, verify: bool | ssl.SSLContext) -> Found:
 def is_ollamas(url: str) -> bool:
     """Whether an address is that of Ollama's own form for plain text."""
     return url.partition("?")[0].endswith("/api/generate")
-
-
-def refuse_address(url: str, chat: bool, found: Found) -> None:
-    """Refuse an address at which this server would not measure what is asked.
-
-    Raises
-    ------
-    EpidemiaError
-    """
-    if found.server is OLLAMA and not chat and not is_ollamas(url):
-        refuse_template(url, found.version)
-
-
-def refuse_ids(shown: Shown) -> None:
-    """Refuse tokens that are shown by their numbers, of which no letter can be read."""
-    if len(shown.top) > 2 and all(token.isdigit() for token, _ in shown.top):
-        raise EpidemiaError("it returns the most likely tokens as numbers, not as text")
 
 
 def unlike(one: Shown, other: Shown) -> float:

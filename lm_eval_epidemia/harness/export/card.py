@@ -159,29 +159,6 @@ class Config(NamedTuple):
         return f"data/{self.name}/{split}" + ("/*.parquet" if split == "test" else ".parquet")
 
 
-#: The specification's, to which readers compare.
-_CONTEXT: dict[str, Any] = {
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    **{
-        name: f"cr:{name}"
-        for name in (
-            *("citeAs", "column", "equivalentProperty", "extract", "field", "fileProperty"),
-            *("fileObject", "fileSet", "format", "includes", "isLiveDataset", "jsonPath", "key"),
-            *("md5", "parentField", "path", "recordSet", "references", "regex", "repeated"),
-            *("replace", "samplingRate", "separator", "source", "subField", "transform"),
-        )
-    },
-    "conformsTo": "dct:conformsTo",
-    "cr": "http://mlcommons.org/croissant/",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "dct": "http://purl.org/dc/terms/",
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "sc": "https://schema.org/",
-}
-
 _CITE = "The lm-eval-epidemia authors, lm-eval-epidemia; the surveys as README.md cites them."
 
 
@@ -198,7 +175,7 @@ def croissant_file(configs: Sequence[Config], repository: str | None) -> str:
     splits = [(config, split) for config in configs for split in config.columns]
     within = {"containedIn": {"@id": "repository"}} if repository else {}
     written = {
-        "@context": _CONTEXT,
+        "@context": said["context"],
         "@type": "sc:Dataset",
         "name": said["title"],
         "description": said["description"],
