@@ -19,7 +19,7 @@ from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness.pin import pinned
+from lm_eval_epidemia.harness.discovery import pinned
 from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.score.joint import joint_bias
 from lm_eval_epidemia.score.score import Anchors

@@ -27,8 +27,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.within import Within, bounds
 from lm_eval_epidemia.harness.servers import beside
 from lm_eval_epidemia.models.choice_api import ChoiceAPI
-from lm_eval_epidemia.models.faults import BadReply
-from lm_eval_epidemia.models.first_token import Shown, by_text, shown_in
+from lm_eval_epidemia.models.replies import BadReply, Shown, by_text, shown_in
 
 TASK = "epidemia_low_nsduh_heroin_ever_by_race"  # 8 prompts, 2 letters
 SEVERAL = "epidemia_low_acs_employer_by_sex"  # 48 prompts, 4 letters

@@ -20,7 +20,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import export as exporting
 from lm_eval_epidemia.harness.export import export
-from lm_eval_epidemia.harness.export.croissant import croissant_file
+from lm_eval_epidemia.harness.export.card import croissant_file
 from lm_eval_epidemia.report.share import check
 from lm_eval_epidemia.surveys.catalogue import record, task
 

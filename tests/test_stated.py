@@ -23,8 +23,9 @@ from lm_eval_epidemia.elicit.orderings import mirrored
 from lm_eval_epidemia.elicit.replies.shares import normalised, shares
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness import structured, yamls
+from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.harness.guard import _Watched
+from lm_eval_epidemia.harness.written import structure_of
 from lm_eval_epidemia.score.score import Anchors
 
 BINARY = "epidemia_low_nsduh_cocaine_ever_by_age"
@@ -325,7 +326,7 @@ def test_requests_with_different_structures_are_sent_apart_and_answered_in_order
     assert sorted(map(len, model.sent)) == [1, 2]
     for sent in model.sent:
         assert all(one == sent[0] for one in sent)
-    assert structured.structure_of(request("x", 2, "")) == ""
+    assert structure_of(request("x", 2, "")) == ""
 
 
 def test_who_cannot_be_held_to_a_structure_is_refused_before_anything_is_sent():

@@ -121,7 +121,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "lm_eval":
             raise
-        from lm_eval_epidemia.harness.pin import pinned
+        from lm_eval_epidemia.harness.discovery import pinned
 
         install = f"pip install '{pinned() or 'lm-eval'}'"
         if {"-h", "--help"} & set(sys.argv):  # of `run`, whose options are lm-eval's

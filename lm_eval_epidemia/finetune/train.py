@@ -26,7 +26,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.paths import atomic_write, check_writable, sha256_of
 from lm_eval_epidemia.finetune.tokens import encoded, padded
-from lm_eval_epidemia.models.loading import Given, check_folder, loading
+from lm_eval_epidemia.models.loading import Given, loading
 from lm_eval_epidemia.results.card import (
     KINDS,
     LOSSES,
@@ -260,7 +260,6 @@ def _loaded(model: str, settings: Settings) -> tuple[Any, Any]:
             f"{model}: a GGUF file is quantised and cannot be trained. Give the model that it "
             "was made from, or save it as safetensors"
         )
-    check_folder(given)
     with loading(given):
         tokenizer = transformers.AutoTokenizer.from_pretrained(model)
         weights = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)

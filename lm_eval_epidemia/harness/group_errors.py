@@ -17,13 +17,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
+from unittest import mock
 
 from lm_eval_epidemia.benchmarks import leaves
 from lm_eval_epidemia.benchmarks.observation.metrics import Unseen, unseen
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.harness.hooks import MeasuredHook
-from lm_eval_epidemia.harness.replaced import replaced
 from lm_eval_epidemia.score.joint import Draws, joint_error
 
 #: The key of the draws in lm-eval's results.
@@ -57,7 +57,7 @@ class Noted(NamedTuple):
     unseen: dict[str, Unseen]
 
 
-def noting(task: Any, task_name: str, noted: Noted) -> AbstractContextManager[None]:
+def noting(task: Any, task_name: str, noted: Noted) -> AbstractContextManager[Any]:
     """Record what is measured of a task when lm-eval aggregates its answers.
 
     Parameters
@@ -88,9 +88,8 @@ def noting(task: Any, task_name: str, noted: Noted) -> AbstractContextManager[No
 
         return aggregate
 
-    return replaced(
-        task, aggregation=lambda: {name: noticed(of) for name, of in aggregation().items()}
-    )
+    own = {name: noticed(of) for name, of in aggregation().items()}
+    return mock.patch.object(task, "aggregation", lambda: own)
 
 
 def write(results: Any, noted: Noted, tasks: Any) -> None:
@@ -216,13 +215,12 @@ def _written(draws: _Draws) -> dict[str, Any]:
         known = {metric: drawn for metric, drawn in of_metrics.items() if drawn is not None}
         if known:
             less_bias = {metric: drawn.less_bias for metric, drawn in known.items()}
-            uncut = {metric: drawn.uncut for metric, drawn in known.items()}
             written[task] = {
                 "sample": next(iter(known.values())).sample,
                 **{metric: _line(drawn.at) for metric, drawn in known.items()},
                 "less_bias": {m: _line(at) for m, at in less_bias.items() if at is not None},
                 "asking": {metric: drawn.asking for metric, drawn in known.items()},
-                "uncut": {metric: x for metric, x in uncut.items() if x is not None},
+                "uncut": {m: drawn.uncut for m, drawn in known.items() if drawn.uncut is not None},
             }
     return written
 

@@ -16,8 +16,8 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.elicit.within import is_withheld
-from lm_eval_epidemia.harness.pin import check_lm_eval
-from lm_eval_epidemia.harness.tries import Tried, first_read
+from lm_eval_epidemia.harness.discovery import check_lm_eval
+from lm_eval_epidemia.harness.written import Tried, first_read
 from lm_eval_epidemia.score.collect import once
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.responses import softmax
 from lm_eval_epidemia.elicit.within import Within
-from lm_eval_epidemia.models.faults import BadReply
-from lm_eval_epidemia.models.first_token import Shown, by_text, read_content
+from lm_eval_epidemia.models.replies import BadReply, Shown, by_text, read_content
 from lm_eval_epidemia.score.collect import once
 from lm_eval_epidemia.score.joint import Draws, joint_error
 

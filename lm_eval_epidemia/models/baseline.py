@@ -186,6 +186,3 @@ class Baseline(LM):
     ) -> str:
         """Join the messages: the answers do not depend on the text."""
         return "\n".join(message["content"] for message in chat_history)
-
-
-assert math.exp(LOG_ZERO) == 0.0

@@ -8,12 +8,11 @@ together, so that one forward pass answers them all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, compress
+from operator import not_
 from typing import Any, NamedTuple
 
 from tqdm import tqdm
-
-from lm_eval_epidemia.models.tokens import batch_encoder
 
 #: A choice's tokens are taken from other contexts that end in the same characters, once this many
 #: of these gave the same.
@@ -29,6 +28,7 @@ SHORTEST_PREFIX, FEWEST_ROWS = 16, 4
 ENOUGH = 2048
 
 Key = tuple[str, str]
+Tokens = list[int]
 Encoded = tuple[Key, list[int], list[int]]
 
 
@@ -258,12 +258,11 @@ def plan(questions: Sequence[Question], limit: int, share: bool) -> list[Batch]:
     return min(plans, key=lambda batches: sum(batch.cost for batch in batches))
 
 
-def common(first: Sequence[int], other: Sequence[int]) -> int:
+def common(first: Tokens, other: Tokens) -> int:
     """Return how many leading tokens two questions have in common."""
-    for place, (a, b) in enumerate(zip(first, other, strict=False)):
-        if a != b:
-            return place
-    return min(len(first), len(other))
+    pairs = enumerate(zip(first, other, strict=False))
+    least = min(len(first), len(other))
+    return next((place for place, (a, b) in pairs if a != b), least)
 
 
 def _batches(ordered: Sequence[Question], limit: int, share: bool) -> list[Batch]:
@@ -318,3 +317,30 @@ def remember(lm: Any, answered: Iterable[tuple[Key, tuple[float, bool]]]) -> Non
     finally:
         writer.commit(blocking=False)  # interrupted: what is written again finds none open
         database.autocommit = writer.autocommit = each
+
+
+def batch_encoder(lm: Any) -> Callable[[list[str]], list[Tokens]]:
+    """Return a function that tokenizes many texts as ``lm.tok_encode`` does each.
+
+    Parameters
+    ----------
+    lm : TemplateLM
+        A model of lm-eval with a Hugging Face tokenizer.
+    """
+    bos = lm.tokenizer.decode(lm.prefix_token_id) if lm.prefix_token_id is not None else ""
+    usual = {} if lm.add_bos_token is None else {"add_special_tokens": lm.add_bos_token}
+
+    def tokenize(texts: list[str], special: dict[str, bool]) -> list[Tokens]:
+        tokens: list[Tokens] = lm.tokenizer(texts, **special)["input_ids"] if texts else []
+        # Whatever lm-eval does besides, it must come to the same.
+        if texts and tokens[0] != lm.tok_encode(texts[0]):
+            return [lm.tok_encode(text) for text in texts]
+        return tokens
+
+    def encode(texts: list[str]) -> list[Tokens]:
+        has_bos = [bool(bos) and text.startswith(bos) for text in texts]
+        begun = iter(tokenize(list(compress(texts, has_bos)), {"add_special_tokens": False}))
+        others = iter(tokenize(list(compress(texts, map(not_, has_bos))), usual))
+        return [next(begun if has else others) for has in has_bos]
+
+    return encode

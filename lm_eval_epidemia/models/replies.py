@@ -1,19 +1,104 @@
-"""Reading letters from a server's log-probabilities of an answer's first token.
+"""Replies of a server: its failures and refusals, and the letters in what it shows.
 
-A letter may appear alone, with a space before it, or with a full stop after it ("A", " A", "A."):
-these are added up. For a letter that is not among the tokens shown, only bounds are known
-(`elicit.within`).
+Letters are read from the log-probabilities of an answer's first token. A letter may appear alone,
+with a space before it, or with a full stop after it ("A", " A", "A."): these are added up. For a
+letter that is not among the tokens shown, only bounds are known (`elicit.within`).
 """
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
 from itertools import chain
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.elicit.within import Within
-from lm_eval_epidemia.models.faults import BadReply, refuse_filtered
+
+
+class BadReply(ValueError):
+    """A reply that cannot be used, and why; the server may do better when asked again.
+
+    Parameters
+    ----------
+    what : str
+        Counted: without what differs from one reply to the next.
+    words : str
+        The server's own, or a hint.
+    seconds : float
+        After which the server wants to be asked again.
+    limits : bool
+        Whether it limits how often.
+    """
+
+    def __init__(
+        self, what: str, words: str = "", seconds: float = 0.0, limits: bool = False
+    ) -> None:
+        super().__init__(what)
+        self.words, self.seconds, self.limits = words, seconds, limits
+
+
+#: How servers say that their filter of contents declines a prompt: codes and words.
+_FILTERED = re.compile(
+    "content.?(filter|policy|management)|responsible.?ai|moderation|flagged", re.IGNORECASE
+)
+
+
+class Declined(Exception):
+    """The server understood the request and declined it (400, 422): its words."""
+
+
+class Filtered(Exception):
+    """The server's filter of contents declined a prompt, and would again: its words."""
+
+
+def refuse_filtered(words: str) -> None:
+    """Raise `Filtered` if a server's words say so."""
+    if _FILTERED.search(words):
+        raise Filtered(words)
+
+
+class Stopped(Exception):
+    """The run is ending, so no further request is sent."""
+
+
+class Unreached(BadReply):
+    """Nothing answers at the address."""
+
+
+def words_of(body: bytes) -> str:
+    """Return what a server says of an error: its message and code, or the beginning of the body."""
+    text = body[:2000].decode(errors="replace")
+    try:
+        error = json.loads(body).get("error", text)
+    except (ValueError, AttributeError, RecursionError):
+        page = "<html" in text.lower() or "<!doctype" in text.lower()
+        return f"{'a web page (is base_url correct?):  ' if page else ''}{text}"
+    if isinstance(error, dict):
+        return " ".join(str(error[key]) for key in ("message", "code") if error.get(key))
+    return str(error)
+
+
+def as_said(words: str) -> str:
+    return f"the server said: {words}" if words else ""
+
+
+def seconds_of(retry_after: str | None) -> float | None:
+    """Read Retry-After: seconds, or a date (RFC 9110, 10.2.3); what is neither is passed over."""
+    given = retry_after or ""
+    with suppress(ValueError):
+        seconds = float(given)
+        return max(seconds, 0.0) if math.isfinite(seconds) else None
+    with suppress(ValueError, OverflowError):
+        until = parsedate_to_datetime(given)
+        until = until if until.tzinfo else until.replace(tzinfo=timezone.utc)
+        return max((until - datetime.now(timezone.utc)).total_seconds(), 0.0)
+    return None
+
 
 #: Probabilities that sum to more than 1 by this much are no model's, even in bfloat16, where 20
 #: tokens may come to 20 ** (3 / 256), see `most_mass`.
