@@ -70,7 +70,7 @@ def tree_of(questions: Sequence[Question]) -> Tree:
     last: list[int] = []
     read: list[list[int]] = []
     path: list[int] = []
-    before: list[int] = []
+    before: Sequence[int] = ()
     for question in questions:
         same, length = common(before, question.tokens), len(question.tokens)
         start, path = len(tokens), path[:same]
