@@ -19,8 +19,8 @@ import numpy as np
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.extras import install
-from lm_eval_epidemia.estimate import published, unfinished
-from lm_eval_epidemia.estimate.cells import Cells
+from lm_eval_epidemia.estimate import published
+from lm_eval_epidemia.estimate.cells import Cells, estimate_task
 from lm_eval_epidemia.estimate.estimators import Contradicted, Counts, OfRecords
 from lm_eval_epidemia.estimate.meaning import FIELD, meaning_of
 from lm_eval_epidemia.estimate.prepare import prepare
@@ -33,9 +33,16 @@ from lm_eval_epidemia.estimate.store import (
     folder_of,
     folders,
 )
-from lm_eval_epidemia.estimate.task import estimate_task
 from lm_eval_epidemia.estimate.workers import check_jobs, workers
-from lm_eval_epidemia.estimate.write import write_truth
+from lm_eval_epidemia.estimate.write import (
+    finished,
+    keep,
+    key_of,
+    read_kept,
+    software,
+    unfinished,
+    write_truth,
+)
 from lm_eval_epidemia.surveys.catalogue import own, record
 from lm_eval_epidemia.surveys.download import raw_paths
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
@@ -79,10 +86,10 @@ class _Job(NamedTuple):
     def prepared(self, data: Microdata) -> tuple[Cells, str]:
         """Return the data to estimate from, and the hash of all inputs."""
         ready = prepare(data, self.task, self.estimator)
-        return ready, unfinished.key_of(ready, self.work.schemes, self.work.replicates)
+        return ready, key_of(ready, self.work.schemes, self.work.replicates)
 
     def is_done(self, data: Microdata) -> bool:
-        return self.path.exists() and unfinished.finished(self.path, self.prepared(data)[1])
+        return self.path.exists() and finished(self.path, self.prepared(data)[1])
 
     def do(self, ready: Cells, key: str) -> dict[str, str]:
         """Estimate the task and keep what comes out; if that is contradicted, say why."""
@@ -90,7 +97,7 @@ class _Job(NamedTuple):
             estimate = estimate_task(ready, self.work.schemes, self.work.replicates)
         except Contradicted as error:
             return {self.task.name: str(error)}
-        unfinished.keep(self.path, key, estimate)
+        keep(self.path, key, estimate)
         return {}
 
 
@@ -260,7 +267,7 @@ def build_tasks(
         Tasks that have no truth since their records contradict the estimate, and the reason.
     """
     # Absolute: processes that were started for an earlier build may be in another folder.
-    with unfinished.unfinished(folder.absolute(), data.key) as kept:
+    with unfinished(folder.absolute(), data.key) as kept:
         jobs = [_Job(task, work, kept / f"{task.name}.json", estimator) for task in tasks]
         skipped = _estimate(data, jobs, work)
         if len(skipped) == len(jobs):
@@ -268,7 +275,7 @@ def build_tasks(
         truth = _provenance(data.record, data.vintage, data.files)
         truth |= {"rows": len(data), "weight": data.weight_column, **about}
         there = [job for job in jobs if job.task.name not in skipped]
-        estimates = {job.task: unfinished.kept(job.path) for job in there}
+        estimates = {job.task: read_kept(job.path)["made"] for job in there}
         _write(folder, data.record, truth, estimates)
     return skipped
 
@@ -382,7 +389,7 @@ def _provenance(entry: Record, vintage: str, files: dict[str, str]) -> dict[str,
             "citation": " ".join(entry.citation.split()),
             "note": " ".join(release.note.split()),
         },
-        "software": unfinished.software(),
+        "software": software(),
     }
 
 
