@@ -24,7 +24,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
 )
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.estimate.sampling import Sample, design_variance
+from lm_eval_epidemia.estimate.sampling import Sample, count_shares, design_variance
 
 NHANES = "epidemia_prior_nhanes"
 SHIPPED = ["nhanes", "gss", "meps", "nsduh", "scf"]

@@ -18,11 +18,14 @@ from lm_eval_epidemia.api.answered import (
     Scored,
     answered,
     are_probabilities,
+    as_text,
+    check_given,
     check_truth,
+    is_missing,
+    nearest_cell,
     numbers,
     plain,
 )
-from lm_eval_epidemia.api.asked import as_text, check_given, is_missing, nearest_cell
 from lm_eval_epidemia.api.scores import score
 from lm_eval_epidemia.api.truths import load_truth
 from lm_eval_epidemia.benchmarks import WAYS, leaves

@@ -6,8 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from lm_eval_epidemia.api.names import members_of_groups, task_name
-from lm_eval_epidemia.api.truths import Truth
+from lm_eval_epidemia.api.truths import Truth, members_of_groups, task_name
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest

@@ -12,7 +12,6 @@ from typer import Option
 
 from lm_eval_epidemia.cli import (
     about,
-    anchors,
     compare,
     finetune,
     groundtruth,
@@ -44,7 +43,7 @@ app.command(
 for panel, commands in (
     (RUN, (running.demo, running.path, running.cost)),
     (LOOK, (report.report, compare.compare, report.plot, report.share)),
-    (LOOK, (about.show, about.search, anchors.anchors)),
+    (LOOK, (about.show, about.search, groundtruth.anchors)),
     (BUILD, (tasks.export,)),
 ):
     for command in commands:

@@ -71,9 +71,8 @@ def notes(
     ] = "",
 ) -> None:
     """Make a dataset of notes on people in a survey, or a control dataset."""
-    from lm_eval_epidemia.finetune.dataset import check_out
     from lm_eval_epidemia.finetune.hold_out import HoldOut
-    from lm_eval_epidemia.finetune.make import OF_PEOPLE, TEMPLATE, make, make_notes
+    from lm_eval_epidemia.finetune.make import OF_PEOPLE, TEMPLATE, check_out, make, make_notes
     from lm_eval_epidemia.results.card import KINDS
 
     rows: dict[str, Any] = {"n": n, "seed": seed, "tasks": _tasks(tasks)}

@@ -7,6 +7,7 @@ and nowhere else. A table that an agency published has its own (`published.Publi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -98,6 +99,12 @@ class Contradicted(EpidemiaError):
     """The records of a task contradict its estimate: there is no truth of it, but of others."""
 
 
+def _joint_weights(ready: Prepared, number: int) -> Iterator[Array]:
+    """Yield the weights of the records in each joint replicate of the survey."""
+    for b in range(number):
+        yield sampling.replicate_weights(ready.sample, ready.survey, b, number)
+
+
 class OfRecords(Estimator[Prepared]):
     """An estimator of microdata: every replicate is a fit to other weights."""
 
@@ -130,14 +137,14 @@ class Counts(OfRecords):
         )
 
     def joint(self, ready: Prepared, p: Array, number: int) -> Estimated:
-        sample, survey, rng = ready.sample, ready.survey, np.random.default_rng()
+        sample, rng = ready.sample, np.random.default_rng()
         if sample.replicate_totals is not None:
             # Linear in the agency's own deviations, as its variance formula is.
             moved = sampling.replicate_draws(sample, p) - p
-            mixed = sampling.mixture(survey, number, len(moved)) / np.sqrt(len(moved))
+            mixed = sampling.mixture(ready.survey, number, len(moved)) / np.sqrt(len(moved))
             at = p + np.tensordot(mixed, moved, axes=1)
         else:
-            weights = (sampling.replicate_weights(sample, survey, b, number) for b in range(number))
+            weights = _joint_weights(ready, number)
             at = np.stack([self.fit(ready, weight, rng) for weight in weights])
         return Estimated(p, at, at)
 
@@ -203,13 +210,9 @@ class Boosting(OfRecords):
 
     def joint(self, ready: Prepared, p: Array, number: int) -> Estimated:
         seeds = boosted.seeds_of_replicate(ready.units)
-        weights = (
-            sampling.replicate_weights(ready.sample, ready.survey, b, number) for b in range(number)
-        )
-        fits = [
-            self._fits(ready, weight, seeds, 1 + len(SCHEMES), b)
-            for b, weight in enumerate(weights)
-        ]
+        weights = _joint_weights(ready, number)
+        key = 1 + len(SCHEMES)
+        fits = [self._fits(ready, weight, seeds, key, b) for b, weight in enumerate(weights)]
         return Estimated(p, np.stack([fit.mean(axis=0) for fit in fits]), np.stack(fits)[:, 0])
 
     def draws(self, ready: Prepared, scheme: Scheme, number: int, joint: Estimated) -> Array:
