@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product, zip_longest
 from typing import Any, NamedTuple
 
@@ -308,8 +308,10 @@ def _questions(
         orderings=getattr(of_row, "design", asked.orderings),
         n_samples=getattr(of_row, "n_samples", asked.n_samples),
     )
-    wordings = ([*way.rows(truth, asked._replace(**words))] for words in _wordings(leaf))
-    questions = next(wordings)
+    heeded = {key: values for key, values in _WORDINGS.items() if leaf.heeds(key)}
+    changes = (dict(zip(heeded, values, strict=True)) for values in product(*heeded.values()))
+    wordings = ([*way.rows(truth, asked._replace(**change))] for change in changes)
+    questions = next(wordings)  # in the usual wording
     if "prompt" in row and not _is_same("prompt", row["prompt"], questions[place]["prompt"]):
         lines = {*str(row["prompt"]).split("\n")}
 
@@ -331,21 +333,13 @@ def _questions(
     return questions
 
 
-def _wordings(leaf: Leaf) -> Iterator[dict[str, Any]]:
-    """Yield the wordings of a task, the usual one first."""
-    heeded = [key for key in _WORDINGS if leaf.heeds(key)]
-    for values in product(*(_WORDINGS[key] for key in heeded)):
-        yield dict(zip(heeded, values, strict=True))
-
-
 def _is_same(column: str, value: Any, expected: Any) -> bool:
     if column == "prompt":
         return isinstance(value, str) and value.endswith(expected)
     if column == "choices" and isinstance(value, list) and value != expected:
         # A space may be before them.
         value, expected = ([str(choice).strip() for choice in each] for each in (value, expected))
-    same: bool = value == expected
-    return same
+    return bool(value == expected)
 
 
 def _difference(prompt: str, expected: str) -> tuple[str, str]:

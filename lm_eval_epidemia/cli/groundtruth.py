@@ -48,16 +48,13 @@ def truth_build(
     jobs: Jobs = 1,
     backend: Backend = None,
     out: Annotated[
-        Path | None,
-        Option(help="Folder to write. Default: your own, which lm_eval reads."),
+        Path | None, Option(help="Folder to write. Default: your own, which lm_eval reads.")
     ] = None,
     marginal: Annotated[
-        bool,
-        Option("--marginal", help="Build only tasks without conditions (takes seconds)."),
+        bool, Option("--marginal", help="Build only tasks without conditions (takes seconds).")
     ] = False,
     joint: Annotated[
-        bool,
-        Option("--joint", help="Build only joint outcomes of two questions (takes seconds)."),
+        bool, Option("--joint", help="Build only joint outcomes of two questions (takes seconds).")
     ] = False,
     counted: Annotated[
         bool,
@@ -158,8 +155,7 @@ def anchors(
         float, Option(help="Quantile of the bootstrap distances that is D_perfect.")
     ] = 0.95,
     bootstrap: Annotated[
-        Text,
-        Option(help="Bootstrap: iid, design or population. Default: the one that scores use."),
+        Text, Option(help="Bootstrap: iid, design or population. Default: the one that scores use.")
     ] = None,
 ) -> None:
     """Print the distances that set each task's scale, and the score for knowing averages only."""

@@ -24,8 +24,7 @@ app = typer.Typer(
 )
 
 _OUT = Annotated[
-    Path | None,
-    Option(help="Folder to write. Default: your own, which lm_eval reads."),
+    Path | None, Option(help="Folder to write. Default: your own, which lm_eval reads.")
 ]
 
 
@@ -88,8 +87,7 @@ def build(
 @app.command("import")
 def import_(
     files: Annotated[
-        list[Path],
-        Argument(help="OpenEstimate's NAME_variables.json and NAME_baselines.json."),
+        list[Path], Argument(help="OpenEstimate's NAME_variables.json and NAME_baselines.json.")
     ],
     name: Annotated[Text, Option(help="NAME in the task's name, epidemia_prior_NAME.")] = None,
     out: _OUT = None,
@@ -111,9 +109,7 @@ def _checked(name: str | None, out: Path | None) -> str | None:
 
 
 @app.command("list")
-def listed(
-    tasks: Annotated[Texts, Argument(help="Sets whose quantities to list.")] = None,
-) -> None:
+def listed(tasks: Annotated[Texts, Argument(help="Sets whose quantities to list.")] = None) -> None:
     """List the sets of quantities available here, or the quantities in some of them."""
     from lm_eval_epidemia.benchmarks.prior.quantities.store import declared, load
 

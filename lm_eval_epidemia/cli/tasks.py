@@ -73,18 +73,16 @@ def tasks_list(
     if summary:
         show(_summary(declared))
         return
-    rows = [("task", "state", "title")]
+    rows, table = [], table_of("", "task", "state", "title")
     for task in declared.to_dict("records"):
         state = "needs {needs}" if task["state"] == "waiting" else "{state} ({vintage})"
         state += ", stand-in" * bool(task["stands_for"])
         rows.append((task["task"], state.format_map(task), task["title"]))
-    if fits(rows):
-        table = table_of("", *rows[0])
-        for row in rows[1:]:
-            table.add_row(*row)
+        table.add_row(*rows[-1])
+    if fits(table):
         show(table)
     else:
-        for name, state, title in rows[1:]:
+        for name, state, title in rows:
             print(f"{name}\n  {state}: {title}")
     print(f"{sum(declared.state != 'waiting')} of {plural(len(declared), 'task')} available")
     for line in (*_of_the_study(declared), *waiting(declared)):
@@ -154,8 +152,7 @@ def fresh(
     seed: Annotated[int, Option(help="Random seed; another seed gives other tasks.")] = 0,
     dimension: Annotated[str, Option(help="Numbers of conditions that tasks may have.")] = "1,2,3",
     outcomes: Annotated[
-        str,
-        Option(help="Ask only about these variables, A,B. Default: all that have a question."),
+        str, Option(help="Ask only about these variables, A,B. Default: all that have a question.")
     ] = "",
     vintage: InVintage = None,
     list_: Annotated[

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -89,17 +88,16 @@ def make(
     held_out = hold_out_of(hold_out, truths, seed)
     trained = in_training(truths, held_out)
     drawing = np.random.default_rng([seed, 0])
-    rows: dict[str, Any]
     if kind == "statements":
         about = {name: truths[name] for name in trained}
-        rows = {"text": statements(about, held_out, n or ROWS, drawing)}
+        rows: dict[str, Any] = {"text": statements(about, held_out, n or ROWS, drawing)}
         counts = {"different": len(set(rows["text"]))}
     else:
         by_task = {name: prompts_of(truths[name], held_out.get(name, [])) for name in trained}
-        answered = kind == "answers"
-        rows = (
-            answers(by_task, n or ROWS, drawing) if answered else distributions(by_task, n, drawing)
-        )
+        if kind == "answers":
+            rows = answers(by_task, n or ROWS, drawing)
+        else:
+            rows = distributions(by_task, n, drawing)
         counts = {"prompts": len(set(rows["prompt"]))}
     return _kept(out, rows, _card(kind, seed, truths, trained, held_out, counts=counts))
 
@@ -226,9 +224,9 @@ def _of_one_build(survey: str, tasks: Iterable[str]) -> dict[str, store.GroundTr
     if others := [name for name in tasks if declared_task(name).survey != survey]:
         raise EpidemiaError(f"--tasks: {few(others)} do not belong to {survey}")
     truths = {name: store.load(name) for name in tasks}
-    by_source: dict[tuple[str, str], list[str]] = {}
+    by_source = defaultdict(list)
     for name, truth in truths.items():
-        by_source.setdefault((truth.vintage, truth.fingerprint), []).append(name)
+        by_source[truth.vintage, truth.fingerprint].append(name)
     if len(by_source) > 1:
         raise EpidemiaError(
             f"the truths of the tasks come from several builds of {survey}: "
@@ -325,7 +323,7 @@ def _kept(
         raise EpidemiaError(f"{plural(size, 'row')} left, but {FEWEST} are needed: {how}")
     splits = divided(rows, np.random.default_rng([card.seed, 1]), together)
     card = replace(card, rows={name: len(part) for name, part in splits.items()})
-    save(out, splits, card)
+    _save(out, splits, card)
     return card
 
 
@@ -388,22 +386,19 @@ def divided(
         "choices": datasets.Sequence(datasets.Value("string")),
         "p": datasets.Sequence(datasets.Value("float64")),
     }
-    return datasets.DatasetDict(
-        {
-            name: datasets.Dataset.from_dict(
-                {column: [values[k] for k in sorted(part)] for column, values in rows.items()},
-                features=datasets.Features({column: kinds[column] for column in rows}),
-            )
-            for name, part in parts.items()
-        }
-    )
+    features = datasets.Features({column: kinds[column] for column in rows})
+    splits = datasets.DatasetDict()
+    for name, part in parts.items():
+        content = {column: [values[k] for k in sorted(part)] for column, values in rows.items()}
+        splits[name] = datasets.Dataset.from_dict(content, features)
+    return splits
 
 
 def _kept_back(order: Sequence[int], together: Sequence[Any]) -> set[int]:
     """Choose a tenth of the rows, in this order, keeping rows that belong together."""
-    copies: dict[Any, list[int]] = {}
+    copies = defaultdict(list)
     for k in order:
-        copies.setdefault(together[k], []).append(k)
+        copies[together[k]].append(k)
     kept: set[int] = set()
     for rows in copies.values():
         if len(kept) + len(rows) <= round(VALIDATION * len(order)):
@@ -430,8 +425,8 @@ def check_out(out: Path) -> None:
         raise EpidemiaError(f"{out} holds {few(here)}: give a new folder")
 
 
-def save(out: Path, splits: datasets.DatasetDict, card: DatasetCard) -> Path:
-    """Write a dataset and its card; return its folder, absolute.
+def _save(out: Path, splits: datasets.DatasetDict, card: DatasetCard) -> None:
+    """Write a dataset and its card.
 
     It is written beside the folder and moved, so a folder never holds half a dataset.
 
@@ -444,11 +439,9 @@ def save(out: Path, splits: datasets.DatasetDict, card: DatasetCard) -> Path:
     check_out(out)
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-        try:
-            splits.save_to_disk(staging / "new")
-            write_card(staging / "new", card)
-            (staging / "new").rename(out)  # over an empty folder, too
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
-    return out
+        how: Any = {"prefix": f".{out.name}.", "dir": out.parent, "ignore_cleanup_errors": True}
+        with tempfile.TemporaryDirectory(**how) as staging:
+            new = Path(staging) / "new"
+            splits.save_to_disk(new)
+            write_card(new, card)
+            new.rename(out)  # over an empty folder, too

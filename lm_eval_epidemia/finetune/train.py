@@ -132,7 +132,8 @@ def train(model: str, data: Path, out: Path, settings: Settings) -> Tuned:
     last = _last_checkpoint(out)
     before = _begun(model, data, out, card, settings, last)
     tokenizer, weights = _loaded(model, settings)
-    tokens = {name: encoded(card.kind, rows[name], tokenizer, _longest(weights)) for name in rows}
+    longest = getattr(weights.config, "max_position_embeddings", 0) or 10**9
+    tokens = {name: encoded(card.kind, rows[name], tokenizer, longest) for name in rows}
     check_writable(out)
     with atomic_write(out / RUN) as temporary:
         temporary.write_text(json.dumps(before, indent=2) + "\n", encoding="utf-8")
@@ -168,7 +169,7 @@ def _going_on(out: Path) -> Iterator[None]:
     else:
         return
     kept = _last_checkpoint(out)
-    how = f"continues from {kept}" if kept else ("begins again, because no checkpoint was complete")
+    how = f"continues from {kept}" if kept else "begins again, because no checkpoint was complete"
     room = "" if ending == "interrupted" else "; make room first (disk, quota, ulimit -f)"
     raise EpidemiaError(f"the training was {ending}: the same command {how}{room}") from None
 
@@ -216,12 +217,7 @@ def _begun(
 ) -> dict[str, Any]:
     """Describe this training; refuse a folder of another or a finished training."""
     rows = {str(path.relative_to(data)): sha256_of(path) for path in sorted(data.rglob("*.arrow"))}
-    described = {
-        "base": model,
-        "dataset": asdict(card),
-        "rows": rows,
-        "settings": asdict(settings),
-    }
+    described = {"base": model, "dataset": asdict(card), "rows": rows, "settings": asdict(settings)}
     if (out / TUNED_CARD).exists():
         raise EpidemiaError(f"{out} already holds a tuned model: give another --out")
     if not (out / RUN).exists():
@@ -279,10 +275,6 @@ def _loaded(model: str, settings: Settings) -> tuple[Any, Any]:
         adapter = peft.LoraConfig(r=settings.r, lora_alpha=alpha, **layers)
         return tokenizer, peft.get_peft_model(weights, adapter)
     return tokenizer, weights
-
-
-def _longest(weights: Any) -> int:
-    return int(getattr(weights.config, "max_position_embeddings", 0) or 10**9)
 
 
 def _trainer(
@@ -343,12 +335,9 @@ def _trainer(
     how = SFTConfig(
         output_dir=str(checkpoints),
         num_train_epochs=settings.epochs,
+        # Betas, no weight decay and no warm-up are transformers' own.
         learning_rate=settings.lr,
         lr_scheduler_type="linear",
-        warmup_steps=0,
-        adam_beta1=0.9,
-        adam_beta2=0.999,
-        weight_decay=0.0,
         per_device_train_batch_size=settings.batch_size,
         per_device_eval_batch_size=settings.batch_size,
         eval_strategy="steps",
@@ -402,9 +391,8 @@ def _is_whole(checkpoint: Path) -> bool:
             with safe_open(path, framework="np"):
                 pass
         # A zip archive is listed at its end.
-        if all(
-            zipfile.is_zipfile(checkpoint / f"{name}.pt") for name in ("optimizer", "scheduler")
-        ):
+        archives = (checkpoint / f"{name}.pt" for name in ("optimizer", "scheduler"))
+        if all(map(zipfile.is_zipfile, archives)):
             return True
     except (OSError, ValueError, SafetensorError):
         pass
@@ -564,10 +552,8 @@ def padded(pad: int) -> Any:
             columns = [torch.tensor(row[name], dtype=kind) for row in rows]
             return pad_sequence(columns, batch_first=True, padding_value=value)
 
-        ids, length = (
-            filled("input_ids", pad),
-            torch.tensor([len(row["input_ids"]) for row in rows]),
-        )
+        ids = filled("input_ids", pad)
+        length = torch.tensor([len(row["input_ids"]) for row in rows])
         batch = {
             "input_ids": ids,
             "labels": filled("labels", IGNORED),
