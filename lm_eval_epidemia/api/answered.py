@@ -46,9 +46,8 @@ def check_truth(name: str, rows: Sequence[Mapping[str, Any]], fingerprint: str) 
     """Refuse answers to questions made from another truth."""
     if others := {row.get("truth", fingerprint) for row in rows} - {fingerprint}:
         raise EpidemiaError(
-            f"{name}: the answers refer to ground truth "
-            f"{', '.join(sorted(map(str, others)))}, but {fingerprint} is installed: export "
-            "again, or install the version that exported it"
+            f"{name}: the answers refer to ground truth {', '.join(sorted(map(str, others)))}, but "
+            f"{fingerprint} is installed: export again, or install the version that exported it"
         )
 
 
@@ -326,9 +325,8 @@ def _questions(
         question.setdefault("choices", list(letters))
     if "answers" in row:
         levels = leaf.benchmark.cells(truth).get("levels")
-        for question, answers in zip(
-            questions, displayed(way, truth, questions, levels) or (), strict=False
-        ):
+        shown = displayed(way, truth, questions, levels) or ()
+        for question, answers in zip(questions, shown, strict=False):
             question["answers"] = answers
     return questions
 

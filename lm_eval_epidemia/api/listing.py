@@ -77,9 +77,8 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
         listed = listed[listed.task.isin(members[group])]
         if listed.empty and not members[group] & {*all_tasks()}:
             raise EpidemiaError(
-                f"{group} is not about surveys, and its tasks have no truths: see 'epidemia "
-                "tasks list' for groups about surveys, docs/guides/interventional.md for this "
-                "one"
+                f"{group} is not about surveys, and its tasks have no truths: see 'epidemia tasks "
+                "list' for groups about surveys, docs/guides/interventional.md for this one"
             )
     return listed.reset_index(drop=True)
 

@@ -133,10 +133,8 @@ def train(
         raise EpidemiaError(
             "expected either --lora r=16 (train an adapter) or --full (train all weights)"
         )
-    adapter = _lora(lora)
-    settings = training.Settings(
-        epochs, lr, batch_size, seed, **adapter, stop_early=stop_early, dtype=dtype
-    )
+    how: dict[str, Any] = {"stop_early": stop_early, "dtype": dtype, **_lora(lora)}
+    settings = training.Settings(epochs, lr, batch_size, seed, **how)
     tuned = training.train(model, data, out, settings)
     if os.environ.get("RANK", "0") != "0":
         return  # under accelerate launch, the first process writes

@@ -175,10 +175,9 @@ def anchors(
     show(_of_groups(listed) if summary else _of_tasks(listed))
     if len(listed) < len(asked):
         lacking, of = len(asked) - len(listed), plural(len(asked), "task")
-        what = " and ".join(
-            [f"a truth of {vintage}"] * bool(vintage) + [f"a {scheme} bootstrap"] * bool(scheme)
-        )
-        print(f"{lacking} of {of} lack {what}")
+        what = [f"a truth of {vintage}"] if vintage else []
+        what += [f"a {scheme} bootstrap"] if scheme else []
+        print(f"{lacking} of {of} lack {' and '.join(what)}")
     if barely := sum(scale.anchors.barely for scale in listed):
         of = plural(len(listed), "task")
         print(

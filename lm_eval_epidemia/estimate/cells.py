@@ -239,9 +239,8 @@ class Prepared(Cells):
         if self.sample.stratum_of_psu is None:
             return None
         everyone, p = np.zeros_like(self.cell), self.marginal[None]
-        return np.sqrt(sampling.design_variance(self.sample, everyone, self.outcome, p, *p.shape))[
-            0
-        ]
+        variance = sampling.design_variance(self.sample, everyone, self.outcome, p, *p.shape)
+        return np.sqrt(variance)[0]
 
 
 def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> dict[str, Any]:
@@ -280,6 +279,7 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
     sizes = estimator.effective_sizes(ready, draws, joint)
     known = {scheme: size.tolist() for scheme, size in sizes.items()}
     columns = {
+        "cell": range(len(p)),
         "given": [list(labels) for labels in ready.given],
         "weight": ready.weights.tolist(),
         "n": ready.n.tolist(),
@@ -299,10 +299,7 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
         "absent": ready.absent,
         "adjustments": ready.adjustments,
         "marginal": ready.marginal.tolist(),
-        "bootstrap": {
-            scheme: {"replicates": len(drawn), "seed": sampling.SEED}
-            for scheme, drawn in draws.items()
-        },
+        "bootstrap": {s: {"replicates": len(at), "seed": sampling.SEED} for s, at in draws.items()},
     }
     steps, step = quantised(p, joint.at)
     replicated = len(joint.at) > 0
@@ -313,7 +310,7 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
     kept = [{"cell": c, "steps": row.ravel().tolist()} for c, row in enumerate(steps)]
     return {
         "cells": [
-            {"cell": c, **dict(zip(columns, row, strict=True))} for c, row in enumerate(cells)
+            {"cell": c} | dict(zip(columns, row, strict=True)) for c, row in enumerate(cells)
         ],
         "replicates": kept if replicated else [],
         "distances": {scheme: of.tolist() for scheme, of in distances.items()},

@@ -132,9 +132,8 @@ class Counts(OfRecords):
     takes_totals = True
 
     def fit(self, ready: Prepared, weight: Array, rng: np.random.Generator) -> Array:
-        return count_shares(
-            weight, ready.cell, ready.outcome, len(ready.weights), len(ready.levels)
-        )
+        shape = len(ready.weights), len(ready.levels)
+        return count_shares(weight, ready.cell, ready.outcome, *shape)
 
     def joint(self, ready: Prepared, p: Array, number: int) -> Estimated:
         sample, rng = ready.sample, np.random.default_rng()

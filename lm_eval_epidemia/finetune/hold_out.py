@@ -203,6 +203,4 @@ def _drawn(
 
 def in_training(truths: Mapping[str, GroundTruth], held_out: Mapping[str, list[int]]) -> list[str]:
     """Return the tasks with a cell to train on."""
-    return [
-        name for name, truth in truths.items() if len(held_out.get(name, ())) < len(truth.given)
-    ]
+    return [name for name, of in truths.items() if len(held_out.get(name, ())) < len(of.given)]

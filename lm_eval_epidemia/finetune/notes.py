@@ -35,7 +35,6 @@ _REQUEST = (
     "life around them, but no other age, origin, schooling, or use of any substance or service. "
     "No heading, no list. Put the story between <story> and </story>, and write nothing else."
 )
-_WRITE_AGAIN = "\nAn earlier attempt was not accepted: {faults}."
 
 
 class Writer(Protocol):
@@ -96,17 +95,14 @@ def written(people: People, checker: Checker, attempt: Attempt) -> Notes:
         waiting = [person for person in waiting if person not in kept]
         if not waiting:
             break
-    reasons = Counter(
-        reason for person_ in waiting for reason in {f.reason for f in faults[person_]}
-    )
+    reasons = Counter(reason for who in waiting for reason in {of.reason for of in faults[who]})
     counts = {"written again": again, "dropped": len(waiting)}
     counts |= {f"dropped: {reason}": number for reason, number in sorted(reasons.items())}
     if not kept:
         why = ", ".join(f"{reason} ({number})" for reason, number in reasons.most_common())
         raise EpidemiaError(
-            f"none of {len(people)} notes states each of its facts once, in {1 + AGAIN} "
-            f"attempts: {why}. Take a larger --writer that follows instructions, or --writer "
-            "template"
+            f"none of {len(people)} notes states each of its facts once, in {1 + AGAIN} attempts: "
+            f"{why}. Take a larger --writer that follows instructions, or --writer template"
         )
     counts["sentence forms"] = len(set().union(*map(forms, kept.values())))
     return Notes([check.bare(kept[person]) for person in sorted(kept)], sorted(kept), counts)
@@ -131,9 +127,7 @@ def by_model(people: People, record: Record, vintage: str, writer: Writer) -> At
     def attempt(
         waiting: Sequence[int], faults: Mapping[int, list[Fault]], number: int
     ) -> list[tuple[str, list[Fault]]]:
-        requests = [
-            request(people, person, about, year, faults.get(person, [])) for person in waiting
-        ]
+        requests = [request(people, who, about, year, faults.get(who, ())) for who in waiting]
         return [check.story(reply) for reply in writer(requests, number)]
 
     return attempt
@@ -154,9 +148,8 @@ def request(
         example=check.tagged(1, told[0]),
     )
     if faults:
-        asked += _WRITE_AGAIN.format(
-            faults="; ".join(dict.fromkeys(fault.advice for fault in faults))
-        )
+        advice = "; ".join(dict.fromkeys(fault.advice for fault in faults))
+        asked += f"\nAn earlier attempt was not accepted: {advice}."
     return asked
 
 

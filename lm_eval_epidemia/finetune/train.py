@@ -194,9 +194,8 @@ def _rows(data: Path) -> tuple[DatasetCard, Any]:
             f"{data} holds {sizes} rows with columns {sorted(columns)}; its card says {card.rows} "
             f"rows of kind {card.kind} ({', '.join(KINDS[card.kind])}): make it again"
         )
-    installed = {
-        name: store.load(name).fingerprint for name in card.tasks if name in store.available()
-    }
+    here = store.available()
+    installed = {name: store.load(name).fingerprint for name in card.tasks if name in here}
     if missing := sorted(set(card.tasks) - set(installed)):
         raise EpidemiaError(
             f"{data} is about tasks that are not installed ({few(missing)}): run 'epidemia "
@@ -220,14 +219,13 @@ def _begun(
     described = {"base": model, "dataset": asdict(card), "rows": rows, "settings": asdict(settings)}
     if (out / TUNED_CARD).exists():
         raise EpidemiaError(f"{out} already holds a tuned model: give another --out")
-    if not (out / RUN).exists():
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise EpidemiaError(
-                f"{out} is not empty and not an interrupted training: give another --out"
-            )
-        return described
-    if last is None:
-        return described  # it ended before there was anything to go on from
+    has_begun = (out / RUN).exists()
+    if not has_begun and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise EpidemiaError(
+            f"{out} is not empty and not an interrupted training: give another --out"
+        )
+    if not has_begun or last is None:
+        return described  # there is nothing to go on from
     try:
         begun = json.loads((out / RUN).read_text(encoding="utf-8"))
     except ValueError:
@@ -237,9 +235,8 @@ def _begun(
         ) from None
     if differing := [key for key, value in described.items() if begun.get(key) != value]:
         raise EpidemiaError(
-            f"{out} holds the checkpoints of another training (different "
-            f"{', '.join(differing)}): repeat its command to continue it, or give another "
-            "--out"
+            f"{out} holds the checkpoints of another training (different {', '.join(differing)}): "
+            "repeat its command to continue it, or give another --out"
         )
     return described
 

@@ -69,9 +69,8 @@ def doubts(text: str) -> bool:
     before = False
     for sentence in _SENTENCE.split(text):
         has_tag = "~" in sentence
-        if (has_tag or (before and len(sentence.split()) <= _AFTERTHOUGHT)) and (
-            _NEGATION.search(sentence) or _UNCLEAR.search(sentence)
-        ):
+        is_near = has_tag or (before and len(sentence.split()) <= _AFTERTHOUGHT)
+        if is_near and (_NEGATION.search(sentence) or _UNCLEAR.search(sentence)):
             return True
         if _OTHERS_TAG.search(sentence):
             return True
@@ -196,14 +195,9 @@ class Ages(Reader):
 
 # Sex.
 
-_MALE = r"male|man|boy|gentleman|guy|he|him|his|himself|mr|father|son|husband|brother|dad"
-_FEMALE = r"female|woman|girl|lady|gal|she|her|hers|herself|ms|mrs|mother|daughter|wife|sister|mom"
-_SEXED = re.compile(rf"\b(?:({_MALE})|({_FEMALE}))\b")
+_SEXED = re.compile(rf"\b(?:({_PATTERNS['male']})|({_PATTERNS['female']}))\b")
 #: Whose sex is not the person's: "his wife", "a brother".
-_KIN = re.compile(
-    r"\b(his|her|their|a|an|the|my|one|two|'s)\s+(?:\w+\s+)?"
-    r"(?:father|son|husband|brother|dad|mother|daughter|wife|sister|mom)s?\b"
-)
+_KIN = re.compile(_PATTERNS["kin"])
 
 
 class Sexes(Reader):
@@ -293,9 +287,7 @@ _LABELS = _joined("labels")
 #: Means no level by itself: "non-Hispanic White".
 _NEUTRAL = r"(?:non-?\s?|not\s+)hispanic(?: and)?"
 _VERB = re.compile(r"^(?:is|has|was|were|have|owns|lives in)\s+(?:(?:a|an|the)\s+)?")
-_NEAR_NEGATION = re.compile(
-    r"(?:\b(?:not|never|no|neither|nor|without)\b|\w+n't\b)(?:[\s~]+[\w'-]+){0,3}[\s~]*$"
-)
+_NEAR_NEGATION = re.compile(_PATTERNS["near negation"])
 
 
 class Levels(Reader):
