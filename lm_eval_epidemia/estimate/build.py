@@ -343,8 +343,8 @@ def _check_strata(data: Microdata) -> None:
             f"{data.name}: {single.size} of {len(names)} strata ({design.strata or 'all records'}) "
             f"have a single PSU ({design.psu or design.unit or 'a record'}), the first in row "
             f"{row}: so their variance cannot be estimated. Use the complete file; or merge each "
-            "with a neighbouring stratum, as the survey's manual says; or compute errors as if rows "
-            "were drawn independently (--bootstrap iid --bootstrap population)"
+            "with a neighbouring stratum, as the survey's manual says; or compute errors as if "
+            "rows were drawn independently (--bootstrap iid --bootstrap population)"
         )
 
 

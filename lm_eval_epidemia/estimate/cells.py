@@ -278,7 +278,7 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
         estimator.check(ready, p, d_perfect(first))
     sizes = estimator.effective_sizes(ready, draws, joint)
     known = {scheme: size.tolist() for scheme, size in sizes.items()}
-    columns = {
+    columns: dict[str, Any] = {
         "cell": range(len(p)),
         "given": [list(labels) for labels in ready.given],
         "weight": ready.weights.tolist(),
@@ -309,9 +309,7 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
         entry["marginal_se"] = error.tolist()
     kept = [{"cell": c, "steps": row.ravel().tolist()} for c, row in enumerate(steps)]
     return {
-        "cells": [
-            {"cell": c} | dict(zip(columns, row, strict=True)) for c, row in enumerate(cells)
-        ],
+        "cells": [dict(zip(columns, row, strict=True)) for row in cells],
         "replicates": kept if replicated else [],
         "distances": {scheme: of.tolist() for scheme, of in distances.items()},
         "entry": entry,
