@@ -31,7 +31,6 @@ from lm_eval_epidemia.api.truths import load_truth
 from lm_eval_epidemia.benchmarks import WAYS, leaves
 from lm_eval_epidemia.benchmarks.observation.beliefs import ROUNDING
 from lm_eval_epidemia.core import notices
-from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.score.joint import joint_error
 
@@ -272,13 +271,6 @@ def _believed(rows: Sequence[Mapping[str, Any]]) -> Scored:
             f"{task} is not answered completely: it lacks {few(names)}; give every cell and "
             "level, as in the split truth"
         )
-    _check_sums(task, q, conditions)
-    scored = score(truth, q)
-    return Scored(leaves()[task], scored.score, scored.draws)
-
-
-def _check_sums(task: str, q: Array, conditions: Sequence[str]) -> None:
-    """Refuse cells whose probabilities do not sum to 1."""
     sums = q.sum(axis=1)
     if off := np.flatnonzero(abs(sums - 1) > ROUNDING).tolist():
         cells = [f"cell {cell} ({conditions[cell]}) to {sums[cell]:.6g}" for cell in off]
@@ -286,6 +278,8 @@ def _check_sums(task: str, q: Array, conditions: Sequence[str]) -> None:
             f"{task}: p sums over the levels of {few(cells)}, expected 1: correct p, or "
             "divide it by the sum if its values are relative"
         )
+    scored = score(truth, q)
+    return Scored(leaves()[task], scored.score, scored.draws)
 
 
 def _cell(task: str, row: Mapping[str, Any], conditions: Sequence[str]) -> int:

@@ -125,15 +125,12 @@ class Truth(store.GroundTruth):
         >>> load_truth("epidemia_low_nsduh_cocaine_ever_by_age").cite().vintage
         '2022'
         """
-        places = store.all_places()[self.task]
-        own = (self.vintage, self.state)
-        place = next(place for place in places if (place.vintage, place.state) == own)
         survey = record(self.survey)
         listed = survey.vintages.get(self.vintage)
         page = listed.page if listed else survey.homepage
         about = {"citation": survey.citation, "licence": survey.licence, "page": page}
         # As it was when the truth was built, where that is recorded.
-        about |= read_registry(place.folder)[place.key].get("source", {})
+        about |= read_registry(self.place.folder)[self.place.key].get("source", {})
         return Source(about["citation"], about["page"], about["licence"], self.survey, self.vintage)
 
     def __repr__(self) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from lm_eval_epidemia.cli.options import Names
-from lm_eval_epidemia.cli.printing import plain, table_of
+from lm_eval_epidemia.cli.printing import plain, report_width, table_of
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError, plural
 
@@ -102,8 +102,7 @@ def _print(table: Any) -> None:
     from rich.padding import Padding
 
     table.show_edge = False
-    width = min(Console().width, WIDTH) if Console().is_terminal else WIDTH
-    Console(width=width).print(Padding(table, (0, 0, 0, 2), expand=False))
+    Console(width=min(report_width(), WIDTH)).print(Padding(table, (0, 0, 0, 2), expand=False))
 
 
 def _quoted(text: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,6 +14,7 @@ from lm_eval_epidemia.cli.options import (
     InVintage,
     Jobs,
     NamesOrAll,
+    OwnFolder,
     Raw,
     Surveys,
     Text,
@@ -47,9 +47,7 @@ def truth_build(
     ] = 200,
     jobs: Jobs = 1,
     backend: Backend = None,
-    out: Annotated[
-        Path | None, Option(help="Folder to write. Default: your own, which lm_eval reads.")
-    ] = None,
+    out: OwnFolder = None,
     marginal: Annotated[
         bool, Option("--marginal", help="Build only tasks without conditions (takes seconds).")
     ] = False,
@@ -140,8 +138,7 @@ def scheme_of(name: str) -> Any:
     from lm_eval_epidemia.estimate.sampling import SCHEMES
 
     if name not in SCHEMES:
-        known = " or ".join(", ".join(SCHEMES).rsplit(", ", 1))
-        raise EpidemiaError(f"--bootstrap {name!r}: expected {known}")
+        raise EpidemiaError(f"--bootstrap {name!r}: expected iid, design or population")
     return name
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from lm_eval_epidemia.cli.options import InVintage, Raw, Survey, Text, Texts
+from lm_eval_epidemia.cli.options import InVintage, OwnFolder, Raw, Survey, Text, Texts
 from lm_eval_epidemia.cli.printing import show, table_of
 from lm_eval_epidemia.core.console import separated
 
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True, help="Make and list the quantities that models state priors about."
 )
-
-_OUT = Annotated[
-    Path | None, Option(help="Folder to write. Default: your own, which lm_eval reads.")
-]
 
 
 @app.command("new")
@@ -38,7 +34,7 @@ def new(
     name: Annotated[
         Text, Option(help="NAME in the task's name, epidemia_prior_NAME. Default: SURVEY_SEED.")
     ] = None,
-    out: _OUT = None,
+    out: OwnFolder = None,
 ) -> None:
     """Make a set of quantities from random slices of a survey, new to any model."""
     from lm_eval_epidemia.benchmarks.prior.quantities.generate import generate
@@ -68,7 +64,7 @@ def build(
         Option(help="Files of NHANES 2017-2018 (DEMO_J, BMX_J and so on), or their folder."),
     ],
     seed: Annotated[int, Option(help="Random seed for correcting the published draws.")] = 0,
-    out: _OUT = None,
+    out: OwnFolder = None,
 ) -> None:
     """Recompute the published quantities from the official files, and list differences."""
     from lm_eval_epidemia.benchmarks.prior.quantities.rebuilt import rebuilt
@@ -90,7 +86,7 @@ def import_(
         list[Path], Argument(help="OpenEstimate's NAME_variables.json and NAME_baselines.json.")
     ],
     name: Annotated[Text, Option(help="NAME in the task's name, epidemia_prior_NAME.")] = None,
-    out: _OUT = None,
+    out: OwnFolder = None,
 ) -> None:
     """Make a set from OpenEstimate's public files: job listings, venture capital, or your own."""
     from lm_eval_epidemia.benchmarks.prior.quantities.imported import imported

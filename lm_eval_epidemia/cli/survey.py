@@ -120,11 +120,10 @@ def _ask(proposal: Proposal) -> Sequence[str]:
         table.add_row(plain(column), plain(proposal.labels.get(column, "")))
     show(table)
     if proposal.what == "weight":
-        ask = "weight (none: all records count alike)"
         if proposal.doubt:
             print(proposal.doubt)
         default = NONE if proposal.doubt else proposal.columns[0]
-        weight = typer.prompt(ask, default=default).strip()
+        weight = typer.prompt("weight (none: all records count alike)", default=default).strip()
         return [] if weight.casefold() == NONE else [weight]
     if proposal.option == "--strata and --psu":
         return proposal.columns if typer.confirm("use them?", default=True) else ()

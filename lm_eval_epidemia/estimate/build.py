@@ -225,7 +225,11 @@ def with_schemes(
         Without its design, where "design" is not asked for.
     schemes : tuple of str
     """
-    _compare_rows(data)
+    official = data.record.vintages[data.vintage].rows
+    if official is not None and len(data) != official:
+        of = f"{data.record.survey} {data.vintage}"
+        rows = f"{data.name} has {len(data):,} rows, but {of} has {official:,}"
+        notices.warn("another number of records", f"{rows}: is the file complete?")
     has_design = data.has_strata or data.replicates is not None
     schemes = tuple(bootstrap or (s for s in SCHEMES if s != "design" or has_design))
     if "design" in schemes and not has_design:
@@ -291,10 +295,8 @@ def _write(folder: Path, entry: Record, truth: dict[str, Any], estimates: dict[T
     for place, content in sorted(places.items()):  # the folder itself, then those in it
         if place != folder:
             beside = read_registry(folder).get(key)
-            truth = {
-                **truth,
-                "sample": _sample(beside, truth["raw"], content, f"{key}-{place.name}"),
-            }
+            sample = _sample(beside, truth["raw"], content, f"{key}-{place.name}")
+            truth = {**truth, "sample": sample}
         write_truth(place, key, truth, content)
 
 
@@ -316,17 +318,6 @@ def _replicates_of(entries: Iterable[dict[str, Any]]) -> int:
     """Return how many joint replicates the tasks of a truth have."""
     numbers = (entry["replicates"]["number"] for entry in entries if "replicates" in entry)
     return max(map(int, numbers), default=0)
-
-
-def _compare_rows(data: Microdata) -> None:
-    """Warn where a file does not have the official number of records."""
-    survey, official = data.record.survey, data.record.vintages[data.vintage].rows
-    if official is not None and len(data) != official:
-        notices.warn(
-            "another number of records",
-            f"{data.name} has {len(data):,} rows, but {survey} {data.vintage} has {official:,}: "
-            "is the file complete?",
-        )
 
 
 def _check_strata(data: Microdata) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,23 +24,9 @@ _TEXTS = WORDS["notes"]
 #: How often a note that is at fault is written again.
 AGAIN = 3
 
-_REQUEST = (
-    "Write a short, believable story about one {noun}, in which every one of these facts is told "
-    "exactly once:\n{facts}\n"
-    "Rules: one paragraph of fewer than {most} words. Put the words that tell a fact into square "
-    "brackets with its number, as in {example}, and words such as 'never' and 'not' with them. "
-    "Facts told in the same words share their brackets, as in [1, 2: words]. Tell each fact "
-    "plainly and do not come back to it: outside of the brackets write no number, no 'never' or "
-    "'not', and nothing that a fact is about, of this {noun} or of anybody else. Make up daily "
-    "life around them, but no other age, origin, schooling, or use of any substance or service. "
-    "No heading, no list. Put the story between <story> and </story>, and write nothing else."
-)
 
-
-class Writer(Protocol):
-    """A model that writes: maps requests and the attempt's number to replies."""
-
-    def __call__(self, requests: Sequence[str], attempt: int) -> list[str]: ...
+#: A model that writes: maps requests and the attempt's number to replies.
+Writer = Callable[[Sequence[str], int], list[str]]
 
 
 class Notes(NamedTuple):
@@ -141,7 +127,7 @@ def request(
         f"{about[name] or 'the person'} {dated(people.variables[name].levels[level].phrase, year)}"
         for name, level in people.stated(person).items()
     ]
-    asked = _REQUEST.format(
+    asked = WORDS["request"].format(
         noun="household" if any(about.values()) else "person",
         facts="".join(f"{number}. {fact}\n" for number, fact in enumerate(told, 1)),
         most=check.MOST_WORDS,

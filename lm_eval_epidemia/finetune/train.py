@@ -270,7 +270,7 @@ def _loaded(model: str, settings: Settings) -> tuple[Any, Any]:
         alpha = settings.alpha or 2 * settings.r
         layers: dict[str, Any] = {"target_modules": "all-linear", "task_type": "CAUSAL_LM"}
         adapter = peft.LoraConfig(r=settings.r, lora_alpha=alpha, **layers)
-        return tokenizer, peft.get_peft_model(weights, adapter)
+        weights = peft.get_peft_model(weights, adapter)
     return tokenizer, weights
 
 
@@ -290,11 +290,7 @@ def _trainer(
         """
 
         def compute_loss(
-            self,
-            model: Any,
-            inputs: Any,
-            return_outputs: Any = False,
-            num_items_in_batch: Any = None,
+            self, model: Any, inputs: Any, return_outputs: Any = False, **_: Any
         ) -> Any:
             p, labels = inputs["p"], inputs["labels"].clamp(min=0)
             rows, last = torch.arange(len(p)), inputs["attention_mask"].sum(dim=1) - 1

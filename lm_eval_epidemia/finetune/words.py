@@ -299,12 +299,8 @@ class Levels(Reader):
         for number, level in enumerate(variable.levels):
             core = _VERB.sub("", normal(level.phrase))
             label = normal(level.label)
-            cores = {
-                core,
-                re.sub(r"\bnon-hispanic (?:and )?", "", core),
-                label,
-                re.sub(r"\s*\([^)]*\)", "", core),
-            }
+            cores = {core, label, re.sub(r"\bnon-hispanic (?:and )?", "", core)}
+            cores.add(re.sub(r"\s*\([^)]*\)", "", core))
             named = [re.escape(core) for core in cores if re.search(r"[a-z]{3}", core)]
             also = _LABELS.get(label, "")
             for pattern in (*named, *([also] if "(" in also else also.split("|"))):
