@@ -307,7 +307,7 @@ def _questions(
         orderings=getattr(of_row, "design", asked.orderings),
         n_samples=getattr(of_row, "n_samples", asked.n_samples),
     )
-    heeded = {key: values for key, values in _WORDINGS.items() if leaf.heeds(key)}
+    heeded: dict[str, Any] = {key: values for key, values in _WORDINGS.items() if leaf.heeds(key)}
     changes = (dict(zip(heeded, values, strict=True)) for values in product(*heeded.values()))
     wordings = ([*way.rows(truth, asked._replace(**change))] for change in changes)
     questions = next(wordings)  # in the usual wording

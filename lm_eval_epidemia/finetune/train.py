@@ -255,7 +255,7 @@ def _loaded(model: str, settings: Settings) -> tuple[Any, Any]:
     check_folder(given)
     with loading(given):
         tokenizer = transformers.AutoTokenizer.from_pretrained(model)
-        weights = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+        weights: Any = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     if tokenizer.eos_token is None:
         raise EpidemiaError(
             f"the tokenizer of {model} has no eos_token, which ends texts and pads rows: name "
@@ -290,7 +290,11 @@ def _trainer(
         """
 
         def compute_loss(
-            self, model: Any, inputs: Any, return_outputs: Any = False, **_: Any
+            self,
+            model: Any,
+            inputs: Any,
+            return_outputs: Any = False,
+            num_items_in_batch: Any = None,
         ) -> Any:
             p, labels = inputs["p"], inputs["labels"].clamp(min=0)
             rows, last = torch.arange(len(p)), inputs["attention_mask"].sum(dim=1) - 1
