@@ -17,7 +17,7 @@ from conftest import evaluate, full_disk
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.finetune import tokens, train
+from lm_eval_epidemia.finetune import train
 from lm_eval_epidemia.finetune.train import Settings
 from lm_eval_epidemia.results import card
 
@@ -350,4 +350,4 @@ def test_settings_and_folders_that_make_no_sense(tiny_llama, tmp_path):
     with pytest.raises(EpidemiaError, match="tokens, but the model takes 10"):
         from transformers import AutoTokenizer
 
-        tokens.encoded("notes", rows, AutoTokenizer.from_pretrained(tiny_llama), 10)
+        train.encoded("notes", rows, AutoTokenizer.from_pretrained(tiny_llama), 10)

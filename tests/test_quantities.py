@@ -26,8 +26,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
 )
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.estimate.bins import count
-from lm_eval_epidemia.estimate.sampling import Sample, design_variance
+from lm_eval_epidemia.estimate.sampling import Sample, count_shares, design_variance
 
 NHANES = "epidemia_prior_nhanes"
 MAKER = runpy.run_path(str(REPOSITORY / "benchmarks" / "published_quantities.py"))
@@ -344,7 +343,7 @@ def test_errors_of_shares_are_those_of_the_cells_of_a_task():
     rng = np.random.default_rng(0)
     psu, cell, outcome = (rng.integers(0, most, 300) for most in (40, 6, 2))
     weight, stratum_of_psu = rng.gamma(2, size=300), np.arange(40) // 2
-    p = count(weight, cell, outcome, 6, 2)
+    p = count_shares(weight, cell, outcome, 6, 2)
     sample = Sample(weight, psu=psu, stratum_of_psu=stratum_of_psu)
     of_cells = np.sqrt(design_variance(sample, cell, outcome, p, 6, 2))[:, 1]
     design = SampleDesign(weight, stratum_of_psu[psu], psu)
