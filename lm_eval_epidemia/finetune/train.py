@@ -331,9 +331,13 @@ def _trainer(
     how = SFTConfig(
         output_dir=str(checkpoints),
         num_train_epochs=settings.epochs,
-        # Betas, no weight decay and no warm-up are transformers' own.
         learning_rate=settings.lr,
         lr_scheduler_type="linear",
+        # Said, so that another version of the trainer trains alike.
+        warmup_steps=0,
+        adam_beta1=0.9,
+        adam_beta2=0.999,
+        weight_decay=0.0,
         per_device_train_batch_size=settings.batch_size,
         per_device_eval_batch_size=settings.batch_size,
         eval_strategy="steps",
