@@ -367,6 +367,8 @@ def _suggest_next(results: Results, boards: Sequence[Board], folders: Sequence[P
         pair, listed = shlex.join(names), shlex.join(map(str, folders))
         if len(pair) > LONGEST or any(name.startswith("-") for name in names):
             pair = "MODEL OTHER"
+        elif any(Path(name).exists() for name in names):
+            pair = f"--models {pair}"
         listed = listed if listed and len(listed) <= LONGEST else "RESULTS"
         return f"Next: epidemia compare {pair} {listed}; {where}; --html site/"
     more = "" if (results.runs["kind"] == "published").any() else ", --published (other models)"

@@ -133,13 +133,17 @@ def _rank(row: Any) -> str:
 def _ranks(
     results: Results, scores: pd.DataFrame, means: pd.DataFrame
 ) -> dict[tuple[int, str], Standing]:
-    """Rank runs in every group; who does not answer, and respondents beside models, have none."""
+    """Rank runs in every group; respondents beside models have none.
+
+    Nor has who does not answer, or has scores that are not those of their distances.
+    """
     pool, placed = pool_of(results), dict[tuple[int, str], Standing]()
     for group, of in scores.groupby("group", sort=False):
         how = alike(of)
         kinds = results.runs["kind"][how.index]
-        silent = means[means["group"] == group].set_index("run")["silent"][how.index]
-        asked = ~silent & (kinds != "published")
+        of_group = means[means["group"] == group].set_index("run").loc[how.index]
+        unfit = of_group["silent"] | of_group["changed"].eq(True)
+        asked = ~unfit & (kinds != "published")
         models = asked & (kinds == "run")
         # Reference respondents are ranked where there are no models.
         can = models | (asked & ~models.groupby(how).transform("any"))

@@ -14,9 +14,10 @@ from lm_eval_epidemia.elicit.way import DistributionWay
 from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, ordered_groups, pool_of
-from lm_eval_epidemia.findings.mean import grouped, mean
+from lm_eval_epidemia.findings.mean import grouped, is_silent, mean
 from lm_eval_epidemia.findings.pool import Pool
 from lm_eval_epidemia.findings.ranks import alike
+from lm_eval_epidemia.findings.references import changed
 from lm_eval_epidemia.results.choose import KEY, alike_but, closest, own_scores, paired
 from lm_eval_epidemia.results.read import Results
 
@@ -43,11 +44,27 @@ def _finding(
     return make_finding(name, rows, runs)
 
 
-def comparable_scores(results: Results) -> pd.DataFrame:
+def unfit(results: Results) -> dict[tuple[int, str], str]:
+    """Say of runs, by group, why their scores show no knowledge; of others nothing."""
+    scores = grouped(results.scores)
+    means = mean(scores, ["run", "group"])
+    why = {}
+    for row in means[is_silent(means)].itertuples(index=False):
+        low = pd.Series({"choice_mass": row.choice_mass, "answered": row.answered})
+        why[row.run, row.group] = f"does not answer ({low.idxmin()} {low.min():.2g}, below 0.1)"
+    wrong = scores.loc[changed(scores), ["run", "group"]]
+    says = "has scores that do not match their distances (‡)"
+    return dict.fromkeys(wrong.itertuples(index=False, name=None), says) | why
+
+
+def comparable_scores(results: Results, also_unfit: bool = False) -> pd.DataFrame:
     """Return the scores of groups in which models are compared, and of two of them together."""
     scores = grouped(results.scores)
     known = {group for group in {*scores["group"]} if not groups()[group].predicts}
     scores = scores[scores["group"].isin(known) & scores["value"].notna()]
+    if not also_unfit:
+        own = pd.MultiIndex.from_frame(scores[["run", "group"]])
+        scores = scores[~own.isin([*unfit(results)])]
     parts = [scores]
     for way in OBSERVATION.ways:
         names = [in_way(group, way) for group in TOGETHER]
