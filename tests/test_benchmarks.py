@@ -51,10 +51,10 @@ def package(tmp_path_factory):
     shutil.copytree(TOY / "coins", benchmarks / "coins")
     imported = "from lm_eval_epidemia.benchmarks.{} import {}"
     observation = imported.format("observation.{}", "{}")
-    sampled = f"{observation.format('sampled', 'Sampled')}\n"
+    stated = f"{observation.format('stated', 'Stated')}\n"
     with_change(
         benchmarks / "observation" / "ways.py",
-        (sampled, f"{sampled}{observation.format('numbered', 'Numbered')}\n"),
+        (stated, f"{observation.format('numbered', 'Numbered')}\n{stated}"),
         ("Rag())", "Rag(), Numbered())"),
     )
     prior = imported.format("prior", "PRIOR\n")

@@ -87,8 +87,8 @@ def bad(tiny_llama, tmp_path):
     adapter.mkdir()
     (adapter / "adapter_config.json").write_text("{}")
     return {
-        tmp_path / "nowhere" / "model": r"nowhere/model cannot be loaded \(",
-        "no-owner/no-model": r"no-owner/no-model cannot be loaded \(OSError: ",
+        tmp_path / "nowhere" / "model": r"model is no file or folder here, and cannot be loaded \(",
+        "no-owner/no-model": r"no-owner/no-model is no file .* cannot be loaded \(OSError: ",
         tiny_llama / "config.json": r"config.json cannot be loaded \(",
         copy_of(tiny_llama, tmp_path / "a", *tokenizer): r"/a cannot be loaded \(.*tokenizer",
         copy_of(tiny_llama, tmp_path / "b", "config.json"): r"/b cannot be loaded \(.*config.json",

@@ -253,6 +253,7 @@ def _loaded(model: str, settings: Settings) -> tuple[Any, Any]:
             "was made from, or save it as safetensors"
         )
     with loading(given):
+        transformers.AutoConfig.from_pretrained(model)  # whose error says what a folder lacks
         tokenizer = transformers.AutoTokenizer.from_pretrained(model)
         weights: Any = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     if tokenizer.eos_token is None:

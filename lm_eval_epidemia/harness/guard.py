@@ -274,9 +274,9 @@ def _behind_the_cache(lm: Any) -> Any:
     return lm.lm if issubclass(type(lm), CachingLM) else lm
 
 
-def _one_each(answers: Iterable[Any], requests: Sequence[Any]) -> list[Any]:
+def _one_each(answers: Iterable[Any] | None, requests: Sequence[Any]) -> list[Any]:
     """Refuse answers that are not as many as the requests: nobody knows which is whose."""
-    answers = list(answers)
+    answers = list(answers or ())
     if len(answers) != len(requests):
         raise EpidemiaError(
             f"the model returned {len(answers)} answers to {len(requests)} requests: expected one "

@@ -32,6 +32,7 @@ from lm_eval_epidemia.models.choices import (
     remember,
 )
 from lm_eval_epidemia.models.loading import (
+    Given,
     check_adapter,
     check_arguments,
     is_batch_given,
@@ -78,8 +79,9 @@ class ChoiceHF(HFLM):
     def __init__(self, *args: Any, **given: Any) -> None:
         check_arguments("choice-hf", given)
         peft = given.get("peft")
-        named = given.get("pretrained", args[0] if args else "a model without pretrained=")
-        with loading(f"{named} with peft={peft}" if peft else named):
+        named = given.get("pretrained", args[0] if args else "")
+        what = Given(str(named)) if named else "a model without pretrained="
+        with loading(f"{what} with peft={peft}" if peft else what):
             super().__init__(*args, **given)
         # Not batch_size="auto" where none is given, as `choice-vllm` has it: the stock paths then
         # try out what fits before each task, which takes longer than one at a time.

@@ -67,7 +67,11 @@ def loading(what: object) -> Iterator[None]:
     except Exception as error:  # JSON, pickle, zip and safetensors have their own
         said = " ".join(str(error).split()) or "no reason given"
         said = said if len(said) <= _QUOTED else f"{said[:_QUOTED]} ..."
-        raise EpidemiaError(f"{what} cannot be loaded ({type(error).__name__}: {said})") from error
+        is_missing = isinstance(what, Given) and not Path(str(what)).exists()
+        where = " is no file or folder here, and" if is_missing else ""
+        raise EpidemiaError(
+            f"{what}{where} cannot be loaded ({type(error).__name__}: {said})"
+        ) from error
 
 
 def check_arguments(name: str, given: Mapping[str, Any]) -> None:
