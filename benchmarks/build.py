@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from lm_eval_epidemia.estimate.build import build
-from lm_eval_epidemia.estimate.joint import multiplicities
+from lm_eval_epidemia.estimate.sampling import multiplicities
 
 
 def timed(options: argparse.Namespace, jobs: int, replicates: int) -> tuple[float, int]:

@@ -22,10 +22,9 @@ import pandas as pd
 import pyreadstat
 
 from lm_eval_epidemia.cli.printing import show, table_of
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import load_record, record
+from lm_eval_epidemia.surveys.draft.columns import Wishes
 from lm_eval_epidemia.surveys.draft.drafting import draft
-from lm_eval_epidemia.surveys.draft.wishes import Wishes
-from lm_eval_epidemia.surveys.load import load_record
 from lm_eval_epidemia.surveys.variable import Variable
 
 

@@ -22,7 +22,7 @@ from tqdm import tqdm
 from vintages import LEVEL, chance, holm, p_value, unsure
 
 from lm_eval_epidemia.core.distance import distance
-from lm_eval_epidemia.estimate.joint import multiplicities
+from lm_eval_epidemia.estimate.sampling import multiplicities
 
 #: What the log-odds are moved by in the second sample; of several levels, by sd of their number.
 SHIFTS = (0.0, 0.1, 0.2)

@@ -22,7 +22,7 @@ import numpy as np
 from scipy import stats
 
 from lm_eval_epidemia.benchmarks.observation import respondents
-from lm_eval_epidemia.benchmarks.observation.fresh.slices import short
+from lm_eval_epidemia.benchmarks.observation.fresh import short
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part, part_of
 from lm_eval_epidemia.benchmarks.observation.probe import Alike, contrast, nearest
 from lm_eval_epidemia.elicit.way import Elicited

@@ -19,7 +19,7 @@ from redraw import GROUPS, SEED, Redrawable, _totals, redrawable
 from tqdm import tqdm
 
 from lm_eval_epidemia.benchmarks.observation.standardised import crude, standardised
-from lm_eval_epidemia.estimate.bins import shares
+from lm_eval_epidemia.estimate.sampling import shares
 from lm_eval_epidemia.findings.standardised import CONTRASTS, strata
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.estimate.joint import BALANCED, hadamard
+from lm_eval_epidemia.estimate.sampling import BALANCED, hadamard
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task

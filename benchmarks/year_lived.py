@@ -18,14 +18,14 @@ from unittest import mock
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks.observation import lived, undated
-from lm_eval_epidemia.benchmarks.observation.lived import Lived, Series, smoother
+from lm_eval_epidemia.benchmarks.observation import undated
+from lm_eval_epidemia.benchmarks.observation.undated import Lived, Series, smoother
 
 YEARS = (1990, 2005, 2018)
 NOISES = (0.0, 0.1, 0.3)
 
 #: Of the population, in years.
-WIDTH = lived.BANDWIDTH / 2
+WIDTH = undated.BANDWIDTH / 2
 
 
 class Population(NamedTuple):
@@ -46,7 +46,7 @@ class Population(NamedTuple):
     def at(self, year: int) -> np.ndarray:
         """Return what is true in a year, shape (C, K)."""
         weights = smoother(self.series.years, np.array([year]), WIDTH)
-        return lived.smoothed(weights, self.series.p)[0]
+        return undated.smoothed(weights, self.series.p)[0]
 
 
 def populations() -> list[Population]:
@@ -55,7 +55,7 @@ def populations() -> list[Population]:
     for task in undated.declared():
         series = undated.load(task).series
         weights = smoother(series.years, series.years, WIDTH)
-        p = lived.smoothed(weights, series.p)
+        p = undated.smoothed(weights, series.p)
         made.append(Population(series, p, series.replicates - series.replicates.mean(axis=0)))
     return made
 
@@ -90,10 +90,10 @@ def simulated(
     every = sorted({int(y) for each in of for y in each.series.years})
     for _ in range(times):
         draw = dict(zip(every, rng.integers(0, replicates, len(every)).tolist(), strict=True))
-        course = lived.course_of([redrawn(each, draw) for each in of])
+        course = undated.course_of([redrawn(each, draw) for each in of])
         truths = [np.ones_like(each.p[0]) if year is None else each.at(year) for each in of]
-        answer = [lived.log_ratios(noisy(p, noise, rng, shared)) for p in truths]
-        results.append(lived.lived(course, np.concatenate(answer)))
+        answer = [undated.log_ratios(noisy(p, noise, rng, shared)) for p in truths]
+        results.append(undated.lived(course, np.concatenate(answer)))
     return results
 
 
@@ -145,7 +145,7 @@ def main() -> None:
     print("|---|--:|--:|--:|--:|")
     for year, noise in settings:
         with mock.patch.object(
-            lived, "smoother", interpolated if options.interpolated else smoother
+            undated, "smoother", interpolated if options.interpolated else smoother
         ):
             given, covers, width = line(
                 simulated(of, year, noise, options.times, options.shared), year

@@ -115,9 +115,9 @@ def _metrics() -> str:
         rows = []
         for name, metric in metrics.items():
             better = {True: ", higher is better", False: ", lower is better", None: ""}
-            says = _prose((getdoc(metric.of) or "").split("\n\n")[0])
+            says = _prose(metric.says or (getdoc(metric.of) or "").split("\n\n")[0])
             if not says:
-                raise ValueError(f"{benchmark.name}: the metric {name} has no docstring")
+                raise ValueError(f"{benchmark.name}: the metric {name} says nothing")
             ways = "" if len(of[name]) == len(benchmark.ways) else _code(of[name])
             low, high = (f"{end:.4g}".replace("inf", "∞") for end in (metric.low, metric.high))
             lies = f"{low} to {high}{better[metric.higher_is_better]}"

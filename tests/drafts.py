@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lm_eval_epidemia.surveys.load import load_record
+from lm_eval_epidemia.surveys.catalogue import load_record
 
 pyreadstat = pytest.importorskip("pyreadstat")
 

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.adjust import Target, adjust, rake
-from lm_eval_epidemia.surveys.adjustment import Rake, Rescale
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata, load_microdata
-from lm_eval_epidemia.surveys.variable import Level, Variable
+from lm_eval_epidemia.surveys.variable import Level, Rake, Rescale, Variable
 
 
 def test_raking_by_hand():

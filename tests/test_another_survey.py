@@ -9,9 +9,9 @@ from conftest import evaluate
 
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.estimate.cells import estimate_task
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.sampling import Sample
-from lm_eval_epidemia.estimate.task import estimate_task
 from lm_eval_epidemia.surveys.catalogue import record, task
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 

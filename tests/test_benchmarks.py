@@ -49,12 +49,14 @@ def package(tmp_path_factory):
     benchmarks = root / "lm_eval_epidemia" / "benchmarks"
     shutil.copy(TOY / "numbered.py", benchmarks / "observation")
     shutil.copytree(TOY / "coins", benchmarks / "coins")
+    imported = "from lm_eval_epidemia.benchmarks.{} import {}"
+    observation = imported.format("observation.{}", "{}")
+    stated = f"{observation.format('stated', 'Stated')}\n"
     with_change(
         benchmarks / "observation" / "ways.py",
-        ("import letters,", "import letters, numbered,"),
-        ("written.RAG\n", "written.RAG, numbered.WAY\n"),
+        (stated, f"{observation.format('numbered', 'Numbered')}\n{stated}"),
+        ("Rag())", "Rag(), Numbered())"),
     )
-    imported = "from lm_eval_epidemia.benchmarks.{} import {}"
     prior = imported.format("prior", "PRIOR\n")
     with_change(
         benchmarks / "__init__.py",

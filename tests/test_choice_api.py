@@ -21,14 +21,13 @@ from scripted_server import LETTERS, VOCABULARY, added, likeliest, logprobs, scr
 
 from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.observation import metrics
-from lm_eval_epidemia.benchmarks.observation.unseen import unseen
+from lm_eval_epidemia.benchmarks.observation.metrics import unseen
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.within import Within, bounds
 from lm_eval_epidemia.harness.servers import beside
 from lm_eval_epidemia.models.choice_api import ChoiceAPI
-from lm_eval_epidemia.models.faults import BadReply
-from lm_eval_epidemia.models.first_token import Shown, by_text, shown_in
+from lm_eval_epidemia.models.replies import BadReply, Shown, by_text, shown_in
 
 TASK = "epidemia_low_nsduh_heroin_ever_by_race"  # 8 prompts, 2 letters
 SEVERAL = "epidemia_low_acs_employer_by_sex"  # 48 prompts, 4 letters
@@ -211,7 +210,8 @@ def test_the_score_is_off_by_no_more_than_said(seed, n, spread, asked):
     read, exact = (answers_of(way, task, rows, said) for said in (shown, true))
     bound = unseen(read)
     assert unseen(exact) is None
-    assert abs(metrics.score(read) - metrics.score(exact)) <= bound.effect + 1e-9
+    one, other = (metrics.measure(answers).numbers["score"] for answers in (read, exact))
+    assert abs(one - other) <= bound.effect + 1e-9
     assert 0 < bound.mass < 1 and 0 <= bound.effect <= 100
 
 
@@ -227,8 +227,9 @@ def test_the_effect_of_a_letter_that_is_not_shown():
     # (1/2, 1/2) and the score 0; it may be (4/7, 3/7), if B has nothing in one of them alone, an L1
     # of 1/7. That much less of a distance scores more.
     part = metrics.against_truth(answers).part
-    better = float(part.score_of(max(metrics.l1(answers) - 1 / 7, 0)))
-    assert found.effect == pytest.approx(better - metrics.score(answers), abs=1e-9)
+    numbers = metrics.measure(answers).numbers
+    better = float(part.score_of(max(numbers["l1"] - 1 / 7, 0)))
+    assert found.effect == pytest.approx(better - numbers["score"], abs=1e-9)
     assert found.effect > 1
 
 

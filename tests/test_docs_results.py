@@ -17,8 +17,8 @@ from scipy import special, stats
 
 from lm_eval_epidemia.api import compare
 from lm_eval_epidemia.benchmarks import in_way, leaves, members
-from lm_eval_epidemia.benchmarks.prior import grid
 from lm_eval_epidemia.benchmarks.prior import metrics as priors
+from lm_eval_epidemia.benchmarks.prior import ways
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.findings.mean import grouped, mean
@@ -149,7 +149,7 @@ def of_priors():
     # Means of the grid with truths: over all, of the marginals, within variables.
     truth = store.load(task)
     (line,) = results("priors/grid")["epidemia"]["said"].values()
-    at = np.array([grid.points(one) for one in truth.quantities], dtype=float)
+    at = np.array([ways.points(one) for one in truth.quantities], dtype=float)
     means = (special.softmax(priors.said(line, truth), axis=1) * at).sum(axis=1)
     of = truth.quantities
     true, marginal, spread = np.array([(x.mean, x.marginal_mean, x.marginal_sd) for x in of]).T

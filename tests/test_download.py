@@ -9,8 +9,8 @@ import pytest
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys import catalogue as records
-from lm_eval_epidemia.surveys.download import download, fetch, raw_folder, raw_paths
 from lm_eval_epidemia.surveys.microdata import load_microdata
+from lm_eval_epidemia.surveys.raw import download, fetch, raw_folder, raw_paths
 from lm_eval_epidemia.surveys.record import File
 
 pytest.importorskip("pooch")
@@ -22,7 +22,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     """Serves CONTENT with ranges; drops the first connection halfway, when told to."""
 
     drop_next = False
-    ranges: list = []  # noqa: RUF012
+    ranges: list = []
 
     def do_GET(self):
         if self.path == "/page":

@@ -17,15 +17,14 @@ from lm_eval_epidemia.benchmarks.prior.quantities.store import load as load_quan
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.surveys.check import check_files
-from lm_eval_epidemia.surveys.draft import columns, cuts, variables, words
-from lm_eval_epidemia.surveys.draft.columns import Field
+from lm_eval_epidemia.surveys.catalogue import load_record
+from lm_eval_epidemia.surveys.draft import amounts, columns, variables, words
+from lm_eval_epidemia.surveys.draft.amounts import measure_of
+from lm_eval_epidemia.surveys.draft.columns import Field, Wishes
 from lm_eval_epidemia.surveys.draft.drafting import draft, write
-from lm_eval_epidemia.surveys.draft.measuring import measure_of
-from lm_eval_epidemia.surveys.draft.text import cleaned, marks
 from lm_eval_epidemia.surveys.draft.variables import kind_of
-from lm_eval_epidemia.surveys.draft.wishes import Wishes
-from lm_eval_epidemia.surveys.load import load_record
+from lm_eval_epidemia.surveys.draft.words import cleaned, marks
+from lm_eval_epidemia.surveys.microdata import check_files
 from lm_eval_epidemia.surveys.record import Design
 
 pyreadstat = pytest.importorskip("pyreadstat")
@@ -91,14 +90,14 @@ EU = ["AT", "DE", "DK", "FI"]
 
 def test_the_quintiles_are_weighted():
     values, even = np.arange(100.0), np.ones(100)
-    assert cuts.round_cuts(values, even, True) == [20, 40, 60, 80]
+    assert amounts.round_cuts(values, even, True) == [20, 40, 60, 80]
     # Half of the people are at 90 or more: so are half of the cuts.
     old = np.where(values >= 90, 9.0, 1.0)
-    assert sum(cut >= 90 for cut in cuts.round_cuts(values, old, True)) >= 2
-    assert cuts.round_cuts(np.array([0.0, 1, 2]), np.array([0.98, 0.01, 0.01]), True) == [1]
-    assert cuts.in_words(30, 45, True) == "30 to 44"
-    assert cuts.in_words(1.5, 2, False) == "1.5 to under 2"
-    assert cuts.in_words(None, 30, True) == "Under 30"
+    assert sum(cut >= 90 for cut in amounts.round_cuts(values, old, True)) >= 2
+    assert amounts.round_cuts(np.array([0.0, 1, 2]), np.array([0.98, 0.01, 0.01]), True) == [1]
+    assert amounts.in_words(30, 45, True) == "30 to 44"
+    assert amounts.in_words(1.5, 2, False) == "1.5 to under 2"
+    assert amounts.in_words(None, 30, True) == "Under 30"
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from lm_eval_epidemia import cli
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.draft import tally, words
+from lm_eval_epidemia.surveys.draft.columns import Wishes
 from lm_eval_epidemia.surveys.draft.drafting import draft, write
-from lm_eval_epidemia.surveys.draft.wishes import Wishes
-from lm_eval_epidemia.surveys.load import load_record
 
 pytest.importorskip("pyreadstat")
 

@@ -12,11 +12,10 @@ from toy_survey import RECORD, build, declare, people
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.estimate import boosted, estimators, prepare, published, store
 from lm_eval_epidemia.estimate import build as building
-from lm_eval_epidemia.estimate.cells import Prepared
+from lm_eval_epidemia.estimate.cells import Prepared, estimate_task
 from lm_eval_epidemia.estimate.check import check
 from lm_eval_epidemia.estimate.estimators import Boosting, Contradicted, Counts, estimator_of
 from lm_eval_epidemia.estimate.sampling import Sample
-from lm_eval_epidemia.estimate.task import estimate_task
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 from lm_eval_epidemia.surveys.microdata import load_microdata
@@ -172,7 +171,7 @@ class Pooled(Counts):
     """Another estimator: half of what was counted in a cell, half of what everyone says."""
 
     name = "pooled"
-    parameters = {"share": 0.5}  # noqa: RUF012
+    parameters = {"share": 0.5}
 
     def fit(self, ready, weight, rng):
         p = super().fit(ready, weight, rng)

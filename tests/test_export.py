@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 
 import datasets
 import numpy as np
@@ -21,7 +20,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import export as exporting
 from lm_eval_epidemia.harness.export import export
-from lm_eval_epidemia.harness.export.croissant import croissant_file
+from lm_eval_epidemia.harness.export.card import croissant_file
 from lm_eval_epidemia.report.share import check
 from lm_eval_epidemia.surveys.catalogue import record, task
 
@@ -328,10 +327,9 @@ def test_the_hub_and_croissant_read_what_they_want(repository):
 
 
 def test_stated_leaves_what_is_answered_in_writing(tmp_path, monkeypatch, epidemia):
-    few = replace(
-        OBSERVATION, available=lambda: [TASK, "epidemia_high_nsduh_cocaine_ever_by_age_sex"]
-    )
-    monkeypatch.setattr(exporting, "BENCHMARKS", [few])
+    few = [TASK, "epidemia_high_nsduh_cocaine_ever_by_age_sex"]
+    monkeypatch.setattr(OBSERVATION, "available", lambda: few)
+    monkeypatch.setattr(exporting, "BENCHMARKS", [OBSERVATION])
     monkeypatch.setattr(exporting.yamls, "render", lambda *given, **chosen: {})
     ran = epidemia("export", "--stated", "--out", tmp_path / "written")
     assert ran.returncode == 0 and "--tasks epidemia_low_stated" in ran.stdout

@@ -113,7 +113,7 @@ def check_values(table):
     if not {"group", "value", "error", "low", "high"} <= {*table} or "scale" in table:
         return
     for group, value, low, high in table[["group", "value", "low", "high"]].itertuples(index=False):
-        least, most = groups()[group].measure.low - 1e-9, groups()[group].measure.high + 1e-9
+        least, most = groups()[group].lead.low - 1e-9, groups()[group].lead.high + 1e-9
         assert all(math.isnan(x) or least <= x <= most for x in (value, low, high)), group
         assert not (low > value + 1e-9 or high < value - 1e-9), group
 

@@ -19,12 +19,10 @@ from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.finetune.check import Checker, bare
-from lm_eval_epidemia.finetune.dataset import divided
 from lm_eval_epidemia.finetune.facts import facts_of, sample, shuffled, tasks_of
 from lm_eval_epidemia.finetune.hold_out import HoldOut
-from lm_eval_epidemia.finetune.make import make, make_notes
-from lm_eval_epidemia.finetune.notes import by_model, by_template, request, written
-from lm_eval_epidemia.finetune.template import note, subjects
+from lm_eval_epidemia.finetune.make import divided, make, make_notes
+from lm_eval_epidemia.finetune.notes import by_model, by_template, note, request, subjects, written
 from lm_eval_epidemia.results.card import DATASET_CARD, KINDS, read_dataset
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata

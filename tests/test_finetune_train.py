@@ -17,7 +17,7 @@ from conftest import evaluate, full_disk
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.finetune import tokens, train
+from lm_eval_epidemia.finetune import train
 from lm_eval_epidemia.finetune.train import Settings
 from lm_eval_epidemia.results import card
 
@@ -279,7 +279,7 @@ def refused(match, model, data, out, **settings):
 
 def test_models_that_cannot_be_trained(tiny_llama, tmp_path):
     data, out = dataset(tmp_path / "data"), tmp_path / "out"
-    refused("no config.json", tmp_path, data, out)
+    refused("config.json", tmp_path, data, out)
     bare = tmp_path / "bare"
     shutil.copytree(tiny_llama, bare)
     for path in bare.glob("token*"):
@@ -297,7 +297,7 @@ def test_models_that_cannot_be_trained(tiny_llama, tmp_path):
             told = json.loads(path.read_text())
             path.write_text(json.dumps({k: v for k, v in told.items() if "_token" not in k}))
     refused("has no eos_token", endless, data, out)
-    refused("./nothing does not exist", "./nothing", data, out)
+    refused("./nothing is no file or folder here, and cannot be loaded", "./nothing", data, out)
     refused("a GGUF file is quantised", tmp_path / "model.gguf", data, out)
 
 
@@ -350,4 +350,4 @@ def test_settings_and_folders_that_make_no_sense(tiny_llama, tmp_path):
     with pytest.raises(EpidemiaError, match="tokens, but the model takes 10"):
         from transformers import AutoTokenizer
 
-        tokens.encoded("notes", rows, AutoTokenizer.from_pretrained(tiny_llama), 10)
+        train.encoded("notes", rows, AutoTokenizer.from_pretrained(tiny_llama), 10)

@@ -17,15 +17,15 @@ from typer.testing import CliRunner
 
 from lm_eval_epidemia.api import questions, tasks
 from lm_eval_epidemia.benchmarks import leaves, members
-from lm_eval_epidemia.benchmarks.observation.fresh import make as making
-from lm_eval_epidemia.benchmarks.observation.fresh import slices
-from lm_eval_epidemia.benchmarks.observation.fresh.make import make, plan
-from lm_eval_epidemia.benchmarks.observation.fresh.slices import (
+from lm_eval_epidemia.benchmarks.observation import fresh as making
+from lm_eval_epidemia.benchmarks.observation.fresh import (
     Draw,
     Informed,
     Space,
     draws,
+    make,
     normalised_information,
+    plan,
 )
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core import notices
@@ -37,8 +37,8 @@ from lm_eval_epidemia.estimate.check import check_all
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys import catalogue, fresh
+from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.fresh import FreshTask
-from lm_eval_epidemia.surveys.load import load_record
 from lm_eval_epidemia.surveys.microdata import load_microdata
 
 ROWS = 6000
@@ -228,7 +228,7 @@ def refused(data, outcome, *given, replicates=40):
     record = data.record
     task = making._task(data, Draw(outcome, given), 7, 1)
     assert record.survey == task.survey
-    return slices.refusal(data, task, Informed(data), replicates)
+    return making.refusal(data, task, Informed(data), replicates)
 
 
 #: A draw that breaks one rule only, the rule, and a limit under which it would be kept.
@@ -245,9 +245,9 @@ BROKEN = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_draw_that_breaks_one_rule_is_refused_for_it_alone(data, declare, raw, case, monkeypatch):
     drawn, limit = BROKEN[case]
-    assert refused(data, *drawn) == (case if case in slices.REASONS else "declared")
+    assert refused(data, *drawn) == (case if case in making.REASONS else "declared")
     if limit is not None:
-        monkeypatch.setattr(slices, *limit)
+        monkeypatch.setattr(making, *limit)
         assert refused(data, *drawn) is None
     else:
         other = "happy" if drawn[1] == "mood" else "sex"
@@ -287,20 +287,20 @@ def test_who_is_asked_is_what_most_declared_tasks_say(tmp_path):
     path = tmp_path / "toy.yaml"
     path.write_text(RECORD + SUBJECTS)
     record = load_record(path)
-    universe, subject = slices.who_is_asked(record, "happy")
+    universe, subject = making.who_is_asked(record, "happy")
     assert universe[0].codes == ((2, 2), (3, 3))
     assert subject == "an adult in {year} who {conditions}"
-    assert slices.who_is_asked(record, "mood") == ((), None)
+    assert making.who_is_asked(record, "mood") == ((), None)
     # Only subjects that a state follows, and everybody is asked: the record's own.
-    assert slices.who_is_asked(record, "rare") == ((), None)
+    assert making.who_is_asked(record, "rare") == ((), None)
     # Nobody can say of whom the coin is asked in another subject.
-    assert slices.who_is_asked(record, "coin") is None
-    assert slices._is_phrased(record, "region")
+    assert making.who_is_asked(record, "coin") is None
+    assert making._is_phrased(record, "region")
     path.write_text(RECORD + SUBJECTS.replace("happy, given: [region]", "happy, given: [town]"))
-    assert not slices._is_phrased(load_record(path), "region")
+    assert not making._is_phrased(load_record(path), "region")
     # One declared task of everybody and one of adults: of equally many the first.
     path.write_text(RECORD + SUBJECTS.replace("happy, given: [age]", "mood, given: [age]"))
-    assert slices.who_is_asked(load_record(path), "happy") == ((), None)
+    assert making.who_is_asked(load_record(path), "happy") == ((), None)
 
 
 def test_universe_and_subject_are_taken_over(raw, home, declare):
@@ -350,7 +350,7 @@ def test_counts_of_draws_add_up(raw, declare):
     found = planned(raw, n=1000)
     drawn = found.fresh_set.draws
     assert drawn.tried == found.size == drawn.kept + sum(drawn.refused.values())
-    assert set(drawn.refused) <= set(slices.REASONS) and drawn.refused["declared"] == 3
+    assert set(drawn.refused) <= set(making.REASONS) and drawn.refused["declared"] == 3
     assert "fewer than the 1000 asked for: nothing else is left to draw" in found.lacking
     assert f"{drawn.kept} of {drawn.tried} draws kept; refused: 3 the survey declares" in found.said
     assert not planned(raw).lacking

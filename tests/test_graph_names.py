@@ -1,6 +1,7 @@
 """Names of variables: what the list of pairs holds, and what each benchmark draws from it."""
 
 import re
+import runpy
 import sys
 from collections import Counter
 from itertools import combinations, permutations, product
@@ -10,13 +11,13 @@ import pytest
 from conftest import REPOSITORY, raw_file
 
 from lm_eval_epidemia.benchmarks.intervention import names as naming
-from lm_eval_epidemia.benchmarks.intervention import tuebingen
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS
-from lm_eval_epidemia.benchmarks.intervention.names import NODES, SAMPLES, coverage, named
-from lm_eval_epidemia.benchmarks.intervention.tuebingen import chosen, made_from, pairs
+from lm_eval_epidemia.benchmarks.intervention.names import HINGES, NODES, SAMPLES, named, pairs
 from lm_eval_epidemia.core.errors import EpidemiaError
 
-LEFT_OUT, SOURCES = chosen()
+SCRIPT = runpy.run_path(str(REPOSITORY / "benchmarks" / "tuebingen_pairs.py"))
+made_from = SCRIPT["made_from"]
+LEFT_OUT, SOURCES = SCRIPT["chosen"]()
 
 LISTED = {(pair.cause, pair.effect) for pair in pairs()}
 FIELDS = {name: pair.field for pair in pairs() for name in pair[:2]}
@@ -30,6 +31,11 @@ EVERY = [(benchmark, graph) for benchmark in naming.BENCHMARKS for graph in NODE
 
 def drawn(benchmark, graph, **options):
     return [named(benchmark, graph, NODES[graph], i, **options) for i in range(SAMPLES)]
+
+
+def coverage(graph):
+    """Count the list's pairs, forks or chains by the variable they hinge on."""
+    return Counter(names[HINGES[graph]] for names in naming._as_in_nature(graph))
 
 
 def edges(graph, names):
@@ -48,7 +54,7 @@ def test_the_list_is_made_from_its_source(parquet):
     folder = REPOSITORY / "lm_eval_epidemia" / "benchmarks" / "intervention"
     shipped = (folder / "pairs.csv").read_bytes()
     assert made_from(parquet).encode() == shipped, (
-        "run: python -m lm_eval_epidemia.benchmarks.intervention.tuebingen PARQUET"
+        "run: python benchmarks/tuebingen_pairs.py PARQUET"
     )
 
 
@@ -125,9 +131,9 @@ def test_a_source_that_has_other_pairs_is_refused(tmp_path):
 
 
 def test_the_command_writes_the_list(parquet, tmp_path, monkeypatch):
-    monkeypatch.setattr(tuebingen, "__file__", str(tmp_path / "tuebingen.py"))
+    monkeypatch.setitem(SCRIPT["main"].__globals__, "OUT", tmp_path / "pairs.csv")
     monkeypatch.setattr(sys, "argv", ["tuebingen", str(parquet)])
-    tuebingen.main()
+    SCRIPT["main"]()
     assert (tmp_path / "pairs.csv").read_text() == made_from(parquet)
 
 
@@ -284,15 +290,3 @@ def test_the_documentation_lists_what_is_drawn():
         if benchmark != "random":
             for i, one in enumerate(drawn(benchmark, graph)):
                 assert f"\n{i + 1}. {'; '.join(one.names)}\n" in text
-
-
-def test_bad_requests():
-    for names, graph, nodes, sample, message in (
-        ("tubingen", "bivariate", 2, 0, "'tubingen' is not known.*nearest: tuebingen"),
-        ("tuebingen", "collider", 3, 0, "no names for sample 0 of 'collider' with 3 nodes"),
-        ("anticommonsense", "bivariate", 3, 0, "sample 0 of 'bivariate' with 3 nodes"),
-        ("anticommonsense", "bivariate", 2, 15, "sample 15 of 'bivariate' with 2 nodes"),
-        ("anticommonsense", "bivariate", 2, -1, "sample -1 of 'bivariate' with 2 nodes"),
-    ):
-        with pytest.raises(EpidemiaError, match=message):
-            named(names, graph, nodes, sample)

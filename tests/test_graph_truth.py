@@ -9,8 +9,7 @@ from random import Random
 
 import pytest
 
-from lm_eval_epidemia.benchmarks.intervention.generate import SHAPES, shaped
-from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, Effect, effects
+from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, SHAPES, Effect, effects, shaped
 
 #: Random graphs, twenty of each number of nodes.
 DAGS = [shaped("random", 3 + i % 10, Random(f"truth {i}")) for i in range(200)]

@@ -11,7 +11,7 @@ from lm_eval import simple_evaluate
 from lm_eval.api.model import LM
 
 import lm_eval_epidemia
-from lm_eval_epidemia.benchmarks.observation import TASK_VERSION, metrics
+from lm_eval_epidemia.benchmarks.observation import TASK_VERSION
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import boosted, store
@@ -215,17 +215,12 @@ def test_the_cache_of_requests_and_of_responses(tmp_path, monkeypatch):
     caches = {"cache_requests": True, "use_cache": str(tmp_path / "responses")}
     for _ in range(2):
         assert evaluate([TASK, other], **noisy, **caches)["results"] == plain
-    # When the truth changes.
+    # Those that a run without our guard kept, when the truth changes.
+    cache.save_to_cache(f"requests-{TASK}-0shot", [])
+    cache.save_to_cache(f"requests-{other}-0shot", [])
     forget_cached_requests([TASK])
     (left,) = (tmp_path / "requests").iterdir()
     assert other in left.name
-
-
-def test_questions_exported_from_another_truth_are_refused():
-    row = dict(hooks.load(epidemia_task=TASK)[TASK][0], truth="0123456789ab")
-    answer = hooks.process_letters(row, [(-1.0, True), (-2.0, False)])["score"]
-    with pytest.raises(EpidemiaError, match="made from ground truth 0123456789ab"):
-        metrics.score([answer])
 
 
 def test_the_baseline_refuses_what_it_cannot_do(mmlu_style):
@@ -238,22 +233,6 @@ def test_the_baseline_refuses_what_it_cannot_do(mmlu_style):
     manager = lm_eval_epidemia.task_manager(include_path=str(mmlu_style))
     with pytest.raises(EpidemiaError, match="only the tasks of this package, not 'lettered'"):
         simple_evaluate("epidemia-baseline", "kind=truth", ["lettered"], task_manager=manager)
-
-
-def test_metrics_do_not_depend_on_the_order_of_answers():
-    """Several processes deliver answers interleaved."""
-    truth = store.load(TASK)
-    rng = np.random.default_rng(0)
-    docs = list(hooks.load(epidemia_task=TASK)[TASK])
-    answers = [
-        hooks.process_letters(doc, [(float(np.log(x)), False) for x in rng.dirichlet([1, 1])])
-        for doc in docs
-    ]
-    items = [answer["score"] for answer in answers]
-    shuffled = [items[i] for i in rng.permutation(len(items))]
-    for metric in (metrics.score, metrics.score_stderr, metrics.l1, metrics.seen):
-        assert metric(items) == metric(shuffled)
-    assert len(items) == 2 * len(truth.given)
 
 
 def test_task_files_of_the_first_version_are_told_from_new_ones():
@@ -322,7 +301,7 @@ def test_answers_of_another_shape_are_said_in_a_line():
 
     Odd.__abstractmethods__ = frozenset()
     for Odd.answered in (None, [-1.0, -2.0], [None, None]):
-        with pytest.raises(EpidemiaError, match=r"the model (returned None|answered)"):
+        with pytest.raises(EpidemiaError, match=r"the model (returned 0 answers|answered)"):
             evaluate([TASK], model=Odd(), model_args=None)
 
 

@@ -13,7 +13,7 @@ from test_choice_api import cached, plain, requests
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.within import bounds
 from lm_eval_epidemia.models.choice_api import ChoiceAPI
-from lm_eval_epidemia.models.servers.known import PROBE
+from lm_eval_epidemia.models.servers import PROBE
 
 TEXTS = [f"Question {i}?\nAnswer:" for i in range(4)]
 LETTERS = "ABCD"

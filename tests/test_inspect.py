@@ -25,8 +25,7 @@ from inspect_ai.model import Logprob, Logprobs, ModelOutput, ModelUsage, TopLogp
 from jsonschema import Draft202012Validator
 
 from lm_eval_epidemia.inspect_ai import register
-from lm_eval_epidemia.inspect_ai.questions import questions
-from lm_eval_epidemia.inspect_ai.tasks import epidemia_high, epidemia_low
+from lm_eval_epidemia.inspect_ai.tasks import epidemia_high, epidemia_low, questions
 
 #: Of few tasks and cells, one of them with more than two answers.
 SURVEY = "nhanes"
@@ -245,12 +244,15 @@ def test_stated_answers_score_as_under_lm_eval(tmp_path):
 
     task = epidemia_low(way="stated", survey=[SURVEY])
     log = run(task, answering(lambda prompt: (reply(prompt), None)), log_dir=str(tmp_path))
-    numbers, metrics = numbers_of(log), OBSERVATION.metrics(way)
+    numbers = numbers_of(log)
     tasks = dict.fromkeys(row["task"] for row in rows)
     answers = [answers_to(name, "stated", lambda row: [reply(row["prompt"])]) for name in tasks]
-    for name in ("score", "answered", "seen"):
-        mean = np.mean([metrics[name].of(of_task) for of_task in answers])
+    measured = [OBSERVATION.measure(of_task).numbers for of_task in answers]
+    for name in ("score", "seen"):
+        mean = np.mean([of_task[name] for of_task in measured])
         assert numbers[name] == pytest.approx(mean, abs=1e-9), name
+    mean = np.mean([way.diagnostics["answered"].of(of_task) for of_task in answers])
+    assert numbers["answered"] == pytest.approx(mean, abs=1e-9)
     assert 0.8 < numbers["answered"] < 0.95 and 5 < numbers["score"] < 95
     first, other = (log.samples[number].scores["stated"] for number in (0, 1))
     assert first.answer is None and "equally likely" in first.explanation

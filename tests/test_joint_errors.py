@@ -302,21 +302,22 @@ def test_answers_that_were_drawn_lose_their_excess_at_every_replicate(replicated
     found = metrics.against_truth(replies)
     shares = found.elicited.counts[:, :2] / found.elicited.counts.sum(axis=1, keepdims=True)
     plain = (truth.weights[:, None] * abs(shares - truth.p)).sum()
-    excess = plain - metrics.l1(replies)
+    numbers = metrics.measure(replies).numbers
+    excess = plain - numbers["l1"]
     assert abs(excess) > 1e-4
     at = [
         (truth.weights[:, None] * abs(shares - other)).sum() - excess for other in truth.replicates
     ]
     assert found.l1_at == pytest.approx(at)
-    l1, again = metrics.l1(replies), truth.p + truth.replicates - truth.replicates.mean(axis=0)
+    l1, again = numbers["l1"], truth.p + truth.replicates - truth.replicates.mean(axis=0)
     at = [(truth.weights[:, None] * abs(shares - other)).sum() - excess for other in again]
     assert 2 * l1**2 > np.mean(at) ** 2
     population = math.sqrt(2 * l1**2 - np.mean(at) ** 2)
-    assert metrics.l1_population(replies) == pytest.approx(population)
+    assert numbers["l1_population"] == pytest.approx(population)
     draws = found.score_population_draws
     assert draws.asking > 0
     error = math.hypot(draws.at.std(ddof=1), draws.asking)
-    assert metrics.score_population_stderr(replies) == pytest.approx(error)
+    assert numbers["score_population_stderr"] == pytest.approx(error)
 
 
 def test_orderings_that_were_sampled_add_their_error(replicated):

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from lm_eval_epidemia.api import load_truth, score
 from lm_eval_epidemia.benchmarks import WAYS
-from lm_eval_epidemia.benchmarks.observation.fresh import slices
-from lm_eval_epidemia.benchmarks.observation.fresh.make import plan
+from lm_eval_epidemia.benchmarks.observation import fresh
+from lm_eval_epidemia.benchmarks.observation.fresh import plan
 from lm_eval_epidemia.benchmarks.prior.quantities.generate import Slices
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -25,10 +25,9 @@ from lm_eval_epidemia.estimate.check import check_all
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.surveys import catalogue
-from lm_eval_epidemia.surveys.check import check_files
+from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.fresh import FreshTask
-from lm_eval_epidemia.surveys.load import load_record
-from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
+from lm_eval_epidemia.surveys.microdata import MISSING, check_files, load_microdata
 
 RECORD = (
     HEAD.replace("toy", "duo")
@@ -378,13 +377,13 @@ def test_shipped_ones_agree_with_the_tasks_of_their_variables(name):
 
 
 def test_fresh_tasks_are_of_the_two_variables(data, raw):
-    space = slices.space_of(data, (1, 2))
+    space = fresh.space_of(data, (1, 2))
     assert space.outcomes == ("happy", "healthy")
     assert space.conditions == ("region", "happy", "healthy")
 
     def refused(outcome, *given):
         task = FreshTask(title="", outcome=outcome, given=given, survey="duo", seed=1, number=1)
-        return slices.refusal(data, task, slices.Informed(data), 20)
+        return fresh.refusal(data, task, fresh.Informed(data), 20)
 
     # P(A and B | X) is asked, so P(A | B, X) is no news; nor is P(A | B), of everybody's.
     assert refused("happy", "region", "healthy") == "declared"

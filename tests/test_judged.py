@@ -15,14 +15,17 @@ from toy_quantities import toy
 from lm_eval_epidemia.benchmarks.prior import judged
 from lm_eval_epidemia.benchmarks.prior import metrics as priors
 from lm_eval_epidemia.benchmarks.prior import respondents as forecasters
-from lm_eval_epidemia.benchmarks.prior.crps import crps
-from lm_eval_epidemia.benchmarks.prior.grid import points
-from lm_eval_epidemia.benchmarks.prior.judged import judge, judge_grid, part_of, stated_as
-from lm_eval_epidemia.benchmarks.prior.posterior import posterior_mean
-from lm_eval_epidemia.benchmarks.prior.protocols import REPEATS
+from lm_eval_epidemia.benchmarks.prior.judged import (
+    judge,
+    judge_grid,
+    part_of,
+    posterior_mean,
+    stated_as,
+)
 from lm_eval_epidemia.benchmarks.prior.quantities import families, store
-from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, LOGNORMAL, NORMAL
+from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, LOGNORMAL, NORMAL, crps
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Samples
+from lm_eval_epidemia.benchmarks.prior.ways import REPEATS, points
 from lm_eval_epidemia.core.errors import EpidemiaError
 
 NHANES = "epidemia_prior_nhanes"
@@ -257,7 +260,7 @@ def test_who_states_the_truth(nhanes):
     # one; the mean of a beta lies above its median below one half, and below it above.
     above = np.array([each.family == "beta" and each.mean > 0.5 for each in nhanes.quantities])
     assert above.sum() == 5
-    shares = priors.quartile_shares(worth.position)
+    shares = judged.mean_of(priors.in_quarters(worth.position), axis=0)
     assert shares[0] == pytest.approx([0, 5 / 74, 69 / 74, 0])
     # (25 + (25 - s) + (75 - s) + 25) / 4 points, s being the share below: 37.5 without any.
     assert priors.calibration_error(worth.position) == pytest.approx(37.5 - 100 * 5 / 74 / 2)
@@ -281,7 +284,7 @@ def test_who_is_calibrated(family):
     n = number * REPEATS
     assert stats.kstest(position.ravel(), "uniform").pvalue > 1e-6
     low, high = stats.binom.interval(1 - 1e-6, n, 0.25)
-    counts = priors.quartile_shares(position).sum(axis=0) * number
+    counts = judged.mean_of(priors.in_quarters(position), axis=0).sum(axis=0) * number
     assert (counts >= low).all() and (counts <= high).all()
     # By chance alone it is about 100 sqrt(3 / (8 pi Q)) of a repeat: it falls to 0 with Q.
     expected = 100 * math.sqrt(3 / (8 * math.pi * number))
@@ -323,7 +326,7 @@ def test_who_is_too_sure_or_too_unsure(kind, ratio, mixed):
     assert stated.a == pytest.approx(calibrated.a)
     assert stated.b == pytest.approx(ratio * calibrated.b)
     worth = judge(truth, stated)
-    shares = priors.quartile_shares(worth.position).mean(axis=0)
+    shares = judged.mean_of(priors.in_quarters(worth.position), axis=0).mean(axis=0)
     # In each outer quarter of a prior whose sd is `ratio` times the right one.
     outer = special.ndtr(special.ndtri(0.25) * ratio)
     n = 500 * REPEATS

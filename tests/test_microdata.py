@@ -12,11 +12,10 @@ from conftest import full_disk, nsduh_2023
 from official import save
 
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.surveys import microdata
+from lm_eval_epidemia.surveys import release
 from lm_eval_epidemia.surveys.catalogue import record
-from lm_eval_epidemia.surveys.csv_text import MAX_COLUMNS
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
-from lm_eval_epidemia.surveys.read import read_columns, read_grids
+from lm_eval_epidemia.surveys.read import MAX_COLUMNS, read_columns, read_grids
 from lm_eval_epidemia.surveys.record import Design
 
 pyreadstat = pytest.importorskip("pyreadstat")
@@ -127,7 +126,7 @@ def test_replicate_weights_are_found_by_their_numbers(tmp_path, monkeypatch):
     path = save(frame.rename(columns=names), tmp_path / "psam_2023.csv")
     expected = load_microdata(record("acs"), save(frame, tmp_path / "psam_2023b.csv"), "2023")
     assert (load_microdata(own, path, "2023").replicates == expected.replicates).all()
-    monkeypatch.setattr(microdata, "own_surveys", lambda: {"mine"})
+    monkeypatch.setattr(release, "own_surveys", lambda: {"mine"})
     with pytest.raises(EpidemiaError, match="has only 0 of 80 replicate weights"):
         load_microdata(own, save(frame, tmp_path / "psam_2023c.csv"), "2023")
 

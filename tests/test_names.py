@@ -183,7 +183,7 @@ def test_lm_eval_says_what_missing_tasks_need_and_leaves_other_names_alone(own_i
     # The blank of "A, B" belongs to no name of ours.
     assert own_index("lettered", f" {TASK}").match_tasks(["lettered"]) == ["lettered"]
     # What is wrong with us is not what stops lm-eval.
-    monkeypatch.setattr("lm_eval_epidemia.harness.missing.names", lambda: 1 / 0)
+    monkeypatch.setattr("lm_eval_epidemia.harness.arguments.names", lambda: 1 / 0)
     with pytest.raises(ValueError, match=r"^Tasks not found: epidemia_lwo$"):
         own_index("epidemia_lwo")
 
@@ -209,7 +209,7 @@ def test_an_index_says_what_a_task_needs_that_it_cannot_load(monkeypatch):
         assert str(refused.value).count(says) == 1
     with pytest.raises(KeyError, match=r"valid YAML path.$"):
         load("hellaswag")
-    monkeypatch.setattr("lm_eval_epidemia.harness.missing.complete", lambda error: 1 / 0)
+    monkeypatch.setattr("lm_eval_epidemia.harness.arguments.complete", lambda error: 1 / 0)
     with pytest.raises(KeyError, match=r"valid YAML path.$"):
         discovery._explaining(lambda name: {}["valid YAML path"])("x")
 

@@ -19,7 +19,7 @@ from lm_eval_epidemia.estimate.build import build
 from lm_eval_epidemia.estimate.check import check
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
-from lm_eval_epidemia.surveys.read import open_raw
+from lm_eval_epidemia.surveys.raw import open_raw
 from lm_eval_epidemia.surveys.record import Record
 
 lightgbm = pytest.importorskip("lightgbm")

@@ -81,7 +81,7 @@ WRONG = [
     ('"2020":', '"../../2020":', "the name of a vintage must begin"),
     ("  extra:", "  low:", "under 'extra', not low"),
     ("A toy survey", "!!python/name:os.getcwd", "could not determine a constructor"),
-    ("{label: Male,", "{each: [1, 1000000000], label: '{n}',", "'each'"),
+    ("{label: Male,", "{each: [2, 1], label: '{n}',", "'each'"),
 ]
 
 

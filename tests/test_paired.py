@@ -11,8 +11,7 @@ from scipy import stats
 from lm_eval_epidemia.findings.documents import Matched, _compared
 from lm_eval_epidemia.report.versus import _of_documents, _range, p_value
 from lm_eval_epidemia.results.documents import Metric
-from lm_eval_epidemia.score.outcomes import clustered
-from lm_eval_epidemia.score.paired import MCNEMAR, PAIRED_T, Answers, mcnemar, paired
+from lm_eval_epidemia.score.outcomes import MCNEMAR, PAIRED_T, Answers, clustered, mcnemar, paired
 
 
 def answers(differences, clusters=None, start=0):

@@ -14,7 +14,7 @@ import pytest
 from conftest import REPOSITORY, evaluate
 from test_endpoint import endpoint  # noqa: F401 (a fixture)
 
-from lm_eval_epidemia.benchmarks.prior import protocols as priors
+from lm_eval_epidemia.benchmarks.prior import ways as priors
 from lm_eval_epidemia.benchmarks.prior.judged import baseline_errors
 from lm_eval_epidemia.benchmarks.prior.metrics import said
 from lm_eval_epidemia.benchmarks.prior.quantities import store

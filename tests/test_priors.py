@@ -13,8 +13,8 @@ from replicates import Says
 
 from lm_eval_epidemia import api
 from lm_eval_epidemia.benchmarks import PRIOR, WAYS, in_way, leaves, members
-from lm_eval_epidemia.benchmarks.prior import grid, judged
-from lm_eval_epidemia.benchmarks.prior import protocols as priors
+from lm_eval_epidemia.benchmarks.prior import judged, ways
+from lm_eval_epidemia.benchmarks.prior import ways as priors
 from lm_eval_epidemia.benchmarks.prior.quantities import families, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantity
 from lm_eval_epidemia.benchmarks.splits import split
@@ -25,7 +25,7 @@ from lm_eval_epidemia.harness.cost import cost
 from lm_eval_epidemia.harness.yamls import task_path
 
 TASK = "epidemia_prior_nhanes"
-WRITTEN = [way.name for way in priors.ALL]
+WRITTEN = [name for name in PRIOR.ways if name != "grid"]
 FAMILIES, NORMAL, BETA, LOGNORMAL = families.FAMILIES, *range(3)
 
 
@@ -80,7 +80,7 @@ def test_numbers_of_a_grid_are_written_alike():
             (decimals,) = {len(text.partition(".")[2]) for text in numbers}
             assert decimals > 0
             assert not any(a != b and b.startswith(a) for a in numbers for b in numbers)
-            points = grid.points(one)
+            points = ways.points(one)
             assert points.tolist() == [float(text) for text in numbers]
             steps = np.diff(points)
             assert (np.abs(steps / steps.mean() - 1) < 0.1).all()
@@ -100,7 +100,7 @@ def test_points_of_a_grid():
         # A range that nobody rounded: off by less than a twentieth of a step.
         (quantity("normal", "x", 0, 1 / 3), "0.000", "0.008", "0.333"),
     ):
-        points = grid.written(one)
+        points = ways.written(one)
         assert (points[0], points[1], points[-1]) == (first, second, last)
         assert "-0.0" not in points
 
@@ -236,8 +236,8 @@ def test_a_respondent_scores_alike_in_all_written_ways(kind):
 
 def test_a_grid_recovers_a_known_normal_within_one_step():
     one = quantity("normal", "cm", 64, 144)
-    points = grid.points(one)
-    row = row_of("grid", choices=grid.written(one))
+    points = ways.points(one)
+    row = row_of("grid", choices=ways.written(one))
     for m, s in ((100.3, 5.0), (80.0, 2.0), (120.9, 8.0)):
         believed = np.full((priors.REPEATS, 3), np.nan)
         believed[0] = NORMAL, m, s
@@ -259,7 +259,7 @@ def test_a_grid_recovers_the_marginal_through_lm_eval():
     for sample in samples:
         one = truth.quantities[sample["doc"]["cell"]]
         logs = np.array([float(response[0]) for response in sample["filtered_resps"]])
-        points = grid.points(one)
+        points = ways.points(one)
         assert len(logs) == len(points) == 41
         mean = np.exp(logs) @ points / np.exp(logs).sum()
         assert abs(mean - one.marginal_mean) <= points[1] - points[0]

@@ -14,9 +14,9 @@ from recorded_runs import copied_run
 from report_parts import by, rewritten
 from scipy import stats
 
-from lm_eval_epidemia.benchmarks.intervention import contrasts, graph, questions, respondents
-from lm_eval_epidemia.benchmarks.intervention.metrics import graded
-from lm_eval_epidemia.benchmarks.prior import judged, judgements, metrics
+from lm_eval_epidemia.benchmarks.intervention import INTERVENTION, graph, questions
+from lm_eval_epidemia.benchmarks.intervention.metrics import graded, noticed
+from lm_eval_epidemia.benchmarks.prior import judged, metrics
 from lm_eval_epidemia.benchmarks.prior.quantities import families, quantity, store
 from lm_eval_epidemia.cli.report import read
 from lm_eval_epidemia.findings import compare, find, interventions, parts, priors
@@ -99,7 +99,7 @@ def check(row, values):
 def respondent(task, load=questions.questions):
     """Return truth, log-odds, and what was right, of the noisy respondent."""
     truth = load(task)
-    p = respondents.answers(truth, "noisy", 0.7, 0)
+    p = INTERVENTION.answers(truth, "noisy", 0.7, 0)
     odds = np.log(p[:, 0] / p[:, 1])
     return truth, odds, graded(truth, odds, np.ones(len(odds), dtype=bool))
 
@@ -176,7 +176,7 @@ def test_calibration_is_that_of_the_repeats(results, seen):
         shares.append((quarters == k).mean(axis=0))
     one = seen("quartiles", "gpt-4o", "ECE (points)")
     assert one.value == pytest.approx(100 * abs(np.array(shares) - 0.25).mean())
-    left = [judgements.ece(known, np.arange(74) != place).value for place in range(74)]
+    left = [metrics.ece(known, np.arange(74) != place).value for place in range(74)]
     assert one.error == pytest.approx(jackknife(np.array(left)), rel=0.1)
     # Stated uncertainty and errors by ranks: (1 - r^2) sqrt((1 + r^2 / 2) / (n - 3)).
     one = seen("uncertainty", "gpt-4o", "Spearman")
@@ -327,7 +327,7 @@ def test_what_is_noticed_has_the_error_of_its_samples(seen):
     truth, odds, right = respondent(RANDOM)
     moved = np.array([odds[pair.post] - odds[pair.base] for pair in truth.pairs])
     kappa = np.array([pair.effect.kappa for pair in truth.pairs])
-    same, changed, one = contrasts.noticed(truth, right, odds)
+    same, changed, one = noticed(truth, right, odds)
     a, b = moved[kappa == 0].mean(), moved[kappa == 1].mean()
     assert (same.value, changed.value, one.value) == pytest.approx((a, b, b - a))
     each, graphs = np.zeros((3, 15)), list(graph.GRAPHS)

@@ -11,7 +11,7 @@ import yaml
 from conftest import recorded
 from test_fresh import RECORD, people
 
-from lm_eval_epidemia.benchmarks.observation.fresh.make import make, plan
+from lm_eval_epidemia.benchmarks.observation.fresh import make, plan
 from lm_eval_epidemia.benchmarks.observation.probe import LEAST, Alike, contrast, nearest
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store

@@ -1,5 +1,7 @@
 """The published models, judged by our code from the published answers: the paper's own numbers."""
 
+import runpy
+
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
@@ -7,14 +9,20 @@ import pytest
 from conftest import RAW, REPOSITORY
 
 from lm_eval_epidemia.benchmarks.prior import metrics as priors
-from lm_eval_epidemia.benchmarks.prior import posterior
-from lm_eval_epidemia.benchmarks.prior.judged import judge, mean_of, proportions, stated_as
+from lm_eval_epidemia.benchmarks.prior.judged import (
+    judge,
+    mean_of,
+    of_baseline,
+    proportions,
+    stated_as,
+)
 from lm_eval_epidemia.benchmarks.prior.quantities import answers, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES, Samples
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 
 FOLDER = RAW / "openestimate"
+MAKER = runpy.run_path(str(REPOSITORY / "benchmarks" / "published_quantities.py"))
 
 needs_files = pytest.mark.skipif(
     not FOLDER.is_dir(), reason="needs the benchmark's files beside the checkout"
@@ -64,9 +72,10 @@ def test_what_the_released_answers_give(truth, model):
     sd, there = truth.column("marginal_sd"), ~np.isnan(judged.error)
     mine, theirs = ((x / sd)[there] for x in (judged.error, judged.baseline_error[:, 0]))
     numbers = [wins, f"{mine.mean() / theirs.mean():.2f}", ratio, *others]
+    worth = priors.worth(mean_of(judged.wins, axis=0))
     numbers += [
         f"{mean_of(mean_of(low)):.3f}"[1:],
-        priors.worth_in_words(priors.worth(mean_of(judged.wins, axis=0))),
+        {priors.FEWER: "<5", priors.MORE: ">30"}.get(worth, f"{worth:.1f}"),
     ]
     short = model.removeprefix("meta-").removesuffix("-a22b-fp8-tput")
     page = (REPOSITORY / "docs" / "guides" / "priors-published.md").read_text(encoding="utf-8")
@@ -145,7 +154,7 @@ def test_answers_about_other_quantities(truth):
 @needs_files
 def test_the_shipped_answers_are_those_of_the_files(tmp_path):
     shipped = paths.shipped_groundtruth() / "quantities" / answers.ANSWERS
-    assert pq.read_table(answers.write(FOLDER, tmp_path)).equals(pq.read_table(shipped))
+    assert pq.read_table(MAKER["write_answers"](FOLDER, tmp_path)).equals(pq.read_table(shipped))
 
 
 @needs_files
@@ -201,7 +210,7 @@ def test_posteriors_of_the_baselines_from_the_people_drawn(truth):
         assert mine == pytest.approx(theirs, rel=1e-9, abs=1e-9)
     known = pd.read_parquet(FOLDER / "baseline_posteriors.parquet").set_index(where)
     for given in (baseline, shipped):
-        _, a, b = posterior.of_baseline(proportions(truth), given)
+        _, a, b = of_baseline(proportions(truth), given)
         assert a == pytest.approx(cube(known.mu_or_alpha), rel=1e-9, abs=1e-9)
         assert b == pytest.approx(cube(known.sigma_or_beta), rel=1e-9, abs=1e-9)
     assert len(known) == 7400

@@ -3,31 +3,33 @@
 import functools
 import json
 import re
+import runpy
 from collections import Counter
 
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import raw_file
+from conftest import REPOSITORY, raw_file
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lm_eval_epidemia.benchmarks.prior.quantities import bins, draws, nhanes, published, store
-from lm_eval_epidemia.benchmarks.prior.quantities.estimators import SampleDesign, estimate
+from lm_eval_epidemia.benchmarks.prior.quantities import published, store, wording
+from lm_eval_epidemia.benchmarks.prior.quantities import quantity as samples
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     DRAWS,
     SIZES,
     STEPS,
+    SampleDesign,
     Samples,
-    interval,
+    estimate,
     span,
 )
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.estimate.bins import count
-from lm_eval_epidemia.estimate.sampling import Sample, design_variance
+from lm_eval_epidemia.estimate.sampling import Sample, count_shares, design_variance
 
 NHANES = "epidemia_prior_nhanes"
+MAKER = runpy.run_path(str(REPOSITORY / "benchmarks" / "published_quantities.py"))
 SHIPPED = ["nhanes", "gss", "meps", "nsduh", "scf"]
 
 
@@ -41,7 +43,7 @@ def openestimate():
 
 def test_the_published_set_is_what_the_published_files_say(openestimate, tmp_path):
     """Record and draws, to the byte; and every number of the list of variables."""
-    path = store.write(tmp_path, published.made_from(openestimate), published=True)
+    path = store.write(tmp_path, MAKER["made_from"](openestimate), published=True)
     shipped = paths.shipped_groundtruth() / "quantities" / "nhanes.json"
     assert store._table(store.read(path)).equals(store._table(store.load(NHANES)))
     old, new = json.loads(shipped.read_text()), json.loads(path.read_text())
@@ -86,7 +88,7 @@ def test_wordings_of_the_74_say_people_survey_year_unit_and_every_bound():
         assert said.startswith("the proportion who" if quantity.family == "beta" else "the mean")
         assert "(NHANES) 2017-2018" in said and "United States" in said
         asked = (quantity.base, *(condition.variable for condition in quantity.conditions))
-        age = max(getattr(nhanes.VARIABLES[name], "age", 18) for name in asked)
+        age = max(getattr(published.VARIABLES[name], "age", 18) for name in asked)
         assert f"adults aged {age} and over" in said
         assert not quantity.unit or f"(in {quantity.unit})" in said
         assert "spouse" not in said
@@ -252,19 +254,19 @@ def test_sets_that_cannot_be_scored_are_not_written(tmp_path):
 def test_sums_of_a_draw_golden():
     """Values 0, 1, 1 with weights 1, 1, 2: mean 3/4, variance 3/16, Kish 16/6."""
     value, weight = np.array([0.0, 1.0, 1.0]), np.array([1.0, 1.0, 2.0])
-    assert draws.published(value, weight) == pytest.approx((3 / 4, 3 / 16, 16 / 6))
-    assert draws.corrected(value) == pytest.approx((2 / 3, 2 / 9, 3))
+    assert samples.weight_twice(value, weight) == pytest.approx((3 / 4, 3 / 16, 16 / 6))
+    assert samples.count_alike(value) == pytest.approx((2 / 3, 2 / 9, 3))
 
 
 def test_published_draws_go_on_until_kish_reaches_n_or_nobody_is_left():
     rng = np.random.default_rng(0)
     value, weight = rng.normal(size=40), rng.gamma(1, size=40)
-    found = draws.drawn(value, weight, np.random.default_rng(1))
-    most = draws.kish(weight)
+    found = samples.draw_samples(value, weight, np.random.default_rng(1))
+    most = samples.kish(weight)
     for size, of_size in zip(SIZES, found["published"], strict=True):
         for one in of_size:
             assert one.size >= size or one.size == pytest.approx(most)
-    assert found == draws.drawn(value, weight, np.random.default_rng(1))
+    assert found == samples.draw_samples(value, weight, np.random.default_rng(1))
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.sampled_from([None, 0.0]))
@@ -287,7 +289,7 @@ def test_ends_of_the_grid_hold_two_standard_deviations_and_have_few_digits(mean,
 def test_the_roundest_number_parts_the_same_values(values, quantile):
     value = np.array(values) / 8
     cut = float(np.quantile(value, quantile))
-    shown = bins.roundest(value, cut)
+    shown = wording.roundest(value, cut)
     assert ((value <= shown) == (value <= cut)).all()
     exact = value[value <= cut].max()
     digits, at_most = (len(f"{x:.15g}".strip("-0.").replace(".", "")) for x in (shown, exact))
@@ -304,7 +306,7 @@ def test_bounds_are_said_with_their_unit():
         (-500.5, 12, "", "more than -500.5 and at most 12"),
         (None, -1200, "$", "at most -$1,200"),
     ):
-        assert bins.between(low, high, unit) == text
+        assert wording.between(low, high, unit) == text
 
 
 # Estimators.
@@ -341,7 +343,7 @@ def test_errors_of_shares_are_those_of_the_cells_of_a_task():
     rng = np.random.default_rng(0)
     psu, cell, outcome = (rng.integers(0, most, 300) for most in (40, 6, 2))
     weight, stratum_of_psu = rng.gamma(2, size=300), np.arange(40) // 2
-    p = count(weight, cell, outcome, 6, 2)
+    p = count_shares(weight, cell, outcome, 6, 2)
     sample = Sample(weight, psu=psu, stratum_of_psu=stratum_of_psu)
     of_cells = np.sqrt(design_variance(sample, cell, outcome, p, 6, 2))[:, 1]
     design = SampleDesign(weight, stratum_of_psu[psu], psu)
@@ -490,6 +492,10 @@ def test_intervals_golden():
     Mean 5, error 1: 5 -+ 2.228. Share .2, error .04: log-odds log(1/4) -+ 2.228139 * .04 / .16.
     Lognormal 100, error 10: 100 exp(-+ .2228139).
     """
+
+    def interval(*known):
+        return tuple(samples.quantile(*known, share) for share in (0.025, 0.975))
+
     assert interval("normal", 5.0, 1.0, 10) == pytest.approx((2.771861, 7.228139), abs=1e-6)
     low, high = interval("beta", 0.2, 0.04, 10)
     odds = 0.25 * np.exp(2.228139 * 0.25 * np.array([-1, 1]))

@@ -13,7 +13,7 @@ import pytest
 from conftest import REPOSITORY
 from typer.testing import CliRunner
 
-from lm_eval_epidemia.benchmarks.prior import PRIOR, judged, posterior
+from lm_eval_epidemia.benchmarks.prior import PRIOR, judged
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.quantities.imported import imported
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES
@@ -63,7 +63,7 @@ def test_the_command_makes_a_task_whose_truths_and_families_are_those_of_the_fil
 def test_baselines_are_those_of_the_file_and_score_as_the_published_ones(baselines):
     made, shipped = imported(FILES), store.load("epidemia_prior_nhanes")
     is_share = made.column("family") == "beta"
-    _, a, b = posterior.of_baseline(is_share, made.baseline)
+    _, a, b = judged.of_baseline(is_share, made.baseline)
     for place, quantity in enumerate(made.quantities):
         for at, size in enumerate(SIZES):
             told = np.array([list(each.values()) for each in baselines[quantity.name][str(size)]])

@@ -14,9 +14,9 @@ from conftest import RAW, raw_file
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.benchmarks import members
-from lm_eval_epidemia.benchmarks.prior.quantities import bins, rebuilt, store, wording
+from lm_eval_epidemia.benchmarks.prior.quantities import published, store, wording
 from lm_eval_epidemia.benchmarks.prior.quantities.generate import Choice, Refused, Slices, generate
-from lm_eval_epidemia.benchmarks.prior.quantities.nhanes import VARIABLES, YesNoVariable
+from lm_eval_epidemia.benchmarks.prior.quantities.published import VARIABLES, YesNoVariable
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -307,7 +307,7 @@ def official(tmp_path_factory):
     seqn = np.arange(93703, 93703 + n)
     age = rng.integers(10, 81, n)
     folder = tmp_path_factory.mktemp("nhanes2017")
-    tables = {name: {"SEQN": seqn} for name in rebuilt.FILES}
+    tables = {name: {"SEQN": seqn} for name in published.FILES}
     tables["DEMO_J"] |= {
         "RIDAGEYR": age,
         "WTMEC2YR": np.where(rng.random(n) < 0.05, 0, rng.gamma(2, 2e4, n)),
@@ -359,7 +359,7 @@ def test_published_quantities_are_recomputed_from_official_files(official, home)
     one = by_name["hard_13"]
     assert one.n == len(slim)
     assert one.mean == pytest.approx(np.average(slim["BMXWT"], weights=slim["WTMEC2YR"]))
-    assert bins.between(None, float(cut), "cm") in one.wording
+    assert wording.between(None, float(cut), "cm") in one.wording
 
 
 def test_what_official_files_lack_is_named(official, tmp_path):
@@ -380,7 +380,7 @@ def test_what_official_files_lack_is_named(official, tmp_path):
         if change:
             change(frame).to_parquet(path)
         with pytest.raises(EpidemiaError, match=message):
-            rebuilt.rebuilt([folder])
+            published.rebuilt([folder])
 
 
 # Commands.

@@ -9,9 +9,9 @@ from recorded_runs import copied_run
 from report_parts import command, table
 
 from lm_eval_epidemia.benchmarks import QUICK, WAYS, leaves, members
-from lm_eval_epidemia.benchmarks.observation import letters, predicted, quick
+from lm_eval_epidemia.benchmarks.observation import quick
+from lm_eval_epidemia.benchmarks.observation.metrics import unseen
 from lm_eval_epidemia.benchmarks.observation.quick import Choice, Curve, QuickCell, QuickOutcome
-from lm_eval_epidemia.benchmarks.observation.unseen import unseen
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.core.sealed import seal_of
@@ -64,13 +64,13 @@ def test_prompts_are_those_of_the_full_tasks():
     checked = set()
     for leaf in LEAVES:
         truth = quick.load(leaf)
-        rows = list(quick.rows(truth, Variant()))
+        rows = list(quick.WAY.rows(truth, Variant()))
         for number, (own, cell, orders) in enumerate(truth.asked):
             if len(own.given) > 15:
                 continue
             full = {
                 (row["cell"], tuple(row["order"])): row["prompt"]
-                for row in letters.rows(own, Variant())
+                for row in WAYS["letters"].rows(own, Variant())
             }
             assert len(set(orders)) == 2
             mine = rows[2 * number : 2 * number + 2]
@@ -93,10 +93,10 @@ def test_levels_have_their_mean_place_in_the_two_orderings():
 def test_who_knows_the_truth_gets_100_and_who_knows_nothing_about_0():
     for leaf in LEAVES:
         truth = answered(leaf, lambda asked: asked.truth.p[asked.cell])
-        assert predicted.score(truth) == pytest.approx(100, abs=1e-9)
+        assert quick.measure(truth).numbers["score"] == pytest.approx(100, abs=1e-9)
         uniform = answered(leaf, lambda asked: np.full(k := len(asked.truth.levels), 1 / k))
-        assert predicted.score(uniform) <= 1.96 * predicted.score_stderr(uniform)
-        assert predicted.seen(uniform) == 1
+        numbers = quick.measure(uniform).numbers
+        assert numbers["score"] <= 1.96 * numbers["score_stderr"] and numbers["seen"] == 1
 
 
 @pytest.mark.parametrize("leaf, full", [(LEAVES[0], 63.7), (LEAVES[1], 42.5)])
@@ -105,7 +105,8 @@ def test_who_knows_averages_only_is_predicted_within_the_error(leaf, full):
     truths = {asked.truth.task: asked.truth for asked in quick.load(leaf).asked}
     means = {name: truth.weights @ truth.p for name, truth in truths.items()}
     answers = answered(leaf, lambda asked: means[asked.truth.task])
-    assert abs(predicted.score(answers) - full) <= 1.96 * predicted.score_stderr(answers)
+    numbers = quick.measure(answers).numbers
+    assert abs(numbers["score"] - full) <= 1.96 * numbers["score_stderr"]
 
 
 def test_a_prediction_by_hand():
@@ -142,8 +143,8 @@ def test_what_is_taken_off_for_two_orderings():
 
 def test_a_part_gives_no_prediction(caplog):
     answers = answered(LEAVES[1], lambda asked: asked.truth.p[asked.cell])[:-1]
-    assert math.isnan(predicted.score(answers)) and math.isnan(predicted.score_stderr(answers))
-    assert 0.99 < predicted.seen(answers) < 1
+    (seen,) = quick.measure(answers).numbers.values()
+    assert 0.99 < seen < 1
     assert "leave out --limit" in caplog.text
 
 

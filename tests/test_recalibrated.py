@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as of
 
-from lm_eval_epidemia.benchmarks.observation.recalibrated import marginal, parts, recalibrate
+from lm_eval_epidemia.benchmarks.observation.standardised import marginal, parts, recalibrate
 from lm_eval_epidemia.core.distance import distance
 
 EVEN = np.array([0.5, 0.5])

@@ -7,7 +7,7 @@ import pytest
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys import catalogue as records
-from lm_eval_epidemia.surveys.load import load_record
+from lm_eval_epidemia.surveys.catalogue import load_record
 
 DATA = Path(__file__).parent / "data"
 NSDUH = Path(records.__file__).parent / "nsduh.yaml"

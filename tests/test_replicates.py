@@ -13,15 +13,17 @@ from toy_survey import DESIGNED, build, declare, people
 from truths import HEROIN, enter
 
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.estimate import bins, boosted, estimators, prepare, store
-from lm_eval_epidemia.estimate.joint import (
+from lm_eval_epidemia.estimate import boosted, estimators, prepare, store
+from lm_eval_epidemia.estimate.sampling import (
+    Sample,
+    count_shares,
+    design_variance,
     hadamard,
     mixture,
     multiplicities,
     quantised,
     replicate_weights,
 )
-from lm_eval_epidemia.estimate.sampling import Sample, design_variance
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 from lm_eval_epidemia.surveys.microdata import load_microdata
@@ -72,10 +74,10 @@ def test_the_spread_of_the_replicates_is_the_design_based_variance(psus, rel):
     """
     sample, _, outcome = complex_sample(2, strata=24, psus=psus, records=60)
     cell = np.zeros(len(outcome), int)
-    p = bins.count(sample.weight, cell, outcome, 1, 2)
+    p = count_shares(sample.weight, cell, outcome, 1, 2)
     target = design_variance(sample, cell, outcome, p, 1, 2)[0, 1]
     draws = [
-        bins.count(replicate_weights(sample, "toy_2020", b, 100), cell, outcome, 1, 2)[0, 1]
+        count_shares(replicate_weights(sample, "toy_2020", b, 100), cell, outcome, 1, 2)[0, 1]
         for b in range(100)
     ]
     assert np.var(draws, ddof=1) == pytest.approx(target, rel=rel)

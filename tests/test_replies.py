@@ -21,7 +21,7 @@ from lm_eval_epidemia.elicit.replies.numbers import tagged
 from lm_eval_epidemia.elicit.replies.shares import shares
 from lm_eval_epidemia.elicit.replies.thoughts import answer_text
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness import thinking
+from lm_eval_epidemia.harness import written
 from lm_eval_epidemia.score.score import Anchors
 
 B = 1
@@ -244,7 +244,7 @@ def test_what_a_model_knows_of_its_thoughts_is_used():
     ):
         model = Model()
         model.think_end_token = known
-        with thinking.kept(model) as told:
+        with written.keeping_thoughts(model) as told:
             assert model.think_end_token is None
             assert told("Answer:", model.tok_decode(tokens)) == read
             assert told("Answer:<think>\n", "B") == "<think>B"

@@ -1,7 +1,6 @@
 """The structure of the package: who may import whom, what is generated, and what loads lazily."""
 
 import ast
-import importlib
 import re
 import shutil
 import subprocess
@@ -19,12 +18,6 @@ from lm_eval_epidemia.harness import yamls
 
 PACKAGE = Path(lm_eval_epidemia.__file__).parent
 
-#: Old names of hooks, for task files that 0.1.0 wrote: they point down to where the hooks moved.
-SHIMS = {
-    *(f"elicit/ways/{name}.py" for name in ("letters", "likelihood", "sampled", "stated")),
-    *(f"score/{name}.py" for name in ("interventions", "metrics", "priors")),
-}
-
 
 def drawn_rooms():
     """The rooms as CONTRIBUTING.md draws them, the one that stands on nothing first."""
@@ -36,8 +29,7 @@ ROOMS = drawn_rooms()
 
 
 def files_of(room):
-    paths = sorted((PACKAGE / room).rglob("*.py"))
-    return [path for path in paths if str(path.relative_to(PACKAGE)) not in SHIMS]
+    return sorted((PACKAGE / room).rglob("*.py"))
 
 
 def imported_by(path):
@@ -127,15 +119,6 @@ def test_every_module_can_be_imported_first_and_no_name_hides_one():
     command = [sys.executable, "-c", ALONE, *names]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     assert [line for line in lines if "choice-vllm needs vLLM" not in line] == []
-
-
-def test_hooks_keep_their_old_names():
-    """As in task files that version 0.1.0 exported."""
-    names = (Path(__file__).parent / "data" / "old_hooks.txt").read_text().split()
-    assert len(names) > 60
-    for name in names:
-        module, _, function = name.rpartition(".")
-        assert callable(getattr(importlib.import_module(module), function)), name
 
 
 def test_task_yamls_are_what_the_records_generate():

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lm_eval_epidemia.estimate import bins
 from lm_eval_epidemia.estimate.sampling import (
     Sample,
     bootstrap_weights,
+    count_shares,
     design_effective_size,
     design_variance,
     kish_size,
@@ -32,7 +32,7 @@ def test_design_variance_golden():
     """
     sample = Sample(np.ones(4), psu=np.array([0, 0, 1, 1]), stratum_of_psu=np.array([0, 0]))
     outcome, cell = np.array([1, 1, 1, 0]), np.zeros(4, int)
-    p = bins.count(sample.weight, cell, outcome, 1, 2)
+    p = count_shares(sample.weight, cell, outcome, 1, 2)
     assert p[0] == pytest.approx([0.25, 0.75])
     variance = design_variance(sample, cell, outcome, p, 1, 2)
     assert variance[0] == pytest.approx([1 / 16, 1 / 16])
@@ -54,7 +54,7 @@ def complex_sample(seed, strata=6, psus=3, records=40):
 def test_design_variance_agrees_with_samplics():
     samplics = pytest.importorskip("samplics")
     sample, cell, outcome = complex_sample(1)
-    p = bins.count(sample.weight, cell, outcome, 3, 2)
+    p = count_shares(sample.weight, cell, outcome, 3, 2)
     ours = np.sqrt(design_variance(sample, cell, outcome, p, 3, 2))[:, 1]
     estimator = samplics.TaylorEstimator(samplics.PopParam.mean)
     estimator.estimate(
@@ -94,7 +94,7 @@ def test_design_variance_is_summed_stratum_by_stratum():
     """To the bit, as it was when the truth that ships was made."""
     for seed in range(5):
         sample, cell, outcome = uneven_sample(seed)
-        p = bins.count(sample.weight, cell, outcome, 7, 3)
+        p = count_shares(sample.weight, cell, outcome, 7, 3)
         totals = np.zeros((len(sample.stratum_of_psu), 7, 3))
         np.add.at(totals, (sample.psu, cell, outcome), sample.weight)
         in_cell = totals.sum(axis=2, keepdims=True)
@@ -108,7 +108,7 @@ def test_design_variance_is_summed_stratum_by_stratum():
 
 
 def test_cells_without_weight_in_a_replicate_get_everyones_distribution():
-    p = bins.count(np.array([1.0, 3.0]), np.array([0, 0]), np.array([0, 1]), 2, 2)
+    p = count_shares(np.array([1.0, 3.0]), np.array([0, 0]), np.array([0, 1]), 2, 2)
     assert p == pytest.approx(np.array([[0.25, 0.75], [0.25, 0.75]]))
 
 

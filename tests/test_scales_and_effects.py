@@ -11,8 +11,8 @@ from report_parts import table
 
 from lm_eval_epidemia.api import calibration_line, joint_error, load_truth, other_scales, score
 from lm_eval_epidemia.benchmarks.observation import standardised as implies
-from lm_eval_epidemia.benchmarks.observation.recalibrated import marginal, recalibrate
 from lm_eval_epidemia.benchmarks.observation.respondents import answers
+from lm_eval_epidemia.benchmarks.observation.standardised import marginal, recalibrate
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import registry, store

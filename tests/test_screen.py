@@ -106,6 +106,16 @@ def test_ten_models_are_at_most_25_lines_of_100_columns(tmp_path, number, letter
         assert "Next: " in " ".join(lines[-2:])
 
 
+def test_what_is_suggested_works_where_a_folder_has_the_name_of_a_model(tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        write(tmp_path / name, {COCAINE: (3.0, 1.0)}, model=name)
+    monkeypatch.chdir(tmp_path)
+    (suggested,) = re.findall(r"Next: epidemia (compare .*?);", flat("a", "b"))
+    assert suggested == "compare --models a b a b" and command(*suggested.split())
+    with pytest.raises(EpidemiaError, match="compare --models A B RESULTS"):
+        command("compare", "a", "same", ".")
+
+
 def test_files_and_models_without_scores_are_named(tmp_path):
     write(tmp_path / "good", {COCAINE: (3.0, 1.0), "epidemia_low_zzz": {"score,none": 1.0}})
     write(tmp_path / "none", {COCAINE: {"score,none": "N/A"}}, model="x/none")
@@ -120,7 +130,12 @@ def test_files_and_models_without_scores_are_named(tmp_path):
     assert re.search(r"\d notes: --show notes", run(tmp_path))
     # Beside a table they go to stderr.
     assert "results_broken.json" in said("report", tmp_path, "--show", "leaderboard").stderr
-    assert "1 task do not match" in said("compare", "bare", "some-model", tmp_path).stderr
+    # Their scores are judged nowhere.
+    with pytest.raises(EpidemiaError, match="not compared, as bare has scores that do not match"):
+        command("compare", "bare", "some-model", tmp_path)
+    assert table("pairs", tmp_path).empty
+    board = table("leaderboard", tmp_path).set_index("model")
+    assert math.isnan(board["rank_best"]["bare"]) and board["changed"]["bare"]
     write(tmp_path / "alone", MMLU)
     for folder, first in (("none", ".*Next: --show notes"), ("alone", "No epidemia task is in")):
         assert re.match(first, flat(tmp_path / folder))

@@ -27,9 +27,8 @@ from lm_eval_epidemia.harness import arguments, servers
 from lm_eval_epidemia.harness.keys import headers, masked
 from lm_eval_epidemia.models.choice_api import ChoiceAPI
 from lm_eval_epidemia.models.endpoint import Endpoint
-from lm_eval_epidemia.models.faults import BadReply, Busy
-from lm_eval_epidemia.models.first_token import shown_in
-from lm_eval_epidemia.models.server_tokens import counted
+from lm_eval_epidemia.models.replies import BadReply, shown_in
+from lm_eval_epidemia.models.served import counted
 from lm_eval_epidemia.results.read import read_results
 
 
@@ -161,7 +160,7 @@ def test_a_rate_limit_that_lets_others_through_ends_no_run(others, monkeypatch):
         asked.append(url)
         endpoint._through += others
         if len(asked) < 20:
-            raise Busy("HTTP 429", "slow down", None, limits=True)
+            raise BadReply("HTTP 429", "slow down", limits=True)
         return "answered"
 
     monkeypatch.setattr(endpoint, "_posted", posted)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from replicates import Says
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, in_way
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation import metrics, stated
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.distance import distance
@@ -23,8 +23,9 @@ from lm_eval_epidemia.elicit.orderings import mirrored
 from lm_eval_epidemia.elicit.replies.shares import normalised, shares
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness import structured, yamls
+from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.harness.guard import _Watched
+from lm_eval_epidemia.harness.written import structure_of
 from lm_eval_epidemia.score.score import Anchors
 
 BINARY = "epidemia_low_nsduh_cocaine_ever_by_age"
@@ -162,26 +163,25 @@ def test_an_answer_is_brought_back_to_its_levels_and_averaged_over_the_orders():
     # Level 0 gets 60 when it is first and 40 when it is last; the middle one always 20.
     answers = said(SEVERAL, "A: 60\nB: 20\nC: 20", "A: 40\nB: 20\nC: 40")
     expected = truth.weights @ abs(np.array([0.5, 0.2, 0.3]) - truth.p).sum(axis=1)
-    assert metrics.l1(answers) == pytest.approx(expected)
-    shuffled = [answers[i] for i in np.random.default_rng(0).permutation(len(answers))]
-    assert metrics.l1(shuffled) == metrics.l1(answers)
+    assert metrics.measure(answers).numbers["l1"] == pytest.approx(expected)
 
 
 def test_what_cannot_be_read_is_uniform_and_counted(caplog):
     truth = store.load(BINARY)
     uniform = Anchors.of(truth).uniform
     nothing = said(BINARY, *["I cannot know that."] * 2)
-    assert stated.WAY.diagnostics["answered"].of(nothing) == 0
-    assert metrics.score(nothing) == 0 and metrics.l1(nothing) == pytest.approx(uniform)
+    assert WAYS["stated"].diagnostics["answered"].of(nothing) == 0
+    numbers = metrics.measure(nothing).numbers
+    assert numbers["score"] == 0 and numbers["l1"] == pytest.approx(uniform)
     assert math.isnan(stated.sum_error(nothing))
     assert f"{BINARY}_stated: 0% of the replies contained an answer" in caplog.text
     # A sum of 120 is read, and no answer: half of the orders are uniform.
     half = said(BINARY, "A: 20\nB: 100", "A: 95\nB: 10")
-    assert stated.WAY.diagnostics["answered"].of(half) == 0.5
+    assert WAYS["stated"].diagnostics["answered"].of(half) == 0.5
     assert stated.sum_error(half) == pytest.approx((20 + 5) / 2)
     q = np.array([0.5 + 10 / 105, 0.5 + 95 / 105]) / 2
     expected = truth.weights @ abs(q - truth.p).sum(axis=1)
-    assert metrics.l1(half) == pytest.approx(expected)
+    assert metrics.measure(half).numbers["l1"] == pytest.approx(expected)
     assert stated.sum_error(said(BINARY, *["A: 400\nB: 400"] * 2)) == 100
 
 
@@ -226,7 +226,7 @@ def test_what_is_written_is_read_in_every_task():
         truth = store.load(name)
         whole = stated.in_whole(truth.p[0])
         for row in split(name, "stated").select([0, 1]):
-            lines = stated.writes(truth.p[0], SimpleNamespace(**row))
+            lines = WAYS["stated"].writes(truth.p[0], SimpleNamespace(**row))
             in_json = json.dumps(dict(re.findall(r"(\w): (\d+)", lines)))
             for reply in (lines, in_json):
                 numbers = tuple(float(whole[level]) for level in row["order"])
@@ -278,7 +278,7 @@ def test_solved_examples_are_answered_as_asked():
 
 def held_to(levels, form):
     truth = SimpleNamespace(levels=["x"] * levels)
-    return stated.structure(truth, Variant(structured=form))
+    return WAYS["stated"].structure(truth, Variant(structured=form))
 
 
 def test_a_regular_expression_takes_exactly_what_is_asked_for():
@@ -326,7 +326,7 @@ def test_requests_with_different_structures_are_sent_apart_and_answered_in_order
     assert sorted(map(len, model.sent)) == [1, 2]
     for sent in model.sent:
         assert all(one == sent[0] for one in sent)
-    assert structured.structure_of(request("x", 2, "")) == ""
+    assert structure_of(request("x", 2, "")) == ""
 
 
 def test_who_cannot_be_held_to_a_structure_is_refused_before_anything_is_sent():

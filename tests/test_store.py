@@ -21,7 +21,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import registry, store
 from lm_eval_epidemia.estimate.check import check
-from lm_eval_epidemia.estimate.unfinished import unfinished
+from lm_eval_epidemia.estimate.write import unfinished
 from lm_eval_epidemia.harness.yamls import task_path
 
 GSS = "epidemia_low_gss_political_view_by_age"

@@ -6,8 +6,8 @@ import pytest
 from official import save
 
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.surveys import csv_text
-from lm_eval_epidemia.surveys.load import load_record
+from lm_eval_epidemia.surveys import read
+from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 from lm_eval_epidemia.surveys.read import read_columns
 
@@ -136,7 +136,7 @@ def test_missing_texts_without_texts(tmp_path):
 
 def test_a_word_far_down_makes_the_whole_column_words(tmp_path, monkeypatch):
     """A csv is read in blocks; what is a number in the first is as it was written there."""
-    monkeypatch.setattr(csv_text, "BLOCK", 200)
+    monkeypatch.setattr(read, "BLOCK", 200)
     rows = ["01", "1", " 2 "] * 60 + ["two"]
     path = tmp_path / "late.csv"
     path.write_text("x,y\n" + "".join(f"{one},1\n" for one in rows))

@@ -11,8 +11,8 @@ from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from lm_eval_epidemia.benchmarks.splits import split
-from lm_eval_epidemia.models import tokens
-from lm_eval_epidemia.models.tokens import batch_encoder
+from lm_eval_epidemia.models import choices
+from lm_eval_epidemia.models.choices import batch_encoder
 
 OPTIONS = ["18-25¹", "26 to 34", "35-49\t", "50-64.", " 65 and more", "Prefer\r", "", "é\u2028no"]
 
@@ -160,4 +160,4 @@ def test_a_tokenizer_that_tells_no_offsets():
 
     lm = model(Slow())
     assert batch_encoder(lm)(texts(50)) == [lm.tok_encode(text) for text in texts(50)]
-    assert tokens._cut([("A\n", "B", True)], tokens.Whole([1], None)) is None
+    assert choices._cut([("A\n", "B", True)], choices.Whole([1], None)) is None

@@ -11,7 +11,8 @@ from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.harness import tries, yamls
+from lm_eval_epidemia.harness import yamls
+from lm_eval_epidemia.harness.written import first_read, until_read
 from lm_eval_epidemia.report.site import replies
 from lm_eval_epidemia.results.choose import of_runs
 from lm_eval_epidemia.results.read import read_results
@@ -82,7 +83,7 @@ def test_what_cannot_be_read_is_asked_again_and_every_try_is_kept(endpoint, tmp_
 )
 def test_in_every_written_way_the_first_that_can_be_read_counts(task, way, text):
     row = split(task, way, Variant(n_samples=8))[0]
-    found = tries.first_read(WAYS[way], row, [MUMBLED, text, "no such thing"])
+    found = first_read(WAYS[way], row, [MUMBLED, text, "no such thing"])
     assert (found, found.tries) == ((text, 2) if text else (MUMBLED, 3))
 
 
@@ -105,13 +106,22 @@ def test_ways_and_others_tasks_are_told_apart():
         args = "text", {"temperature": temperature, "do_sample": False}
         return SimpleNamespace(task_name=name, doc=row, args=args)
 
-    def ask(requests):
+    def ask(requests, tried):
+        assert tried == len(batches)
         batches.append(requests)
         return ["yes" if len(batches) == 2 else "?"] * len(requests)
 
     ours, greedy, other = request(NAME, 0.5), request(NAME, 0), request("theirs", 0)
     asked = [ours, other, ours, other, ours, greedy, greedy]
-    assert tries.until_read(asked, {NAME: WAYS[WAY]}, ask) == ["?", "?", "yes", "?", "", "?", "yes"]
+    assert until_read(asked, {NAME: WAYS[WAY]}, ask) == [
+        "?",
+        "?",
+        "yes",
+        "?",
+        "",
+        "?",
+        "yes",
+    ]
     first, second = ([request.task_name for request in batch] for batch in batches)
     assert (first, second) == ([NAME, "theirs", "theirs", NAME], [NAME, NAME])
     sent = [request.arguments for request in batches[1]]

@@ -11,7 +11,7 @@ from lm_eval.utils import sanitize_list
 from scripted_server import scripted
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way
-from lm_eval_epidemia.benchmarks.observation import metrics, sampled
+from lm_eval_epidemia.benchmarks.observation import letters, metrics
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.responses import answered
@@ -72,18 +72,17 @@ def test_sampled_answers_of_a_known_respondent(replicated):
 
 
 def test_replies_without_a_letter_and_a_favourite_letter(replicated):
-    assert math.isnan(sampled.order_bias(answers_to(BINARY, "sampled", lambda doc: ["Who knows?"])))
+    assert math.isnan(
+        letters.written_order_bias(answers_to(BINARY, "sampled", lambda doc: ["Who knows?"]))
+    )
     twenty = Variant(n_samples=20)
     some = answers_to(BINARY, "sampled", lambda doc: ["B" * (doc["sample"] % 20 > 0)], twenty)
-    assert (answered(some), sampled.order_bias(some)) == pytest.approx((0.95, 0.5))
+    assert (answered(some), letters.written_order_bias(some)) == pytest.approx((0.95, 0.5))
     # Always A: every level in turn, so nearly the uniform distribution, and a large bias.
     always = answers_to(SEVERAL, "sampled", lambda doc: ["a)"], Variant(n_samples=400))
     uniform = Anchors.of(store.load(SEVERAL)).uniform
-    assert metrics.l1(always) == pytest.approx(uniform, abs=0.1)
-    assert sampled.order_bias(always) == pytest.approx(2 / 3)
-    shuffled = [always[i] for i in np.random.default_rng(0).permutation(len(always))]
-    for metric in (metrics.score, metrics.score_stderr, metrics.score_population):
-        assert metric(shuffled) == metric(always)
+    assert metrics.measure(always).numbers["l1"] == pytest.approx(uniform, abs=0.1)
+    assert letters.written_order_bias(always) == pytest.approx(2 / 3)
 
 
 def test_a_limit_scores_cells_that_were_asked_completely(caplog):
@@ -114,7 +113,8 @@ def test_written_probabilities_that_cannot_be_read():
     said = answers_to(CLOSED, "closed", lambda doc: ["?" if doc["cell"] == 3 else "C. 5%-10%"])
     truth, p = store.load(CLOSED), np.full(len(said), 0.075)
     p[3] = 0.5
-    assert metrics.l1(said) == pytest.approx((truth.weights * 2 * abs(truth.p[:, 0] - p)).sum())
+    l1 = (truth.weights * 2 * abs(truth.p[:, 0] - p)).sum()
+    assert metrics.measure(said).numbers["l1"] == pytest.approx(l1)
     assert answered(said) == pytest.approx(1 - 1 / len(said))
 
 

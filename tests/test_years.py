@@ -10,7 +10,7 @@ import pytest
 from conftest import REPOSITORY, raw_file, recorded
 
 from lm_eval_epidemia.benchmarks import in_way, members
-from lm_eval_epidemia.benchmarks.observation import lived, measured, undated, years
+from lm_eval_epidemia.benchmarks.observation import measured, undated, years
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import prepare, store
@@ -101,13 +101,13 @@ def test_no_question_names_a_year():
 def test_log_ratios_are_orthonormal_and_smoothing_keeps_a_straight_line():
     """Distances are those of the centred log-probabilities; the mean of two cells is of both."""
     cells = np.array([[0.5, 0.3, 0.2], [0.2, 0.2, 0.6]])
-    p, q = (lived.log_ratios(cells[[cell]]) for cell in (0, 1))
+    p, q = (undated.log_ratios(cells[[cell]]) for cell in (0, 1))
     apart = np.log(cells[0] / cells[1])
     assert ((p - q) ** 2).sum() == pytest.approx(((apart - apart.mean()) ** 2).sum())
-    assert lived.log_ratios(cells) == pytest.approx((p + q) / 2)
-    assert np.isfinite(lived.log_ratios(np.array([[1.0, 0.0]]))).all()
+    assert undated.log_ratios(cells) == pytest.approx((p + q) / 2)
+    assert np.isfinite(undated.log_ratios(np.array([[1.0, 0.0]]))).all()
     known, at = np.array([1977, 1985, 1986, 1990, 2000]), np.arange(1977, 2001)
-    weights = lived.smoother(known, at)
+    weights = undated.smoother(known, at)
     assert weights.sum(axis=1) == pytest.approx(np.ones(24))
     assert weights @ known == pytest.approx(at)
 
@@ -116,7 +116,7 @@ def course(count=11):
     """Three log-ratios that all move by .1 a year, with the same independent errors of .01."""
     at = 0.1 * np.arange(count)[:, None] * np.ones(3)
     errors = np.tile(1e-4 * np.eye(3), (count, 1, 1))
-    return lived.Course(2000 + np.arange(count), at, errors, moved=3)
+    return undated.Course(2000 + np.arange(count), at, errors, moved=3)
 
 
 def test_a_set_by_hand():
@@ -125,15 +125,15 @@ def test_a_set_by_hand():
     The misfit makes Q(4) = N - 1 = 2: v = d^2. The bound is that of F(1, 2), 18.51.
     """
     d, steps = 0.08, np.arange(11) - 4
-    result = lived.lived(course(), np.array([0.4 + d, 0.4 - d, 0.4]))
+    result = undated.lived(course(), np.array([0.4 + d, 0.4 - d, 0.4]))
     assert result.best == 2004 and result.misfit**2 == pytest.approx(d**2 - 0.01**2)
     assert result.distances == pytest.approx((2 * d**2 + 3 * (0.1 * steps) ** 2) / d**2)
     # .03 s^2 / .0064 <= 18.51 where |s| <= 1.99.
     assert result.stretches == "2003-2005" and result.untold == ""
     # An answer without misfit has none; and what cannot be told.
-    result = lived.lived(course(), np.full(3, 0.4))
+    result = undated.lived(course(), np.full(3, 0.4))
     assert result.misfit == 0 and result.stretches == "2004"
-    result = lived.Lived(course(5), np.zeros(5), np.array([1, 0, 1, 1, 0], bool), 0.1)
+    result = undated.Lived(course(5), np.zeros(5), np.array([1, 0, 1, 1, 0], bool), 0.1)
     assert (result.stretches, result.untold) == ("2000, 2002-2003", "3 of 5 fit")
 
 
@@ -144,21 +144,21 @@ def test_who_moved():
     def series(p, sample="s"):
         p = np.stack([p, 1 - p], axis=-1)[:, None, :]
         noise = 0.01 * rng.standard_normal((101, 20, 1, 1)) * [1, -1]
-        return lived.Series(np.arange(1990, 2010), p + noise[100], p + noise[:100], sample)
+        return undated.Series(np.arange(1990, 2010), p + noise[100], p + noise[:100], sample)
 
     still, moving = series(np.full(20, 0.4)), series(np.linspace(0.3, 0.5, 20))
-    assert lived.course_of([still]).moved == 0 and lived.course_of([moving]).moved == 1
-    joint = lived.course_of([still, moving, series(np.full(20, 0.4), "t")])
+    assert undated.course_of([still]).moved == 0 and undated.course_of([moving]).moved == 1
+    joint = undated.course_of([still, moving, series(np.full(20, 0.4), "t")])
     assert joint.moved == 1 and joint.seen.shape == (20, 3)
     # Outcomes of other surveys err by themselves.
     assert (joint.covariance[:, 2, :2] == 0).all() and (joint.covariance[:, 0, 1] != 0).any()
     late = still._replace(years=still.years + 15)
-    assert lived.course_of([moving, late]).years.tolist() == [*range(2005, 2010)]
+    assert undated.course_of([moving, late]).years.tolist() == [*range(2005, 2010)]
 
 
 def test_the_shipped_truths_moved():
     tasks = [undated.load(f"{GROUP}_gsstrend_{o}") for o in RECODED]
-    known = lived.course_of([task.series for task in tasks])
+    known = undated.course_of([task.series for task in tasks])
     assert (known.years[0], known.years[-1], known.moved) == (1977, 2024, 4)
     truth, series = store.load(GSS + "women_at_home_by_year_sex"), tasks[3].series
     place, latest = series.years.tolist().index(1985), undated.answers(tasks[3], "truth")
@@ -168,7 +168,7 @@ def test_the_shipped_truths_moved():
         assert (series.replicates[:, place, cell] == truth.replicates[:, then]).all()
     one = replace(truth, given=[cell for cell in truth.given if cell[0] == "1985"])
     with pytest.raises(EpidemiaError, match=r"by_year_sex has only 1985, but.*rebuild it with"):
-        lived.series_of(one, tasks[3].given)
+        undated.series_of(one, tasks[3].given)
 
 
 @pytest.mark.parametrize("times", [40, pytest.param(300, marks=pytest.mark.slow)])

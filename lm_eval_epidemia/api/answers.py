@@ -6,7 +6,7 @@ import ast
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,17 +18,19 @@ from lm_eval_epidemia.api.answered import (
     Scored,
     answered,
     are_probabilities,
+    as_text,
+    check_given,
     check_truth,
+    is_missing,
+    nearest_cell,
     numbers,
     plain,
 )
-from lm_eval_epidemia.api.asked import as_text, check_given, is_missing, nearest_cell
 from lm_eval_epidemia.api.scores import score
 from lm_eval_epidemia.api.truths import load_truth
 from lm_eval_epidemia.benchmarks import WAYS, leaves
 from lm_eval_epidemia.benchmarks.observation.beliefs import ROUNDING
 from lm_eval_epidemia.core import notices
-from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.score.joint import joint_error
 
@@ -46,8 +48,8 @@ _WAY_LOST = (
 _LISTS = ("given", "choices", "answers", "order", *GIVEN[:2])
 
 #: Columns of numbers, of questions and of beliefs.
-_NUMBERS = (("cell", "level", "place", "sample", "n_samples", "ordering"), ("cell", "p"))
-
+_OF_QUESTIONS = ("cell", "level", "place", "sample", "n_samples", "ordering")
+_OF_BELIEFS = ("cell", "p")
 
 #: Columns of names.
 _NAMES = ("task", "way", "truth")
@@ -115,14 +117,19 @@ def score_answers(answers: Any) -> pd.DataFrame:
         lacking.append(" or ".join(GIVEN))
     if lacking:
         raise EpidemiaError(
-            f"answers has no column {few(lacking)} with values (it has {_names(answers)}): "
-            + (_WAY_LOST if "way" in lacking else _EXPECTED)
+            f"answers has no column {few(lacking)} with values (it has "
+            f"{few([*map(str, answers)])}): {_WAY_LOST if 'way' in lacking else _EXPECTED}"
         )
     for name in columns[:2]:
         if (empty := answers[name].isna()).any():
             apart = ", or score beliefs in a separate table" if name == "way" else ""
             raise EpidemiaError(f"answers has no {name} in row {empty.idxmax()}: fill it in{apart}")
-    _check_numbers(answers, _NUMBERS[0 if asked else 1])
+    numeric = _OF_QUESTIONS if asked else _OF_BELIEFS
+    for name, text, row in _wrong(answers, numeric, lambda value: isinstance(value, str)):
+        raise EpidemiaError(
+            f"answers has the text {text!r} in {name}, row {row}: expected a number. Texts such as "
+            f"'0' become numbers with pd.to_numeric(answers[{name!r}])"
+        )
     with notices.of_tables():
         if asked:
             return _table([answered(rows) for rows in _by(answers, ["task", "way"])])
@@ -138,10 +145,6 @@ def _are_questions(answers: pd.DataFrame) -> bool:
     return bool({*GIVEN} & {*answers.columns})
 
 
-def _names(answers: pd.DataFrame) -> str:
-    return few(list(map(str, answers.columns)))
-
-
 def _as_frame(answers: Any) -> pd.DataFrame:
     """Return a table of answers as a frame of pandas; refuse anything else."""
     if hasattr(answers, "to_pandas"):
@@ -155,25 +158,32 @@ def _as_frame(answers: Any) -> pd.DataFrame:
         raise EpidemiaError(
             f"answers has several columns named {few(list(map(str, twice)))}: keep one of each name"
         )
-    for name in [name for name in _LISTS if name in answers]:
-        column = answers[name]
-        texts = column[[isinstance(x, str) and x.startswith(("[", "(")) for x in column]]
-        if len(texts):
-            raise EpidemiaError(
-                f"answers has the text {texts.iloc[0]!r} in {name}, row {texts.index[0]}: "
-                "expected a list. A csv file keeps lists as texts: "
-                f"{_as_lists(name, [*texts])}"
-            )
-    for name in [name for name in _NAMES if name in answers]:
-        column = answers[name]
-        others = column[[not isinstance(x, str) and not is_missing(x) for x in column]]
-        if len(others):
-            raise EpidemiaError(
-                f"answers has {plain(others.iloc[0])!r} in {name}, row {others.index[0]}: expected "
-                "a text"
-            )
+    for name, value, row in _wrong(answers, _LISTS, _is_written_list):
+        texts = [text for text in answers[name] if _is_written_list(text)]
+        raise EpidemiaError(
+            f"answers has the text {value!r} in {name}, row {row}: expected a list. A csv file "
+            f"keeps lists as texts: {_as_lists(name, texts)}"
+        )
+    for name, value, row in _wrong(
+        answers, _NAMES, lambda x: not isinstance(x, str) and not is_missing(x)
+    ):
+        raise EpidemiaError(f"answers has {plain(value)!r} in {name}, row {row}: expected a text")
     # An index that is named like a column would be one, too.
     return answers.rename_axis(index=lambda _: None)
+
+
+def _is_written_list(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith(("[", "("))
+
+
+def _wrong(
+    answers: pd.DataFrame, names: Sequence[str], is_wrong: Callable[[Any], bool]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield wrong values of some columns, with the names of their columns and rows."""
+    for name in [name for name in names if name in answers]:
+        for row, value in answers[name].items():
+            if is_wrong(value):
+                yield name, value, row
 
 
 def _as_lists(name: str, texts: Sequence[str]) -> str:
@@ -192,19 +202,6 @@ def _as_lists(name: str, texts: Sequence[str]) -> str:
         "it with answers.to_json(path, orient='records', lines=True) and read it with "
         "pd.read_json(path, lines=True, dtype=False)"
     )
-
-
-def _check_numbers(answers: pd.DataFrame, names: Sequence[str]) -> None:
-    """Refuse texts in columns of numbers, even texts of numbers."""
-    for name in [name for name in names if name in answers]:
-        column = answers[name]
-        texts = column[[isinstance(value, str) for value in column]]
-        if len(texts):
-            raise EpidemiaError(
-                f"answers has the text {texts.iloc[0]!r} in {name}, row {texts.index[0]}: "
-                "expected a number. Texts such as '0' become numbers with "
-                f"pd.to_numeric(answers[{name!r}])"
-            )
 
 
 def _by(answers: pd.DataFrame, columns: list[str]) -> Iterator[list[dict[str, Any]]]:
@@ -274,13 +271,6 @@ def _believed(rows: Sequence[Mapping[str, Any]]) -> Scored:
             f"{task} is not answered completely: it lacks {few(names)}; give every cell and "
             "level, as in the split truth"
         )
-    _check_sums(task, q, conditions)
-    scored = score(truth, q)
-    return Scored(leaves()[task], scored.score, scored.draws)
-
-
-def _check_sums(task: str, q: Array, conditions: Sequence[str]) -> None:
-    """Refuse cells whose probabilities do not sum to 1."""
     sums = q.sum(axis=1)
     if off := np.flatnonzero(abs(sums - 1) > ROUNDING).tolist():
         cells = [f"cell {cell} ({conditions[cell]}) to {sums[cell]:.6g}" for cell in off]
@@ -288,6 +278,8 @@ def _check_sums(task: str, q: Array, conditions: Sequence[str]) -> None:
             f"{task}: p sums over the levels of {few(cells)}, expected 1: correct p, or "
             "divide it by the sum if its values are relative"
         )
+    scored = score(truth, q)
+    return Scored(leaves()[task], scored.score, scored.draws)
 
 
 def _cell(task: str, row: Mapping[str, Any], conditions: Sequence[str]) -> int:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from lm_eval_epidemia.api.names import members_of_groups, task_name
-from lm_eval_epidemia.api.truths import Truth
+from lm_eval_epidemia.api.truths import Truth, members_of_groups, task_name
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
@@ -78,9 +77,8 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
         listed = listed[listed.task.isin(members[group])]
         if listed.empty and not members[group] & {*all_tasks()}:
             raise EpidemiaError(
-                f"{group} is not about surveys, and its tasks have no truths: see 'epidemia "
-                "tasks list' for groups about surveys, docs/guides/interventional.md for this "
-                "one"
+                f"{group} is not about surveys, and its tasks have no truths: see 'epidemia tasks "
+                "list' for groups about surveys, docs/guides/interventional.md for this one"
             )
     return listed.reset_index(drop=True)
 

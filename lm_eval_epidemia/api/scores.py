@@ -214,15 +214,11 @@ def other_scales(task: str | Truth, q: Any, cells: bool = False) -> pd.DataFrame
         columns = dict(zip(truth.conditions, labels, strict=True))
         return pd.DataFrame({**columns, "weight": truth.weights, **scaled_cells(part, elicited.q)})
     known = on_scales(part, elicited)
-    frame = pd.DataFrame(
-        {
-            "value": {name: number.value for name, number in known.items()},
-            "error": {name: joint_error([number.draws]) for name, number in known.items()},
-            "by_chance": dict.fromkeys(known, math.nan),
-            "draws": {name: number.draws for name, number in known.items()},
-        },
-        index=[name for name in SCALES if name in known],
-    )
+    names = [name for name in SCALES if name in known]
+    frame = pd.DataFrame({"value": [known[name].value for name in names]}, index=names)
+    frame["error"] = [joint_error([known[name].draws]) for name in names]
+    frame["by_chance"] = math.nan
+    frame["draws"] = [known[name].draws for name in names]
     if "rank agreement" in known:
         frame.loc["rank agreement", "by_chance"] = agreement_by_chance(truth.p, elicited.q)
     return frame

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.api.names import with_distribution
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way, leaves, unions
+from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.registry import read_registry
 from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.score.score import Anchors
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 
 
@@ -123,15 +125,12 @@ class Truth(store.GroundTruth):
         >>> load_truth("epidemia_low_nsduh_cocaine_ever_by_age").cite().vintage
         '2022'
         """
-        places = store.all_places()[self.task]
-        own = (self.vintage, self.state)
-        place = next(place for place in places if (place.vintage, place.state) == own)
         survey = record(self.survey)
         listed = survey.vintages.get(self.vintage)
         page = listed.page if listed else survey.homepage
         about = {"citation": survey.citation, "licence": survey.licence, "page": page}
         # As it was when the truth was built, where that is recorded.
-        about |= read_registry(place.folder)[place.key].get("source", {})
+        about |= read_registry(self.place.folder)[self.place.key].get("source", {})
         return Source(about["citation"], about["page"], about["licence"], self.survey, self.vintage)
 
     def __repr__(self) -> str:
@@ -185,3 +184,43 @@ def load_truth(task: str, vintage: str | None = None) -> Truth:
     # What is loaded is kept for all: whoever changes theirs changes theirs alone.
     own = {"columns": dict(truth.columns), "distances": dict(truth.distances)}
     return Truth(**{**vars(truth), **own})
+
+
+def task_name(task: Any) -> str:
+    """Return the name of a task or of a truth's task; refuse groups."""
+    if isinstance(task, store.GroundTruth):
+        return task.task
+    if not isinstance(task, str):
+        raise EpidemiaError(f"task {task!r}: expected the name of a task, see tasks()")
+    if task not in leaves() and task in members_of_groups():
+        listed = few(sorted(members_of_groups()[task]))
+        raise EpidemiaError(f"{task} is a group: name one of its tasks ({listed})")
+    return task
+
+
+def with_distribution(task: Any) -> str:
+    """Return the name of a task; refuse tasks that are not about a distribution."""
+    name = task_name(task)
+    if name not in all_tasks() and (leaf := leaves().get(name)):
+        if leaf.benchmark is OBSERVATION:
+            raise EpidemiaError(
+                f"{name}: give the task's name, {leaf.entry.name!r}; the truth is the same in "
+                "every way"
+            )
+        raise EpidemiaError(
+            f"{name} is about {leaf.benchmark.heading.lower()}, so it has no distribution; "
+            f"questions({leaf.entry.name!r}, way={leaf.way!r}) has its prompts"
+        )
+    return name
+
+
+def members_of_groups() -> dict[str, set[str]]:
+    """Return the task names of every group that lm-eval knows."""
+    groups = defaultdict(set)
+    for leaf in leaves().values():
+        if WAYS[leaf.way].asks(leaf.entry.declared):
+            for name in leaf.entry.groups:
+                groups[in_way(name, leaf.way)].add(leaf.entry.name)
+    for name, members in unions().items():
+        groups[name] = {leaves()[task].entry.name for task in members}
+    return groups

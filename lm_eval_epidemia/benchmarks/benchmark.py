@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.elicit.heeded import HEEDED
 from lm_eval_epidemia.elicit.way import Metric, Way
+from lm_eval_epidemia.score.joint import Draws
 
 
 class TaskEntry(NamedTuple):
@@ -46,9 +49,33 @@ class TaskEntry(NamedTuple):
         return tuple(dict.fromkeys(filter(None, (self.group, self.part))))
 
 
-@dataclass(frozen=True, eq=False)
-class Benchmark:
-    """A benchmark.
+#: The numbers that each benchmark measures, in any of its ways.
+METRICS: dict[str, dict[str, Metric]] = {
+    benchmark: {name: Metric(**metric) for name, metric in metrics.items()}
+    for benchmark, metrics in read_yaml(__package__, "metrics.yaml").items()
+}
+
+
+class Measurement(NamedTuple):
+    """What a benchmark measures of the answers to a task, all at once.
+
+    Attributes
+    ----------
+    numbers : mapping of str to float
+        By metric; NaN, or missing, if unknown.
+    draws : mapping of str to Draws or None
+        Of those that have an error for groups: their values in other samples; None if unknown.
+    kept : str
+        A line with the answers, which results keep for the report; empty if there is none.
+    """
+
+    numbers: Mapping[str, float]
+    draws: Mapping[str, Draws | None] = MappingProxyType({})
+    kept: str = ""
+
+
+class Benchmark(ABC):
+    """A benchmark: what is measured, in which ways of asking.
 
     Attributes
     ----------
@@ -59,8 +86,6 @@ class Benchmark:
         In their usual order, as named in the plain way.
     ways : mapping of str to Way
         Its ways of asking, the plain one first.
-    metrics : callable
-        From a way to its metrics, by name.
     primary : str
         The first metric in lm-eval's table. Its standard error, if there is one, is the metric
         ``{primary}_stderr``, right after it.
@@ -68,14 +93,6 @@ class Benchmark:
         Description of the headline metric, for headings: "Score, 0 to 100".
     digits : int
         Decimals to show.
-    entries : callable
-        Returns every declared task, by name.
-    available : callable
-        Returns the names of the tasks whose truth is available.
-    metadata : callable
-        Maps a truth to the metadata in its task file, including ``truth`` (its fingerprint).
-    version : callable
-        Maps a truth to the version of its questions; a way's revision is added.
     groups_version : int
         The version of its groups.
     unions : mapping of str to str
@@ -83,8 +100,8 @@ class Benchmark:
     headline : str
         The metric that findings lead with and rank models by; the primary one if empty.
     kinds : tuple of str
-        Simulated respondents with known answers.
-    predicted : bool
+        Reference respondents with known answers.
+    predicts : bool
         Whether its metrics predict those of another benchmark. If so, models are neither compared
         nor ranked on it.
     scored : bool
@@ -93,35 +110,77 @@ class Benchmark:
     without_anchors : str
         If the benchmark has no anchors: the message after a group's name, with ``{task}`` and
         ``{way}``. Empty if it has anchors.
-    answers : callable, optional
-        Maps a truth, a kind, its noise and its seed to the answers in every cell, as the way's
-        `believed` takes them.
-    cells : callable
-        Maps a truth to the true values in its cells, for scoring elsewhere: columns by name, a
-        value per cell; includes ``levels`` if the way's rows have an ``order`` of these.
     """
 
     name: str
     base: str
     groups: tuple[str, ...]
     ways: Mapping[str, Way]
-    metrics: Callable[[Way], Mapping[str, Metric]]
     primary: str
     says: str
     digits: int
-    entries: Callable[[], Mapping[str, TaskEntry]]
-    available: Callable[[], Collection[str]]
-    metadata: Callable[[Any], Mapping[str, str]]
-    version: Callable[[Any], int] = lambda truth: 1
     groups_version: int = 1
-    unions: Mapping[str, str] = field(default_factory=dict)
+    unions: Mapping[str, str] = MappingProxyType({})
     headline: str = ""
     kinds: tuple[str, ...] = ()
-    predicted: bool = False
+    predicts: bool = False
     scored: bool = True
     without_anchors: str = "has no anchors"
-    answers: Callable[[Any, str, float, int], Any] | None = None
-    cells: Callable[[Any], Mapping[str, Sequence[Any]]] = lambda truth: {}
+
+    @abstractmethod
+    def entries(self) -> Mapping[str, TaskEntry]:
+        """Return every declared task, by name."""
+
+    @abstractmethod
+    def available(self) -> Collection[str]:
+        """Return the names of the tasks whose truth is available."""
+
+    def metrics(self, way: Any) -> Mapping[str, Metric]:
+        """Return the metrics of a way of asking, by name: those in `metrics.yaml`, and its own.
+
+        A metric's error comes right after it: lm-eval then shows it in the column Stderr.
+        """
+        return {**METRICS.get(self.name, {}), **way.diagnostics}
+
+    @abstractmethod
+    def measure(self, answers: Sequence[Any]) -> Measurement:
+        """Measure the answers to a task, in any order; warn of what they lack.
+
+        Raises
+        ------
+        EpidemiaError
+            If the questions were made from a truth other than the installed one.
+        """
+
+    @abstractmethod
+    def metadata(self, truth: Any) -> Mapping[str, str]:
+        """Return what a task file says of a truth, including ``truth`` (its fingerprint)."""
+
+    def version(self, truth: Any) -> int:
+        """Return the version of a truth's questions; a way's revision is added."""
+        return 1
+
+    def answers(self, truth: Any, kind: str, noise: float = 1.0, seed: int = 0) -> Any:
+        """Return what a reference respondent believes in every cell: see `Way.believed`.
+
+        Parameters
+        ----------
+        truth : object
+        kind : str
+            One of `kinds`.
+        noise : float
+            Standard deviation of its noise.
+        seed : int
+            Of the noise.
+        """
+        raise NotImplementedError(f"the benchmark {self.name!r} has no reference respondents")
+
+    def cells(self, truth: Any) -> Mapping[str, Sequence[Any]]:
+        """Return the true values in a truth's cells, for scoring elsewhere: by column, per cell.
+
+        Including ``levels`` if the way's rows have an ``order`` of these.
+        """
+        return {}
 
     @property
     def every_group(self) -> tuple[str, ...]:
@@ -140,14 +199,14 @@ class Benchmark:
         return self.headline or self.primary
 
     @property
-    def measure(self) -> Metric:
+    def lead(self) -> Metric:
         """The headline, the same in every way."""
         return self.metrics(self.plain)[self.leading]
 
     @property
     def heading(self) -> str:
         """Description of the headline metric, and its direction if unusual."""
-        return self.says + ("" if self.measure.higher_is_better else "; lower is better")
+        return self.says + ("" if self.lead.higher_is_better else "; lower is better")
 
     @property
     def has_error(self) -> bool:

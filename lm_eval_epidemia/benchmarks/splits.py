@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.elicit.fewshot import examples
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import COMMON, Way
+from lm_eval_epidemia.elicit.way import COMMON, DistributionWay, Way
 
 if TYPE_CHECKING:
     import datasets
@@ -88,7 +88,7 @@ def displayed(
     """
     if "order" in way.columns and levels is not None:
         return [[levels[row["cell"]][level] for level in row["order"]] for row in rows]
-    if way.answers is not None:
+    if isinstance(way, DistributionWay):
         return [list(way.answers(truth))] * len(rows)
     choices = [[choice.strip() for choice in row.get("choices", ())] for row in rows]
     return choices if any(choices) else None

@@ -12,7 +12,6 @@ from typer import Option
 
 from lm_eval_epidemia.cli import (
     about,
-    anchors,
     compare,
     finetune,
     groundtruth,
@@ -44,7 +43,7 @@ app.command(
 for panel, commands in (
     (RUN, (running.demo, running.path, running.cost)),
     (LOOK, (report.report, compare.compare, report.plot, report.share)),
-    (LOOK, (about.show, about.search, anchors.anchors)),
+    (LOOK, (about.show, about.search, groundtruth.anchors)),
     (BUILD, (tasks.export,)),
 ):
     for command in commands:
@@ -116,28 +115,24 @@ def main() -> None:
         with checked_output():
             app(_check_words(_take_records(sys.argv[1:])), prog_name="epidemia")
     except EpidemiaError as error:
-        _complain(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "lm_eval":
             raise
-        from lm_eval_epidemia.harness.pin import pinned
+        from lm_eval_epidemia.harness.discovery import pinned
 
         install = f"pip install '{pinned() or 'lm-eval'}'"
         if {"-h", "--help"} & set(sys.argv):  # of `run`, whose options are lm-eval's
             print(f"{running.run.__doc__}\nIts help is lm-eval's, and needs it: {install}")
             return
-        _complain(f"error: this command needs lm-eval: {install}")
+        print(f"error: this command needs lm-eval: {install}", file=sys.stderr)
         sys.exit(2)
     except Exception as error:
         if not _without_docstrings():
             raise
-        _complain(f"error: {type(error).__name__}: {error}\n{NO_DOCSTRINGS}")
+        print(f"error: {type(error).__name__}: {error}\n{NO_DOCSTRINGS}", file=sys.stderr)
         sys.exit(2)
-
-
-def _complain(text: str) -> None:
-    print(text, file=sys.stderr)
 
 
 NO_DOCSTRINGS = (

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from lm_eval_epidemia.cli.options import Names
-from lm_eval_epidemia.cli.printing import plain, table_of
+from lm_eval_epidemia.cli.printing import plain, report_width, table_of
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError, plural
 
 if TYPE_CHECKING:
     from lm_eval_epidemia.api import Truth
     from lm_eval_epidemia.benchmarks.benchmark import Leaf
-    from lm_eval_epidemia.elicit.way import Way
     from lm_eval_epidemia.surveys.record import Record, Task
 
 #: Characters of a line, at most.
@@ -48,8 +47,7 @@ PAGES = {
 def show(
     names: Names,
     every: Annotated[
-        bool,
-        Option("--all", help="Print every cell and answer of the truth, with 95 % intervals."),
+        bool, Option("--all", help="Print every cell and answer of the truth, with 95 % intervals.")
     ] = False,
 ) -> None:
     """Show a task, group or survey: its questions, its truth, and what scores 0 and 100."""
@@ -60,7 +58,7 @@ def show(
         if number:
             print()
         leaf = leaves().get(name)
-        if leaf is not None and _asks(leaf.benchmark.ways[leaf.way], leaf):
+        if leaf is not None and leaf.benchmark.ways[leaf.way].asks(leaf.entry.declared):
             _task(name, leaf, every)
         elif name in records():
             _survey(records()[name])
@@ -104,8 +102,7 @@ def _print(table: Any) -> None:
     from rich.padding import Padding
 
     table.show_edge = False
-    width = min(Console().width, WIDTH) if Console().is_terminal else WIDTH
-    Console(width=width).print(Padding(table, (0, 0, 0, 2), expand=False))
+    Console(width=min(report_width(), WIDTH)).print(Padding(table, (0, 0, 0, 2), expand=False))
 
 
 def _quoted(text: str) -> None:
@@ -121,48 +118,43 @@ def _task(name: str, leaf: Leaf, every: bool) -> None:
     """Show one task in one way of asking."""
     from lm_eval_epidemia.api import load_truth
     from lm_eval_epidemia.benchmarks import OBSERVATION
+    from lm_eval_epidemia.estimate import store
 
     way, entry = leaf.benchmark.ways[leaf.way], leaf.entry
+    task, is_survey = entry.declared, leaf.benchmark is OBSERVATION
     print(name)
-    _say("what", f"{entry.title}{_distribution(entry.declared, leaf)}")
+    given = f" | {', '.join(task.given)}" if is_survey and task.given else ""
+    _say("what", entry.title + (f", P({task.outcome}{given})" if is_survey else ""))
     try:
         truth: Any = way.load(entry.name)
     except EpidemiaError as error:
-        _declared(entry.declared, str(error))
+        _declared(task, str(error))
         _ways(leaf)
         return
-    if leaf.benchmark is OBSERVATION:
+    if is_survey:
         truth = load_truth(entry.name)
     _question(way, truth)
     _ways(leaf)
-    if leaf.benchmark is OBSERVATION:
+    number = leaf.benchmark.version(truth) + way.revision
+    version = f"task version {number}, truth {truth.fingerprint}"
+    if is_survey:
         _truth(truth, every)
         _scale(truth)
-        _source(truth, entry.declared)
-        here = ", ".join(f"{vintage} ({state})" for vintage, state in _vintages(entry.name))
-        version = leaf.benchmark.version(truth) + way.revision
-        _say("version", f"task version {version}, truth {truth.fingerprint}; vintages here: {here}")
+        _source(truth, task)
+        here = (f"{place.vintage} ({place.state})" for place in store.all_places()[entry.name])
+        _say("version", f"{version}; vintages here: {', '.join(here)}")
     else:
-        version = leaf.benchmark.version(truth) + way.revision
         _say("score", leaf.benchmark.heading)
-        _say("version", f"task version {version}, truth {truth.fingerprint}")
+        _say("version", version)
         more = f" and 'epidemia quantities list {entry.name}'" * (leaf.benchmark.name == "prior")
         _say("more", f"{PAGES.get(leaf.benchmark.name, 'docs')}{more}")
     _say("run", f"lm_eval --tasks {shlex.quote(name)} --model ...")
 
 
-def _distribution(task: Any, leaf: Leaf) -> str:
-    from lm_eval_epidemia.benchmarks import OBSERVATION
-
-    if leaf.benchmark is not OBSERVATION:
-        return ""
-    given = f" | {', '.join(task.given)}" if task.given else ""
-    return f", P({task.outcome}{given})"
-
-
 def _question(way: Any, truth: Any, of: str = "") -> None:
     """Print the prompt of the cell with most people, and the number of prompts."""
     from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, Variant
+    from lm_eval_epidemia.elicit.way import DistributionWay
 
     times, variant = 1.0, Variant()
     if "n_samples" in way.columns:  # they differ in an ordering and a number
@@ -172,14 +164,13 @@ def _question(way: Any, truth: Any, of: str = "") -> None:
     cell = 0 if weights is None else int(weights.argmax())
     rows = list(way.rows(truth, variant))
     # Of the orders that are asked, the one nearest to that of the levels.
-    asked = min((row for row in rows if row["cell"] == cell), key=lambda row: row.get("order", []))[
-        "prompt"
-    ]
+    of_cell = [row for row in rows if row["cell"] == cell]
+    asked = min(of_cell, key=lambda row: row.get("order", []))["prompt"]
     answers = "the model writes its answer" if way.generated else "scored by log-probabilities"
     prompts = plural(round(len(rows) * times), "prompt")
     _say("question", f"one of {prompts} {of or f'in the way {way.name!r}'}; {answers}:")
     _quoted(asked)
-    if way.distribution is not None:
+    if isinstance(way, DistributionWay):
         bare = way.rows(truth, variant._replace(wording="bare"))
         text = next(row["prompt"] for row in bare if row["cell"] == cell)
         _say("bare", f'with --metadata \'{{"wording": "bare"}}\': {text.splitlines()[0]}')
@@ -205,13 +196,8 @@ def _declared(task: Task, needs: str) -> None:
 
 def _ways(leaf: Leaf) -> None:
     """Name the ways in which a task is asked."""
-    ways = leaf.benchmark.ways.values()
-    names = [way.suffix or f"{way.name} (the name alone)" for way in ways if _asks(way, leaf)]
-    _say("ways", f"{', '.join(names)}")
-
-
-def _asks(way: Way, leaf: Leaf) -> bool:
-    return way.asks(leaf.entry.declared)
+    ways = (way for way in leaf.benchmark.ways.values() if way.asks(leaf.entry.declared))
+    _say("ways", ", ".join(way.suffix or f"{way.name} (the name alone)" for way in ways))
 
 
 def _truth(truth: Truth, every: bool) -> None:
@@ -226,6 +212,7 @@ def _truth(truth: Truth, every: bool) -> None:
         _say("truth", f"{source}, with the 95 % interval from low to high:")
         _print(table)
         return
+    is_sampled = bool(truth.distances)  # a published table has no sampling error
     largest = sorted(range(cells), key=lambda cell: -truth.weights[cell])[:ROWS]
     shares = truth.weights @ truth.p
     common = sorted(range(levels), key=lambda level: -shares[level])[:ANSWERS]
@@ -233,23 +220,23 @@ def _truth(truth: Truth, every: bool) -> None:
     ends = [frame[end].to_numpy().reshape(cells, levels) for end in ("low", "high")]
     heads = [truth.levels[level] for level in answers]
     is_long = max(map(len, heads)) > (LONG if len(heads) > FEW else WIDTH // 4)
-    numbers = ["share"] * bool(given) + ["n"] * _is_sampled(truth)
+    numbers = ["share"] * bool(given) + ["n"] * is_sampled
     columns = [*numbers, *(map(str, range(1, len(heads) + 1)) if is_long else heads)]
     table = table_of("", *given, *columns, right=tuple(columns), whole=0)
     for cell in sorted(largest):
         row = [plain(label) for label in truth.given[cell]]
         row += [f"{truth.weights[cell]:.1%}"] if given else []
-        row += [f"{truth.n[cell]:,}"] if _is_sampled(truth) else []
+        row += [f"{truth.n[cell]:,}"] if is_sampled else []
         for level in answers:
             low, high = (100 * end[cell, level] for end in ends)
             interval = (
                 f" ({low:.1f}-{high:.1f})" if len(answers) <= FEW else f"±{high / 2 - low / 2:.1f}"
             )
-            row.append(f"{100 * truth.p[cell, level]:.1f}{interval * _is_sampled(truth)}")
+            row.append(f"{100 * truth.p[cell, level]:.1f}{interval * is_sampled}")
         table.add_row(*row)
     what = f"per cent who answer {heads[0]!r}" if levels == 2 else "per cent by answer"
     precision = ", with 95 % intervals" if len(answers) <= FEW else " ± half a 95 % interval"
-    _say("truth", f"{source}, {what}{precision if _is_sampled(truth) else ', a published table'}:")
+    _say("truth", f"{source}, {what}{precision if is_sampled else ', a published table'}:")
     _print(table)
     if is_long:
         _say("", "; ".join(f"{place}: {head}" for place, head in enumerate(heads, 1)))
@@ -259,31 +246,23 @@ def _truth(truth: Truth, every: bool) -> None:
         _say("", f"{' and '.join(rest)} more, with --all")
 
 
-def _is_sampled(truth: Truth) -> bool:
-    """Return whether a truth has sampling error; a published table has none."""
-    return bool(truth.distances)
-
-
 def _scale(truth: Truth) -> None:
     """Describe in words what scores 0 and 100, and the score for knowing averages only."""
     anchors = truth.anchors
-    by_commoner = anchors.zero < anchors.uniform
-    nothing = "gives everyone the commoner answer" if by_commoner else "guesses uniformly"
-    of_survey = "as close as 95 of 100 other surveys of this size"
-    perfect = of_survey if _is_sampled(truth) else "the table itself"
-    _say(
-        "scores",
-        f"0: at an L1 distance of {anchors.zero:.3f} or more from the truth, like someone who "
-        f"{nothing}",
-        (
-            f"{anchors.score_of_mean:3.0f}: at {anchors.mean:.3f}, like someone who knows averages "
-            "only"
-        )
-        if truth.conditions
-        else "",
-        f"100: at {anchors.perfect:.3f} or less, {perfect}",
-        f"{anchors.said}: little of the scale is beyond sampling error" if anchors.said else "",
-    )
+    nothing, perfect = "guesses uniformly", "the table itself"
+    if anchors.zero < anchors.uniform:
+        nothing = "gives everyone the commoner answer"
+    if truth.distances:
+        perfect = "as close as 95 of 100 other surveys of this size"
+    like = "like someone who"
+    said = [f"0: at an L1 distance of {anchors.zero:.3f} or more from the truth, {like} {nothing}"]
+    if truth.conditions:
+        score = f"{anchors.score_of_mean:3.0f}"
+        said.append(f"{score}: at {anchors.mean:.3f}, {like} knows averages only")
+    said.append(f"100: at {anchors.perfect:.3f} or less, {perfect}")
+    if anchors.said:
+        said.append(f"{anchors.said}: little of the scale is beyond sampling error")
+    _say("scores", *said)
 
 
 def _source(truth: Truth, task: Task) -> None:
@@ -294,16 +273,8 @@ def _source(truth: Truth, task: Task) -> None:
     _say("cite", source.citation)
     _say("licence", source.licence)
     if task.number is not None:
-        _say(
-            "published",
-            f"number {task.number} in the list of {task.group} (docs/background/reproduce.md)",
-        )
-
-
-def _vintages(task: str) -> list[tuple[str, str]]:
-    from lm_eval_epidemia.estimate import store
-
-    return [(place.vintage, place.state) for place in store.all_places()[task]]
+        place = f"number {task.number} in the list of {task.group}"
+        _say("published", f"{place} (docs/background/reproduce.md)")
 
 
 def _survey(survey: Record) -> None:
@@ -321,11 +292,8 @@ def _survey(survey: Record) -> None:
     for entry in OBSERVATION.entries().values():
         if entry.facets.get("survey") == survey.survey:
             groups[entry.part or entry.group].append(entry.name in here)
-    said = [
-        f"{name}: {sum(tasks)} of {len(tasks)} tasks available here"
-        for name, tasks in groups.items()
-    ]
-    _say("groups", *said)
+    available = "{}: {} of {} tasks available here".format
+    _say("groups", *(available(name, sum(of), len(of)) for name, of in groups.items()))
     _say("variables", ", ".join(survey.variables))
     _say("more", f"epidemia survey card {survey.survey}")
 

@@ -63,7 +63,8 @@ def compare(
         missing = ", ".join(map(repr, names))
         raise EpidemiaError(
             f"{missing} {'hold' if len(names) > 1 else 'holds'} no results: expected two models "
-            "and a folder ('epidemia compare A B RESULTS'), or RESULTS alone"
+            "and a folder ('epidemia compare A B RESULTS'), or RESULTS alone; if a folder has the "
+            "name of a model, 'epidemia compare --models A B RESULTS'"
         )
     if len(names) == 2 and not folders:
         raise EpidemiaError(

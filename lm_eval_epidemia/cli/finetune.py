@@ -29,8 +29,7 @@ def notes(
     survey: Survey,
     out: Annotated[Path, Option(help="New folder to write.")],
     kind: Annotated[
-        str,
-        Option(help="Kind of text: notes, answers, distributions, statements or shuffled."),
+        str, Option(help="Kind of text: notes, answers, distributions, statements or shuffled.")
     ] = "notes",
     raw: Annotated[
         list[Path] | None,
@@ -45,8 +44,7 @@ def notes(
         Option(help="Number of rows, with validation. Default: 2500; for distributions all."),
     ] = None,
     per_person: Annotated[
-        int,
-        Option(help="Notes about each person drawn, for notes and shuffled."),
+        int, Option(help="Notes about each person drawn, for notes and shuffled.")
     ] = 1,
     seed: Annotated[int, Option(help="Random seed; another seed gives other rows.")] = 0,
     tasks: Annotated[
@@ -66,14 +64,12 @@ def notes(
         Option(help="Writer of notes: 'template', or a kind of lm-eval model such as hf or vllm."),
     ] = "template",
     writer_args: Annotated[
-        str,
-        Option(help="The writer's --model_args for lm_eval, such as pretrained=NAME."),
+        str, Option(help="The writer's --model_args for lm_eval, such as pretrained=NAME.")
     ] = "",
 ) -> None:
     """Make a dataset of notes on people in a survey, or a control dataset."""
-    from lm_eval_epidemia.finetune.dataset import check_out
     from lm_eval_epidemia.finetune.hold_out import HoldOut
-    from lm_eval_epidemia.finetune.make import OF_PEOPLE, TEMPLATE, make, make_notes
+    from lm_eval_epidemia.finetune.make import OF_PEOPLE, TEMPLATE, check_out, make, make_notes
     from lm_eval_epidemia.results.card import KINDS
 
     rows: dict[str, Any] = {"n": n, "seed": seed, "tasks": _tasks(tasks)}
@@ -96,12 +92,8 @@ def notes(
 
         check_out(out.resolve())  # before a model is loaded
         model = ModelWriter(writer, writer_args, seed)
-    rows |= {
-        "vintage": vintage,
-        "per_person": per_person,
-        "writer": model,
-        "named": f"{writer} {writer_args}".strip(),
-    }
+    rows |= {"vintage": vintage, "per_person": per_person, "writer": model}
+    rows["named"] = f"{writer} {writer_args}".strip()
     _say(make_notes(survey, kind, out, files, **rows), out)
 
 
@@ -141,9 +133,8 @@ def train(
         raise EpidemiaError(
             "expected either --lora r=16 (train an adapter) or --full (train all weights)"
         )
-    steps: dict[str, Any] = {"epochs": epochs, "lr": lr, "batch_size": batch_size}
-    steps |= {"seed": seed, "stop_early": stop_early, "dtype": dtype, **_lora(lora)}
-    settings = training.Settings(**steps)
+    how: dict[str, Any] = {"stop_early": stop_early, "dtype": dtype, **_lora(lora)}
+    settings = training.Settings(epochs, lr, batch_size, seed, **how)
     tuned = training.train(model, data, out, settings)
     if os.environ.get("RANK", "0") != "0":
         return  # under accelerate launch, the first process writes
@@ -163,14 +154,15 @@ def train(
 
 def _lora(given: str | None) -> dict[str, int]:
     """Read ``r=16,alpha=32``."""
-
+    if given is None:
+        return {}
     numbers = {}
-    for part in given.split(",") if given is not None else []:
+    for part in given.split(","):
         name, _, value = part.strip().partition("=")
         if name not in ("r", "alpha") or not value.isdigit() or name in numbers:
             raise EpidemiaError(f"--lora {given!r}: expected r=16 or r=16,alpha=32")
         numbers[name] = int(value)
-    if given is not None and "r" not in numbers:
+    if "r" not in numbers:
         raise EpidemiaError(f"--lora {given!r} gives no rank: expected r=16 or r=16,alpha=32")
     return numbers
 
@@ -178,7 +170,7 @@ def _lora(given: str | None) -> dict[str, int]:
 def _raw(survey: str, raw: list[Path] | None, vintage: str | None) -> list[Path]:
     """Return the files to read: those given, or else the downloaded ones."""
     from lm_eval_epidemia.surveys.catalogue import record
-    from lm_eval_epidemia.surveys.download import raw_paths
+    from lm_eval_epidemia.surveys.raw import raw_paths
 
     entry = record(survey)
     if not raw and all(vintage_.tables for vintage_ in entry.vintages.values()):

@@ -1,17 +1,31 @@
-"""The commands ``epidemia groundtruth``: truths built from survey files, checked, compared."""
+"""The commands ``epidemia groundtruth`` and ``anchors``: truths built, checked, and their scale."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
 
-from lm_eval_epidemia.cli.options import Backend, InVintage, Jobs, Raw, Surveys, Texts
+from lm_eval_epidemia.cli.options import (
+    Backend,
+    InVintage,
+    Jobs,
+    NamesOrAll,
+    OwnFolder,
+    Raw,
+    Surveys,
+    Text,
+    Texts,
+)
+from lm_eval_epidemia.cli.printing import show, table_of
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
+
+if TYPE_CHECKING:
+    from lm_eval_epidemia.benchmarks.observation.respondents import Scale
 
 app = typer.Typer(no_args_is_help=True, help="Build ground truth from survey files, and check it.")
 
@@ -33,17 +47,12 @@ def truth_build(
     ] = 200,
     jobs: Jobs = 1,
     backend: Backend = None,
-    out: Annotated[
-        Path | None,
-        Option(help="Folder to write. Default: your own, which lm_eval reads."),
-    ] = None,
+    out: OwnFolder = None,
     marginal: Annotated[
-        bool,
-        Option("--marginal", help="Build only tasks without conditions (takes seconds)."),
+        bool, Option("--marginal", help="Build only tasks without conditions (takes seconds).")
     ] = False,
     joint: Annotated[
-        bool,
-        Option("--joint", help="Build only joint outcomes of two questions (takes seconds)."),
+        bool, Option("--joint", help="Build only joint outcomes of two questions (takes seconds).")
     ] = False,
     counted: Annotated[
         bool,
@@ -103,7 +112,7 @@ def truth_build(
 def truth_check() -> None:
     """Check that all ground truth used here is complete and as registered."""
     from lm_eval_epidemia.api import tasks
-    from lm_eval_epidemia.cli.listings import waiting
+    from lm_eval_epidemia.cli.tasks import waiting
     from lm_eval_epidemia.estimate.check import check_all
     from lm_eval_epidemia.estimate.store import without_replicates
 
@@ -129,6 +138,90 @@ def scheme_of(name: str) -> Any:
     from lm_eval_epidemia.estimate.sampling import SCHEMES
 
     if name not in SCHEMES:
-        known = " or ".join(", ".join(SCHEMES).rsplit(", ", 1))
-        raise EpidemiaError(f"--bootstrap {name!r}: expected {known}")
+        raise EpidemiaError(f"--bootstrap {name!r}: expected iid, design or population")
     return name
+
+
+def anchors(
+    names: NamesOrAll = None,
+    summary: Annotated[bool, Option("--summary", help="Print one line per group.")] = False,
+    vintage: Annotated[
+        Text, Option(help="Use the truth of this vintage instead of the one that scores use.")
+    ] = None,
+    quantile: Annotated[
+        float, Option(help="Quantile of the bootstrap distances that is D_perfect.")
+    ] = 0.95,
+    bootstrap: Annotated[
+        Text, Option(help="Bootstrap: iid, design or population. Default: the one that scores use.")
+    ] = None,
+) -> None:
+    """Print the distances that set each task's scale, and the score for knowing averages only."""
+    from lm_eval_epidemia.benchmarks.observation.respondents import has_bootstrap, scales
+    from lm_eval_epidemia.estimate import store
+
+    if not 0 < quantile < 1:
+        raise EpidemiaError(f"--quantile {quantile}: expected a number between 0 and 1")
+    scheme = None if bootstrap is None else scheme_of(bootstrap)
+    tasks = asked = _anchored(names)
+    # One task alone is refused with what it lacks; of several, those that have it are shown.
+    if scheme:
+        tasks = [name for name in asked if has_bootstrap(name, scheme, vintage)] or asked
+    if vintage:
+        tasks = [name for name in tasks if vintage in store.vintages(name)] or tasks
+    listed = scales(tasks, quantile, scheme, vintage)
+    show(_of_groups(listed) if summary else _of_tasks(listed))
+    if len(listed) < len(asked):
+        lacking, of = len(asked) - len(listed), plural(len(asked), "task")
+        what = [f"a truth of {vintage}"] if vintage else []
+        what += [f"a {scheme} bootstrap"] if scheme else []
+        print(f"{lacking} of {of} lack {' and '.join(what)}")
+    if barely := sum(scale.anchors.barely for scale in listed):
+        of = plural(len(listed), "task")
+        print(
+            f"{barely} of {of} are barely informative: D_perfect > 0.8 D_zero, or less than 1.96 "
+            "standard errors below it"
+        )
+
+
+def _anchored(names: list[str] | None) -> list[str]:
+    """Return the available tasks that names mean, each once; all must have anchors."""
+    from lm_eval_epidemia.benchmarks import in_way, leaves, members
+    from lm_eval_epidemia.estimate import store
+
+    if not names:
+        return list(store.available())
+    known, tasks = leaves(), dict[str, None]()
+    for name in separated(names):
+        for task, way in members(name):
+            leaf = known[in_way(task, way)]
+            if without := leaf.benchmark.without_anchors:
+                of = leaf.group if name == leaf.group else f"{name}: {leaf.group}"
+                raise EpidemiaError(f"{of} {without.format(task=task, way=way)}")
+            tasks[task] = None
+    return list(tasks)
+
+
+def _of_tasks(listed: Sequence[Scale]) -> Any:
+    """The scale of each task: the distances that fix it, and what knowing P(Y) scores."""
+    numbers = ("cells", "D_uniform", "D_zero_one", "D_mean", "D_perfect", "score of mean")
+    table = table_of("", "task", *numbers, right=numbers)
+    for scale in listed:
+        known = scale.anchors
+        score = f"{known.score_of_mean:.6f}{f' ({known.said})' if known.said else ''}"
+        distances = (f"{distance:.4f}" for distance in known[:4])
+        table.add_row(scale.task, str(scale.cells), *distances, score)
+    return table
+
+
+def _of_groups(listed: Sequence[Scale]) -> Any:
+    """The same by group: means, and how many tasks are barely informative."""
+    from lm_eval_epidemia.benchmarks import unions
+    from lm_eval_epidemia.benchmarks.observation.respondents import by_group
+
+    numbers = ("tasks", "barely informative", "score of mean")
+    table = table_of("", "group", *numbers, right=numbers)
+    for group, members in by_group(listed, unions()).items():
+        barely = sum(scale.anchors.barely for scale in members)
+        mean = sum(scale.anchors.score_of_mean for scale in members) / len(members)
+        table.add_row(group, f"{len(members)}", f"{barely}", f"{mean:.2f}")
+    return table

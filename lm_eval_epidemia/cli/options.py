@@ -101,6 +101,10 @@ Backend = Annotated[
     Text, Option(help="Run on this joblib backend (dask or ray); its cluster must be running.")
 ]
 
+OwnFolder = Annotated[
+    Path | None, Option(help="Folder to write. Default: your own, which lm_eval reads.")
+]
+
 #: Options of what reads results.
 Where = Annotated[
     Texts,

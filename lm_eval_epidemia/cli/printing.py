@@ -2,77 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from rich.cells import cell_len
 
-
-def widest(cells: Iterable[str]) -> int:
-    """Return how wide a column of such cells is; a cell may have several lines."""
-    return max((cell_len(line) for cell in cells for line in cell.split("\n")), default=0)
-
-
-def taken(widths: Collection[int], gap: int, edges: int = 0) -> int:
-    """Return how wide a table is: its columns, what is between any two, and what is around all."""
-    return sum(widths) + gap * max(len(widths) - 1, 0) + edges
-
-
-def table_of(
-    title: str,
-    *columns: str,
-    right: tuple[str, ...] = (),
-    whole: int = 1,
-    widths: Sequence[int] = (),
-) -> Any:
-    """Return an empty table; columns in `right` hold numbers, the first `whole` never fold.
-
-    If `widths` are given, each column folds beyond its width.
-    """
+def table_of(title: str, *columns: str, right: tuple[str, ...] = (), whole: int = 1) -> Any:
+    """Return an empty table; columns in `right` hold numbers, the first `whole` never fold."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     table = Table(title=title, box=SIMPLE_HEAD, title_justify="left")
     for number, column in enumerate(columns):
         # The first columns hold names, to be copied whole; a narrow terminal folds the others.
-        table.add_column(
-            plain(column),
-            justify="right" if column in right else "left",
-            overflow="fold",
-            no_wrap=number < whole and not widths,
-            min_width=widths[number] if widths else None,
-            max_width=widths[number] if widths else None,
-        )
+        justify: Any = "right" if column in right else "left"
+        table.add_column(plain(column), justify=justify, overflow="fold", no_wrap=number < whole)
     return table
 
 
-#: Piped output is for other programs: never fold a name.
-PIPED = 1000
+def _width(in_pipe: int) -> int:
+    from rich.console import Console
+
+    return Console().width if Console().is_terminal else in_pipe
 
 
 def terminal_width() -> int:
     """Return how many columns a line has; in a pipe, more than any table needs."""
-    from rich.console import Console
-
-    return Console().width if Console().is_terminal else PIPED
-
-
-#: Columns of a report in a pipe, which people read.
-REPORT = 100
-
-
-def show(table: Any, width: int | None = None) -> None:
-    """Print a table."""
-    from rich.console import Console
-
-    Console(width=width or terminal_width()).print(table)
+    return _width(1000)  # piped output is for other programs: never fold a name
 
 
 def report_width() -> int:
-    """Return how wide a report's tables may be, the same in a pipe as on a screen."""
+    """Return how wide a report's tables may be: people read them in a pipe, too."""
+    return _width(100)
+
+
+def show(table: Any) -> None:
+    """Print a table."""
     from rich.console import Console
 
-    return Console().width if Console().is_terminal else REPORT
+    Console(width=terminal_width()).print(table)
+
+
+def fits(table: Any) -> bool:
+    """Return whether a table fits without a fold."""
+    from rich.console import Console
+
+    return Console(width=10**6).measure(table).maximum <= terminal_width()
 
 
 def plain(text: str) -> str:
@@ -80,13 +53,3 @@ def plain(text: str) -> str:
     from rich.markup import escape
 
     return escape(text)
-
-
-#: Between two columns of `SIMPLE_HEAD`, and around all.
-_GAP, _EDGES = 3, 4
-
-
-def fits(rows: Iterable[Sequence[str]]) -> bool:
-    """Return whether a table of such rows fits without a fold."""
-    widths = [widest(column) for column in zip(*rows, strict=True)]
-    return taken(widths, _GAP, _EDGES) <= terminal_width()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from lm_eval_epidemia.cli.options import InVintage, Raw, Survey, Text, Texts
+from lm_eval_epidemia.cli.options import InVintage, OwnFolder, Raw, Survey, Text, Texts
 from lm_eval_epidemia.cli.printing import show, table_of
 from lm_eval_epidemia.core.console import separated
 
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True, help="Make and list the quantities that models state priors about."
 )
-
-_OUT = Annotated[
-    Path | None,
-    Option(help="Folder to write. Default: your own, which lm_eval reads."),
-]
 
 
 @app.command("new")
@@ -39,7 +34,7 @@ def new(
     name: Annotated[
         Text, Option(help="NAME in the task's name, epidemia_prior_NAME. Default: SURVEY_SEED.")
     ] = None,
-    out: _OUT = None,
+    out: OwnFolder = None,
 ) -> None:
     """Make a set of quantities from random slices of a survey, new to any model."""
     from lm_eval_epidemia.benchmarks.prior.quantities.generate import generate
@@ -47,8 +42,8 @@ def new(
     from lm_eval_epidemia.core import paths
     from lm_eval_epidemia.core.errors import EpidemiaError
     from lm_eval_epidemia.surveys.catalogue import record
-    from lm_eval_epidemia.surveys.download import raw_paths
     from lm_eval_epidemia.surveys.microdata import load_microdata
+    from lm_eval_epidemia.surveys.raw import raw_paths
 
     name = _checked(name, out)
     entry = record(survey)
@@ -69,10 +64,10 @@ def build(
         Option(help="Files of NHANES 2017-2018 (DEMO_J, BMX_J and so on), or their folder."),
     ],
     seed: Annotated[int, Option(help="Random seed for correcting the published draws.")] = 0,
-    out: _OUT = None,
+    out: OwnFolder = None,
 ) -> None:
     """Recompute the published quantities from the official files, and list differences."""
-    from lm_eval_epidemia.benchmarks.prior.quantities.rebuilt import rebuilt
+    from lm_eval_epidemia.benchmarks.prior.quantities.published import rebuilt
 
     built_again = rebuilt(raw, seed)
     _keep(built_again.quantities, out, published=True)
@@ -88,11 +83,10 @@ def build(
 @app.command("import")
 def import_(
     files: Annotated[
-        list[Path],
-        Argument(help="OpenEstimate's NAME_variables.json and NAME_baselines.json."),
+        list[Path], Argument(help="OpenEstimate's NAME_variables.json and NAME_baselines.json.")
     ],
     name: Annotated[Text, Option(help="NAME in the task's name, epidemia_prior_NAME.")] = None,
-    out: _OUT = None,
+    out: OwnFolder = None,
 ) -> None:
     """Make a set from OpenEstimate's public files: job listings, venture capital, or your own."""
     from lm_eval_epidemia.benchmarks.prior.quantities.imported import imported
@@ -111,9 +105,7 @@ def _checked(name: str | None, out: Path | None) -> str | None:
 
 
 @app.command("list")
-def listed(
-    tasks: Annotated[Texts, Argument(help="Sets whose quantities to list.")] = None,
-) -> None:
+def listed(tasks: Annotated[Texts, Argument(help="Sets whose quantities to list.")] = None) -> None:
     """List the sets of quantities available here, or the quantities in some of them."""
     from lm_eval_epidemia.benchmarks.prior.quantities.store import declared, load
 

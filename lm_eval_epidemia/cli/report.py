@@ -126,7 +126,8 @@ def report(
         from lm_eval_epidemia.report.screen import WIDTH, screen
 
         width = None if wide else min(report_width(), WIDTH)
-        print(screen(headline(made, results or []), width), end="")
+        first = headline(made, results or [])
+        print(screen(first, width), end="")
         return
     if names != ["notes"]:
         say_notes(made)

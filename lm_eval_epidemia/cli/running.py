@@ -16,8 +16,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 
 def run(
     arguments: Annotated[
-        Texts,
-        Argument(help="Any option of lm_eval.", autocompletion=complete_lm_eval),
+        Texts, Argument(help="Any option of lm_eval.", autocompletion=complete_lm_eval)
     ] = None,
 ) -> None:
     """Run lm-eval with its own options; with our tasks alone it starts in seconds."""
@@ -72,8 +71,7 @@ def path() -> None:
 def cost(
     names: Names,
     tokenizer: Annotated[
-        Text,
-        Option(help="Count tokens with this tokenizer: a folder or a model id on the Hub."),
+        Text, Option(help="Count tokens with this tokenizer: a folder or a model id on the Hub.")
     ] = None,
     metadata: Annotated[
         Text, Option(help="Ask in this variant: JSON, as for lm_eval's --metadata.")

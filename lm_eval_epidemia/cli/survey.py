@@ -23,15 +23,13 @@ from lm_eval_epidemia.cli.options import (
 from lm_eval_epidemia.cli.printing import plain, show, table_of
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
-from lm_eval_epidemia.surveys.draft.wishes import NONE
 
 if TYPE_CHECKING:
+    from lm_eval_epidemia.surveys.draft.columns import Proposal
     from lm_eval_epidemia.surveys.draft.drafting import Drafted
-    from lm_eval_epidemia.surveys.draft.wishes import Proposal
 
 app = typer.Typer(
-    no_args_is_help=True,
-    help="Fetch survey files; draft, check and describe survey records.",
+    no_args_is_help=True, help="Fetch survey files; draft, check and describe survey records."
 )
 
 
@@ -42,8 +40,7 @@ def new(
         Argument(help="A survey's file, or several that share an identifier of the person."),
     ],
     name: Annotated[
-        Text,
-        Option(help="Name of the survey in task names. Default: the file's name."),
+        Text, Option(help="Name of the survey in task names. Default: the file's name.")
     ] = None,
     weight: Annotated[
         Text, Option(help="Weight column, or 'none' to count all records alike.")
@@ -62,20 +59,18 @@ def new(
     tasks: Annotated[int, Option(help="Most tasks to draft.")] = 40,
     join: Annotated[Text, Option(help="Column by which to join several files.")] = None,
     encoding: Annotated[
-        Text,
-        Option(help="Encoding of labels, such as latin-1 or cp1251, if they look garbled."),
+        Text, Option(help="Encoding of labels, such as latin-1 or cp1251, if they look garbled.")
     ] = None,
     out: Annotated[
-        Path | None,
-        Option(help="File to write (.yaml). Default: in your folder of records."),
+        Path | None, Option(help="File to write (.yaml). Default: in your folder of records.")
     ] = None,
     replace: Annotated[bool, Option("--replace", help="Replace an existing file.")] = False,
     yes: Annotated[bool, Option("--yes", help="Accept every guess without asking.")] = False,
 ) -> None:
     """Draft a survey's record (variables, design, tasks) from its file."""
     from lm_eval_epidemia.surveys.draft import drafting
-    from lm_eval_epidemia.surveys.draft.text import CHECK
-    from lm_eval_epidemia.surveys.draft.wishes import Wishes
+    from lm_eval_epidemia.surveys.draft.columns import Wishes
+    from lm_eval_epidemia.surveys.draft.words import CHECK
 
     called = drafting.fitting_name(files, name)
     drafting.check_free(out or drafting.own_path(called), replace)
@@ -124,11 +119,12 @@ def _ask(proposal: Proposal) -> Sequence[str]:
         table.add_row(plain(column), plain(proposal.labels.get(column, "")))
     show(table)
     if proposal.what == "weight":
-        ask = "weight (none: all records count alike)"
+        from lm_eval_epidemia.surveys.draft.columns import NONE
+
         if proposal.doubt:
             print(proposal.doubt)
         default = NONE if proposal.doubt else proposal.columns[0]
-        weight = typer.prompt(ask, default=default).strip()
+        weight = typer.prompt("weight (none: all records count alike)", default=default).strip()
         return [] if weight.casefold() == NONE else [weight]
     if proposal.option == "--strata and --psu":
         return proposal.columns if typer.confirm("use them?", default=True) else ()
@@ -156,27 +152,19 @@ def _say(draft: Drafted) -> None:
     outcomes = list(dict.fromkeys(plan.outcome for plan in draft.plans))
     given = dict.fromkeys(name for plan in draft.plans for name in plan.given)
     print(
-        f"{len(draft.variables):,} variables, {_counted(draft.plans, 'task')}: "
-        f"{_counted(outcomes, 'outcome')} ({few(outcomes)}) by {', '.join(given)}"
+        f"{len(draft.variables):,} variables, {plural(len(draft.plans), 'task')}: "
+        f"{plural(len(outcomes), 'outcome')} ({few(outcomes)}) by {', '.join(given)}"
     )
     for note in [*sampling.checks, *draft.notes]:
         print(f"note: {note}")
 
 
-def _counted(things: Sequence[object], noun: str) -> str:
-    return f"{len(things):,} {noun}{'' if len(things) == 1 else 's'}"
-
-
 @app.command("check")
-def check(
-    survey: Survey,
-    raw: RawOrNone = None,
-    vintage: InVintage = None,
-) -> None:
+def check(survey: Survey, raw: RawOrNone = None, vintage: InVintage = None) -> None:
     """Check files against the survey's record, or list the parts of a draft to check by eye."""
     from lm_eval_epidemia.surveys.catalogue import file_of, record
-    from lm_eval_epidemia.surveys.check import check_files
-    from lm_eval_epidemia.surveys.draft.text import CHECK, marks
+    from lm_eval_epidemia.surveys.draft.words import CHECK, marks
+    from lm_eval_epidemia.surveys.microdata import check_files
 
     entry, path = record(survey), file_of(survey)
     waiting = marks(path.read_text(encoding="utf-8"))
@@ -212,7 +200,7 @@ def download(
 ) -> None:
     """Fetch the official files of surveys; after an interruption run it again to continue."""
     from lm_eval_epidemia.surveys.catalogue import record
-    from lm_eval_epidemia.surveys.download import download as fetch
+    from lm_eval_epidemia.surveys.raw import download as fetch
 
     for name in separated(surveys):
         folder = fetch(record(name), vintage)
@@ -242,4 +230,4 @@ def card(
             with atomic_write(out / f"{name}.md") as temporary:
                 temporary.write_text(text, encoding="utf-8")
     if out is not None:
-        print(f"{_counted([*(surveys or records())], 'data card')} in {out.resolve()}")
+        print(f"{plural(len(surveys or records()), 'data card')} in {out.resolve()}")

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer import Argument, Option
 
-from lm_eval_epidemia.cli import fresh
-from lm_eval_epidemia.cli.options import NamesOrAll, Text, complete_surveys
+from lm_eval_epidemia.cli.options import (
+    Backend,
+    InVintage,
+    Jobs,
+    NamesOrAll,
+    Raw,
+    Survey,
+    Text,
+    complete_surveys,
+)
 from lm_eval_epidemia.cli.printing import fits, show, table_of
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from lm_eval_epidemia.surveys.fresh import FreshSet
+
 
 app = typer.Typer(
     no_args_is_help=True, help="List the tasks, draw fresh ones, and write task files."
@@ -37,7 +54,6 @@ def tasks_list(
 
     from lm_eval_epidemia.api import tasks
     from lm_eval_epidemia.benchmarks import meant
-    from lm_eval_epidemia.cli import listings
 
     every = tasks()
     declared = concat(map(tasks, separated([survey]))) if survey else every
@@ -55,31 +71,170 @@ def tasks_list(
             )
         declared = declared[declared.task.isin(wanted)]
     if summary:
-        show(listings.tasks_summary(declared))
+        show(_summary(declared))
         return
-    rows = [("task", "state", "title")]
+    rows, table = [], table_of("", "task", "state", "title")
     for task in declared.to_dict("records"):
         state = "needs {needs}" if task["state"] == "waiting" else "{state} ({vintage})"
         state += ", stand-in" * bool(task["stands_for"])
         rows.append((task["task"], state.format_map(task), task["title"]))
-    if fits(rows):
-        table = table_of("", *rows[0])
-        for row in rows[1:]:
-            table.add_row(*row)
+        table.add_row(*rows[-1])
+    if fits(table):
         show(table)
     else:
-        for name, state, title in rows[1:]:
+        for name, state, title in rows:
             print(f"{name}\n  {state}: {title}")
     print(f"{sum(declared.state != 'waiting')} of {plural(len(declared), 'task')} available")
-    for say in (listings.published, listings.standins, listings.waiting):
-        for line in say(declared):
-            print(line)
+    for line in (*_of_the_study(declared), *waiting(declared)):
+        print(line)
     if survey is None and not names:
         print("other tasks are about causal graphs (docs/guides/interventional.md)")
         print("and epidemia_quick predicts epidemia_low and epidemia_high (docs/start/running.md)")
 
 
-app.command("fresh")(fresh.fresh)
+def _summary(declared: DataFrame) -> Any:
+    """The number of tasks per survey and state; `declared` as `api.tasks` returns it."""
+    from lm_eval_epidemia.surveys.fresh import GROUP
+    from lm_eval_epidemia.surveys.record import Kind
+
+    groups = {f"epidemia_{kind}": kind for kind in get_args(Kind)}
+    if (declared.group == GROUP).any():
+        groups[GROUP] = "fresh"
+    states = {"shipped": "shipped", "built here": "built", "waiting": "waiting"}
+    numbers = (*groups.values(), *states.values())
+    title = "Declared tasks: shipped, built here, or waiting for a file"
+    table = table_of(title, "survey", *numbers, "vintage", "waiting for", right=numbers)
+
+    def add(name: str, tasks: Any, *about: str) -> None:
+        counts = [sum(tasks.group == group) for group in groups]
+        counts += [sum(tasks.state == state) for state in states]
+        table.add_row(name, *map(str, counts), *about)
+
+    for name, tasks in declared.groupby("survey"):
+        columns = (tasks[column].unique() for column in ("vintage", "needs"))
+        add(str(name), tasks, *(", ".join(filter(None, column)) for column in columns))
+    table.add_section()
+    add("all", declared, "", "")
+    return table
+
+
+def waiting(declared: DataFrame) -> list[str]:
+    """Say which files tasks wait for, survey by survey; `declared` as `api.tasks` returns it."""
+    from lm_eval_epidemia.surveys.catalogue import how_to_build
+
+    of = declared[declared.state == "waiting"].groupby("survey").size()
+    return [
+        f"{plural(number, 'task')} of {name} wait: {how_to_build(str(name))}"
+        for name, number in of.items()
+    ]
+
+
+def _of_the_study(declared: DataFrame) -> Iterator[str]:
+    """Count the listed tasks of the published study that have a truth; describe stand-ins."""
+    from lm_eval_epidemia.benchmarks.observation import OBSERVATION, STANDIN
+    from lm_eval_epidemia.surveys.catalogue import all_tasks
+
+    study = Counter(f"epidemia_{task.kind}" for task in all_tasks().values() if task.number)
+    here = Counter(declared.group[declared.state != "waiting"])
+    if listed := [group for group in study if group in {*declared.group}]:
+        available = sum(here[group] for group in listed)
+        of = ", ".join(f"{here[group]} of {study[group]} in {group}" for group in listed)
+        yield f"available from the published study: {available} of {study.total()} tasks ({of})"
+    if any(declared.stands_for):
+        yield f"{STANDIN}: {OBSERVATION.unions[STANDIN]}"
+
+
+@app.command("fresh")
+def fresh(
+    survey: Survey,
+    raw: Raw = None,
+    n: Annotated[int, Option(help="Number of tasks.")] = 40,
+    seed: Annotated[int, Option(help="Random seed; another seed gives other tasks.")] = 0,
+    dimension: Annotated[str, Option(help="Numbers of conditions that tasks may have.")] = "1,2,3",
+    outcomes: Annotated[
+        str, Option(help="Ask only about these variables, A,B. Default: all that have a question.")
+    ] = "",
+    vintage: InVintage = None,
+    list_: Annotated[
+        bool, Option("--list", help="Draw and check the tasks, but build nothing.")
+    ] = False,
+    replicates: Annotated[int, Option(help="Number of bootstrap replicates.")] = 200,
+    jobs: Jobs = 1,
+    backend: Backend = None,
+    replace: Annotated[
+        bool, Option("--replace", help="Replace another set drawn with this seed.")
+    ] = False,
+) -> None:
+    """Draw random, unpublished tasks from a survey's variables, and build them."""
+    from lm_eval_epidemia.benchmarks import leaves
+    from lm_eval_epidemia.benchmarks.observation.fresh import make, plan
+    from lm_eval_epidemia.harness.discovery import forget_cached_requests
+
+    planned = plan(
+        survey,
+        raw,
+        n=n,
+        seed=seed,
+        dimension=_numbers(dimension),
+        vintage=vintage,
+        outcomes=separated([outcomes] if outcomes else []),
+        replicates=replicates,
+    )
+    drawn = planned.fresh_set
+    if list_:
+        _show(drawn)
+    print(planned.said)
+    if planned.lacking:
+        print(planned.lacking)
+    if list_:
+        return
+    try:
+        kept = make(planned, jobs=jobs, backend=backend, replace=replace)
+    except KeyboardInterrupt:
+        print("\ninterrupted; finished tasks are kept, the same command continues", file=sys.stderr)
+        raise typer.Exit(130) from None
+    names = {task.name for task in drawn.tasks}
+    forget_cached_requests(name for name, leaf in leaves().items() if leaf.entry.name in names)
+    are = "is" if len(names) == 1 else "are"
+    print(f"{plural(len(names), 'task')} of {survey} {drawn.vintage} {are} in {kept.folder}")
+    if kept.short:
+        print(
+            f"in {len(kept.short)} of them boosting leaves less of the scale beyond sampling "
+            f"error than counting did: {', '.join(kept.short)}"
+        )
+    if not kept.is_joint:
+        print(
+            f"their replicates differ from those of the declared tasks of {survey} "
+            f"{drawn.vintage}, so 'epidemia report --probe' takes the two as independent. For "
+            "joint errors build the declared tasks from the same file ('epidemia groundtruth "
+            f"build {survey} --raw FILE'), then repeat this command"
+        )
+    print(f"group {drawn.group}: lm_eval --tasks {drawn.group} ...")
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise EpidemiaError(
+            f"--dimension {text!r}: expected numbers of conditions, such as 1,2,3"
+        ) from None
+
+
+#: How estimators are said.
+SAID = {"bins": "counting", "lightgbm": "boosting"}
+
+
+def _show(drawn: FreshSet) -> None:
+    from lm_eval_epidemia.estimate.estimators import estimator_of
+    from lm_eval_epidemia.surveys.catalogue import record
+
+    table = table_of("", "task", "outcome", "given", "estimated by")
+    for task in drawn.tasks:
+        way = record(drawn.survey).ways(task.outcome, drawn.vintage)[0]
+        estimator = estimator_of(task, len(way.levels)).name
+        table.add_row(task.name, task.outcome, ", ".join(task.given), SAID[estimator])
+    show(table)
 
 
 @app.command("write")

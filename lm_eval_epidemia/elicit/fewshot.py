@@ -9,7 +9,7 @@ import numpy as np
 from lm_eval_epidemia.core.errors import EpidemiaError, plural
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.elicit.orderings import SEED
-from lm_eval_epidemia.elicit.way import Way
+from lm_eval_epidemia.elicit.way import DistributionWay, Way
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
@@ -41,7 +41,7 @@ def examples(task: str, number: int, way: Way) -> str:
         Each example followed by an empty line. Empty without examples, and for ways of asking
         without any; a run with only such tasks is refused before (`harness.arguments`).
     """
-    if not number or way.example is None:
+    if not (number and isinstance(way, DistributionWay)):
         return ""
     survey = all_tasks()[task].survey
     others = [

@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import Way
+from lm_eval_epidemia.elicit.way import DistributionWay, Way
 
 #: By key: a function of a way and a declared task that tells whether the key changes the prompts.
 HEEDED: Mapping[str, Callable[[Way, Any], bool]] = {
     "orderings": lambda way, task: "design" in way.columns,
     "n_samples": lambda way, task: "n_samples" in way.columns,
-    "fewshot": lambda way, task: way.example is not None,
+    "fewshot": lambda way, task: isinstance(way, DistributionWay),
     "gen_prefix": lambda way, task: True,
     # A letter that is written has no delimiter before it.
     "leading_space": lambda way, task: not way.generated,
     "names": lambda way, task: getattr(task, "names", "") == "random",
     "system_prompt": lambda way, task: way.system_prompts,
-    "structured": lambda way, task: way.structure is not None,
+    "structured": lambda way, task: way.is_structured,
     "tries": lambda way, task: way.generated,
-    "wording": lambda way, task: way.distribution is not None,
+    "wording": lambda way, task: isinstance(way, DistributionWay),
 }
 
 

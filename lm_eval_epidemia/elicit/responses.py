@@ -104,7 +104,7 @@ def most_mass(letters: int) -> float:
     return float(letters ** (3 / 2**8))
 
 
-CHOICE_MASS = Metric(choice_mass, True, 0, most_mass(MAX_LEVELS), _mass)
+CHOICE_MASS = Metric(True, 0, most_mass(MAX_LEVELS), choice_mass, _mass)
 
 
 def answered(answers: Sequence[Any]) -> float:
@@ -119,6 +119,6 @@ def truncated(cut: Sequence[float]) -> float:
 
 #: Of every way in which a model writes.
 WRITTEN = {
-    "answered": Metric(answered, True, 0, 1),
-    "truncated": Metric(truncated, False, 0, 1, of_text=lambda reply: without_thought(reply)[1]),
+    "answered": Metric(True, 0, 1, answered),
+    "truncated": Metric(False, 0, 1, truncated, of_text=lambda reply: without_thought(reply)[1]),
 }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
-from types import GenericAlias
+from types import GenericAlias, MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -75,39 +75,36 @@ class Metric(NamedTuple):
 
     Attributes
     ----------
-    of : callable
-        Maps the answers of a task, in any order, to the number.
     higher_is_better : bool or None
         None if neither end is best: lm-eval then prints no arrow.
     low, high : float
         Bounds of the number.
+    of : callable, optional
+        Maps the answers of a task, in any order, to the number. None of what the benchmark
+        measures together (`Benchmark.measure`).
     of_one : callable, optional
         Maps one answer to the value that lm-eval logs with it; `of` then takes these values.
     of_text : callable, optional
         Maps a reply as it was written to that value.
-    draws : callable, optional
-        Maps the input of `of` to its `score.joint.Draws`, or None if they are unknown. Standard
-        errors of groups come from these.
     cut : bool
-        Whether draws are cut off at `low` and `high`, like the number.
-    kept : callable, optional
-        Maps the input of `of` to a line with the answers, which results keep for the report.
+        Whether its draws are cut off at `low` and `high`, like the number.
+    says : str
+        What it is, for users; where empty, the docstring of `of` says so.
     """
 
-    of: Callable[[Sequence[Any]], float]
     higher_is_better: bool | None
     low: float = -math.inf
     high: float = math.inf
+    of: Callable[[Sequence[Any]], float] | None = None
     of_one: Callable[[Any], float] | None = None
     of_text: Callable[[str], float] | None = None
-    draws: Callable[[Sequence[Any]], Any] | None = None
     cut: bool = True
-    kept: Callable[[Sequence[Any]], str] | None = None
+    says: str = ""
 
-
-def _described(truth: store.GroundTruth) -> list[list[str]]:
-    wording = Wording(truth)
-    return [wording.described(cell) for cell in range(len(truth.given))]
+    def of_answers(self, answers: Sequence[Any]) -> float:
+        """Return what a way says of how its prompts were answered."""
+        assert self.of is not None
+        return float(self.of([*map(self.of_one, answers)] if self.of_one else answers))
 
 
 #: Columns of every split.
@@ -143,72 +140,28 @@ def _is_of(value: Any, kind: Any) -> bool:
     return True
 
 
-@dataclass(frozen=True, eq=False)
-class Way:
-    """A way of asking.
+class Way(ABC):
+    """A way of asking: from a truth to prompts, and from a model's responses to answers.
+
+    A subclass says what is special about it; the tables of ways hold one object of each.
 
     Attributes
     ----------
     name : str
     suffix : str
         Suffix of the names of tasks and groups; empty for the plain way of a benchmark.
-
     columns : mapping
         Additional columns of its rows: from name to type; a list stands for a list of that type.
-    rows : callable
-        Maps a truth and a `Variant` to the rows, each a dict of ``cell``, `columns` (without
-        ``choices``, unless each row has its own) and ``prompt``.
-    choices : callable
-        Maps a truth to the letters of the answers, for rows without their own ``choices``.
-    read : callable
-        Maps a row and the model's responses to an `Answer`. The row is a struct with the columns as
-        attributes. Raises ValueError if the responses have the wrong form.
-    prompts : callable
-        Maps a truth and one of the answers to the number of prompts per cell.
     prompts_are : str
-        The word for these prompts, in the plural: "orderings".
-    check : callable
-        Takes an answer, the task's first answer and the truth; raises ValueError if they do not
-        belong together, as in an edited file.
-
-    distribution : callable, optional
-        Maps the answers in complete cells, shape (C, prompts, ...), one of the answers, and K to
-        `Elicited`; None if answers do not form a distribution.
-    moved : callable, optional
-        Maps the answers in complete cells, the bounds of their probabilities (each of shape (C,
-        prompts, letters)), one of the answers, and K to a bound on the L1 error of each cell's
-        distribution, shape (C,).
-    expects : bool
-        Whether `Elicited.expected` is given: another metric, ``score_expected``.
+        The word for the prompts of a cell, in the plural: "orderings".
     diagnostics : mapping of str to Metric
         Metrics of how the model answered, not how well; ``answered`` if it writes.
-    by_position : callable, optional
-        Maps answers to the mean probability of each displayed position, shape (K,); None if no
-        answers were displayed.
-
-    question, answers : callable, optional
-        For readers: map `Wording`, a cell and a level to the question alone, and a truth to the
-        answers in their natural order.
     request : str
         Line of a prompt that says how to answer.
-    example : callable, optional
-        Maps a truth, a cell and a random generator to a solved example, without the final line
-        break.
-    believed : callable, optional
-        Maps a respondent's belief in the row's cell (a distribution, shape (K,), or another output
-        of the benchmark's `answers`) and the row to the probability of each choice, for
-        `epidemia-baseline`.
-    told : callable
-        Maps a distribution, shape (K,), to the one that is read from an answer with it: the same,
-        except for intervals and whole per cents.
-    writes : callable, optional
-        Maps the same input as `believed` to the whole reply, if that is not one of the choices.
-    structure : callable, optional
-        Maps a truth and a `Variant` to the form that the server enforces on a reply, as lm-eval's
-        ``generation_kwargs``; empty if the variant asks for none.
     system_prompts : bool
         Whether ``--metadata '{"system_prompt": ...}'`` applies, see `elicit.system`.
-
+    is_structured : bool
+        Whether a server can be asked to enforce the form of a reply: see `structure`.
     temperature : float, optional
         Sampling temperature of written answers. None for log-probabilities.
     unread : str
@@ -218,45 +171,93 @@ class Way:
     revision : int
         Raised when its prompts or the reading of its answers change, so that scores stop being
         comparable.
-
-    asks : callable
-        Tells whether a declared task is asked in this way.
-    load : callable
-        Maps a task's name to its truth, which has a ``fingerprint``.
-    described : callable
-        Maps a truth to the conditions of each cell: ``[["age: 30-34"], ...]``.
     """
 
     name: str
-    suffix: str
-    columns: Mapping[str, Any]
-    rows: Callable[[Any, Variant], Iterator[dict[str, Any]]]
-    choices: Callable[[Any], Sequence[str]]
-    read: Callable[[Any, Sequence[Any]], Answer]
-    prompts: Callable[[Any, Any], int]
+    suffix: str = ""
+    columns: Mapping[str, Any] = MappingProxyType({"choices": ["string"]})
     prompts_are: str = "prompts"
-    check: Callable[[Any, Any, Any], None] = lambda answer, first, truth: None
-    distribution: Callable[[Array, Any, int], Elicited] | None = None
-    moved: Callable[[Array, Array, Array, Any, int], Array] | None = None
-    expects: bool = False
-    diagnostics: Mapping[str, Metric] = field(default_factory=dict)
-    by_position: Callable[[Sequence[Any]], Array | None] | None = None
-    question: Callable[[Any, int, int], str] | None = None
-    answers: Callable[[Any], Sequence[str]] | None = None
+    diagnostics: Mapping[str, Metric] = MappingProxyType({})
     request: str = ""
-    example: Callable[[Any, int, np.random.Generator], str] | None = None
-    believed: Callable[[Array, Any], Array] | None = None
-    told: Callable[[Array], Array] = lambda p: p
-    writes: Callable[[Array, Any], str] | None = None
-    structure: Callable[[Any, Variant], dict[str, Any]] | None = None
     system_prompts: bool = False
+    is_structured: bool = False
     temperature: float | None = None
     unread: str = "'all answers equally likely'"
     exported: bool = True
     revision: int = 0
-    asks: Callable[[Any], bool] = lambda task: True
-    load: Callable[[str], Any] = store.load
-    described: Callable[[Any], list[list[str]]] = _described
+
+    @abstractmethod
+    def rows(self, truth: Any, variant: Variant) -> Iterator[dict[str, Any]]:
+        """Yield the rows: a dict of ``cell``, `columns` and ``prompt``.
+
+        Without ``choices``, unless each row has its own.
+        """
+
+    @abstractmethod
+    def read(self, row: Any, responses: Sequence[Any]) -> Answer:
+        """Read the model's responses to a row, a struct with the columns as attributes.
+
+        Raises
+        ------
+        ValueError
+            If the responses have the wrong form.
+        """
+
+    def load(self, task: str) -> Any:
+        """Return the truth of a task, which has a ``fingerprint``."""
+        return store.load(task)
+
+    def described(self, truth: Any) -> list[list[str]]:
+        """Return the conditions of each cell: ``[["age: 30-34"], ...]``."""
+        wording = Wording(truth)
+        return [wording.described(cell) for cell in range(len(truth.given))]
+
+    def asks(self, task: Any) -> bool:
+        """Tell whether a declared task is asked in this way."""
+        return True
+
+    def choices(self, truth: Any) -> Sequence[str]:
+        """Return the letters of the answers, for rows without their own ``choices``."""
+        return ()
+
+    def prompts(self, truth: Any, first: Any) -> int:
+        """Return the number of prompts per cell, of which one of the answers may tell."""
+        return 1
+
+    def check(self, answer: Any, first: Any, truth: Any) -> None:  # noqa: B027 most take all
+        """Raise ValueError if an answer, as in an edited file, does not belong to the first's."""
+
+    def structure(self, truth: Any, variant: Variant) -> dict[str, Any]:
+        """Return the form that the server enforces on a reply, as ``generation_kwargs``."""
+        return {}
+
+    def by_position(self, answers: Sequence[Any]) -> Array | None:
+        """Return the mean probability of each displayed position, shape (K,).
+
+        None if no answers were displayed.
+        """
+        return None
+
+    def believed(self, belief: Any, row: Any) -> Array:
+        """Return the probability of each choice for a respondent with a belief in the row's cell.
+
+        Parameters
+        ----------
+        belief : ndarray, shape (K,), or another output of the benchmark's `answers`
+        row : struct
+        """
+        raise NotImplementedError(f"the way {self.name!r} has no reference respondents")
+
+    def told(self, p: Array) -> Array:
+        """Return the distribution that is read from an answer with one, both of shape (K,).
+
+        The same, except for intervals and whole per cents.
+        """
+        return p
+
+    def writes(self, belief: Any, row: Any) -> str | None:
+        """Return the whole reply of such a respondent; None if it is one of the choices."""
+        return None
 
     def named(self, name: str) -> str:
         """Return lm-eval's name of a task or group: ``..._likelihood``; no suffix if plain."""
@@ -305,6 +306,57 @@ class Way:
         return f"has {row[wrong]!r} in {wrong}, where {_in_words(kinds[wrong])} is expected"
 
 
-def by_name(*ways: Way) -> dict[str, Way]:
-    """Return ways of asking by name, in the given order."""
-    return {way.name: way for way in ways}
+class DistributionWay(Way):
+    """A way of asking whose answers form P(Y | X).
+
+    Attributes
+    ----------
+    expects : bool
+        Whether `Elicited.expected` is given: another metric, ``score_expected``.
+    """
+
+    expects: bool = False
+
+    @abstractmethod
+    def distribution(self, values: Array, first: Any, levels: int) -> Elicited:
+        """Return the distributions in completely answered cells.
+
+        Parameters
+        ----------
+        values : ndarray, shape (C, prompts, ...)
+            The answers.
+        first : Answer
+            One of them.
+        levels : int
+            K.
+        """
+
+    @abstractmethod
+    def question(self, wording: Wording, cell: int, level: int) -> str:
+        """Return the question alone, for readers."""
+
+    @abstractmethod
+    def answers(self, truth: Any) -> Sequence[str]:
+        """Return the answers in their natural order, for readers."""
+
+    @abstractmethod
+    def example(self, truth: Any, cell: int, rng: np.random.Generator) -> str:
+        """Return a solved example, without the final line break."""
+
+    def moved(self, values: Array, low: Array, high: Array, first: Any, levels: int) -> Array:
+        """Bound the L1 error of each cell's distribution; NaN if this way has no bound.
+
+        Parameters
+        ----------
+        values : ndarray, shape (C, prompts, letters)
+            The answers.
+        low, high : ndarray, same shape
+            Bounds of their probabilities.
+        first, levels
+            As of `distribution`.
+
+        Returns
+        -------
+        ndarray, shape (C,)
+        """
+        return np.full(len(values), math.nan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,9 +12,9 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate.sampling import Codes
-from lm_eval_epidemia.surveys.adjustment import Adjustment, Margin, Rake, Rescale
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
 from lm_eval_epidemia.surveys.record import Task
+from lm_eval_epidemia.surveys.variable import Adjustment, Margin, Rake, Rescale
 
 #: Raking stops when no cell of a margin is further off than this (as a share of the population);
 #: margins written in a record are rounded to six decimals and so contradict each other by less.
@@ -91,14 +92,10 @@ def rake(weight: Array, targets: Sequence[Target]) -> Array:
 
 def _crossed(data: Microdata, variables: Sequence[str]) -> tuple[Codes, int]:
     """Number the cells of several variables' levels crossed, the last varying fastest."""
-    cell, cells = np.zeros(len(data), dtype=np.int64), 1
-    missing = np.zeros(len(data), dtype=bool)
-    for name in variables:
-        levels = data.levels[name]
-        size = len(data.variables[name].levels)
-        missing |= levels == MISSING
-        cell, cells = cell * size + levels, cells * size
-    return np.where(missing, MISSING, cell), cells
+    levels = np.array([data.levels[name] for name in variables])
+    sizes = tuple(len(data.variables[name].levels) for name in variables)
+    cell = np.ravel_multi_index(tuple(levels), sizes, mode="clip")
+    return np.where((levels == MISSING).any(axis=0), MISSING, cell), math.prod(sizes)
 
 
 def _margin(
@@ -137,13 +134,8 @@ def _rake(data: Microdata, rule: Rake, weight: Array) -> tuple[Array, dict[str, 
         cell, shares = _margin(data, margin, weight, population)
         targets.append(Target(cell[known], shares))
         without = np.bincount(cell[known & (cell != MISSING)], minlength=len(shares)) == 0
-        met.append(
-            {
-                "variables": list(margin.variables),
-                "cells": int((shares > 0).sum()),
-                "share_in_cells_without_a_record": float(shares[without].sum()),
-            }
-        )
+        of = {"variables": list(margin.variables), "cells": int((shares > 0).sum())}
+        met.append(of | {"share_in_cells_without_a_record": float(shares[without].sum())})
     note = _note(rule) | {"records": int(known.sum()), "population": int(population.sum())}
     note["margins"] = met
     if rule.known is not None and (known == population).all():

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.estimate.bins import shares
-from lm_eval_epidemia.estimate.sampling import Codes
+from lm_eval_epidemia.estimate.sampling import Codes, shares
 
 if TYPE_CHECKING:
     import lightgbm as lgb

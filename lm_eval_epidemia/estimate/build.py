@@ -19,8 +19,8 @@ import numpy as np
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.extras import install
-from lm_eval_epidemia.estimate import published, unfinished
-from lm_eval_epidemia.estimate.cells import Cells
+from lm_eval_epidemia.estimate import published
+from lm_eval_epidemia.estimate.cells import Cells, estimate_task
 from lm_eval_epidemia.estimate.estimators import Contradicted, Counts, OfRecords
 from lm_eval_epidemia.estimate.meaning import FIELD, meaning_of
 from lm_eval_epidemia.estimate.prepare import prepare
@@ -33,13 +33,19 @@ from lm_eval_epidemia.estimate.store import (
     folder_of,
     folders,
 )
-from lm_eval_epidemia.estimate.task import estimate_task
 from lm_eval_epidemia.estimate.workers import check_jobs, workers
-from lm_eval_epidemia.estimate.write import write_truth
+from lm_eval_epidemia.estimate.write import (
+    finished,
+    keep,
+    key_of,
+    read_kept,
+    software,
+    unfinished,
+    write_truth,
+)
 from lm_eval_epidemia.surveys.catalogue import own, record
-from lm_eval_epidemia.surveys.download import raw_paths
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
-from lm_eval_epidemia.surveys.read import raw_files
+from lm_eval_epidemia.surveys.raw import raw_files, raw_paths
 from lm_eval_epidemia.surveys.record import Record, Task
 from lm_eval_epidemia.surveys.tables import tables_vintage
 
@@ -79,10 +85,10 @@ class _Job(NamedTuple):
     def prepared(self, data: Microdata) -> tuple[Cells, str]:
         """Return the data to estimate from, and the hash of all inputs."""
         ready = prepare(data, self.task, self.estimator)
-        return ready, unfinished.key_of(ready, self.work.schemes, self.work.replicates)
+        return ready, key_of(ready, self.work.schemes, self.work.replicates)
 
     def is_done(self, data: Microdata) -> bool:
-        return self.path.exists() and unfinished.finished(self.path, self.prepared(data)[1])
+        return self.path.exists() and finished(self.path, self.prepared(data)[1])
 
     def do(self, ready: Cells, key: str) -> dict[str, str]:
         """Estimate the task and keep what comes out; if that is contradicted, say why."""
@@ -90,7 +96,7 @@ class _Job(NamedTuple):
             estimate = estimate_task(ready, self.work.schemes, self.work.replicates)
         except Contradicted as error:
             return {self.task.name: str(error)}
-        unfinished.keep(self.path, key, estimate)
+        keep(self.path, key, estimate)
         return {}
 
 
@@ -218,7 +224,11 @@ def with_schemes(
         Without its design, where "design" is not asked for.
     schemes : tuple of str
     """
-    _compare_rows(data)
+    official = data.record.vintages[data.vintage].rows
+    if official is not None and len(data) != official:
+        of = f"{data.record.survey} {data.vintage}"
+        rows = f"{data.name} has {len(data):,} rows, but {of} has {official:,}"
+        notices.warn("another number of records", f"{rows}: is the file complete?")
     has_design = data.has_strata or data.replicates is not None
     schemes = tuple(bootstrap or (s for s in SCHEMES if s != "design" or has_design))
     if "design" in schemes and not has_design:
@@ -260,7 +270,7 @@ def build_tasks(
         Tasks that have no truth since their records contradict the estimate, and the reason.
     """
     # Absolute: processes that were started for an earlier build may be in another folder.
-    with unfinished.unfinished(folder.absolute(), data.key) as kept:
+    with unfinished(folder.absolute(), data.key) as kept:
         jobs = [_Job(task, work, kept / f"{task.name}.json", estimator) for task in tasks]
         skipped = _estimate(data, jobs, work)
         if len(skipped) == len(jobs):
@@ -268,7 +278,7 @@ def build_tasks(
         truth = _provenance(data.record, data.vintage, data.files)
         truth |= {"rows": len(data), "weight": data.weight_column, **about}
         there = [job for job in jobs if job.task.name not in skipped]
-        estimates = {job.task: unfinished.kept(job.path) for job in there}
+        estimates = {job.task: read_kept(job.path)["made"] for job in there}
         _write(folder, data.record, truth, estimates)
     return skipped
 
@@ -284,10 +294,8 @@ def _write(folder: Path, entry: Record, truth: dict[str, Any], estimates: dict[T
     for place, content in sorted(places.items()):  # the folder itself, then those in it
         if place != folder:
             beside = read_registry(folder).get(key)
-            truth = {
-                **truth,
-                "sample": _sample(beside, truth["raw"], content, f"{key}-{place.name}"),
-            }
+            sample = _sample(beside, truth["raw"], content, f"{key}-{place.name}")
+            truth = {**truth, "sample": sample}
         write_truth(place, key, truth, content)
 
 
@@ -311,17 +319,6 @@ def _replicates_of(entries: Iterable[dict[str, Any]]) -> int:
     return max(map(int, numbers), default=0)
 
 
-def _compare_rows(data: Microdata) -> None:
-    """Warn where a file does not have the official number of records."""
-    survey, official = data.record.survey, data.record.vintages[data.vintage].rows
-    if official is not None and len(data) != official:
-        notices.warn(
-            "another number of records",
-            f"{data.name} has {len(data):,} rows, but {survey} {data.vintage} has {official:,}: "
-            "is the file complete?",
-        )
-
-
 def _check_strata(data: Microdata) -> None:
     """Refuse a design that tells no variance: a stratum of which one PSU is left."""
     if not data.has_strata:
@@ -335,10 +332,9 @@ def _check_strata(data: Microdata) -> None:
         raise EpidemiaError(
             f"{data.name}: {single.size} of {len(names)} strata ({design.strata or 'all records'}) "
             f"have a single PSU ({design.psu or design.unit or 'a record'}), the first in row "
-            f"{row}: so their variance cannot be estimated. "
-            "Use the complete file; or merge each with a neighbouring stratum, as the survey's "
-            "manual says; or compute errors as if rows were drawn independently (--bootstrap iid "
-            "--bootstrap population)"
+            f"{row}: so their variance cannot be estimated. Use the complete file; or merge each "
+            "with a neighbouring stratum, as the survey's manual says; or compute errors as if "
+            "rows were drawn independently (--bootstrap iid --bootstrap population)"
         )
 
 
@@ -382,7 +378,7 @@ def _provenance(entry: Record, vintage: str, files: dict[str, str]) -> dict[str,
             "citation": " ".join(entry.citation.split()),
             "note": " ".join(release.note.split()),
         },
-        "software": unfinished.software(),
+        "software": software(),
     }
 
 

@@ -7,6 +7,7 @@ and nowhere else. A table that an agency published has its own (`published.Publi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -14,10 +15,9 @@ import numpy as np
 
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.estimate import bins, boosted, sampling
+from lm_eval_epidemia.estimate import boosted, sampling
 from lm_eval_epidemia.estimate.cells import ByScheme, Estimated, Estimator, Prepared
-from lm_eval_epidemia.estimate.joint import mixture, replicate_weights
-from lm_eval_epidemia.estimate.sampling import SCHEMES, Codes, Sample, Scheme, rng_of
+from lm_eval_epidemia.estimate.sampling import SCHEMES, Codes, Sample, Scheme, count_shares, rng_of
 from lm_eval_epidemia.estimate.store import d_perfect
 from lm_eval_epidemia.surveys.record import Task
 
@@ -99,6 +99,12 @@ class Contradicted(EpidemiaError):
     """The records of a task contradict its estimate: there is no truth of it, but of others."""
 
 
+def _joint_weights(ready: Prepared, number: int) -> Iterator[Array]:
+    """Yield the weights of the records in each joint replicate of the survey."""
+    for b in range(number):
+        yield sampling.replicate_weights(ready.sample, ready.survey, b, number)
+
+
 class OfRecords(Estimator[Prepared]):
     """An estimator of microdata: every replicate is a fit to other weights."""
 
@@ -126,17 +132,18 @@ class Counts(OfRecords):
     takes_totals = True
 
     def fit(self, ready: Prepared, weight: Array, rng: np.random.Generator) -> Array:
-        return bins.count(weight, ready.cell, ready.outcome, len(ready.weights), len(ready.levels))
+        shape = len(ready.weights), len(ready.levels)
+        return count_shares(weight, ready.cell, ready.outcome, *shape)
 
     def joint(self, ready: Prepared, p: Array, number: int) -> Estimated:
-        sample, survey, rng = ready.sample, ready.survey, np.random.default_rng()
+        sample, rng = ready.sample, np.random.default_rng()
         if sample.replicate_totals is not None:
             # Linear in the agency's own deviations, as its variance formula is.
             moved = sampling.replicate_draws(sample, p) - p
-            mixed = mixture(survey, number, len(moved)) / np.sqrt(len(moved))
+            mixed = sampling.mixture(ready.survey, number, len(moved)) / np.sqrt(len(moved))
             at = p + np.tensordot(mixed, moved, axes=1)
         else:
-            weights = (replicate_weights(sample, survey, b, number) for b in range(number))
+            weights = _joint_weights(ready, number)
             at = np.stack([self.fit(ready, weight, rng) for weight in weights])
         return Estimated(p, at, at)
 
@@ -202,11 +209,9 @@ class Boosting(OfRecords):
 
     def joint(self, ready: Prepared, p: Array, number: int) -> Estimated:
         seeds = boosted.seeds_of_replicate(ready.units)
-        weights = (replicate_weights(ready.sample, ready.survey, b, number) for b in range(number))
-        fits = [
-            self._fits(ready, weight, seeds, 1 + len(SCHEMES), b)
-            for b, weight in enumerate(weights)
-        ]
+        weights = _joint_weights(ready, number)
+        key = 1 + len(SCHEMES)
+        fits = [self._fits(ready, weight, seeds, key, b) for b, weight in enumerate(weights)]
         return Estimated(p, np.stack([fit.mean(axis=0) for fit in fits]), np.stack(fits)[:, 0])
 
     def draws(self, ready: Prepared, scheme: Scheme, number: int, joint: Estimated) -> Array:
@@ -233,7 +238,7 @@ class Boosting(OfRecords):
         large = ready.n >= COUNTABLE
         if ready.weights[large].sum() < MOST:
             return
-        counted = bins.count(ready.record_weights, ready.cell, ready.outcome, *p.shape)
+        counted = count_shares(ready.record_weights, ready.cell, ready.outcome, *p.shape)
         apart = ready.weights * np.abs(counted - p).sum(axis=1)
         if (total := apart.sum()) <= perfect:
             return

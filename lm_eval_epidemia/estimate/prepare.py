@@ -63,34 +63,24 @@ def prepare(data: Microdata, task: Task, estimator: OfRecords | None = None) -> 
         design |= {"psu": data.psu[keep], "stratum_of_psu": stratum_of_psu}
     elif data.replicates is not None:
         # What adjusted a record's weight adjusts its replicates too.
-        weight = data.weight[keep]
-        ratio = np.divide(
-            adjusted.weight[keep], weight, out=np.zeros_like(weight), where=weight > 0
-        )
+        before, after = data.weight[keep], adjusted.weight[keep]
+        ratio = np.divide(after, before, out=np.zeros_like(before), where=before > 0)
         if estimator.takes_totals:
-            flat, shape = cell * len(levels) + outcome, (len(totals), len(levels))
-            weights = (column[keep] * ratio for column in data.replicates.T)
-            design["replicate_totals"] = np.stack(
-                [
-                    np.bincount(flat, column, shape[0] * shape[1]).reshape(shape)
-                    for column in weights
-                ]
-            )
+            flat, size = cell * len(levels) + outcome, len(totals) * len(levels)
+            columns = [np.bincount(flat, col[keep] * ratio, size) for col in data.replicates.T]
+            design["replicate_totals"] = np.stack(columns).reshape(-1, len(totals), len(levels))
         else:
             design["replicate_weights"] = data.replicates[keep] * ratio[:, None]
     scale = data.record.design_of(data.vintage).replicate_scale
+    asked, labels = (task.outcome, *task.given), [[x.label for x in way.levels] for way in ways]
+    given = [tuple(of[n] for of, n in zip(labels, row, strict=True)) for row in features]
     return Prepared(
         survey=data.key,
         task=task,
         estimator=estimator,
         levels=levels,
-        given=[
-            tuple(way.levels[int(number)].label for way, number in zip(ways, row, strict=True))
-            for row in features
-        ],
-        columns={
-            name: entry.column(data.variables[name].column) for name in (task.outcome, *task.given)
-        },
+        given=given,
+        columns={name: entry.column(data.variables[name].column) for name in asked},
         weights=totals / totals.sum(),
         dropped=dropped,
         absent=_absent(task, ways, features),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -110,9 +109,7 @@ def taken(
     entry: Record, vintage: str, raws: Sequence[Path], tasks: Sequence[Task]
 ) -> dict[Task, Shares]:
     """Read the published tables of a vintage; returns those of the tasks that have one."""
-    tables: dict[Any, PublishedTable] = {
-        (table.outcome, table.given): table for table in load_tables(entry, raws, vintage)
-    }
+    tables = {(of.outcome, of.given): of for of in load_tables(entry, raws, vintage)}
     shares = {}
     for task in tasks:
         if (table := tables.get((task.outcome, task.given))) is not None:

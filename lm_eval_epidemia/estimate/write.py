@@ -1,5 +1,8 @@
 """Write ground truth: three parquet files per survey and vintage, then the registry.
 
+Until all tasks of a build are estimated, `unfinished` keeps those that are, each with a hash of all
+its inputs.
+
 At every moment the registry names complete files. New files never overwrite others: if a name is
 taken, the hash is added to the name. Then the registry is replaced in one step, and finally files
 that it no longer names are removed.
@@ -7,12 +10,23 @@ that it no longer names are removed.
 
 from __future__ import annotations
 
+import json
+import platform
 import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.version import __version__
+from lm_eval_epidemia.estimate import sampling
+from lm_eval_epidemia.estimate.cells import Cells
 from lm_eval_epidemia.estimate.registry import REGISTRY, enter, locked, read_registry
+from lm_eval_epidemia.estimate.sampling import Scheme
 
 
 def write_truth(folder: Path, key: str, truth: dict[str, Any], tasks: dict[str, Any]) -> None:
@@ -26,7 +40,7 @@ def write_truth(folder: Path, key: str, truth: dict[str, Any], tasks: dict[str, 
     truth : dict
         The registry entry without `files` and `tasks`.
     tasks : dict
-        By task name what `task.estimate_task` returned.
+        By task name what `estimate_task` returned.
 
     Raises
     ------
@@ -97,3 +111,69 @@ def _tidy(folder: Path, key: str) -> None:
         for path in list(folder.iterdir()):
             if ours.fullmatch(path.name) and path.name not in named and not path.is_dir():
                 path.unlink()
+
+
+@contextmanager
+def unfinished(folder: Path, name: str) -> Iterator[Path]:
+    """Yield the folder of a build's finished tasks, to one build at a time."""
+    import filelock
+
+    kept = folder / f".{name}.unfinished"
+    with paths.writing(kept):
+        kept.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(kept / "lock")
+        try:
+            lock.acquire(blocking=False)
+        except filelock.Timeout:
+            raise EpidemiaError(
+                f"another build of {name} is running in {folder}: wait until it ends, or write to "
+                "another folder with --out"
+            ) from None
+    try:
+        yield kept
+        # All of it: a task may since have left the record, or have another name.
+        shutil.rmtree(kept, ignore_errors=True)
+    finally:
+        lock.release()
+
+
+def software() -> dict[str, str]:
+    """Return the versions that the bytes of a truth depend on."""
+    names = ("numpy", "scikit-learn", "lightgbm", "pyarrow")
+    return {
+        "lm-eval-epidemia": __version__,
+        "python": ".".join(platform.python_version_tuple()[:2]),
+        **{name: version(name) for name in names},
+    }
+
+
+def key_of(ready: Cells, schemes: tuple[Scheme, ...], replicates: int) -> str:
+    """Hash the inputs of an estimate: the prepared records, and the options.
+
+    The records are the outcome of file, survey record, design and adjustments, whatever these are.
+    """
+    import joblib
+
+    code = [paths.sha256_of(path) for path in sorted(Path(__file__).parent.glob("*.py"))]
+    parameters = ready.estimator.parameters
+    settings = (sampling.SEED, schemes, replicates, parameters, software(), code)
+    return joblib.hash((ready, settings), hash_name="sha1")
+
+
+def keep(path: Path, key: str, task: dict[str, Any]) -> None:
+    """Keep what `estimate_task` returned, whole or not at all."""
+    with paths.atomic_write(path) as temporary:
+        temporary.write_text(json.dumps({"key": key, "made": task}), encoding="utf-8")
+
+
+def finished(path: Path, key: str) -> bool:
+    """Tell whether an earlier, interrupted build has estimated a task from the same inputs."""
+    try:
+        return read_kept(path)["key"] == key
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+
+
+def read_kept(path: Path) -> dict[str, Any]:
+    """Return what `keep` kept: ``made``, and the ``key`` of what it was made from."""
+    return json.loads(path.read_text(encoding="utf-8"))

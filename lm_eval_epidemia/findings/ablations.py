@@ -11,7 +11,7 @@ import pandas as pd
 
 from lm_eval_epidemia.benchmarks import WAYS, in_way
 from lm_eval_epidemia.benchmarks.prior.judged import Stated
-from lm_eval_epidemia.benchmarks.prior.judgements import JudgedTask
+from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask
 from lm_eval_epidemia.benchmarks.prior.quantities import answers
 from lm_eval_epidemia.core.errors import few
 from lm_eval_epidemia.findings.finding import Finding, make_finding

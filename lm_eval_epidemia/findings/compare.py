@@ -119,7 +119,7 @@ def compare(
     side = here["side"]
     verdict = "not shown"
     if side:
-        verdict = "better" if (side > 0) == bool(of.measure.higher_is_better) else "worse"
+        verdict = "better" if (side > 0) == bool(of.lead.higher_is_better) else "worse"
         verdict += "" if across["elsewhere"] == side else " here"
     named = {name: x for name, x in {**across, **here}.items() if name in Comparison._fields}
     return Comparison(**named, tasks=len(both), verdict=verdict)
@@ -141,8 +141,7 @@ def _across(of: Benchmark, both: pd.DataFrame, pool: Pool | None) -> dict[str, A
         if draws is not None:
             number = round(min(both["seen"][0], both["seen_other"][0]) * len(draws.at))
             apart = Clustered(apart.mean, joint_error([draws]), number - 1)
-    measure = of.measure
-    reach = min(apart.reach(CONFIDENCE), most := measure.high - measure.low)
+    reach = min(apart.reach(CONFIDENCE), most := of.lead.high - of.lead.low)
     low = high = ratio = nearer = farther = math.nan
     elsewhere = 0
     on_log = pool.difference(both) if pool is not None else None
@@ -191,7 +190,7 @@ def _here(of: Benchmark, both: pd.DataFrame) -> dict[str, Any]:
         shown &= side * population > HERE * population_error
         sides = np.where(sides * apart > WON_BY * own_errors(against), sides, 0)
     above, below = int((sides > 0).sum()), int((sides < 0).sum())
-    wins, losses = (above, below) if of.measure.higher_is_better else (below, above)
+    wins, losses = (above, below) if of.lead.higher_is_better else (below, above)
     return {
         "corrected": corrected,
         "corrected_error": error,

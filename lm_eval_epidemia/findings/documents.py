@@ -22,8 +22,7 @@ from lm_eval_epidemia.results.documents import (
     groups_in,
     samples_of,
 )
-from lm_eval_epidemia.score.outcomes import Clustered
-from lm_eval_epidemia.score.paired import MCNEMAR, Answers, paired
+from lm_eval_epidemia.score.outcomes import MCNEMAR, Answers, Clustered, paired
 
 #: With fewer degrees of freedom Satterthwaite's t is too rough (Tipton 2015): a few clusters then
 #: have most of the rows.

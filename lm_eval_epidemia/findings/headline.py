@@ -32,7 +32,7 @@ from lm_eval_epidemia.findings.leaderboard import (
     ordered_groups,
     pool_of,
 )
-from lm_eval_epidemia.findings.pairs import compared
+from lm_eval_epidemia.findings.pairs import comparable_scores
 from lm_eval_epidemia.findings.ranks import alike
 from lm_eval_epidemia.findings.references import AVERAGES, UNIFORM
 from lm_eval_epidemia.findings.words import WORDS, plain_name, scale, with_example
@@ -159,12 +159,12 @@ def _with_verdicts(
     shown = shown.assign(other=-1, verdict="", over="")
     doubted = rows["run"][rows["changed"].eq(True)]
     runs = shown.index[~shown["published"] & ~shown["silent"] & ~shown.index.isin(doubted)]
-    if benchmark.predicted or len(runs) < 2:
+    if benchmark.predicts or len(runs) < 2:
         return shown
     asked = rows[rows["run"].isin(runs)]["group"].value_counts()
     together = all(asked.get(group) == len(runs) for group in TOGETHER)
     over = " + ".join(TOGETHER) if together else max(ordered_groups(asked.index), key=asked.get)
-    scores, pool = compared(results), pool_of(results)
+    scores, pool = comparable_scores(results), pool_of(results)
     of = {run: scores[(scores["run"] == run) & (scores["group"] == over)] for run in runs}
     for run, other in pairwise(runs):
         made = compare(of[run], of[other], pool)
@@ -220,7 +220,7 @@ def _finding(
     if benchmark is OBSERVATION and len(others):
         whose = table.drop_duplicates("run").set_index("run")[["model", "settings"]]
         table = pd.concat([table, others.join(whose, on="run")], ignore_index=True)
-    if benchmark.predicted:
+    if benchmark.predicts:
         table = table.drop(columns=["error", "mark", "part", "versus"])
     # Of a run the group with the least stands for all.
     mass = table["choice_mass"].where(_is_leading(table))
@@ -266,14 +266,14 @@ def _sentence(results: Results, benchmark: Benchmark, rows: pd.DataFrame, run: p
         else:
             why = f"{f'only {answered:.0%}' if answered else 'none'} of its replies can be read"
         return f"{run['model']} does not answer: {why}."
-    if benchmark.predicted:
+    if benchmark.predicts:
         asked = results.scores[results.scores["run"] == run.name]
         asked = asked.sort_values("task", ascending=False)
         known = [leaves()[name] for name in map(in_way, asked["task"], asked["way"])]
         predicted = " and ".join(
             f"{_rounded(value)} on {leaf.entry.declared.group}"
             for leaf, value in zip(known, asked["value"], strict=True)
-            if leaf.benchmark.predicted
+            if leaf.benchmark.predicts
         )
         return f"{run['model']}: predicted to get {predicted} of 100 in full runs."
     if benchmark is not OBSERVATION:
@@ -359,7 +359,7 @@ def _suggest_next(results: Results, boards: Sequence[Board], folders: Sequence[P
         template = "" if chat else "--apply_chat_template if it is an instruct model, or "
         stated = WAYS["stated"].named(row.group) if row.group in TOGETHER else "a written group"
         return f"Next: {row.model} does not answer with letters: {template}ask {stated}."
-    if boards[0].benchmark.predicted:
+    if boards[0].benchmark.predicts:
         return "Next: run epidemia_low,epidemia_high; a quick look predicts but does not rank."
     where = f"--show {WORDS['further'][boards[0].benchmark.name]}"
     names = runs["model"][runs["kind"] == "run"].unique()[:2].tolist()
@@ -367,6 +367,8 @@ def _suggest_next(results: Results, boards: Sequence[Board], folders: Sequence[P
         pair, listed = shlex.join(names), shlex.join(map(str, folders))
         if len(pair) > LONGEST or any(name.startswith("-") for name in names):
             pair = "MODEL OTHER"
+        elif any(Path(name).exists() for name in names):
+            pair = f"--models {pair}"
         listed = listed if listed and len(listed) <= LONGEST else "RESULTS"
         return f"Next: epidemia compare {pair} {listed}; {where}; --html site/"
     more = "" if (results.runs["kind"] == "published").any() else ", --published (other models)"

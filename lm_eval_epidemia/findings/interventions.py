@@ -13,12 +13,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks import INTERVENTION, WAYS, in_way
-from lm_eval_epidemia.benchmarks.intervention import contrasts, generate
-from lm_eval_epidemia.benchmarks.intervention.contrasts import known_scenes, noticed, picked, shared
+from lm_eval_epidemia.benchmarks import INTERVENTION, in_way
+from lm_eval_epidemia.benchmarks.intervention import graph as causal
+from lm_eval_epidemia.benchmarks.intervention import metrics
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES, Effect, effects
 from lm_eval_epidemia.benchmarks.intervention.metrics import Graded, graded
 from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, DoPair, Questions, questions
+from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.parts import in_parts, number, part_rows
@@ -32,13 +33,13 @@ SMALL = {task.names: name for name, task in TASKS.items() if task.nodes is None}
 LARGE = {str(task.nodes): name for name, task in TASKS.items() if task.nodes is not None}
 
 #: Ways that ask before and after an intervention.
-EFFECTS = tuple(way for way in INTERVENTION.ways if WAYS[way].load is questions)
+EFFECTS = tuple(name for name, way in WAYS.items() if way.intervenes)
 
 #: Who finds fewer of the relations that a graph states is no case for the shortcut test.
 FOUND = 0.95
 
 #: Where X of do(X) is, in the tasks about larger graphs.
-KINDS = (generate.TARGET, generate.INSIDE, generate.YES, generate.BYPASSED, generate.NO)
+KINDS = (causal.TARGET, causal.INSIDE, causal.YES, causal.BYPASSED, causal.NO)
 
 #: Paths of so many edges or more are counted together: few graphs have them.
 LONGEST = 6
@@ -83,8 +84,8 @@ class Answered(NamedTuple):
 
     def over(self, chosen: Any = slice(None), right: str = "right") -> Estimate:
         """Average over chosen effects whether both answers are right: or ``base``, or ``post``."""
-        found = picked(self.found, chosen)
-        return contrasts.mean(self.truth, found, getattr(found, right))
+        found = metrics.picked(self.found, chosen)
+        return metrics.mean(self.truth, found, getattr(found, right))
 
     def cut(self, of: Callable[[Any], str], parts: Iterable[str] = ()) -> dict[str, Estimate]:
         """Average over parts, by default all in the order of appearance."""
@@ -239,8 +240,8 @@ def _details(asked: GroupAnswers) -> Cells:
         cells[about][BECOMES[kappa]] = pooled(of["right"], graphs)
     for names, run in asked.parts.items() if asked.way.startswith("substitution") else ():
         if plain := asked.beside(names, "intervention"):
-            sides = zip((run, plain), shared(run.found, plain.found), strict=True)
-            means = (contrasts.mean(of.truth, both, both.right) for of, both in sides)
+            sides = zip((run, plain), metrics.shared(run.found, plain.found), strict=True)
+            means = (metrics.mean(of.truth, both, both.right) for of, both in sides)
             cells["minus plain"][names] = paired(*means)
     return cells
 
@@ -303,7 +304,7 @@ def _by_names(asked: GroupAnswers, effects_of: list[str], only_known: bool) -> d
         scenes[names] = np.arange(len(run.truth.scenes))
         if only_known and names != "random":
             facts = asked.beside(names, "knowledge")
-            scenes[names] = known_scenes(facts.found) if facts else scenes[names][:0]
+            scenes[names] = metrics.known_scenes(facts.found) if facts else scenes[names][:0]
     is_turned = effects_of[0].startswith("bivariate")
     if is_turned and scenes.keys() >= {*TURNED}:
         # The same pairs turned round, under the same numbers: those that both have are paired.
@@ -325,7 +326,7 @@ def notices(results: Results) -> Finding:
     rows: list[dict[str, Any]] = []
     for asked in _asked(results, [way for way in EFFECTS if not WAYS[way].generated]):
         runs = asked.parts.items()
-        moved = {names: noticed(run.truth, run.found, run.said.odds) for names, run in runs}
+        moved = {names: metrics.noticed(run.truth, run.found, run.said.odds) for names, run in runs}
         together = [average(means) for means in zip(*moved.values(), strict=True)]
         cells = dict(zip(("kappa = 0", "kappa = 1", "difference"), together, strict=True))
         cells |= {f"difference, {names}": of[2] for names, of in moved.items() if names in SMALL}
@@ -393,7 +394,7 @@ def _example(
 
 def _answers(run: Answered, effect: str) -> dict[str, Any] | None:
     """Return how often an effect was answered yes before and after, and rightly."""
-    here = picked(run.found, run.labels(_effect) == effect)
+    here = metrics.picked(run.found, run.labels(_effect) == effect)
     if not len(here.numbers):
         return None
     pairs = [run.truth.pairs[number] for number in here.numbers]
@@ -409,8 +410,8 @@ def _answers(run: Answered, effect: str) -> dict[str, Any] | None:
 def _size(nodes: int, task: str) -> dict[str, Any]:
     """Describe the graphs of a size with an example: do(X) inside every path, shapes in turn."""
     truth = questions(task)
-    scene = truth.scenes[nodes % len(generate.SHAPES)]
-    pair = next(p for p in truth.pairs if p.scene is scene and p.kind == generate.INSIDE)
+    scene = truth.scenes[nodes % len(causal.SHAPES)]
+    pair = next(p for p in truth.pairs if p.scene is scene and p.kind == causal.INSIDE)
     kinds, about = [p.kind for p in truth.pairs], _described(pair.effect)
     said = f"{_said(pair.effect.before)} before, {_said(pair.effect.after)} after"
     about |= {"title": f"{scene.shape}, {about['title']} {said}", "graph": scene.graph}

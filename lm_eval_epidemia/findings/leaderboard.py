@@ -133,13 +133,17 @@ def _rank(row: Any) -> str:
 def _ranks(
     results: Results, scores: pd.DataFrame, means: pd.DataFrame
 ) -> dict[tuple[int, str], Standing]:
-    """Rank runs in every group; who does not answer, and respondents beside models, have none."""
+    """Rank runs in every group; respondents beside models have none.
+
+    Nor has who does not answer, or has scores that are not those of their distances.
+    """
     pool, placed = pool_of(results), dict[tuple[int, str], Standing]()
     for group, of in scores.groupby("group", sort=False):
         how = alike(of)
         kinds = results.runs["kind"][how.index]
-        silent = means[means["group"] == group].set_index("run")["silent"][how.index]
-        asked = ~silent & (kinds != "published")
+        of_group = means[means["group"] == group].set_index("run").loc[how.index]
+        unfit = of_group["silent"] | of_group["changed"].eq(True)
+        asked = ~unfit & (kinds != "published")
         models = asked & (kinds == "run")
         # Reference respondents are ranked where there are no models.
         can = models | (asked & ~models.groupby(how).transform("any"))
@@ -193,7 +197,7 @@ def in_order(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     for place, group in enumerate(listed):
         of_group = table["value"].where(table["group"] == group)
         keys[place] = of_group.groupby(ids).transform("last")
-        keys[place] *= -1 if groups()[group].measure.higher_is_better else 1
+        keys[place] *= -1 if groups()[group].lead.higher_is_better else 1
     keys["id"], keys["group"] = ids, table["place"]
     order = keys.sort_values([*keys]).index
     return table.drop(columns="place").loc[order].reset_index(drop=True)

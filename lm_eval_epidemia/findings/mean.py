@@ -76,7 +76,7 @@ def with_interval(table: pd.DataFrame, asked: pd.DataFrame) -> pd.DataFrame:
     """
     known, names = leaves(), map(in_way, asked["task"], asked["way"])
     of = [known[name].benchmark for name in names]
-    ends = [(each.measure.low, each.measure.high) for each in of]
+    ends = [(each.lead.low, each.lead.high) for each in of]
     ends = pd.DataFrame(ends, table.index, ["low", "high"], float)
     of_survey = np.array([each is OBSERVATION for each in of], bool)
     error = table["error"].where(of_survey | ~(table["error"] <= ALIKE))

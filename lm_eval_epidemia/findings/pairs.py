@@ -10,12 +10,14 @@ import pandas as pd
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way, leaves
 from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.way import DistributionWay
 from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, ordered_groups, pool_of
-from lm_eval_epidemia.findings.mean import grouped, mean
+from lm_eval_epidemia.findings.mean import grouped, is_silent, mean
 from lm_eval_epidemia.findings.pool import Pool
 from lm_eval_epidemia.findings.ranks import alike
+from lm_eval_epidemia.findings.references import changed
 from lm_eval_epidemia.results.choose import KEY, alike_but, closest, own_scores, paired
 from lm_eval_epidemia.results.read import Results
 
@@ -42,11 +44,27 @@ def _finding(
     return make_finding(name, rows, runs)
 
 
-def compared(results: Results) -> pd.DataFrame:
+def unfit(results: Results) -> dict[tuple[int, str], str]:
+    """Say of runs, by group, why their scores show no knowledge; of others nothing."""
+    scores = grouped(results.scores)
+    means = mean(scores, ["run", "group"])
+    why = {}
+    for row in means[is_silent(means)].itertuples(index=False):
+        low = pd.Series({"choice_mass": row.choice_mass, "answered": row.answered})
+        why[row.run, row.group] = f"does not answer ({low.idxmin()} {low.min():.2g}, below 0.1)"
+    wrong = scores.loc[changed(scores), ["run", "group"]]
+    says = "has scores that do not match their distances (‡)"
+    return dict.fromkeys(wrong.itertuples(index=False, name=None), says) | why
+
+
+def comparable_scores(results: Results, also_unfit: bool = False) -> pd.DataFrame:
     """Return the scores of groups in which models are compared, and of two of them together."""
     scores = grouped(results.scores)
-    known = {group for group in {*scores["group"]} if not groups()[group].predicted}
+    known = {group for group in {*scores["group"]} if not groups()[group].predicts}
     scores = scores[scores["group"].isin(known) & scores["value"].notna()]
+    if not also_unfit:
+        own = pd.MultiIndex.from_frame(scores[["run", "group"]])
+        scores = scores[~own.isin([*unfit(results)])]
     parts = [scores]
     for way in OBSERVATION.ways:
         names = [in_way(group, way) for group in TOGETHER]
@@ -68,11 +86,11 @@ def pairs(results: Results, most: int = MOST_PAIRS_OF) -> Finding:
     With more than `most` runs only neighbours in rank are compared.
     """
     both: list[Pair] = []
-    scores = compared(results)
+    scores = comparable_scores(results)
     scores = scores[scores["run"].map(results.runs["kind"]) != "published"]
     for group in ordered([*scores["group"]]):
         of = scores[scores["group"] == group]
-        better = 1 if groups()[group.split(" + ")[0]].measure.higher_is_better else -1
+        better = 1 if groups()[group.split(" + ")[0]].lead.higher_is_better else -1
         means = of.groupby("run", sort=False)["value"].mean() * -better
         mine, how = dict([*of.groupby("run", sort=False)]), alike(of)
         for _, runs in how.groupby(how, sort=False):
@@ -107,7 +125,7 @@ def _with_base(results: Results) -> Iterator[Pair]:
     models = results.runs["model"]
     bases = results.runs.get("bases", pd.Series(dtype=object)).items()
     beside = {run: {*models.index[models.isin(names)]} for run, names in bases}
-    return _beside(compared(results), results.runs, beside)
+    return _beside(comparable_scores(results), results.runs, beside)
 
 
 def _beside(
@@ -128,7 +146,9 @@ def ways(results: Results) -> Finding:
     both: dict[tuple[str, ...], Pair] = {}
     for (run, group), of in scores.groupby(["run", "group"], sort=False):
         asked = dict([*of.groupby("way")])
-        named = [way for way in WAYS if way in asked and WAYS[way].distribution is not None]
+        named = [
+            name for name, way in WAYS.items() if name in asked and isinstance(way, DistributionWay)
+        ]
         for other, way in combinations(named, 2):
             row = {"run": run, "other": other, "asked": way, "group": in_way(group, way)}
             asked_in = [asked[each]["of"].iloc[0] for each in (way, other)]
@@ -203,7 +223,7 @@ def _heeded(scores: pd.DataFrame, by: pd.DataFrame) -> set[str]:
 
 def wording(results: Results) -> Finding:
     """One model asked in other wordings against the usual one, paired by task."""
-    scores, runs = compared(results), results.runs
+    scores, runs = comparable_scores(results), results.runs
     worded = runs.get("wording", pd.Series("", runs.index))
     usual = runs["model"][worded == ""]
     beside = {run: {*usual.index[usual == runs["model"][run]]} for run in runs.index[worded != ""]}

@@ -12,10 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks import PRIOR, in_way, leaves
-from lm_eval_epidemia.benchmarks.prior import judgements
+from lm_eval_epidemia.benchmarks.prior import metrics
 from lm_eval_epidemia.benchmarks.prior.judged import Judged, Stated, mean_of
-from lm_eval_epidemia.benchmarks.prior.judgements import JudgedTask, beatable, everything, knower
-from lm_eval_epidemia.benchmarks.prior.metrics import in_quarters, worth
+from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask, beatable, everything, knower
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DIFFICULTIES, SIZES
@@ -81,17 +80,17 @@ def over(part: Part, measure: Measure) -> Estimate:
 
 def _of(field: str, known: JudgedTask, chosen: NDArray[np.bool_], of: str = "judged") -> Estimate:
     """Average a number over quantities; if `of` is ``dropped``, without unreadable replies."""
-    return judgements.mean(known, chosen, getattr(getattr(known, of), field))
+    return metrics.mean(known, chosen, getattr(getattr(known, of), field))
 
 
 def _won(field: str, size: int, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
     """Return how often samples of a size are beaten, among those that can be: see `beatable`."""
     can = chosen & beatable(known)[:, size]
-    return judgements.mean(known, can, getattr(known.judged, field)[:, size])
+    return metrics.mean(known, can, getattr(known.judged, field)[:, size])
 
 
 def _in_quarter(quarter: int, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
-    return judgements.quartiles(known, chosen)[quarter]
+    return metrics.quartiles(known, chosen)[quarter]
 
 
 def _chose(family: int, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
@@ -108,7 +107,7 @@ MEASURES: dict[str, dict[str, Measure]] = {
     },
     "priors": {
         f"beats {SIZES[0]}": partial(_won, "wins", 0),
-        "relative error": judgements.relative_error,
+        "relative error": metrics.relative_error,
         "mean of error ratios": partial(_of, "ratio"),
         "ratios, dropped": partial(_of, "ratio", of="dropped"),
         "CRPS ratio": partial(_of, "crps_ratio"),
@@ -117,12 +116,12 @@ MEASURES: dict[str, dict[str, Measure]] = {
     },
     "quartiles": {
         **{f"quarter {quarter + 1}": partial(_in_quarter, quarter) for quarter in range(4)},
-        "ECE (points)": judgements.ece,
-        "below median": judgements.below,
-        "in 5-95 %": judgements.inside,
+        "ECE (points)": metrics.ece,
+        "below median": metrics.below,
+        "in 5-95 %": metrics.inside,
     },
     "uncertainty": {
-        "Spearman": judgements.rank,
+        "Spearman": metrics.rank,
         "stated sd": partial(_of, "uncertainty"),
         "mean of error ratios": partial(_of, "ratio"),
     },
@@ -184,7 +183,9 @@ def wins(results: Results) -> Finding:
         part = [(known, everything(known)) for known in tasks]
         rates = [over(part, measure) for measure in MEASURES["wins"].values()]
         ends = {
-            name: worth(np.array([rate.value + side * REACH * rate.error for rate in rates]))
+            name: metrics.worth(
+                np.array([rate.value + side * REACH * rate.error for rate in rates])
+            )
             for name, side in (("worth N", 0), ("at least", -1), ("at most", 1))
         }
         rows += part_rows(whose, {name: number(end) for name, end in ends.items()})
@@ -217,7 +218,7 @@ def uncertainty(results: Results) -> Finding:
 
 def _first_quarter(judged: Judged) -> float:
     """Return the share of truths in the lowest quarter of the prior; 0.25 if calibrated."""
-    return float(mean_of(mean_of(in_quarters(judged.position), axis=1)[:, 0]))
+    return float(mean_of(mean_of(metrics.in_quarters(judged.position), axis=1)[:, 0]))
 
 
 def _mean(field: str, place: Any, known: JudgedTask) -> float:
@@ -235,7 +236,7 @@ _PUBLISHED: dict[str, Callable[[JudgedTask], float]] = {
     "error ratio": partial(_mean, "ratio", ...),
     "in the first quarter": lambda known: _first_quarter(known.dropped),
     "the same with failures counted": lambda known: _first_quarter(known.judged),
-    "worth answers": lambda known: worth(mean_of(known.dropped.wins, axis=0)),
+    "worth answers": lambda known: metrics.worth(mean_of(known.dropped.wins, axis=0)),
 }
 
 

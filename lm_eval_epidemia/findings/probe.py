@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from lm_eval_epidemia.benchmarks import in_way
-from lm_eval_epidemia.benchmarks.observation.fresh.slices import short
+from lm_eval_epidemia.benchmarks.observation.fresh import short
 from lm_eval_epidemia.benchmarks.observation.probe import (
     LEAST,
     Alike,

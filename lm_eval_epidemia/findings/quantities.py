@@ -12,10 +12,9 @@ import numpy as np
 import pandas as pd
 
 from lm_eval_epidemia.benchmarks import PRIOR, WAYS
-from lm_eval_epidemia.benchmarks.prior import grid
-from lm_eval_epidemia.benchmarks.prior.judged import Stated, proportions
-from lm_eval_epidemia.benchmarks.prior.judgements import JudgedTask
-from lm_eval_epidemia.benchmarks.prior.posterior import of_baseline
+from lm_eval_epidemia.benchmarks.prior import ways
+from lm_eval_epidemia.benchmarks.prior.judged import Stated, of_baseline, proportions
+from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask
 from lm_eval_epidemia.benchmarks.prior.quantities import families
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Quantities, Quantity
 from lm_eval_epidemia.core.distance import Array
@@ -126,7 +125,7 @@ def _ranges(known: JudgedTask) -> Array:
     for place, (quantity, logs) in enumerate(pairs):
         if np.isfinite(logs).all():
             below = np.cumsum(np.exp(logs - logs.max()))
-            ranges[place] = grid.points(quantity)[np.searchsorted(below / below[-1], SHOWN)]
+            ranges[place] = ways.points(quantity)[np.searchsorted(below / below[-1], SHOWN)]
     return ranges
 
 

@@ -107,7 +107,7 @@ def standings(
         asked = [run for run in runs.index if can_rank[run]]
         shared = ranked_tasks([keys[run] for run in asked]) if asked else frozenset()
         complete = {run for run in runs.index if shared <= keys[run]}
-        ranked = [run for run in asked if run in complete and not groups()[group].predicted]
+        ranked = [run for run in asked if run in complete and not groups()[group].predicts]
         of = verdicts(scores, group, ranked, sorted(shared), pool)
         for run in runs.index:
             standing = Standing(None, None, len(shared), len(ranked), run in complete)
@@ -193,7 +193,7 @@ def _decided(
     beyond = [side * across - far, side * numbers[0] - HERE * errors[0]]
     beyond += [side * x - HERE * error for x, error in zip(numbers[1:], errors, strict=True)]
     least = np.nan_to_num(np.min(beyond, axis=0), nan=-math.inf)
-    better = 1 if benchmark.measure.higher_is_better else -1
+    better = 1 if benchmark.lead.higher_is_better else -1
     near = [(int(i), int(j)) for i, j in np.argwhere(np.triu(np.abs(least) <= CLOSE, 1))]
     return np.where(least > 0, better * side, 0).astype(np.int8), near
 

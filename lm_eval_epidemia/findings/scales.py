@@ -5,7 +5,7 @@ corrected for the truth's sampling error (`score.calibration_line`).
 
 *recalibrated*: how well a model knows who answers what, apart from how common each answer is. Its
 answers are recalibrated to the survey's P(Y) and scored again
-(`benchmarks.observation.recalibrated`). The score for knowing averages only on the same cells is
+(`benchmarks.observation.standardised`). The score for knowing averages only on the same cells is
 the comparison: only the excess shows knowledge of how Y depends on X.
 """
 
@@ -25,8 +25,8 @@ from lm_eval_epidemia.benchmarks.observation.apart import (
     on_scales,
 )
 from lm_eval_epidemia.benchmarks.observation.measured import Part
-from lm_eval_epidemia.benchmarks.observation.recalibrated import marginal, parts, recalibrate
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS, answers
+from lm_eval_epidemia.benchmarks.observation.standardised import marginal, parts, recalibrate
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.findings.cells import Answered, cells, with_known

@@ -10,6 +10,7 @@ import pandas as pd
 from lm_eval_epidemia.benchmarks import WAYS, leaves
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.elicit.way import DistributionWay
 from lm_eval_epidemia.elicit.wording import Wording, ways_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers
@@ -36,7 +37,7 @@ def asked_as(task: str) -> Asked:
     if task not in leaves():
         raise EpidemiaError(f"no task {task!r} ({nearest(task, leaves())})")
     asked = Asked(leaves()[task].entry.name, leaves()[task].way)
-    if WAYS[asked.way].distribution is None:
+    if not isinstance(WAYS[asked.way], DistributionWay):
         raise EpidemiaError(f"{task} is not about a distribution, so it has no such finding")
     return asked
 

@@ -26,6 +26,7 @@ from scipy import special
 from lm_eval_epidemia.benchmarks import WAYS, groups, in_way
 from lm_eval_epidemia.benchmarks.observation.measured import Measured
 from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.elicit.way import DistributionWay
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers, beside_truth
 from lm_eval_epidemia.findings.compare import CONFIDENCE, compare
@@ -142,7 +143,7 @@ def _changes(results: Results) -> tuple[pd.DataFrame, list[str]]:
             why = f"the training data come from another truth ({made_from})"
         if not why:
             of_cells += [row | of for of in _of_cells(task, own, card.dataset.held_out[task.task])]
-        elif WAYS[task.way].distribution is not None:
+        elif isinstance(WAYS[task.way], DistributionWay):
             name = results.runs["name"][row["run"]]
             text = printable(f"{name}: held-out cells are not told apart, as {why}")
             lacking.setdefault(text, []).append(in_way(*task))
@@ -201,7 +202,7 @@ def _single(results: Results, changes: pd.DataFrame) -> list[dict[str, Any]]:
     for _, of in listed.groupby([*by, "task", "part"], sort=False):
         row = {**_mean(of), "asked": " ".join(of["asked"]), "tasks": len(of)}
         compared = None
-        if row["places"] and not groups()[row["group"]].predicted:
+        if row["places"] and not groups()[row["group"]].predicts:
             compared = compare(scores.loc[row["places"]], scores[scores["run"] == row["base"]])
         counts = {name: getattr(compared, name, math.nan) for name in COUNTS}
         rows.append({**row, **counts, "compared": compared, "trainings": [row["run"]]})
@@ -261,7 +262,7 @@ def _verdict(row: Any, silent: set[tuple[int, str]]) -> str:
         return ""
     if any((run, row.group) in silent for run in row.trainings):
         return SILENT
-    is_better = (row.difference > 0) == groups()[row.group].measure.higher_is_better
+    is_better = (row.difference > 0) == groups()[row.group].lead.higher_is_better
     if is_better != (row.l1_after < row.l1_before) and not math.isnan(row.l1_after):
         return "not shown"
     if row.seeds == 1:

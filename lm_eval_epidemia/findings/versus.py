@@ -16,9 +16,8 @@ from lm_eval_epidemia.findings import FINDINGS, documents
 from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.finding import WHO, Finding, columns_of, who
 from lm_eval_epidemia.findings.leaderboard import pool_of
-from lm_eval_epidemia.findings.mean import grouped, is_silent, mean
 from lm_eval_epidemia.findings.notes import lines
-from lm_eval_epidemia.findings.pairs import asked_but, compared, ordered
+from lm_eval_epidemia.findings.pairs import asked_but, comparable_scores, ordered, unfit
 from lm_eval_epidemia.results.choose import paired, settings_of_runs, where
 from lm_eval_epidemia.results.documents import Answered, answered_in
 from lm_eval_epidemia.results.naming import HASHES, with_settings, without_kind
@@ -135,7 +134,7 @@ def compare_models(
         answers = first.answered.items()
         for task in [task for task, of in answers if second.answered.get(task) is of]:
             del first.answered[task], second.answered[task]
-    silent = _silent(results, sides)
+    silent = _unfit_of(results, sides)
     names = [first.name, second.name]
     ours, notes = _over_ours(results, sides, silent)
     others, of_others = documents.compare_documents(first.answered, second.answered, names, cluster)
@@ -233,7 +232,7 @@ def _over_ours(
     results: Results, sides: tuple[Side, Side], silent: Mapping[str, list[str]]
 ) -> tuple[Finding, list[str]]:
     """Compare two selections of runs in every group, over what both were asked in the same way."""
-    scores, pool = compared(results), pool_of(results)
+    scores, pool = comparable_scores(results, also_unfit=True), pool_of(results)
     rows, notes = [], []
     for group in ordered([*scores["group"]]):
         of = scores[scores["group"] == group]
@@ -263,17 +262,12 @@ def _over_ours(
     return Finding("pairs", title, table, columns, note), notes
 
 
-def _silent(results: Results, sides: tuple[Side, Side]) -> dict[str, list[str]]:
-    """Say by group which of the two does not answer, so that its scores mean nothing."""
-    scores = results.scores[results.scores["run"].isin([*sides[0].runs, *sides[1].runs])]
-    means = mean(grouped(scores), ["run", "group"])
+def _unfit_of(results: Results, sides: tuple[Side, Side]) -> dict[str, list[str]]:
+    """Say by group which of the two is not compared, and why."""
     says: dict[str, list[str]] = defaultdict(list)
-    for row in means[is_silent(means)].itertuples(index=False):
-        low = pd.Series({"choice_mass": row.choice_mass, "answered": row.answered})
-        says[row.group].append(
-            f"{row.group}: not compared, as {results.runs['name'][row.run]} does not answer "
-            f"({low.idxmin()} {low.min():.2g}, below 0.1)"
-        )
+    for (run, group), why in unfit(results).items():
+        if run in (*sides[0].runs, *sides[1].runs):
+            says[group].append(f"{group}: not compared, as {results.runs['name'][run]} {why}")
     return says
 
 
@@ -307,7 +301,7 @@ def _not_compared(
         )
     why += "--log_samples"
     shared = sorted({*scores[0]["group"]} & {*scores[1]["group"]})
-    if predicted := [group for group in shared if groups()[group].predicted]:
+    if predicted := [group for group in shared if groups()[group].predicts]:
         why = (
             f"{few(predicted)} only predicts scores, so it is not compared: run epidemia_low and "
             "epidemia_high with both"

@@ -14,7 +14,7 @@ from lm_eval_epidemia.elicit.prompts import WORDINGS
 from lm_eval_epidemia.findings.compare import outcomes
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import mean
-from lm_eval_epidemia.findings.pairs import asked_but, compared, ordered
+from lm_eval_epidemia.findings.pairs import asked_but, comparable_scores, ordered
 from lm_eval_epidemia.findings.references import known_scores
 from lm_eval_epidemia.results.choose import KEY, alike_but
 from lm_eval_epidemia.results.read import Results
@@ -37,7 +37,7 @@ def wordings(results: Results) -> Finding:
     """One model in several wordings: its scores, and whether they differ more than by chance."""
     runs = results.runs
     known = known_scores(results.scores, runs)["score"]
-    scores = compared(results._replace(scores=results.scores.assign(known=known)))
+    scores = comparable_scores(results._replace(scores=results.scores.assign(known=known)))
     worded = runs.get("wording", pd.Series("", runs.index)).replace("", USUAL)
     scores = scores[~scores["group"].str.contains(" + ", regex=False)].assign(
         wording=scores["run"].map(worded), asked_as=asked_but(scores["asked_as"], "wording")

@@ -12,8 +12,8 @@ import pandas as pd
 from lm_eval_epidemia.benchmarks import UNDATED, in_way
 from lm_eval_epidemia.benchmarks.observation import undated
 from lm_eval_epidemia.benchmarks.observation import years as measures
-from lm_eval_epidemia.benchmarks.observation.lived import course_of, lived, log_ratios
 from lm_eval_epidemia.benchmarks.observation.measured import Part
+from lm_eval_epidemia.benchmarks.observation.undated import course_of, lived, log_ratios
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.cells import answers, cells, with_known
 from lm_eval_epidemia.findings.finding import Finding, make_finding

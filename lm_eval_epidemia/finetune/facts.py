@@ -165,7 +165,8 @@ def sample(
     for name in facts.names:
         levels[name] = data.levels[name].copy()
         if name in facts.outcomes:
-            levels[name][~_asked(data, [task for task in tasks if task.outcome == name])] = MISSING
+            insides = [_within(data, task.universe) for task in tasks if task.outcome == name]
+            levels[name][~np.any(insides, axis=0)] = MISSING
     for name, labels in (unsaid or {}).items():
         way = data.variables[name]
         out = [k for k, level in enumerate(way.levels) if level.label in set(labels)]
@@ -182,12 +183,6 @@ def sample(
         {name: data.variables[name] for name in facts.names},
         {name: level[drawn] for name, level in levels.items()},
     )
-
-
-def _asked(data: Microdata, tasks: list[Task]) -> NDArray[np.bool_]:
-    """Return which people are in the universe of at least one task."""
-    insides = [_within(data, task.universe) for task in tasks]
-    return np.any([np.zeros(len(data), dtype=bool), *insides], axis=0)
 
 
 def _within(data: Microdata, universes: Iterable[Any]) -> NDArray[np.bool_]:

@@ -48,17 +48,17 @@ class HoldOut(NamedTuple):
         """
         cells, names = 0.0, {"conditions": list[str](), "tasks": list[str]()}
         for text in given:
-            key, sign, value = text.partition("=")
-            if not sign or not value or key not in ("cells", *names):
+            key, _, value = text.partition("=")
+            if not value or key not in ("cells", *names):
                 raise EpidemiaError(f"--hold-out {text!r}: {_EXPECTED}")
-            if key == "cells" and cells:
+            if key != "cells":
+                names[key] += separated([value])
+            elif cells:
                 raise EpidemiaError(
                     f"--hold-out cells= is given twice, {cells:g} and {value}: give one share"
                 )
-            if key == "cells":
-                cells = _share(text, value)
             else:
-                names[key] += separated([value])
+                cells = _share(text, value)
         return cls(cells, *(tuple(dict.fromkeys(listed)) for listed in names.values()))
 
 
@@ -173,13 +173,12 @@ def hold_out_of_people(
         labels = {truths[name].given[cell][0] for cell in cells}
         unsaid.setdefault(given[name][0], set()).update(labels)
     for name, names in given.items():
-        out = [
-            cell
-            for cell, labels in enumerate(truths[name].given)
-            if any(a in unsaid.get(b, ()) for a, b in zip(labels, names, strict=True))
+        is_out = [
+            any(label in unsaid.get(of, ()) for label, of in zip(labels, names, strict=True))
+            for labels in truths[name].given
         ]
-        if out:
-            held_out[name] = out
+        if any(is_out):
+            held_out[name] = np.flatnonzero(is_out).tolist()
     in_order = {name: held_out[name] for name in truths if name in held_out}
     return in_order, {name: sorted(labels) for name, labels in unsaid.items()}
 
@@ -203,6 +202,4 @@ def _drawn(
 
 def in_training(truths: Mapping[str, GroundTruth], held_out: Mapping[str, list[int]]) -> list[str]:
     """Return the tasks with a cell to train on."""
-    return [
-        name for name, truth in truths.items() if len(held_out.get(name, ())) < len(truth.given)
-    ]
+    return [name for name, of in truths.items() if len(held_out.get(name, ())) < len(of.given)]

@@ -1,18 +1,20 @@
-"""Make datasets for fine-tuning from a survey."""
+"""Make datasets for fine-tuning from a survey, and write them: completely or not at all."""
 
 from __future__ import annotations
 
+import tempfile
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural
+from lm_eval_epidemia.core.paths import writing
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.finetune.check import Checker
-from lm_eval_epidemia.finetune.dataset import FEWEST, check_out, divided, save
 from lm_eval_epidemia.finetune.facts import Facts, facts_of, sample, shuffled, tasks_of
 from lm_eval_epidemia.finetune.hold_out import (
     NOTHING,
@@ -22,12 +24,15 @@ from lm_eval_epidemia.finetune.hold_out import (
     in_training,
 )
 from lm_eval_epidemia.finetune.notes import Writer, by_model, by_template, written
-from lm_eval_epidemia.finetune.prompts import answers, distributions, prompts_of
-from lm_eval_epidemia.finetune.statements import statements
-from lm_eval_epidemia.results.card import KINDS, DatasetCard
+from lm_eval_epidemia.finetune.rows import answers, distributions, prompts_of, statements
+from lm_eval_epidemia.results.card import DATASET_CARD, KINDS, DatasetCard, write_card
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
+
+if TYPE_CHECKING:
+    import datasets
+
 
 #: Rows, where a number is not given: as many notes as in the study.
 ROWS = 2500
@@ -83,17 +88,16 @@ def make(
     held_out = hold_out_of(hold_out, truths, seed)
     trained = in_training(truths, held_out)
     drawing = np.random.default_rng([seed, 0])
-    rows: dict[str, Any]
     if kind == "statements":
         about = {name: truths[name] for name in trained}
-        rows = {"text": statements(about, held_out, n or ROWS, drawing)}
+        rows: dict[str, Any] = {"text": statements(about, held_out, n or ROWS, drawing)}
         counts = {"different": len(set(rows["text"]))}
     else:
         by_task = {name: prompts_of(truths[name], held_out.get(name, [])) for name in trained}
-        answered = kind == "answers"
-        rows = (
-            answers(by_task, n or ROWS, drawing) if answered else distributions(by_task, n, drawing)
-        )
+        if kind == "answers":
+            rows = answers(by_task, n or ROWS, drawing)
+        else:
+            rows = distributions(by_task, n, drawing)
         counts = {"prompts": len(set(rows["prompt"]))}
     return _kept(out, rows, _card(kind, seed, truths, trained, held_out, counts=counts))
 
@@ -220,9 +224,9 @@ def _of_one_build(survey: str, tasks: Iterable[str]) -> dict[str, store.GroundTr
     if others := [name for name in tasks if declared_task(name).survey != survey]:
         raise EpidemiaError(f"--tasks: {few(others)} do not belong to {survey}")
     truths = {name: store.load(name) for name in tasks}
-    by_source: dict[tuple[str, str], list[str]] = {}
+    by_source = defaultdict(list)
     for name, truth in truths.items():
-        by_source.setdefault((truth.vintage, truth.fingerprint), []).append(name)
+        by_source[truth.vintage, truth.fingerprint].append(name)
     if len(by_source) > 1:
         raise EpidemiaError(
             f"the truths of the tasks come from several builds of {survey}: "
@@ -319,5 +323,125 @@ def _kept(
         raise EpidemiaError(f"{plural(size, 'row')} left, but {FEWEST} are needed: {how}")
     splits = divided(rows, np.random.default_rng([card.seed, 1]), together)
     card = replace(card, rows={name: len(part) for name, part in splits.items()})
-    save(out, splits, card)
+    _save(out, splits, card)
     return card
+
+
+#: The share of rows in the validation split (not stated in the study).
+VALIDATION = 0.1
+
+#: Rows below which the validation split would be empty or nearly all.
+FEWEST = 10
+
+
+def divided(
+    rows: Mapping[str, Sequence[Any]],
+    rng: np.random.Generator,
+    together: Sequence[Any] | None = None,
+) -> datasets.DatasetDict:
+    """Divide rows at random into ``train`` and ``validation`` (10 %).
+
+    Validation rows are other rows of the same kind: other people's notes, other draws of an answer.
+    They show when a model begins to memorise its rows, but nothing about held-out cells, which have
+    no row in either split. Rows that belong together (notes about one person, or a text drawn
+    twice) are in the same split.
+
+    Rows of ``distributions`` are not divided: both splits have all of them. Nothing in them is
+    random, so a model can only memorise the truth, and a withheld prompt would be a condition that
+    this control does not teach.
+
+    Parameters
+    ----------
+    rows : mapping of str to sequence
+        Columns, of equal length.
+    rng : Generator
+    together : sequence, optional
+        A key for each row, shared by rows that belong together; default: its text.
+
+    Raises
+    ------
+    EpidemiaError
+        If too few of them differ to keep any for validation.
+    """
+    import datasets
+
+    size = len(next(iter(rows.values())))
+    order = rng.permutation(size).tolist()
+    parts = {"train": order, "validation": order}
+    if "p" not in rows:
+        alike = together or rows.get("text", range(size))
+        if not (kept := _kept_back(order, alike)):
+            what, how = "text", "a lower --n or more --tasks"
+            if together:
+                what, how = "person", "a higher --n or a lower --per-person"
+            raise EpidemiaError(
+                f"each {what} has {min(Counter(alike).values())} of the {size} rows or more, and "
+                f"the validation split has a tenth of the rows: give {how}"
+            )
+        parts = {"train": [k for k in order if k not in kept], "validation": sorted(kept)}
+    kinds = {
+        "text": datasets.Value("string"),
+        "prompt": datasets.Value("string"),
+        "completion": datasets.Value("string"),
+        "choices": datasets.Sequence(datasets.Value("string")),
+        "p": datasets.Sequence(datasets.Value("float64")),
+    }
+    features = datasets.Features({column: kinds[column] for column in rows})
+    splits = datasets.DatasetDict()
+    for name, part in parts.items():
+        content = {column: [values[k] for k in sorted(part)] for column, values in rows.items()}
+        splits[name] = datasets.Dataset.from_dict(content, features)
+    return splits
+
+
+def _kept_back(order: Sequence[int], together: Sequence[Any]) -> set[int]:
+    """Choose a tenth of the rows, in this order, keeping rows that belong together."""
+    copies = defaultdict(list)
+    for k in order:
+        copies[together[k]].append(k)
+    kept: set[int] = set()
+    for rows in copies.values():
+        if len(kept) + len(rows) <= round(VALIDATION * len(order)):
+            kept.update(rows)
+    return kept
+
+
+def check_out(out: Path) -> None:
+    """Refuse a folder that is not new or empty, before any work is done.
+
+    Raises
+    ------
+    EpidemiaError
+        Naming the files there.
+    """
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise EpidemiaError(f"{out} is a file: give a folder")
+    here = sorted(path.name for path in out.iterdir())
+    if DATASET_CARD in here:
+        raise EpidemiaError(f"{out} already holds a dataset: remove it, or give another folder")
+    if here:
+        raise EpidemiaError(f"{out} holds {few(here)}: give a new folder")
+
+
+def _save(out: Path, splits: datasets.DatasetDict, card: DatasetCard) -> None:
+    """Write a dataset and its card.
+
+    It is written beside the folder and moved, so a folder never holds half a dataset.
+
+    Raises
+    ------
+    EpidemiaError
+        As for `check_out`, or if the disk is full or fails.
+    """
+    out = out.resolve()
+    check_out(out)
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        how: Any = {"prefix": f".{out.name}.", "dir": out.parent, "ignore_cleanup_errors": True}
+        with tempfile.TemporaryDirectory(**how) as staging:
+            new = Path(staging) / "new"
+            splits.save_to_disk(new)
+            write_card(new, card)
+            new.rename(out)  # over an empty folder, too

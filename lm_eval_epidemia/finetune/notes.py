@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks.prior.quantities.wording import named
+from lm_eval_epidemia.benchmarks.prior.quantities.wording import named, subject_of
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.finetune.check import MOST_WORDS, Checker, Fault, bare, story, tagged
+from lm_eval_epidemia.finetune import check
+from lm_eval_epidemia.finetune.check import Checker, Fault
 from lm_eval_epidemia.finetune.facts import People
-from lm_eval_epidemia.finetune.template import forms, note, subjects
-from lm_eval_epidemia.finetune.words import dated
+from lm_eval_epidemia.finetune.words import WORDS, dated
 from lm_eval_epidemia.surveys.record import Record
+from lm_eval_epidemia.surveys.variable import Variable
+
+#: What notes are made of without a model.
+_TEXTS = WORDS["notes"]
 
 #: How often a note that is at fault is written again.
 AGAIN = 3
 
-_REQUEST = (
-    "Write a short, believable story about one {noun}, in which every one of these facts is told "
-    "exactly once:\n{facts}\n"
-    "Rules: one paragraph of fewer than {most} words. Put the words that tell a fact into square "
-    "brackets with its number, as in {example}, and words such as 'never' and 'not' with them. "
-    "Facts told in the same words share their brackets, as in [1, 2: words]. Tell each fact "
-    "plainly and do not come back to it: outside of the brackets write no number, no 'never' or "
-    "'not', and nothing that a fact is about, of this {noun} or of anybody else. Make up daily "
-    "life around them, but no other age, origin, schooling, or use of any substance or service. "
-    "No heading, no list. Put the story between <story> and </story>, and write nothing else."
-)
-_WRITE_AGAIN = "\nAn earlier attempt was not accepted: {faults}."
 
-
-class Writer(Protocol):
-    """A model that writes: maps requests and the attempt's number to replies."""
-
-    def __call__(self, requests: Sequence[str], attempt: int) -> list[str]: ...
+#: A model that writes: maps requests and the attempt's number to replies.
+Writer = Callable[[Sequence[str], int], list[str]]
 
 
 class Notes(NamedTuple):
@@ -91,20 +81,17 @@ def written(people: People, checker: Checker, attempt: Attempt) -> Notes:
         waiting = [person for person in waiting if person not in kept]
         if not waiting:
             break
-    reasons = Counter(
-        reason for person_ in waiting for reason in {f.reason for f in faults[person_]}
-    )
+    reasons = Counter(reason for who in waiting for reason in {of.reason for of in faults[who]})
     counts = {"written again": again, "dropped": len(waiting)}
     counts |= {f"dropped: {reason}": number for reason, number in sorted(reasons.items())}
     if not kept:
         why = ", ".join(f"{reason} ({number})" for reason, number in reasons.most_common())
         raise EpidemiaError(
-            f"none of {len(people)} notes states each of its facts once, in {1 + AGAIN} "
-            f"attempts: {why}. Take a larger --writer that follows instructions, or --writer "
-            "template"
+            f"none of {len(people)} notes states each of its facts once, in {1 + AGAIN} attempts: "
+            f"{why}. Take a larger --writer that follows instructions, or --writer template"
         )
     counts["sentence forms"] = len(set().union(*map(forms, kept.values())))
-    return Notes([bare(kept[person]) for person in sorted(kept)], sorted(kept), counts)
+    return Notes([check.bare(kept[person]) for person in sorted(kept)], sorted(kept), counts)
 
 
 def by_template(people: People, record: Record, vintage: str, rng: np.random.Generator) -> Attempt:
@@ -126,10 +113,8 @@ def by_model(people: People, record: Record, vintage: str, writer: Writer) -> At
     def attempt(
         waiting: Sequence[int], faults: Mapping[int, list[Fault]], number: int
     ) -> list[tuple[str, list[Fault]]]:
-        requests = [
-            request(people, person, about, year, faults.get(person, [])) for person in waiting
-        ]
-        return [story(reply) for reply in writer(requests, number)]
+        requests = [request(people, who, about, year, faults.get(who, ())) for who in waiting]
+        return [check.story(reply) for reply in writer(requests, number)]
 
     return attempt
 
@@ -142,14 +127,105 @@ def request(
         f"{about[name] or 'the person'} {dated(people.variables[name].levels[level].phrase, year)}"
         for name, level in people.stated(person).items()
     ]
-    asked = _REQUEST.format(
+    asked = WORDS["request"].format(
         noun="household" if any(about.values()) else "person",
         facts="".join(f"{number}. {fact}\n" for number, fact in enumerate(told, 1)),
-        most=MOST_WORDS,
-        example=tagged(1, told[0]),
+        most=check.MOST_WORDS,
+        example=check.tagged(1, told[0]),
     )
     if faults:
-        asked += _WRITE_AGAIN.format(
-            faults="; ".join(dict.fromkeys(fault.advice for fault in faults))
-        )
+        advice = "; ".join(dict.fromkeys(fault.advice for fault in faults))
+        asked += f"\nAn earlier attempt was not accepted: {advice}."
     return asked
+
+
+def subjects(record: Record, vintage: str, variables: Mapping[str, Variable]) -> dict[str, str]:
+    """Return the subject of each variable: "the reference person", "the household".
+
+    Empty for the person, who has many names.
+    """
+    subject = subject_of(record, vintage)
+    by_name = {}
+    for name, way in variables.items():
+        relative = way.relative or subject.relative
+        if relative.startswith("whose "):
+            by_name[name] = f"the {relative.removeprefix('whose ')}"
+        else:
+            by_name[name] = "" if subject.noun == "person" else f"the {subject.noun}"
+    return by_name
+
+
+def note(
+    facts: Mapping[str, int],
+    variables: Mapping[str, Variable],
+    about: Mapping[str, str],
+    survey: str,
+    year: str,
+    rng: np.random.Generator,
+) -> str:
+    """Write a person's facts as a paragraph: each once, in random order, one to four per sentence.
+
+    Each is in a tag, see `check.tagged`.
+
+    Parameters
+    ----------
+    facts : mapping of str to int
+        Level numbers, by variable.
+    variables : mapping of str to Variable
+    about : mapping of str to str
+        See `subjects`.
+    survey : str
+        Its name, such as "the National Survey on Drug Use and Health (NSDUH), 2022".
+    year : str
+    rng : Generator
+    """
+
+    def one_of(texts: Sequence[str]) -> str:
+        return texts[int(rng.integers(len(texts)))]
+
+    order = list(facts)
+    names = [order[k] for k in rng.permutation(len(facts))]
+    sentences = [one_of(_TEXTS["openings"]).format(survey=survey)]
+    while names:
+        # One sentence is about one subject.
+        same = [name for name in names if about[name] == about[names[0]]]
+        taken = same[: int(rng.integers(1, 1 + len(_TEXTS["clauses"])))]
+        names = [name for name in names if name not in taken]
+        phrases = [dated(variables[name].levels[facts[name]].phrase, year) for name in taken]
+        clauses = _TEXTS["clauses"][len(taken) - 1]
+        if len(taken) == 2 and _contrast(phrases):
+            clauses = [*clauses, *_TEXTS["contrast"]]
+        who = about[taken[0]] or one_of(_TEXTS["persons"])
+        numbers = [order.index(name) + 1 for name in taken]
+        told = dict(zip("abcd", map(check.tagged, numbers, phrases), strict=False))
+        that = "which" if who == "the household" else "who"
+        text = (one_of(_TEXTS["leads"]) + one_of(clauses)).format(who=who, that=that, **told)
+        sentences.append(f"{text[0].upper()}{text[1:]}.")
+        if names and rng.random() < 0.15:
+            sentences.append(one_of(_TEXTS["fillers"]))
+    sentences.append(one_of(_TEXTS["closings"]))
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def forms(text: str) -> set[str]:
+    """Return the forms of sentences with facts, without the facts and the names of people.
+
+    Parameters
+    ----------
+    text : str
+        With tags.
+
+    Returns
+    -------
+    set of str
+        "According to the record, @, who ~, ~ and ~."
+    """
+    plain = " ".join(check.without_facts(text, "~").split())
+    plain = re.sub("|".join(_TEXTS["persons"]), "@", plain, flags=re.IGNORECASE)
+    return {sentence for sentence in re.split(r"(?<=[.!?])\s+", plain) if "~" in sentence}
+
+
+def _contrast(phrases: Sequence[str]) -> bool:
+    """Return whether one of two phrases denies and the other affirms something done."""
+    denied = [bool(re.search(" (?:never|not|no) ", phrase)) for phrase in phrases]
+    return denied[0] != denied[1] and all(phrase.startswith("has ") for phrase in phrases)

@@ -25,8 +25,7 @@ from typing import Any, NamedTuple
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.paths import atomic_write, check_writable, sha256_of
-from lm_eval_epidemia.finetune.tokens import encoded, padded
-from lm_eval_epidemia.models.loading import Given, check_folder, loading
+from lm_eval_epidemia.models.loading import Given, loading
 from lm_eval_epidemia.results.card import (
     KINDS,
     LOSSES,
@@ -133,7 +132,8 @@ def train(model: str, data: Path, out: Path, settings: Settings) -> Tuned:
     last = _last_checkpoint(out)
     before = _begun(model, data, out, card, settings, last)
     tokenizer, weights = _loaded(model, settings)
-    tokens = {name: encoded(card.kind, rows[name], tokenizer, _longest(weights)) for name in rows}
+    longest = getattr(weights.config, "max_position_embeddings", 0) or 10**9
+    tokens = {name: encoded(card.kind, rows[name], tokenizer, longest) for name in rows}
     check_writable(out)
     with atomic_write(out / RUN) as temporary:
         temporary.write_text(json.dumps(before, indent=2) + "\n", encoding="utf-8")
@@ -169,7 +169,7 @@ def _going_on(out: Path) -> Iterator[None]:
     else:
         return
     kept = _last_checkpoint(out)
-    how = f"continues from {kept}" if kept else ("begins again, because no checkpoint was complete")
+    how = f"continues from {kept}" if kept else "begins again, because no checkpoint was complete"
     room = "" if ending == "interrupted" else "; make room first (disk, quota, ulimit -f)"
     raise EpidemiaError(f"the training was {ending}: the same command {how}{room}") from None
 
@@ -194,9 +194,8 @@ def _rows(data: Path) -> tuple[DatasetCard, Any]:
             f"{data} holds {sizes} rows with columns {sorted(columns)}; its card says {card.rows} "
             f"rows of kind {card.kind} ({', '.join(KINDS[card.kind])}): make it again"
         )
-    installed = {
-        name: store.load(name).fingerprint for name in card.tasks if name in store.available()
-    }
+    here = store.available()
+    installed = {name: store.load(name).fingerprint for name in card.tasks if name in here}
     if missing := sorted(set(card.tasks) - set(installed)):
         raise EpidemiaError(
             f"{data} is about tasks that are not installed ({few(missing)}): run 'epidemia "
@@ -217,22 +216,16 @@ def _begun(
 ) -> dict[str, Any]:
     """Describe this training; refuse a folder of another or a finished training."""
     rows = {str(path.relative_to(data)): sha256_of(path) for path in sorted(data.rglob("*.arrow"))}
-    described = {
-        "base": model,
-        "dataset": asdict(card),
-        "rows": rows,
-        "settings": asdict(settings),
-    }
+    described = {"base": model, "dataset": asdict(card), "rows": rows, "settings": asdict(settings)}
     if (out / TUNED_CARD).exists():
         raise EpidemiaError(f"{out} already holds a tuned model: give another --out")
-    if not (out / RUN).exists():
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise EpidemiaError(
-                f"{out} is not empty and not an interrupted training: give another --out"
-            )
-        return described
-    if last is None:
-        return described  # it ended before there was anything to go on from
+    has_begun = (out / RUN).exists()
+    if not has_begun and out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise EpidemiaError(
+            f"{out} is not empty and not an interrupted training: give another --out"
+        )
+    if not has_begun or last is None:
+        return described  # there is nothing to go on from
     try:
         begun = json.loads((out / RUN).read_text(encoding="utf-8"))
     except ValueError:
@@ -242,9 +235,8 @@ def _begun(
         ) from None
     if differing := [key for key, value in described.items() if begun.get(key) != value]:
         raise EpidemiaError(
-            f"{out} holds the checkpoints of another training (different "
-            f"{', '.join(differing)}): repeat its command to continue it, or give another "
-            "--out"
+            f"{out} holds the checkpoints of another training (different {', '.join(differing)}): "
+            "repeat its command to continue it, or give another --out"
         )
     return described
 
@@ -260,10 +252,10 @@ def _loaded(model: str, settings: Settings) -> tuple[Any, Any]:
             f"{model}: a GGUF file is quantised and cannot be trained. Give the model that it "
             "was made from, or save it as safetensors"
         )
-    check_folder(given)
     with loading(given):
+        transformers.AutoConfig.from_pretrained(model)  # whose error says what a folder lacks
         tokenizer = transformers.AutoTokenizer.from_pretrained(model)
-        weights = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+        weights: Any = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     if tokenizer.eos_token is None:
         raise EpidemiaError(
             f"the tokenizer of {model} has no eos_token, which ends texts and pads rows: name "
@@ -278,12 +270,8 @@ def _loaded(model: str, settings: Settings) -> tuple[Any, Any]:
         alpha = settings.alpha or 2 * settings.r
         layers: dict[str, Any] = {"target_modules": "all-linear", "task_type": "CAUSAL_LM"}
         adapter = peft.LoraConfig(r=settings.r, lora_alpha=alpha, **layers)
-        return tokenizer, peft.get_peft_model(weights, adapter)
+        weights = peft.get_peft_model(weights, adapter)
     return tokenizer, weights
-
-
-def _longest(weights: Any) -> int:
-    return int(getattr(weights.config, "max_position_embeddings", 0) or 10**9)
 
 
 def _trainer(
@@ -346,6 +334,7 @@ def _trainer(
         num_train_epochs=settings.epochs,
         learning_rate=settings.lr,
         lr_scheduler_type="linear",
+        # Said, so that another version of the trainer trains alike.
         warmup_steps=0,
         adam_beta1=0.9,
         adam_beta2=0.999,
@@ -403,9 +392,8 @@ def _is_whole(checkpoint: Path) -> bool:
             with safe_open(path, framework="np"):
                 pass
         # A zip archive is listed at its end.
-        if all(
-            zipfile.is_zipfile(checkpoint / f"{name}.pt") for name in ("optimizer", "scheduler")
-        ):
+        archives = (checkpoint / f"{name}.pt" for name in ("optimizer", "scheduler"))
+        if all(map(zipfile.is_zipfile, archives)):
             return True
     except (OSError, ValueError, SafetensorError):
         pass
@@ -473,3 +461,107 @@ def _losses(history: Iterable[Mapping[str, Any]]) -> list[Loss]:
                 loss = Loss(entry["step"], round(entry["epoch"], 4), split, entry[key])
                 losses.setdefault((loss.step, split), loss)
     return list(losses.values())
+
+
+#: How far shares may be from summing to 1.
+ROUNDING = 1e-6
+
+#: What the loss does not look at.
+IGNORED = -100
+
+
+def encoded(kind: str, rows: Any, tokenizer: Any, longest: int) -> Any:
+    """Turn rows into tokens.
+
+    Parameters
+    ----------
+    kind : str
+        A key of `card.KINDS`.
+    rows : datasets.Dataset
+    tokenizer : PreTrainedTokenizerBase
+    longest : int
+        Tokens that the model takes; a longer row is an error and is never cut.
+
+    Returns
+    -------
+    datasets.Dataset
+        ``input_ids`` and ``labels``. A text ends with the end-of-text token, and all its tokens
+        count. For a prompt, ``labels`` are the last tokens of the choices that may follow it, and
+        ``p`` their target probabilities; a drawn answer has one label. If all choices begin with
+        the same tokens (such as a separate space), these are at the end of ``input_ids``.
+
+    Raises
+    ------
+    EpidemiaError
+        If a row is too long, has an answer that its prompt does not offer, or invalid shares, or if
+        choices differ in more than their last token.
+    """
+    import datasets
+
+    encoded_rows = []
+    for row in rows:
+        if "prompt" in KINDS[kind]:
+            choices, p = row.get("choices", [row.get("completion")]), row.get("p", [1.0])
+            _check_asked(row, choices, p)
+            ids, labels = _choices(row["prompt"], choices, tokenizer)
+            encoded_rows.append({"input_ids": ids, "labels": labels, "p": p})
+        else:
+            ids = [*tokenizer(row["text"])["input_ids"], tokenizer.eos_token_id]
+            encoded_rows.append({"input_ids": ids, "labels": ids})
+        if len(ids) > longest:
+            raise EpidemiaError(
+                f"a row has {len(ids)} tokens, but the model takes {longest}: {str(row)[:80]}"
+            )
+    return datasets.Dataset.from_list(encoded_rows)
+
+
+def _check_asked(row: Mapping[str, Any], choices: list[str], p: list[float]) -> None:
+    """Refuse a row that was changed into something that none of our prompts has."""
+    shown = str(row)[:200]
+    if strange := [choice for choice in choices if f"\n{choice.strip()}. " not in row["prompt"]]:
+        raise EpidemiaError(
+            f"a row was changed: its prompt does not offer {few(strange)}; make the dataset again: "
+            f"{shown}"
+        )
+    if len(p) != len(choices) or min(p) < 0 or abs(sum(p) - 1) > ROUNDING:
+        raise EpidemiaError(
+            f"a row was changed: its shares {p} are not {len(choices)} shares that sum to 1; "
+            f"make the dataset again: {shown}"
+        )
+
+
+def _choices(prompt: str, choices: list[str], tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Return the tokens before each choice's last one, and the last ones, split as in lm-eval."""
+    before = tokenizer(prompt)["input_ids"]
+    after = [tokenizer(prompt + choice)["input_ids"][len(before) :] for choice in choices]
+    if not all(after) or len({tuple(tokens[:-1]) for tokens in after}) > 1:
+        raise EpidemiaError(
+            f"with this tokenizer the choices {choices} differ in more than their last token: soft "
+            "labels need one token each; use kind 'answers'"
+        )
+    return [*before, *after[0][:-1]], [tokens[-1] for tokens in after]
+
+
+def padded(pad: int) -> Any:
+    """Return a function that combines rows into a batch, padded on the right."""
+
+    def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
+        import torch
+        from torch.nn.utils.rnn import pad_sequence
+
+        def filled(name: str, value: float, kind: Any = torch.long) -> Any:
+            columns = [torch.tensor(row[name], dtype=kind) for row in rows]
+            return pad_sequence(columns, batch_first=True, padding_value=value)
+
+        ids = filled("input_ids", pad)
+        length = torch.tensor([len(row["input_ids"]) for row in rows])
+        batch = {
+            "input_ids": ids,
+            "labels": filled("labels", IGNORED),
+            "attention_mask": (torch.arange(ids.shape[1]) < length[:, None]).long(),
+        }
+        if "p" in rows[0]:
+            batch["p"] = filled("p", 0.0, torch.float32)
+        return batch
+
+    return collate

@@ -11,14 +11,17 @@ from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.surveys.variable import Variable
 
 #: What is too long for code.
-_WORDS = read_yaml(__package__, "words.yaml")
+WORDS = read_yaml(__package__, "words.yaml")
 
-_ONES = re.findall(r"\w+", "one two three four five six seven eight nine")
-_TEENS = re.findall(
-    r"\w+",
-    "ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen",
-)
-_TENS = re.findall(r"\w+", "twenty thirty forty fifty sixty seventy eighty ninety")
+
+def _joined(part: str) -> dict[str, str]:
+    """Return the regular expressions of a part of the words."""
+    return {name: pattern.replace("\n", "") for name, pattern in WORDS[part].items()}
+
+
+_PATTERNS = _joined("patterns")
+
+_ONES, _TEENS, _TENS = (WORDS["numbers"][of].split() for of in ("ones", "teens", "tens"))
 _NUMBERS = {
     **{word: 10 + n for n, word in enumerate(_TEENS)},
     **{
@@ -27,7 +30,7 @@ _NUMBERS = {
         for m, one in enumerate(["", *_ONES])
     },
 }
-_IN_WORDS = re.compile(
+_INWORDS = re.compile(
     rf"\b(?:{'|'.join(_TENS)})(?:[\s-](?:{'|'.join(_ONES)}))?\b|\b(?:{'|'.join(_TEENS)})\b"
 )
 
@@ -41,7 +44,7 @@ NUMBER = re.compile(r"(?<![\d,.$])\d{1,3}(?![\d,])")
 def normal(text: str) -> str:
     """Normalise a text: small letters, plain quotes, figures for numbers from ten on."""
     text = " ".join(text.translate(_PLAIN).casefold().split())
-    return _IN_WORDS.sub(lambda match: str(_NUMBERS[match[0].replace("-", " ")]), text)
+    return _INWORDS.sub(lambda match: str(_NUMBERS[match[0].replace("-", " ")]), text)
 
 
 def dated(phrase: str, year: str) -> str:
@@ -51,38 +54,11 @@ def dated(phrase: str, year: str) -> str:
 
 # What denies, and what leaves open.
 
-_NEGATION = re.compile(
-    r"\b(?:never|not(?! only)|no(?! longer\b| stranger\b| doubt\b|,)|none|neither|nor|zero|"
-    r"without|den(?:y|ies|ied)|avoid\w*|abstain\w*|abstinen\w+|refrain\w*|shunn?\w*|refus\w+|"
-    r"yet to|cannot|"
-    r"(?:stay|stays|stayed|kept|keep|keeps) (?:away|clear|off)|steer\w* clear|free (?:of|from)|"
-    r"untouched|teetotal\w*|non-?smok\w+|uninsured|absent|lacks?|declined? (?:all|any)|"
-    r"turn(?:s|ed)? down)\b|\w+n't\b"
-)
-_UNCLEAR = re.compile(
-    r"\b(?:until|till|may(?:be)?|might|perhaps|possibly|probably|unknown|unsure|uncertain|unclear|"
-    r"whether|(?:refused|declined) to (?:say|answer)|would(?:n't| not) say|prefer\w* not|almost|"
-    r"nearly|would have|could have|if)\b"
-    # What turns a statement into its opposite, or into somebody's opinion
-    r"|\b(?:not|n't|hardly|isn't|wasn't) (?:true|the case|correct|so|right)\b|\bfalse\b|\buntrue\b|"
-    r"\bincorrect\b|\bden(?:y|ies|ied) (?:that \w+ (?:has |had )?|having )?never\b|"
-    r"\bwrong(?:ly)?\b|\ba lie\b|"
-    r"\b(?:claims?|claimed|pretends?|pretended|lied|lies|rumou?rs?|allegedly|supposedly)\b|"
-    r"\bcannot (?:say|claim)\b|\bno one (?:could|can|would) say\b"
-)
-_OTHERS = (
-    r"(?<!with )\b(?:brother|sister|mother|father|mom|dad|parent|friend|husband|wife|partner|son|"
-    r"daughter|roommate|uncle|aunt|cousin|neighbou?r|coworker|colleague|classmate|family|relative|"
-    r"grandmother|grandfather)(?:s|'s|s')?\b"
-)
+_OTHERS = _PATTERNS["others"]
+_NEGATION = re.compile(_PATTERNS["negation"])
+_UNCLEAR = re.compile(_PATTERNS["unclear"] + _PATTERNS["opposite"])
 _OF_OTHERS, _OTHERS_TAG = re.compile(_OTHERS), re.compile(rf"{_OTHERS}(?:,? who)?(?: \w+){{0,3}} ~")
-#: Within a tag of several facts: not all of it may be denied, or all told.
-_CONTRAST = re.compile(
-    r"\b(?:but|yet(?! to)|except|although|though|while|apart from|other than)\b"
-    r"|(?:\band|(?<!however)[,;]) (?:(?:never|not|no|nor|neither) ?\w"
-    r"|(?:(?:he|she|they) )?(?:has|have|had|is|was|does|did|\w+n't)\b"
-    r"|(?:(?<=and )|(?<=; ))(?:(?:he|she|they) )?(?:used|uses|tried|smoked?|smokes|drank|drinks)\b)"
-)
+_CONTRAST = re.compile(_PATTERNS["contrast"])
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=\S)")
 #: A sentence of so few words, after one with a tag, may deny that.
 _AFTERTHOUGHT = 4
@@ -93,9 +69,8 @@ def doubts(text: str) -> bool:
     before = False
     for sentence in _SENTENCE.split(text):
         has_tag = "~" in sentence
-        if (has_tag or (before and len(sentence.split()) <= _AFTERTHOUGHT)) and (
-            _NEGATION.search(sentence) or _UNCLEAR.search(sentence)
-        ):
+        is_near = has_tag or (before and len(sentence.split()) <= _AFTERTHOUGHT)
+        if is_near and (_NEGATION.search(sentence) or _UNCLEAR.search(sentence)):
             return True
         if _OTHERS_TAG.search(sentence):
             return True
@@ -220,14 +195,9 @@ class Ages(Reader):
 
 # Sex.
 
-_MALE = r"male|man|boy|gentleman|guy|he|him|his|himself|mr|father|son|husband|brother|dad"
-_FEMALE = r"female|woman|girl|lady|gal|she|her|hers|herself|ms|mrs|mother|daughter|wife|sister|mom"
-_SEXED = re.compile(rf"\b(?:({_MALE})|({_FEMALE}))\b")
+_SEXED = re.compile(rf"\b(?:({_PATTERNS['male']})|({_PATTERNS['female']}))\b")
 #: Whose sex is not the person's: "his wife", "a brother".
-_KIN = re.compile(
-    r"\b(his|her|their|a|an|the|my|one|two|'s)\s+(?:\w+\s+)?"
-    r"(?:father|son|husband|brother|dad|mother|daughter|wife|sister|mom)s?\b"
-)
+_KIN = re.compile(_PATTERNS["kin"])
 
 
 class Sexes(Reader):
@@ -248,19 +218,9 @@ class Sexes(Reader):
 # Yes and no.
 
 _NEGATED = re.compile(r"\b(?:not|never|no|neither|nor|without|less)\b")
-_STOP = set(
-    re.findall(
-        r"\w+",
-        "a an and any are at been being by did do does during even ever for form from had has have "
-        "her his if in is it its least less made never neither no none nor not of on once one only "
-        "or over own part past so some than that the their them themselves they this time times to "
-        "told total under up use used was week were when which who with year years month months "
-        "day days all more most high serious difficulty condition identifies leans describes "
-        "toward as",
-    )
-)
+_STOP = set(WORDS["stop"].split())
 #: Other words, by the beginning of one that a phrase has. Some of them are a "no" in themselves.
-_ALSO = {word: also.replace("\n", "") for word, also in _WORDS["also"].items()}
+_ALSO = _joined("also")
 
 
 def _negative_level(variable: Variable) -> int | None:
@@ -323,13 +283,11 @@ class YesNo(Reader):
 # Levels.
 
 #: Other words, by a label.
-_LABELS = {label: also.replace("\n", "") for label, also in _WORDS["labels"].items()}
+_LABELS = _joined("labels")
 #: Means no level by itself: "non-Hispanic White".
 _NEUTRAL = r"(?:non-?\s?|not\s+)hispanic(?: and)?"
 _VERB = re.compile(r"^(?:is|has|was|were|have|owns|lives in)\s+(?:(?:a|an|the)\s+)?")
-_NEAR_NEGATION = re.compile(
-    r"(?:\b(?:not|never|no|neither|nor|without)\b|\w+n't\b)(?:[\s~]+[\w'-]+){0,3}[\s~]*$"
-)
+_NEAR_NEGATION = re.compile(_PATTERNS["near negation"])
 
 
 class Levels(Reader):
@@ -341,12 +299,8 @@ class Levels(Reader):
         for number, level in enumerate(variable.levels):
             core = _VERB.sub("", normal(level.phrase))
             label = normal(level.label)
-            cores = {
-                core,
-                re.sub(r"\bnon-hispanic (?:and )?", "", core),
-                label,
-                re.sub(r"\s*\([^)]*\)", "", core),
-            }
+            cores = {core, label, re.sub(r"\bnon-hispanic (?:and )?", "", core)}
+            cores.add(re.sub(r"\s*\([^)]*\)", "", core))
             named = [re.escape(core) for core in cores if re.search(r"[a-z]{3}", core)]
             also = _LABELS.get(label, "")
             for pattern in (*named, *([also] if "(" in also else also.split("|"))):

@@ -1,8 +1,11 @@
-"""Checks of a run's arguments before its model is loaded.
+"""Checks of a run's arguments before its model is loaded, and of names that lm-eval lacks.
 
 lm-eval silently ignores unknown keys of ``--metadata``, and ``--num_fewshot`` for tasks without
 examples. For our tasks only, the wrapper of ``simple_evaluate`` refuses these. At this point the
 user's metadata is still separate from the model's arguments, which lm-eval later mixes in.
+
+lm-eval's index contains only the tasks whose truth is here. For other declared tasks and for
+misspelt names it says only that they were not found: similar names and what a task needs are added.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import inspect
 import json
 import logging
 import math
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,20 +23,18 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way, leaves, made_of, members
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way, leaves, made_of, members, names
 from lm_eval_epidemia.benchmarks.observation import STANDIN
 from lm_eval_epidemia.core import notices
-from lm_eval_epidemia.core.console import print_anything
+from lm_eval_epidemia.core.console import print_anything, separated
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.elicit.heeded import asked_for
 from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
-from lm_eval_epidemia.harness.kept import ASKED, check_file
+from lm_eval_epidemia.harness.kept import ASKED, check_file, watch
 from lm_eval_epidemia.harness.keys import masking, refuse_keys
-from lm_eval_epidemia.harness.missing import refuse_missing
-from lm_eval_epidemia.harness.saved import watch
 from lm_eval_epidemia.harness.servers import check_template
-from lm_eval_epidemia.surveys.catalogue import how_to_build
+from lm_eval_epidemia.surveys.catalogue import how_to_build, records
 
 #: Groups for which a run logs how many tasks have a truth here.
 COUNTED = ("epidemia_low", "epidemia_high")
@@ -252,3 +254,101 @@ def unheeded(metadata: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]
                 by_some.append(fault)
     for fault in by_some:
         notices.warn("metadata without effect", fault)
+
+
+#: The start of lm-eval's message; comma-separated names follow.
+_NOT_FOUND = "Tasks not found: "
+
+
+def explanation(name: str) -> str:
+    """Say why lm-eval has no task or group of a name, if the name looks like ours.
+
+    Parameters
+    ----------
+    name : str
+        As the user wrote it; may be a pattern.
+
+    Returns
+    -------
+    str
+        What the task needs, or similar names; empty for other people's names.
+    """
+    known = names()
+    if name in records():
+        return f"{name} is a survey, not a task or group ({nearest(name, known)})"
+    is_tail = "_" in name and any(whole.endswith(f"_{name}") for whole in known)
+    if not (is_tail or name.strip().casefold().startswith("epidemi")):
+        return ""
+    try:
+        members(name)
+    except EpidemiaError as error:
+        return str(error)
+    return ""
+
+
+def refuse_missing(tasks: Iterable[Any], manager: Any) -> None:
+    """Refuse names of ours that the index lacks, before the run's model is loaded.
+
+    Parameters
+    ----------
+    tasks : iterable
+        As given to ``simple_evaluate``: names, files, configurations and tasks.
+    manager : TaskManager, optional
+        If none is given, lm-eval builds one with our tasks.
+    """
+    known = getattr(manager, "all_tasks", ())
+    for name in tasks:
+        # By its type alone: somebody's task may be anything.
+        if not issubclass(type(name), str) or not name.startswith("epidemia_"):
+            continue
+        if name in known or name.endswith(".yaml"):
+            continue
+        if reason := explanation(name):
+            raise EpidemiaError(reason)
+        if any(sign in name for sign in "*?["):
+            raise EpidemiaError(
+                f"{name}: patterns work only on the command line; in Python give the names that "
+                "task_manager.match_tasks([...]) returns"
+            )
+
+
+def _explanations(names: Iterable[str]) -> list[str]:
+    with suppress(Exception):  # a damaged record of ours is not why lm-eval stops
+        return list(filter(None, map(explanation, names)))
+    return []
+
+
+def complete(error: KeyError) -> None:
+    """Add to lm-eval's message about a name that it cannot load what our task needs."""
+    message = str(error.args[0])
+    name = re.fullmatch(r"Spec '([^']+)' is not a registered [\w/ ]+", message)
+    if name and (reason := explanation(name[1])):
+        error.args = (f"{message}. {reason}",)
+
+
+def explained(process_tasks: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap lm-eval's reading of ``--tasks``: ours may be given as ``A, B``, and what it says of
+    those that are missing is completed.
+
+    Parameters
+    ----------
+    process_tasks : callable
+        A method of ``lm_eval.config.evaluate_config.EvaluatorConfig``.
+    """
+
+    @functools.wraps(process_tasks)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        config = args[0]
+        names = [config.tasks] if isinstance(config.tasks, str) else config.tasks
+        # lm-eval would look for a task whose name begins with the blank of "A, B".
+        if any("epidemia_" in name for name in names):
+            config.tasks = separated(names)
+        try:
+            return process_tasks(*args, **kwargs)
+        except ValueError as error:
+            start, is_missing, names = str(error).partition(_NOT_FOUND)
+            if is_missing and not start:
+                error.args = ("\n".join([str(error), *_explanations(names.split(", "))]),)
+            raise
+
+    return wrapper

@@ -14,7 +14,7 @@ from rich.progress import track
 from lm_eval_epidemia.benchmarks import WAYS, in_way, members
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.extras import install
+from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, Variant
 from lm_eval_epidemia.harness.arguments import unheeded
@@ -59,13 +59,8 @@ class Cost(NamedTuple):
 
 def tokenizer(name: str | Path) -> Any:
     """Load a Hugging Face tokenizer, by the name of its model or from a folder."""
-    try:
+    with needs("hf", "counting tokens"):
         from transformers import AutoTokenizer
-    except ImportError:
-        raise EpidemiaError(
-            "counting tokens needs transformers, which is not installed. Install it with: "
-            f"{install('hf')}"
-        ) from None
     try:
         return AutoTokenizer.from_pretrained(str(name))
     except (OSError, ValueError) as error:

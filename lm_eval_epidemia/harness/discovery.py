@@ -8,6 +8,7 @@ unchanged, and our own failures are only warnings.
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import logging
 import os
@@ -15,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,7 +26,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness import collector
 from lm_eval_epidemia.harness.yamls import task_path
 
 #: Our models, in the form of lm-eval's registry: loaded when first used.
@@ -96,7 +97,7 @@ def _explaining(load: Callable[..., Any]) -> Callable[..., Any]:
             return load(*args, **kwargs)
         except KeyError as error:
             with suppress(Exception):  # somebody else's error goes on as it is
-                from lm_eval_epidemia.harness.missing import complete
+                from lm_eval_epidemia.harness.arguments import complete
 
                 complete(error)
             raise
@@ -179,7 +180,7 @@ def extend_tasks(manager: ModuleType) -> None:
 
     @functools.wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        with collector.at_rest():
+        with at_rest():
             with suppress(TypeError):  # of the caller: lm-eval complains of it below
                 given = signature.bind(self, *args, **kwargs)
                 if built(self, given):
@@ -217,9 +218,8 @@ def extend_evaluator(evaluator: Any) -> None:
     """
     if not hasattr(evaluator.evaluate, "_epidemia"):
         # They take longer to import than our tasks to index, which is all that `lm_eval ls` needs.
-        from lm_eval_epidemia.harness.arguments import checked
+        from lm_eval_epidemia.harness.arguments import checked, explained
         from lm_eval_epidemia.harness.guard import guarded
-        from lm_eval_epidemia.harness.missing import explained
 
         with suppress(ImportError, AttributeError):  # another lm-eval reads --tasks elsewhere
             from lm_eval.config.evaluate_config import EvaluatorConfig
@@ -277,7 +277,7 @@ def forget_cached_requests(tasks: Iterable[str]) -> None:
     """Delete the requests that ``lm_eval --cache_requests`` stored for some tasks.
 
     lm-eval keys that cache by task name. After a change of ground truth it would silently pair old
-    prompts with new cells.
+    prompts with new cells, in runs without `harness.guard`.
     """
     try:
         from lm_eval.caching.cache import delete_cache
@@ -285,3 +285,61 @@ def forget_cached_requests(tasks: Iterable[str]) -> None:
         return
     for name in tasks:
         delete_cache(f"requests-{name}-")
+
+
+def pinned() -> Any:
+    """Return this package's requirement of lm-eval (a `packaging` Requirement), without extras.
+
+    None if the package runs from a checkout that is not installed.
+    """
+    from packaging.requirements import Requirement
+
+    try:
+        needed = map(Requirement, requires("lm-eval-epidemia") or ())
+    except PackageNotFoundError:
+        return None
+    return next((pin for pin in needed if pin.name == "lm-eval" and not pin.extras), None)
+
+
+@functools.cache
+def check_lm_eval() -> None:
+    """Warn once if the installed lm-eval is not the version that this package requires.
+
+    ``tests/test_pin.py`` checks what can differ.
+    """
+    try:
+        pin, installed = pinned(), version("lm-eval")
+    except PackageNotFoundError:
+        return  # lm-eval from a checkout that is not installed
+    if pin and not pin.specifier.contains(installed, True):
+        notices.warn(
+            "lm-eval",
+            f"lm-eval {installed} is installed, but this package is tested with {pin}: results "
+            f"may be slow, wrong or missing. Run: pip install '{pin}'",
+        )
+
+
+@contextmanager
+def at_rest() -> Iterator[None]:
+    """Pause the collector in a block; restore its state afterwards."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+@contextmanager
+def at_work() -> Iterator[None]:
+    """Within `at_rest`, let the collector run on objects created from here on."""
+    was = gc.isenabled()
+    gc.freeze()
+    gc.enable()
+    try:
+        yield
+    finally:
+        if not was:
+            gc.disable()
+        gc.unfreeze()

@@ -14,19 +14,16 @@ from __future__ import annotations
 
 import functools
 import math
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from itertools import chain
 from typing import Any, NamedTuple
+from unittest import mock
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS
-from lm_eval_epidemia.benchmarks.observation.unseen import Unseen, unseen
+from lm_eval_epidemia.benchmarks import leaves
+from lm_eval_epidemia.benchmarks.observation.metrics import Unseen, unseen
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.way import Metric
-from lm_eval_epidemia.harness.hooks import Hook
-from lm_eval_epidemia.harness.replaced import replaced
+from lm_eval_epidemia.harness.hooks import MeasuredHook
 from lm_eval_epidemia.score.joint import Draws, joint_error
 
 #: The key of the draws in lm-eval's results.
@@ -60,26 +57,8 @@ class Noted(NamedTuple):
     unseen: dict[str, Unseen]
 
 
-@functools.lru_cache(maxsize=1)
-def _metrics() -> dict[str, list[Metric]]:
-    """Return the metrics of all benchmarks, those of a name together."""
-    metrics = defaultdict(list)
-    for benchmark in BENCHMARKS:
-        for way in benchmark.ways.values():
-            for name, metric in benchmark.metrics(way).items():
-                metrics[name].append(metric)
-    return metrics
-
-
-@functools.lru_cache(maxsize=1)
-def _noted() -> Mapping[Callable[..., float], Metric]:
-    """Return the metrics of which more is noted than their value, by the function that gives it."""
-    metrics = chain.from_iterable(_metrics().values())
-    return {metric.of: metric for metric in metrics if metric.draws or metric.kept}
-
-
-def noting(task: Any, task_name: str, noted: Noted) -> AbstractContextManager[None]:
-    """Record the draws of a task's metrics when lm-eval aggregates its answers.
+def noting(task: Any, task_name: str, noted: Noted) -> AbstractContextManager[Any]:
+    """Record what is measured of a task when lm-eval aggregates its answers.
 
     Parameters
     ----------
@@ -89,30 +68,28 @@ def noting(task: Any, task_name: str, noted: Noted) -> AbstractContextManager[No
     noted : Noted
         Filled in here.
     """
-    draws, aggregation = noted.draws.setdefault(task_name, {}), task.aggregation
+    noted.draws[task_name], aggregation, is_noted = {}, task.aggregation, False
 
-    def noticed(name: str, of: Callable[..., Any]) -> Callable[..., Any]:
-        # A task file of 0.1.0 names the function itself.
-        metric = _noted().get(of.function if isinstance(of, Hook) else of)
-        if metric is None:
+    def noticed(of: Callable[..., Any]) -> Callable[..., Any]:
+        if not isinstance(of, MeasuredHook):
             return of
 
         @functools.wraps(of)
         def aggregate(answers: Sequence[Any]) -> Any:
-            if name not in draws:  # a later lm-eval resamples the answers for errors of its own
-                draws[name] = metric.draws(answers) if metric.draws else None
-                if metric.kept and (line := metric.kept(answers)):
-                    noted.kept[task_name] = line
-                scored = metric.draws and task_name not in noted.unseen
-                if scored and (effect := unseen(answers)):
+            nonlocal is_noted
+            if not is_noted:  # a later lm-eval resamples the answers for errors of its own
+                is_noted, measured = True, of.measure(answers)
+                noted.draws[task_name] |= measured.draws
+                if measured.kept:
+                    noted.kept[task_name] = measured.kept
+                if measured.draws and (effect := unseen(answers)):
                     noted.unseen[task_name] = effect
             return of(answers)
 
         return aggregate
 
-    return replaced(
-        task, aggregation=lambda: {name: noticed(name, of) for name, of in aggregation().items()}
-    )
+    own = {name: noticed(of) for name, of in aggregation().items()}
+    return mock.patch.object(task, "aggregation", lambda: own)
 
 
 def write(results: Any, noted: Noted, tasks: Any) -> None:
@@ -134,7 +111,7 @@ def write(results: Any, noted: Noted, tasks: Any) -> None:
         _plain(results, draws)
         for group in _groups(tasks):
             _write_means(results, draws, frozenset(noted.draws), group)
-        if not draws:
+        if not (draws or noted.kept):
             return
         results[KEY] = {"group_stderr": _SAYS, "replicates": _written(draws)}
         if noted.kept:
@@ -210,7 +187,7 @@ def _write_means(results: dict[str, Any], draws: _Draws, ours: frozenset[str], g
         is_uncut = len(uncut) == len(names)
         values = uncut if is_uncut else [of_tasks[name][key] for name in names]
         if is_uncut or len(names) < len(asked):
-            ends = _metrics()[metric][0]
+            ends = leaves()[names[0]].metrics[metric]
             value = math.fsum(w * x for w, x in zip(weights, values, strict=True))
             _write(results, group, {key: min(max(value, ends.low), ends.high)})
         if any(metric in draws.get(name, {}) for name in names):
@@ -238,13 +215,12 @@ def _written(draws: _Draws) -> dict[str, Any]:
         known = {metric: drawn for metric, drawn in of_metrics.items() if drawn is not None}
         if known:
             less_bias = {metric: drawn.less_bias for metric, drawn in known.items()}
-            uncut = {metric: drawn.uncut for metric, drawn in known.items()}
             written[task] = {
                 "sample": next(iter(known.values())).sample,
                 **{metric: _line(drawn.at) for metric, drawn in known.items()},
                 "less_bias": {m: _line(at) for m, at in less_bias.items() if at is not None},
                 "asking": {metric: drawn.asking for metric, drawn in known.items()},
-                "uncut": {metric: x for metric, x in uncut.items() if x is not None},
+                "uncut": {m: drawn.uncut for m, drawn in known.items() if drawn.uncut is not None},
             }
     return written
 

@@ -13,28 +13,19 @@ import copy
 import functools
 import logging
 import math
-import threading
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 from lm_eval_epidemia.benchmarks import WAYS, leaves
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError, plural
 from lm_eval_epidemia.elicit.within import is_withheld
-from lm_eval_epidemia.harness import (
-    collector,
-    group_errors,
-    hooks,
-    kept,
-    structured,
-    thinking,
-    tries,
-)
-from lm_eval_epidemia.harness.replaced import replaced
+from lm_eval_epidemia.harness import group_errors, hooks, kept, written
+from lm_eval_epidemia.harness.discovery import at_rest, at_work
 
 _WITHOUT_LOG_PROBABILITIES = (
     "{model} gives no log-probabilities of prompts, which {task} needs. Use --model choice-api, "
@@ -59,29 +50,22 @@ def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
         given = {**dict(zip(("lm", "task_dict"), args, strict=False)), **kwargs}
         ours = _our_tasks(given.get("task_dict"))
         _check_tasks(given.get("lm"), given.get("task_dict"))
-        with _claimed(given, bool(ours)):
-            return run(args, kwargs, given, ours)
-
-    def run(args: Any, kwargs: Any, given: Mapping[str, Any], ours: Mapping[str, Any]) -> Any:
-        if not ours or "lm" not in given:
-            return evaluate(*args, **kwargs)
-        for name, task in ours.items():
-            _check_metrics(name, task)
-            _check_samples(name, task, (given.get("samples") or {}).get(name, ()))
-        watched = _Watched(given["lm"], frozenset(ours))
-        if "lm" in kwargs:
-            kwargs["lm"] = watched
-        else:
-            args = (watched, *args[1:])
-        noted = group_errors.Noted({}, {}, {})
-        with collector.at_rest(), ExitStack() as stack:
+        with _claimed(given, bool(ours)), ExitStack() as stack:
+            if not ours or "lm" not in given:
+                return evaluate(*args, **kwargs)
             for name, task in ours.items():
-                stack.enter_context(_building_what_is_asked(task, given.get("limit")))
+                _check_metrics(name, task)
+                _check_samples(name, task, (given.get("samples") or {}).get(name, ()))
+            watched, noted = _Watched(given["lm"], frozenset(ours)), group_errors.Noted({}, {}, {})
+            stack.enter_context(at_rest())
+            for name, task in ours.items():
+                stack.enter_context(_asking_whole_cells(task, given.get("limit")))
                 stack.enter_context(group_errors.noting(task, name, noted))
-            results = evaluate(*args, **kwargs)
-        group_errors.write(results, noted, given["task_dict"])
-        _note_prefix(results, ours)
-        return results
+            kwargs.pop("lm", None)
+            results = evaluate(watched, *args[1:], **kwargs)
+            group_errors.write(results, noted, given["task_dict"])
+            _note_prefix(results, ours)
+            return results
 
     return wrapper
 
@@ -166,39 +150,26 @@ def _check_samples(name: str, task: Any, numbers: Sequence[int]) -> None:
         )
 
 
-#: What says how lm-eval puts a row to a model: its text, and what follows it.
-_CHAT = ("apply_chat_template", "chat_template")
-_TEXT = (*_CHAT, "system_instruction", "fewshot_as_multiturn")
-
-
-def _building_what_is_asked(task: Any, limit: float | None) -> AbstractContextManager[None]:
-    """Let a limit count cells, and a task build again where requests that were kept ask otherwise.
+def _asking_whole_cells(task: Any, limit: float | None) -> AbstractContextManager[Any]:
+    """Let a limit count cells, and a task build its requests anew.
 
     lm-eval's limit counts prompts, and a cell counts only if all its prompts are answered: whole
-    cells are asked. lm-eval keys its cache of requests by the name of the task, the template and
-    the system prompt, not by ``--metadata``, ``--gen_kwargs``, ``--samples`` or the ground truth.
+    cells are asked. lm-eval keys its cache of requests (``--cache_requests``) by the name of the
+    task, the template and the system prompt, not by ``--metadata``, ``--gen_kwargs``, ``--samples``
+    or the ground truth; and ours are built in less time than the cache takes to be read.
     """
     build, rows = task.build_all_requests, task.doc_iterator
     whole = {"limit": _prompts_of(task, limit)} if limit else {}
 
     def doc_iterator(**kwargs: Any) -> Any:
-        # Without a limit where all requests of a task are built, to be kept.
-        return rows(**{**kwargs, **(whole if kwargs.get("limit") else {})})
+        return rows(**{**kwargs, **whole})
 
     def build_all_requests(*args: Any, **kwargs: Any) -> None:
-        kwargs |= whole
-        build(*args, **kwargs)
-        kept = kwargs.get("cache_requests") and not kwargs.get("rewrite_requests_cache")
-        if kept and not _asks_the_same(task, **kwargs):
-            notices.warn(
-                "cached requests of other prompts",
-                f"{task.config.task}: the requests stored by --cache_requests are for other "
-                "prompts (other --metadata, --gen_kwargs, --samples or ground truth); they were "
-                "rebuilt",
-            )
-            build(*args, **{**kwargs, "rewrite_requests_cache": True})
+        build(*args, **{**kwargs, **whole, "cache_requests": False})
 
-    return replaced(task, build_all_requests=build_all_requests, doc_iterator=doc_iterator)
+    return mock.patch.multiple(
+        task, build_all_requests=build_all_requests, doc_iterator=doc_iterator
+    )
 
 
 def _prompts_of(task: Any, limit: float) -> int:
@@ -207,47 +178,6 @@ def _prompts_of(task: Any, limit: float) -> int:
     first = list(dict.fromkeys(cells))
     number = math.ceil(len(first) * limit) if limit < 1 else int(limit)
     return cells.index(first[number]) if number < len(first) else len(cells)
-
-
-def _asks_the_same(
-    task: Any,
-    rank: int = 0,
-    world_size: int = 1,
-    limit: int | None = None,
-    samples: list[int] | None = None,
-    **how: Any,
-) -> bool:
-    """Tell whether a task's requests are those of its rows, put as the task's file has it now.
-
-    Each request must have been made from the row that its answer will be paired with. What is done
-    to a row is the same for all of a cache, so one is built again and compared whole.
-    """
-    kept = defaultdict(list)
-    for request in task.instances:
-        kept[request.doc_id].append(request)
-    # lm-eval's own choice of rows, from a plain list: a dataset gives one by one 15 times slower.
-    docs, config = task.eval_docs, task.config
-    listed = SimpleNamespace(
-        eval_docs=docs.to_list() if hasattr(docs, "to_list") else docs, config=config
-    )
-    chosen = {"rank": rank, "limit": limit, "world_size": world_size, "samples": samples}
-    rows = list(type(task).doc_iterator(listed, **chosen))
-    for number, row in rows:
-        # The requests of a row, one per letter, usually share one object.
-        made_from = {id(request.doc): request.doc for request in kept[number]}.values()
-        if not made_from or any(doc != row for doc in made_from):
-            return False
-    for number, row in rows[:1]:
-        text, chat = ({key: how[key] for key in keys if key in how} for keys in (_TEXT, _CHAT))
-        shots, prefix = config.num_fewshot or 0, task.doc_to_prefix(row)
-        context = task.fewshot_context(row, num_fewshot=shots, gen_prefix=prefix, **text)
-        about = (config.task, number, config.repeats)
-        built = task.construct_requests(doc=row, ctx=context, metadata=about, **chat)
-        built = built if isinstance(built, list) else [built]
-        theirs, ours = ([(r.args, r.repeats) for r in each] for each in (kept[number], built))
-        if theirs != ours:
-            return False
-    return True
 
 
 class _Watched:
@@ -263,7 +193,7 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__lm, name)
 
-    @collector.at_work()
+    @at_work()
     def loglikelihood(self, requests: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
         lm, ours = self.__lm, [request for request in requests if request.task_name in self.__ours]
         if not ours:
@@ -283,11 +213,11 @@ class _Watched:
         _note_declined(lm, requests, answers)
         return answers
 
-    @collector.at_work()
+    @at_work()
     def loglikelihood_rolling(self, *args: Any, **kwargs: Any) -> Any:
         return self.__lm.loglikelihood_rolling(*args, **kwargs)  # of others' tasks
 
-    @collector.at_work()
+    @at_work()
     def generate_until(self, requests: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
         lm, ours = self.__lm, [request for request in requests if request.task_name in self.__ours]
         if not ours:
@@ -298,18 +228,20 @@ class _Watched:
         if hasattr(model, "_create_payload") and not isinstance(ours[0].args[0], str):
             _note_temperature(model, ours[0])
         for request in ours:
-            if structure := structured.structure_of(request):
-                with structured.held(model, structure, request.task_name):
-                    structured.refuse_declined(model, request)
+            if structure := written.structure_of(request):
+                with written.holding_form(model, structure, request.task_name):
+                    written.refuse_declined(model, request)
                 break
         names = dict.fromkeys(request.task_name for request in ours)
         ways = {name: WAYS[leaves()[name].way] for name in names if name in leaves()}
         with _explained(lm):
-            return tries.until_read(
-                requests, ways, lambda asked: self.__written(asked, *args, **kwargs)
+            return written.until_read(
+                requests, ways, lambda asked, tried: self.__written(asked, tried, *args, **kwargs)
             )
 
-    def __written(self, requests: Sequence[Any], *args: Any, **kwargs: Any) -> list[Any]:
+    def __written(
+        self, requests: Sequence[Any], tried: int, *args: Any, **kwargs: Any
+    ) -> list[Any]:
         """Ask requests apart whose replies are drawn, held to a form, or of others' tasks."""
         lm, model = self.__lm, _behind_the_cache(self.__lm)
         # Drawn ones of a server apart from the others, whose seed stays that of the run.
@@ -317,19 +249,19 @@ class _Watched:
         parts: dict[tuple[bool, bool, str], list[int]] = defaultdict(list)
         for place, request in enumerate(requests):
             is_ours = request.task_name in self.__ours
-            is_drawn = is_ours and ("sample" in request.doc or tries.BEFORE.get() > 0)
-            structure = structured.structure_of(request) if is_ours else ""
+            is_drawn = is_ours and ("sample" in request.doc or tried > 0)
+            structure = written.structure_of(request) if is_ours else ""
             parts[is_ours, has_seeds and is_drawn, structure].append(place)
         replies: dict[int, Any] = {}
         for (is_ours, is_drawn, structure), places in sorted(parts.items()):
             part = [requests[place] for place in places]
             with (
-                _own_seeds(model) if is_drawn else nullcontext(),
-                structured.held(model, structure, part[0].task_name),
-                thinking.kept(model if is_ours else None) as told,
+                _own_seeds(model, tried) if is_drawn else nullcontext(),
+                written.holding_form(model, structure, part[0].task_name),
+                written.keeping_thoughts(model if is_ours else None) as told,
             ):
-                written = _one_each(lm.generate_until(part, *args, **kwargs), part)
-            for place, request, reply in zip(places, part, written, strict=True):
+                texts = _one_each(lm.generate_until(part, *args, **kwargs), part)
+            for place, request, reply in zip(places, part, texts, strict=True):
                 replies[place] = told(request.args[0], reply) if is_ours else reply
         return [replies[place] for place in range(len(requests))]
 
@@ -342,14 +274,9 @@ def _behind_the_cache(lm: Any) -> Any:
     return lm.lm if issubclass(type(lm), CachingLM) else lm
 
 
-def _one_each(answers: Iterable[Any], requests: Sequence[Any]) -> list[Any]:
+def _one_each(answers: Iterable[Any] | None, requests: Sequence[Any]) -> list[Any]:
     """Refuse answers that are not as many as the requests: nobody knows which is whose."""
-    if not isinstance(answers, Iterable):
-        raise EpidemiaError(
-            f"the model returned {answers!r} for {len(requests)} requests: expected a list of "
-            "answers"
-        )
-    answers = list(answers)
+    answers = list(answers or ())
     if len(answers) != len(requests):
         raise EpidemiaError(
             f"the model returned {len(answers)} answers to {len(requests)} requests: expected one "
@@ -395,45 +322,21 @@ def _explained(lm: Any) -> Iterator[None]:
         raise
 
 
-class _Seeded:
-    """A server's ``_create_payload`` that gives every text, and every try of it, its own seed.
+def _own_seeds(model: Any, tried: int) -> AbstractContextManager[Any]:
+    """Let a model behind a server give every text, and every try of it, its own seed.
 
-    One seed for all would draw all answers with the same random number. In place as long as some
-    run asks for sampled answers.
+    One seed for all would draw all answers with the same random number.
     """
+    create = model._create_payload
 
-    lock = threading.Lock()
-
-    def __init__(self, model: Any) -> None:
-        self.create_payload, self.runs = model._create_payload, 0
-        #: What the instance itself had, to be put back; its class's method is not.
-        self.before = vars(model).get("_create_payload")
-
-    def __call__(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
-        payload = self.create_payload(messages, *args, **kwargs)
+    def create_payload(messages: Any, *args: Any, **kwargs: Any) -> Any:
+        payload = create(messages, *args, **kwargs)
         if isinstance(payload, dict) and isinstance(payload.get("seed"), int):
-            own = zlib.crc32(str(messages).encode()) + tries.BEFORE.get()
+            own = zlib.crc32(str(messages).encode()) + tried
             payload["seed"] = (payload["seed"] + own) % 2**31
         return payload
 
-
-@contextmanager
-def _own_seeds(model: Any) -> Iterator[None]:
-    """Let a model behind a server send seeds of their own; afterwards it is as it was."""
-    with _Seeded.lock:
-        if not isinstance(model._create_payload, _Seeded):
-            model._create_payload = _Seeded(model)
-        seeded = model._create_payload
-        seeded.runs += 1
-    try:
-        yield
-    finally:
-        with _Seeded.lock:
-            seeded.runs -= 1
-            if not seeded.runs:
-                del model._create_payload
-                if seeded.before is not None:
-                    model._create_payload = seeded.before
+    return mock.patch.object(model, "_create_payload", create_payload)
 
 
 def _check_chat(lm: Any, ours: Sequence[Any]) -> None:

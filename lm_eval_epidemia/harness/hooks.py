@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
+import math
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, Way, in_way
+from lm_eval_epidemia.benchmarks.benchmark import Measurement
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.elicit.within import is_withheld
-from lm_eval_epidemia.harness.pin import check_lm_eval
-from lm_eval_epidemia.harness.tries import Tried, first_read
+from lm_eval_epidemia.harness.discovery import check_lm_eval
+from lm_eval_epidemia.harness.written import Tried, first_read
+from lm_eval_epidemia.score.collect import once
 
 if TYPE_CHECKING:
     import datasets
@@ -53,6 +56,14 @@ class Hook:
 
     def __reduce__(self) -> str:
         return self.name  # pickled as what this module calls so
+
+
+class MeasuredHook(Hook):
+    """One of the numbers that a benchmark measures together, by its `measure`."""
+
+    def __init__(self, name: str, measure: Callable[[Sequence[Any]], Measurement], of: str) -> None:
+        super().__init__(name, lambda answers: measure(answers).numbers.get(of, math.nan))
+        self.measure = measure
 
 
 def _load(
@@ -147,12 +158,15 @@ def _hooks() -> Iterator[Hook]:
     """What task files name: ``load``, and for each way ``process_letters``, ``letters_score``..."""
     yield Hook("load", _load)
     for benchmark in BENCHMARKS:
+        measure = once(benchmark.measure)
         for name, way in benchmark.ways.items():
             metrics = benchmark.metrics(way)
             yield Hook(f"process_{name}", _process(way, metrics))
             if way.generated:
                 yield Hook(f"first_read_{name}", _first_read(way))
-            yield from (Hook(f"{name}_{of}", metric.of) for of, metric in metrics.items())
+            for of, metric in metrics.items():
+                named = f"{name}_{of}"
+                yield Hook(named, metric.of) if metric.of else MeasuredHook(named, measure, of)
 
 
 globals().update({hook.name: hook for hook in _hooks()})

@@ -1,4 +1,6 @@
-"""The file of ``--use_cache``: whose answers it holds.
+"""The files that a run writes: places that take none, and whose answers ``--use_cache`` holds.
+
+A place is found unwritable before the model loads, or said at the run's end.
 
 lm-eval keys answers by prompt only, and would give one model's answers to another. A run of ours
 therefore writes into the file what its answers depend on, and refuses the file of another model,
@@ -11,16 +13,19 @@ import json
 import logging
 import re
 import sqlite3
+import sys
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
+from unittest import mock
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness.keys import SECRET
-from lm_eval_epidemia.harness.saved import check_writable
 
 #: A model and its arguments, as ``simple_evaluate`` got them; None for a model made by the user.
 ASKED: ContextVar[Mapping[str, Any] | None] = ContextVar("ASKED", default=None)
@@ -202,3 +207,71 @@ def _record(connection: sqlite3.Connection) -> dict[str, Any]:
         return {}
     rows = connection.execute("SELECT record FROM epidemia").fetchall()
     return json.loads(rows[0][0]) if rows else {}
+
+
+#: Bytes that a place must take: about one file of results.
+_ROOM = 2**20
+
+
+def check_writable(given: str, folder: Path) -> None:
+    """Refuse a place where no file can be written.
+
+    Parameters
+    ----------
+    given : str
+        The user's option, for the error.
+    folder : Path
+        Where files shall be; need not exist.
+    """
+    try:
+        while not folder.exists():
+            folder = folder.parent
+        with TemporaryFile(dir=folder) as file:
+            file.write(bytes(_ROOM))
+            file.flush()
+    except OSError as error:
+        raise EpidemiaError(
+            f"{given}: {folder} cannot be written ({error.strerror}): give another path, or free "
+            "some space"
+        ) from None
+
+
+def watch(tracker: Any) -> None:
+    """Refuse an ``--output_path`` that cannot be written; let a failed save end the run.
+
+    lm-eval logs "Could not save results", and ends as if all were well.
+
+    Parameters
+    ----------
+    tracker : lm_eval.loggers.EvaluationTracker, optional
+    """
+    given = getattr(tracker, "output_path", None)
+    if not given:
+        return
+    path = Path(given)
+    check_writable(f"--output_path {given}", path.parent if path.suffix == ".json" else path)
+
+    def save(usual: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+        from lm_eval.loggers import evaluation_tracker
+        from lm_eval.utils import make_table
+
+        logger = evaluation_tracker.eval_logger
+
+        def warning(said: str, *more: Any) -> None:
+            if not said.startswith("Could not save"):
+                return logger.warning(said, *more)
+            # lm-eval prints its tables after this.
+            for column in {"results", "groups"} & kwargs.get("results", {}).keys():
+                print(make_table(kwargs["results"], column))
+            raise EpidemiaError(
+                f"--output_path {given}: the results cannot be written ({sys.exc_info()[1]}): free "
+                "some space or give another path (with --use_cache nothing is asked twice)"
+            ) from None
+
+        told: Any = logging.LoggerAdapter(logger, {})
+        told.warning = warning
+        with mock.patch.object(evaluation_tracker, "eval_logger", told):
+            usual(*args, **kwargs)
+
+    for name in ("save_results_aggregated", "save_results_samples"):
+        setattr(tracker, name, partial(save, getattr(tracker, name)))

@@ -18,7 +18,7 @@ from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.harness import discovery
-from lm_eval_epidemia.harness.pin import check_lm_eval
+from lm_eval_epidemia.harness.discovery import check_lm_eval
 
 #: Where lm-eval refuses what it was given, with a traceback: folders (of its tasks, those who read
 #: them and not what is below) and files.

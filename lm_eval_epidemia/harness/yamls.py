@@ -146,7 +146,7 @@ def _task(
             f"dataset_path: {json.dumps(dataset)}\n"
             f"dataset_kwargs:\n  data_files:\n    test: {file}\n"
         )
-    if way.structure is not None and (held := way.structure(truth, variant)):
+    if held := way.structure(truth, variant):
         # In place of the base's: lm-eval merges a file with what it includes by whole keys.
         kwargs: dict[str, Any] = {"until": [], "temperature": way.temperature}
         kwargs |= {"max_gen_toks": MOST_TOKENS, **held}

@@ -16,13 +16,15 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.elicit.orderings import design_of, orderings
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.inspect_ai.questions import BALANCED
 
 #: The commit is of this folder.
 CHECKOUT = Path(__file__).parents[2]
 
 #: Stand for the commit outside of a checkout, and for the public address where it has none.
 UNKNOWN, NOWHERE = "COMMIT", "https://github.com/OWNER/lm-eval-epidemia"
+
+#: Of the orderings of letters, unless others are asked for: each answer once in each position.
+BALANCED = "balanced"
 
 #: By task: what is known of the people asked about.
 KNOWN = {"epidemia_low": "one condition", "epidemia_high": "two to five conditions"}

@@ -16,15 +16,14 @@ from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value,
 from inspect_ai.solver import TaskState
 
 from lm_eval_epidemia.benchmarks import OBSERVATION
-from lm_eval_epidemia.benchmarks.observation.response import Response
-from lm_eval_epidemia.benchmarks.observation.unseen import unseen
+from lm_eval_epidemia.benchmarks.observation.letters import Response
+from lm_eval_epidemia.benchmarks.observation.metrics import unseen
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.elicit.responses import softmax
 from lm_eval_epidemia.elicit.within import Within
-from lm_eval_epidemia.models.faults import BadReply
-from lm_eval_epidemia.models.first_token import Shown, by_text, read_content
+from lm_eval_epidemia.models.replies import BadReply, Shown, by_text, read_content
 from lm_eval_epidemia.score.collect import once
 from lm_eval_epidemia.score.joint import Draws, joint_error
 
@@ -145,16 +144,14 @@ def _results(scores: Sequence[SampleScore]) -> list[Result]:
 
 
 def _result(survey: str, answers: list[Response]) -> Result:
-    metrics = OBSERVATION.metrics(OBSERVATION.ways[answers[0].way])
-    numbers = {
-        name: float(of.of([of.of_one(a) for a in answers] if of.of_one else answers))
-        for name, of in metrics.items()
-        if name in ("score", "seen", "choice_mass", "answered")
-    }
+    measured, way = OBSERVATION.measure(answers), OBSERVATION.ways[answers[0].way]
+    numbers = {name: measured.numbers.get(name, math.nan) for name in ("score", "seen")}
+    for name in ("choice_mass", "answered"):
+        if of := way.diagnostics.get(name):
+            numbers[name] = of.of_answers(answers)
     hidden = unseen(answers)
     numbers["unseen_mass"], numbers["unseen_effect"] = hidden or (0.0, 0.0)
-    draws = metrics["score"].draws
-    return Result(survey, numbers, draws(answers) if draws else None)
+    return Result(survey, numbers, measured.draws["score"])
 
 
 def _with_score(scores: Sequence[SampleScore]) -> list[Result]:

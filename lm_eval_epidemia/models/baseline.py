@@ -110,8 +110,8 @@ class Baseline(LM):
                 f"epidemia-baseline answers only the tasks of this package, not {name!r}, because "
                 "its answers come from the ground truth"
             )
-        way, benchmark = WAYS[self._leaves[name].way], self._leaves[name].benchmark
-        if not (way.believed or way.writes) or benchmark.answers is None:
+        benchmark = self._leaves[name].benchmark
+        if not benchmark.kinds:
             raise EpidemiaError(f"epidemia-baseline does not answer {name}")
         if self.kind not in benchmark.kinds:
             raise EpidemiaError(
@@ -141,7 +141,6 @@ class Baseline(LM):
     def _letters(self, request: Any) -> list[float]:
         """Log-probabilities of the choices of one prompt."""
         believed, way = self._believed(request), self._way(request)
-        assert way.believed is not None
         p = way.believed(believed, way.of_row(request.doc))
         with np.errstate(divide="ignore"):
             logits = np.maximum(np.log(p), LOG_ZERO)
@@ -169,8 +168,9 @@ class Baseline(LM):
         replies = []
         for request in requests:
             doc, way = self._ours(request), self._way(request)
-            if way.writes is not None:
-                replies.append(way.writes(self._believed(request), way.of_row(doc)))
+            text = way.writes(self._believed(request), way.of_row(doc))
+            if text is not None:
+                replies.append(text)
                 continue
             letters = self._letters(request)
             number = np.argmax(letters)
@@ -186,6 +186,3 @@ class Baseline(LM):
     ) -> str:
         """Join the messages: the answers do not depend on the text."""
         return "\n".join(message["content"] for message in chat_history)
-
-
-assert math.exp(LOG_ZERO) == 0.0

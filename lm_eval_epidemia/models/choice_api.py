@@ -30,16 +30,17 @@ from lm_eval_epidemia.harness.kept import KEPT, LOST, note, record_of, writing
 from lm_eval_epidemia.harness.keys import headers, refuse_keys
 from lm_eval_epidemia.models.choices import remember
 from lm_eval_epidemia.models.endpoint import Endpoint
-from lm_eval_epidemia.models.prompts import (
+from lm_eval_epidemia.models.served import (
     LEAST_MASS,
+    WAY_OUT,
     Answered,
     Prompt,
+    Served,
     is_seen,
     prompts_of,
     task_of,
 )
-from lm_eval_epidemia.models.served import WAY_OUT, Served
-from lm_eval_epidemia.models.servers.known import BY_NAME
+from lm_eval_epidemia.models.servers import BY_NAME
 
 
 def one_of(name: str, given: Any, expected: str, known: Iterable[Any]) -> None:

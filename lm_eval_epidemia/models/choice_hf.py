@@ -13,7 +13,8 @@ from loading to generation, is lm-eval's class.
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -34,7 +35,6 @@ from lm_eval_epidemia.models.loading import (
     Given,
     check_adapter,
     check_arguments,
-    check_folder,
     is_batch_given,
     loading,
 )
@@ -42,11 +42,11 @@ from lm_eval_epidemia.models.prefix_tree import BLOCK, Costs, Pack, Tree, plan_p
 
 try:
     import torch
+    import torch.nn.functional as F
     from lm_eval.models.huggingface import HFLM
     from transformers.cache_utils import DynamicCache, DynamicLayer
 
     from lm_eval_epidemia.models import tree_attention
-    from lm_eval_epidemia.models.logits import answers_of, at, cut_before
 except ImportError as error:
     raise EpidemiaError(
         f"--model choice-hf needs PyTorch and Transformers ({error}). Install them with: "
@@ -79,16 +79,13 @@ class ChoiceHF(HFLM):
     def __init__(self, *args: Any, **given: Any) -> None:
         check_arguments("choice-hf", given)
         peft = given.get("peft")
-        named = given.get("pretrained", args[0] if args else "a model without pretrained=")
-        with loading(f"{named} with peft={peft}" if peft else named):
+        named = given.get("pretrained", args[0] if args else "")
+        what = Given(str(named)) if named else "a model without pretrained="
+        with loading(f"{what} with peft={peft}" if peft else what):
             super().__init__(*args, **given)
         # Not batch_size="auto" where none is given, as `choice-vllm` has it: the stock paths then
         # try out what fits before each task, which takes longer than one at a time.
         self._fills_batches = self.batch_size == "auto" or not is_batch_given(given)
-
-    def _get_config(self, pretrained: str, **more: Any) -> None:
-        check_folder(Given(pretrained, more.get("gguf_file"), more.get("subfolder") or ""))
-        super()._get_config(pretrained, **more)
 
     def _create_model(self, pretrained: str, **more: Any) -> None:
         super()._create_model(pretrained, **more)
@@ -286,3 +283,84 @@ class ChoiceHF(HFLM):
             # A model whose head is not called as a module: all positions were computed.
             logits = at(logits, positions, ids.shape[1])
         return logits
+
+
+#: Positions whose log-probabilities are in memory at a time.
+ROWS = 64
+
+
+def answers_of(
+    asked: Sequence[Question], logits: torch.Tensor, read: list[list[int]], dtype: Any
+) -> list[list[tuple[float, bool]]]:
+    """Turn the logits of some positions into answers.
+
+    Parameters
+    ----------
+    asked : sequence of Question
+    logits : tensor, shape (R, vocabulary)
+    read : list of list of int
+        For each question, which of these are after its context and its choices' shared tokens.
+    dtype : torch.dtype, optional
+        Of the softmax.
+    """
+    #: The tokens whose log-probability is wanted at each position; several prompts may share one.
+    wanted: list[list[int]] = [[] for _ in range(len(logits))]
+    #: By question, the positions of the choices' shared tokens, and these.
+    before = [
+        list(zip(rows, question.tokens[len(question.tokens) - question.shared :], strict=False))
+        for question, rows in zip(asked, read, strict=True)
+    ]
+    for question, rows, shared in zip(asked, read, before, strict=True):
+        for row, token in shared:
+            wanted[row].append(token)
+        wanted[rows[-1]].extend(question.last)
+    widest = max(map(len, wanted))
+    columns = torch.tensor([[*row, *[0] * (widest - len(row))] for row in wanted])
+    known: list[dict[int, float]] = []
+    greedy: list[int] = []
+    for start in range(0, len(logits), ROWS):
+        # What is greedy is what the stock class calls so: the largest log-probability.
+        logprobs = F.log_softmax(logits[start : start + ROWS], dim=-1, dtype=dtype)
+        greedy += logprobs.argmax(dim=-1).tolist()
+        tokens = columns[start : start + ROWS].to(logprobs.device)
+        values = torch.gather(logprobs, 1, tokens).float().tolist()
+        known += [dict(zip(*row, strict=True)) for row in zip(tokens.tolist(), values, strict=True)]
+    answers = []
+    for question, rows, shared in zip(asked, read, before, strict=True):
+        sum_before = sum(known[row][token] for row, token in shared)
+        so_far, last = all(greedy[row] == token for row, token in shared), rows[-1]
+        answers.append(
+            [
+                (sum_before + known[last][token], so_far and greedy[last] == token)
+                for token in question.last
+            ]
+        )
+    return answers
+
+
+def at(states: torch.Tensor, positions: torch.Tensor, length: int) -> torch.Tensor:
+    """Take some positions of each row; virtual tokens of a prompt-tuned model stand before."""
+    offset = states.shape[1] - length
+    where = positions.to(states.device) + offset
+    return states.gather(1, where[:, :, None].expand(-1, -1, states.shape[2]))
+
+
+@contextmanager
+def cut_before(head: Any, positions: torch.Tensor, length: int) -> Iterator[list[bool]]:
+    """Let an output head see only some positions of its input.
+
+    What a model does with its logits afterwards (soft-capping, scaling) is then done to these.
+    """
+    cut: list[bool] = []
+
+    def take(_module: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        states = inputs[0]
+        if states.dim() != 3 or states.shape[0] != len(positions) or states.shape[1] < length:
+            return None
+        cut.append(True)
+        return (at(states, positions, length), *inputs[1:])
+
+    with ExitStack() as stack:
+        if head is not None:
+            stack.callback(head.register_forward_pre_hook(take).remove)
+        yield cut

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from tqdm import tqdm
 
@@ -45,11 +45,8 @@ _logger = logging.getLogger(__name__)
 Answer = tuple[float, bool] | None
 
 
-class _Read(NamedTuple):
-    """One request to the engine: the tokens to read after a prompt."""
-
-    prompt: list[int]
-    wanted: tuple[int, ...]
+#: One request to the engine: a prompt, and the tokens to read after it.
+_Read = tuple[list[int], tuple[int, ...]]
 
 
 class ChoiceVLLM(VLLM):
@@ -102,9 +99,9 @@ class ChoiceVLLM(VLLM):
         reads = [_reads(question) for question in questions]
         flat = list(chain.from_iterable(reads))
         outputs = self._model_generate(
-            requests=[read.prompt for read in flat],
+            requests=[prompt for prompt, _ in flat],
             generate=True,
-            sampling_params=self._sampling([read.wanted for read in flat]),
+            sampling_params=self._sampling([wanted for _, wanted in flat]),
         )
         firsts = (output.outputs[0] for output in outputs)
         for question, own in zip(questions, reads, strict=True):
@@ -134,9 +131,9 @@ def _reads(question: Question) -> list[_Read]:
     """Return what to read for a question: each shared token, then the last ones."""
     tokens, last = question.tokens, tuple(dict.fromkeys(question.last))
     places = range(len(tokens) - question.shared, len(tokens))
-    reads = [_Read(tokens[:place], (tokens[place],)) for place in places]
+    reads: list[_Read] = [(tokens[:place], (tokens[place],)) for place in places]
     ends = range(0, len(last), MOST_IDS)
-    return reads + [_Read(tokens, last[first : first + MOST_IDS]) for first in ends]
+    return reads + [(tokens, last[first : first + MOST_IDS]) for first in ends]
 
 
 def _answers(question: Question, reads: Sequence[_Read], outputs: Sequence[Any]) -> list[Answer]:
@@ -150,7 +147,7 @@ def _answers(question: Question, reads: Sequence[_Read], outputs: Sequence[Any])
         last.update(logprobs)
     # At temperature 0 the token generated is the most probable one.
     greedy = [output.token_ids[0] for output in outputs]
-    tokens = [read.wanted[0] for read in reads[:shared]]
+    tokens = [wanted[0] for _, wanted in reads[:shared]]
     so_far = greedy[:shared] == tokens
     read = list(zip(known, tokens, strict=False))
     before = sum(of[token] for of, token in read) if all(t in of for of, t in read) else None

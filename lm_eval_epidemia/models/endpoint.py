@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import random
 import ssl
 import threading
 import time
@@ -18,11 +17,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.extras import install
+from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.harness.keys import quoted
-from lm_eval_epidemia.models.faults import (
+from lm_eval_epidemia.models.replies import (
     BadReply,
-    Busy,
     Declined,
     Stopped,
     Unreached,
@@ -32,12 +30,15 @@ from lm_eval_epidemia.models.faults import (
     words_of,
 )
 
-try:
+with needs("api", "--model choice-api"):
     import httpx
-except ImportError:
-    raise EpidemiaError(
-        f"--model choice-api needs httpx, which is not installed. Install it with: {install('api')}"
-    ) from None
+    from tenacity import (
+        RetryCallState,
+        Retrying,
+        retry_if_exception_type,
+        wait_exponential,
+        wait_random_exponential,
+    )
 
 #: Seconds of a pause at most, and how long a server may ask to be left alone.
 LONGEST_PAUSE, PATIENCE = 60.0, 600.0
@@ -87,7 +88,10 @@ class Endpoint:
         pause: float = 1.0,
         verify: bool | ssl.SSLContext = True,
     ) -> None:
-        self.url, self.timeout, self.tries, self.pause = url, timeout, tries, pause
+        self.url, self.timeout, self.tries = url, timeout, tries
+        # Half of a pause is drawn, so that prompts refused together do not come back together.
+        half = {"multiplier": pause / 2, "max": LONGEST_PAUSE / 2}
+        self._pauses = wait_exponential(**half) + wait_random_exponential(**half)
         self._headers, self.verify = headers, verify
         # A line per request, tens of thousands of them.
         for name in ("httpx", "httpcore"):
@@ -167,25 +171,43 @@ class Endpoint:
         Stopped
             If the run ends before.
         """
-        most, tried, through = tries or self.tries, 0, self._through
-        while True:
+        most, through = tries or self.tries, self._through
+
+        def asked() -> T:
             self._wait(self._not_before - time.monotonic())
-            try:
-                return attempt()
-            except BadReply as fault:
-                if noted:
-                    self._note(fault)
-                # Waiting for a rate limit while other requests succeed is not a failure.
-                tried += not (tried and fault.limits and self._through > through)
-                through = self._through
-                if isinstance(fault, Unreached) and not through:
-                    most = min(most, UNREACHED)
-                if tried >= most:
-                    last = "; ".join(filter(None, (str(fault), fault.words)))
-                    raise EpidemiaError(
-                        f"{url} did not answer a request in {tried} tries; the last error: {last}"
-                    ) from None
-                self._pause_after(tried, fault)
+            return attempt()
+
+        def note(state: RetryCallState) -> None:
+            nonlocal through
+            fault = _fault_of(state)
+            if noted:
+                self._note(fault)
+            # Waiting for a rate limit while other requests succeed does not count as a try.
+            if state.attempt_number > 1 and fault.limits and self._through > through:
+                state.attempt_number -= 1
+            through = self._through
+            # All wait: who asks in between is refused too.
+            self._not_before = max(self._not_before, time.monotonic() + fault.seconds)
+
+        def is_over(state: RetryCallState) -> bool:
+            nobody = isinstance(_fault_of(state), Unreached) and not through
+            return state.attempt_number >= (min(most, UNREACHED) if nobody else most)
+
+        def give_up(state: RetryCallState) -> NoReturn:
+            fault, tried = _fault_of(state), state.attempt_number
+            last = "; ".join(filter(None, (str(fault), fault.words)))
+            raise EpidemiaError(
+                f"{url} did not answer a request in {tried} tries; the last error: {last}"
+            )
+
+        return Retrying(
+            retry=retry_if_exception_type(BadReply),
+            after=note,
+            stop=is_over,
+            wait=lambda state: _fault_of(state).seconds + self._pauses(state),
+            sleep=self._wait,
+            retry_error_callback=give_up,
+        )(asked)
 
     def scrubbed(self, text: str) -> str:
         """Return a server's words in a line, without what was sent as a key."""
@@ -252,7 +274,7 @@ class Endpoint:
                     "command again after that"
                 )
             limits = status == 429 or seconds is not None
-            raise Busy(f"HTTP {status}", as_said(words), seconds, limits)
+            raise BadReply(f"HTTP {status}", as_said(words), seconds or 0.0, limits)
         if status in (400, 403, 413, 422):
             refuse_filtered(words)
         if status in (400, 413, 422):
@@ -286,13 +308,12 @@ class Endpoint:
             again = "retrying, now and whenever this happens"
             _logger.warning("epidemia: %s: %s; %s", self.url, told, again)
 
-    def _pause_after(self, tried: int, fault: BadReply) -> None:
-        # All wait: who asks in between is refused too.
-        self._not_before = max(self._not_before, time.monotonic() + fault.seconds)
-        # Jitter, so that prompts refused together do not come back together.
-        longest = min(self.pause * 2 ** (tried - 1), LONGEST_PAUSE)
-        self._wait(fault.seconds + longest * random.uniform(0.5, 1.0))
-
     def _wait(self, seconds: float) -> None:
         if (seconds > 0 and self.stopped.wait(seconds)) or self.stopped.is_set():
             raise Stopped
+
+
+def _fault_of(state: RetryCallState) -> BadReply:
+    """Return what went wrong in the latest try."""
+    fault: Any = state.outcome and state.outcome.exception()
+    return fault

@@ -10,12 +10,11 @@ import filecmp
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.core.errors import EpidemiaError, few
-from lm_eval_epidemia.core.extras import install
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.notices import warn
 
 #: ``name`` or ``owner/name``: what the Hugging Face Hub calls a model.
@@ -33,7 +32,6 @@ class Given(NamedTuple):
 
     pretrained: str
     gguf_file: str | None = None
-    subfolder: str = ""
 
     @classmethod
     def of(cls, named: str) -> Given:
@@ -43,7 +41,7 @@ class Given(NamedTuple):
         return cls(named)
 
     def __str__(self) -> str:
-        return "/".join(filter(None, (self.pretrained, self.subfolder, self.gguf_file)))
+        return "/".join(filter(None, self))
 
 
 def is_batch_given(given: Mapping[str, Any]) -> bool:
@@ -69,7 +67,11 @@ def loading(what: object) -> Iterator[None]:
     except Exception as error:  # JSON, pickle, zip and safetensors have their own
         said = " ".join(str(error).split()) or "no reason given"
         said = said if len(said) <= _QUOTED else f"{said[:_QUOTED]} ..."
-        raise EpidemiaError(f"{what} cannot be loaded ({type(error).__name__}: {said})") from error
+        is_missing = isinstance(what, Given) and not Path(str(what)).exists()
+        where = " is no file or folder here, and" if is_missing else ""
+        raise EpidemiaError(
+            f"{what}{where} cannot be loaded ({type(error).__name__}: {said})"
+        ) from error
 
 
 def check_arguments(name: str, given: Mapping[str, Any]) -> None:
@@ -87,25 +89,6 @@ def check_arguments(name: str, given: Mapping[str, Any]) -> None:
         raise EpidemiaError(
             f"{name}: max_length={longest}: expected the most tokens of a prompt and its answer, "
             "at least 1"
-        )
-
-
-def check_folder(given: Given) -> None:
-    """Refuse a folder that does not exist or holds no model; an id of the Hub passes."""
-    folder = Path(given.pretrained) / given.subfolder
-    if not Path(given.pretrained).exists():
-        if given.gguf_file or not HUB_ID.fullmatch(given.pretrained):
-            raise EpidemiaError(
-                f"{given} does not exist: expected a model folder, a .gguf file, or a Hugging "
-                "Face Hub id such as HuggingFaceTB/SmolLM2-135M-Instruct"
-            )
-    elif not (folder / (given.gguf_file or "config.json")).is_file():
-        here = sorted(path.name for path in folder.glob("*.gguf")) if folder.is_dir() else []
-        raise EpidemiaError(
-            f"{folder} has no {given.gguf_file or 'config.json'}"
-            f"{f' (it has {few(here)})' if here else ''}: expected a folder as save_pretrained "
-            "writes it. Give a GGUF file as pretrained=FOLDER,gguf_file=NAME, and an adapter as "
-            "pretrained=BASE,peft=FOLDER"
         )
 
 
@@ -207,14 +190,9 @@ def check_model(given: Given) -> bool:
     ------
     EpidemiaError
     """
-    lacking = [name for name in ("torch", "transformers") if find_spec(name) is None]
-    if lacking:
-        raise EpidemiaError(
-            f"--model {given} needs {' and '.join(lacking)}, not installed here. Install with: "
-            f"{install('hf')}"
-        )
-    check_folder(given)
-    from transformers import AutoConfig, AutoTokenizer
+    with needs("hf", f"--model {given}"):
+        import torch  # noqa: F401
+        from transformers import AutoConfig, AutoTokenizer
 
     more = {"gguf_file": given.gguf_file} if given.gguf_file else {}
     with loading(given):

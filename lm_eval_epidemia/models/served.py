@@ -2,13 +2,14 @@
 
 The kind of server determines the possible forms (`servers`). If it accepts token ids (vLLM,
 SGLang), it returns the log-probabilities of exactly the letters; otherwise the most likely tokens,
-as text.
+as text. Here too: the requests that each prompt answers, and what a server counts and tokenizes.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,15 +18,23 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.within import Withheld
-from lm_eval_epidemia.harness.servers import beside
+from lm_eval_epidemia.elicit.within import Withheld, Within
+from lm_eval_epidemia.harness.servers import beside, refuse_template
+from lm_eval_epidemia.models import servers
+from lm_eval_epidemia.models.choices import spaces_moved
 from lm_eval_epidemia.models.endpoint import Endpoint
-from lm_eval_epidemia.models.faults import BadReply, Declined, Filtered
-from lm_eval_epidemia.models.first_token import Shown, Without, by_id, by_text, is_cut
-from lm_eval_epidemia.models.prompts import Answered, Prompt
-from lm_eval_epidemia.models.server_tokens import ServerTokenizer, counted
-from lm_eval_epidemia.models.servers import known
-from lm_eval_epidemia.models.servers.form import TOPS, Asked, Form, Server
+from lm_eval_epidemia.models.replies import (
+    BadReply,
+    Declined,
+    Filtered,
+    Shown,
+    Without,
+    by_id,
+    by_text,
+    is_cut,
+    spellings,
+)
+from lm_eval_epidemia.models.servers import TOPS, Asked, Form, Found, Server
 
 #: A word whose tokens no prompt of ours makes likely: a server that returns them heeds ids.
 UNLIKELY = " zyzzyva"
@@ -76,7 +85,7 @@ class Served:
     more : mapping
         What else is sent with each prompt.
     server : str
-        "auto", or a name of `known.BY_NAME`.
+        "auto", or a name of `servers.BY_NAME`.
     """
 
     def __init__(
@@ -93,7 +102,7 @@ class Served:
         #: Tokens that may be used.
         self.most: int | None = None
         #: Known before the first prompt is asked.
-        self.found: known.Found | None = None
+        self.found: Found | None = None
         #: How far two answers to one prompt were apart, once that is known.
         self.apart: float | None = None
         #: Characters of the longest prompt.
@@ -136,7 +145,7 @@ class Served:
     @property
     def checked(self) -> dict[str, Any]:
         """What is kept of the server: its name and version, and whether it repeats its answers."""
-        repeats = {} if self.apart is None else {"repeatable": self.apart <= known.REPEATS}
+        repeats = {} if self.apart is None else {"repeatable": self.apart <= servers.REPEATS}
         return {"server": self.server or "not known", **repeats}
 
     def answer(self, prompt: Prompt) -> Answered:
@@ -177,9 +186,10 @@ class Served:
         """
         url, words = self.endpoint.url, ""
         found = self.found = self.endpoint.until(
-            lambda: known.find(url, self._given, self.endpoint.verify), url
+            lambda: servers.find(url, self._given, self.endpoint.verify), url
         )
-        known.refuse_address(url, self.chat, found)
+        if found.server is servers.OLLAMA and not self.chat and not servers.is_ollamas(url):
+            refuse_template(url, found.version)
         for way in self._ways(found.server, prompt):
             for limit in ("max_tokens", "max_completion_tokens"):
                 self.how = way._replace(limit=limit)
@@ -209,10 +219,11 @@ class Served:
         assert self.found
         shown = [self._probed(how, self.chat) for _ in range(2)]
         for one in shown:
-            known.refuse_ids(one)
+            if len(one.top) > 2 and all(token.isdigit() for token, _ in one.top):
+                raise EpidemiaError("it returns the most likely tokens as numbers, not as text")
         if is_first_cut and all(is_cut(one, how.top, how.form.by_ids) for one in shown):
             raise EpidemiaError(self.after_sampling)
-        self.apart = known.unlike(*shown)
+        self.apart = servers.unlike(*shown)
         server = self.found.server
         form = server.form_by_ids if how.form.by_ids else server.form
         other = form(not self.chat)
@@ -220,28 +231,28 @@ class Served:
         # Addresses that are not there, and models without a template, say nothing.
         with suppress(Declined, EpidemiaError):
             another = other and self._probed(how._replace(form=other), not self.chat, once=True)
-        alike = another and known.same(shown[0], another)
+        alike = another and servers.same(shown[0], another)
         told = [f"letters are read by {self.read_by}"]
-        if self.apart > known.REPEATS:
+        if self.apart > servers.REPEATS:
             apart = f"{self.apart:.2f} apart"
             told.append(f"not repeatable: the same prompt, sent twice, got probabilities {apart}")
         if alike is None:
             told.append(
                 "plain text and chat could not be compared, so a chat template would go unnoticed"
             )
-        log = _logger.warning if self.apart > known.REPEATS else _logger.info
+        log = _logger.warning if self.apart > servers.REPEATS else _logger.info
         log("epidemia: %s is %s; %s", self.endpoint.url, self.server or "a server", "; ".join(told))
         if alike:
-            known.refuse_alike(self.endpoint.url, self.found)
+            servers.refuse_alike(self.endpoint.url, self.found)
 
     def _probed(self, how: How, chat: bool, once: bool = False) -> Shown:
         """Return what is shown after the prompt whose answer is certain."""
-        content: Any = [{"role": "user", "content": known.PROBE}] if chat else known.PROBE
+        content: Any = [{"role": "user", "content": servers.PROBE}] if chat else servers.PROBE
         ids: set[int] = set()
         if how.form.by_ids:
-            choices = tuple(letter if self.chat else f" {letter}" for letter in known.PROBED)
+            choices = tuple(letter if self.chat else f" {letter}" for letter in servers.PROBED)
             # The same tokens in either form, or there would be nothing to compare.
-            wanted = self._letters("" if self.chat else known.PROBE, choices)
+            wanted = self._letters("" if self.chat else servers.PROBE, choices)
             ids = set(chain.from_iterable(wanted or ()))
         asked = self._question(content, how, sorted(ids))
 
@@ -329,7 +340,7 @@ class Served:
     ) -> T:
         # A token is at least a byte; once one prompt is counted, the others are about as long.
         expected = len(content := str(asked.content).encode()) + 1
-        if self.longest and known.PROBE.encode() not in content:
+        if self.longest and servers.PROBE.encode() not in content:
             expected = self.longest
         if self.most and self.tokens + expected > self.most:
             raise EpidemiaError(self.over_limit)
@@ -359,3 +370,179 @@ class Served:
         """
         tail = text.split()[-1] if text else ""
         return self._tokenizer.letters(tail, choices, self.variants == "sum")
+
+
+#: The probability of all letters below which they say nothing of what a model would answer: one
+#: that thinks first leaves them less.
+LEAST_MASS = 1e-3
+
+
+class Prompt(NamedTuple):
+    """One prompt and the letters that are read after it.
+
+    Attributes
+    ----------
+    context : str or JsonChatStr
+        Messages are JSON, as lm-eval hands them on.
+    choices : tuple of str
+        Distinct, as lm-eval asks for them.
+    requests : list of (int, int)
+        Numbers of the requests answered, and of the choice of each.
+    """
+
+    context: Any
+    choices: tuple[str, ...]
+    requests: list[tuple[int, int]]
+
+
+class Answered(NamedTuple):
+    """The answer to a prompt.
+
+    Attributes
+    ----------
+    letters : list of (float, bool)
+        By choice, as lm-eval takes them.
+    began : str
+        The token that the model generated.
+    is_cut : bool
+        Whether it may show what a sampler leaves, see `first_token.is_cut`.
+    declined : str
+        The server's words, if its filter of contents declined the prompt.
+    """
+
+    letters: list[tuple[float, bool]]
+    began: str
+    is_cut: bool = False
+    declined: str = ""
+
+
+def is_seen(answered: Answered) -> bool:
+    """Whether any letter was generated, or is likely enough to say something of the model."""
+    if answered.is_cut or answered.declined:
+        return False
+    shown = [x for x, _ in answered.letters if not isinstance(x, Within) or x.shown]
+    written = any(is_greedy for _, is_greedy in answered.letters)
+    return written or math.fsum(math.exp(x) for x in shown) >= LEAST_MASS
+
+
+def task_of(requests: Sequence[Any]) -> str:
+    """Name the task of some requests, as far as lm-eval says it."""
+    return str(getattr(requests[0], "task_name", None) or "this task") if requests else "this task"
+
+
+def prompts_of(requests: Sequence[Any], chat: bool) -> list[Prompt]:
+    """Group the requests that one prompt answers.
+
+    Raises
+    ------
+    EpidemiaError
+        If a choice is not a letter, or the address does not accept the context.
+    """
+    by_context: dict[Any, tuple[dict[str, int], list[tuple[int, int]]]] = {}
+    for number, request in enumerate(requests):
+        context, choice = request.args
+        letter = choice.strip()
+        if not (len(letter) == 1 and letter.isascii() and letter.isalpha()):
+            raise EpidemiaError(
+                "choice-api only reads single letters, because a server shows only the first "
+                f"token of an answer, but {task_of([request])} has the choice {choice!r}. Run "
+                "such tasks with --model local-completions, or load the model with choice-vllm "
+                "or choice-hf"
+            )
+        if not context:
+            raise EpidemiaError(
+                f"{task_of([request])} asks for a letter without a prompt (acc_mutual_info), "
+                "which no server can answer: leave that metric out"
+            )
+        if chat == isinstance(context, str):
+            wrong = "plain text, not chat messages: give the address that ends in /chat/completions"
+            if chat:
+                wrong = "chat messages, not plain text: add --apply_chat_template"
+            raise EpidemiaError(f"{task_of([request])}: base_url accepts {wrong}")
+        if not chat:
+            context, choice = spaces_moved(context, choice)
+        choices, numbers = by_context.setdefault(context, ({}, []))
+        numbers.append((number, choices.setdefault(choice, len(choices))))
+    return [Prompt(context, tuple(of), numbers) for context, (of, numbers) in by_context.items()]
+
+
+#: What servers call the tokens of a prompt and of its answer.
+COUNTS = (
+    ("prompt_tokens", "completion_tokens"),
+    ("prompt_eval_count", "eval_count"),
+    ("tokens_evaluated", "tokens_predicted"),
+)
+
+
+def counted(reply: Any) -> int:
+    """Read how many tokens a request took; 0 if that is not said."""
+    usage: Mapping[str, Any] = reply if isinstance(reply, dict) else {}
+    for name in ("usage", "meta_info"):
+        usage = usage[name] if isinstance(usage.get(name), dict) else usage
+
+    def whole(name: str) -> int:
+        number: Any = usage.get(name)
+        is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
+        return int(number) if is_number and 0 <= number < math.inf else 0
+
+    both = (whole(one) + whole(other) for one, other in COUNTS)
+    return whole("total_tokens") or next(filter(None, both), 0)
+
+
+class ServerTokenizer:
+    """The tokenizer of a server that has ``/tokenize`` (vLLM, SGLang), each text asked once.
+
+    Parameters
+    ----------
+    endpoint : Endpoint
+    model : str
+        As the server knows it.
+    """
+
+    def __init__(self, endpoint: Endpoint, model: str) -> None:
+        self._endpoint, self._model = endpoint, model
+        self._known: dict[tuple[str, str], tuple[int, ...]] = {}
+
+    def letters(
+        self, tail: str, choices: Sequence[str], all_spellings: bool
+    ) -> list[tuple[int, ...]] | None:
+        """Return the tokens of each letter; None if the server does not tell, or has none.
+
+        Parameters
+        ----------
+        tail : str
+            The last word of the prompt, behind which lm-eval tokenizes a letter; empty in a chat.
+        choices : sequence of str
+        all_spellings : bool
+            Whether "A." and " A" are asked for too.
+        """
+        by_letter = []
+        for choice in choices:
+            after = [self._after(tail, text) for text in spellings(choice, all_spellings)]
+            if not (single := [ids[0] for ids in after if len(ids) == 1]):
+                return None
+            by_letter.append(tuple(dict.fromkeys(single)))
+        return by_letter
+
+    def _after(self, tail: str, text: str) -> tuple[int, ...]:
+        """Tokenize a text behind the last word of a prompt; empty if they grow together."""
+        if (tail, text) not in self._known:
+            before, both = self.ids(tail), self.ids(tail + text)
+            is_apart = both[: len(before)] == before
+            self._known[tail, text] = both[len(before) :] if is_apart else ()
+        return self._known[tail, text]
+
+    def ids(self, text: str) -> tuple[int, ...]:
+        """Tokenize a text as the server does; empty if it does not tell."""
+
+        def read(reply: Any) -> tuple[int, ...]:
+            tokens = reply.get("tokens") if isinstance(reply, dict) else None
+            if not isinstance(tokens, list) or not all(isinstance(token, int) for token in tokens):
+                raise BadReply("an answer without tokens")
+            return tuple(tokens)
+
+        asked = {"model": self._model, "prompt": text, "add_special_tokens": False}
+        url = beside(self._endpoint.url, "tokenize")
+        with suppress(Declined, EpidemiaError):
+            return self._endpoint.ask(asked, read, url, tries=3) if text else ()
+        return ()

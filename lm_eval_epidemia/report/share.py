@@ -98,7 +98,7 @@ def share(results: Results, out: Path, dataset: str | None = None) -> Shared:
             lines.append(f"{name}: left out, {why}")
             continue
         columns = [*of["group"]]
-        of = of[[not groups()[group].predicted for group in of["group"]]]
+        of = of[[not groups()[group].predicts for group in of["group"]]]
         said = {
             row["group"]: _said(run, row, scores[scores["run"] == number])
             for _, row in of.iterrows()

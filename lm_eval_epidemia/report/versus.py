@@ -59,7 +59,7 @@ def _of_group(of: Any, one: str, other: str) -> str:
     """Say which is better in one of our groups, and by how much."""
     benchmark = groups()[of.group.split(" + ")[0]]
     digits, side = benchmark.digits, 1
-    unit = "points" if benchmark.measure.high == 100 else f"in {benchmark.leading}"
+    unit = "points" if benchmark.lead.high == 100 else f"in {benchmark.leading}"
     says = f"no difference is shown: {one} {of.difference:+.{digits}f} {unit}"
     if of.verdict != "not shown":
         side = 1 if of.difference > 0 else -1

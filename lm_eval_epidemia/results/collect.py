@@ -51,7 +51,7 @@ class ReadFile(NamedTuple):
     """A result file, with the scores of our tasks and the settings that made them."""
 
     path: Path
-    decoded: ResultFile
+    content: ResultFile
     scores: dict[Asked, TaskScore]
     metadata: dict[Asked, dict[str, Any]]
     others: dict[Other, float]
@@ -60,7 +60,7 @@ class ReadFile(NamedTuple):
     @property
     def when(self) -> tuple[float, str]:
         """Sort key: the oldest first."""
-        date = number_in(self.decoded.date)
+        date = number_in(self.content.date)
         return -math.inf if math.isnan(date) else date, str(self.path)
 
 
@@ -158,7 +158,7 @@ def _unknown(path: Path, file: ResultFile) -> list[str]:
 
 def _score(read: ReadFile, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
     """Read the scores of a task, and note what cannot be used; ValueError as in `read_file`."""
-    name, ours, joint = in_way(*asked), leaf(asked), read.decoded.epidemia or Joint()
+    name, ours, joint = in_way(*asked), leaf(asked), read.content.epidemia or Joint()
     primary, metrics = ours.benchmark.primary, ours.metrics
     given = {
         metric: value
@@ -211,7 +211,7 @@ def _score(read: ReadFile, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
     at = draws.get(primary)
     if leading not in (primary, ""):
         at = replicates.headline_draws(name, answers)
-    value, date = numbers.get(leading, math.nan), number_in(read.decoded.date)
+    value, date = numbers.get(leading, math.nan), number_in(read.content.date)
     return TaskScore(value, at, more, draws.get(POPULATION), read.path, answers, date)
 
 
@@ -298,7 +298,7 @@ def put_together(
         for asked, score in file.scores.items():
             if (
                 score.seen < 1
-                and not file.decoded.config.limit
+                and not file.content.config.limit
                 and leaf(asked).benchmark is OBSERVATION
             ):
                 parts[asked, asked_alike(file, asked)].append(file)
@@ -313,7 +313,7 @@ def put_together(
         if whole is not None:
             for file in several[:-1]:
                 del file.scores[asked]
-            several[-1].scores[asked] = whole._replace(date=number_in(several[-1].decoded.date))
+            several[-1].scores[asked] = whole._replace(date=number_in(several[-1].content.date))
             joined[paths] += 1
     return notes + [
         f"{plural(number, 'task')} put together from {len(paths)} files of one run "

@@ -40,7 +40,7 @@ class TaskScore(NamedTuple):
     Attributes
     ----------
     value : float
-        The primary metric of the task's benchmark; NaN if lm-eval's file says so, or if the
+        The leading metric of the task's benchmark; NaN if lm-eval's file says so, or if the
         benchmark has no scores.
     draws : Draws or None
         Its values for other samples of the survey; None if unknown.

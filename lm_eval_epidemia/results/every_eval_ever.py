@@ -214,7 +214,7 @@ def _bound(end: float) -> float | str:
 
 def _result(name: str, benchmark: Benchmark, scored: Any) -> dict[str, Any]:
     """Return the fields that results of groups and tasks share."""
-    measure = benchmark.measure
+    lead = benchmark.lead
     of: dict[str, Any] = {"score": scored["value"]}
     if math.isfinite(scored["error"]):
         of["uncertainty"] = {
@@ -234,10 +234,10 @@ def _result(name: str, benchmark: Benchmark, scored: Any) -> dict[str, Any]:
             "evaluation_description": benchmark.heading,
             "metric_id": f"epidemia.{benchmark.leading}",
             "metric_name": benchmark.leading,
-            "lower_is_better": not measure.higher_is_better,
+            "lower_is_better": not lead.higher_is_better,
             "score_type": "continuous",
-            "min_score": _bound(measure.low),
-            "max_score": _bound(measure.high),
+            "min_score": _bound(lead.low),
+            "max_score": _bound(lead.high),
         },
         "score_details": of,
     }

@@ -140,7 +140,7 @@ def read_results(folders: Iterable[Path]) -> Results:
         for note in put_together(
             files,
             lambda file, asked: (
-                weights_of(file.decoded.config),
+                weights_of(file.content.config),
                 *sorted(settings_in(file, installed).items()),
                 _asked_as(file, asked, installed),
             ),
@@ -150,7 +150,7 @@ def read_results(folders: Iterable[Path]) -> Results:
         listed = printable(few([str(path) for path in paths]))
         lines = [f"no epidemia task is in {listed}", *(printable(text) for *_, text in notes)]
         raise EpidemiaError("\n".join(lines))
-    return _checked(_tables(files, installed), notes, files, folders)
+    return _with_notes(_tables(files, installed), notes, files, folders)
 
 
 def _tables(files: Sequence[ReadFile], installed: Mapping[str, Installed]) -> Results:
@@ -162,13 +162,13 @@ def _tables(files: Sequence[ReadFile], installed: Mapping[str, Installed]) -> Re
     others: list[dict[str, Any]] = []
     read: list[dict[str, Any]] = []
     for file in files:
-        weights, settings = weights_of(file.decoded.config), settings_in(file, installed)
+        weights, settings = weights_of(file.content.config), settings_in(file, installed)
         identity = (weights, *sorted(settings.items()))
         run = numbers.setdefault(identity, len(numbers))
         row = runs.setdefault(identity, {"weights": weights, "parameters": math.nan, **settings})
-        size = number_in(file.decoded.config.model_num_parameters)
+        size = number_in(file.content.config.model_num_parameters)
         row["parameters"] = size if 0 < size < math.inf else row["parameters"]
-        row["date"] = number_in(file.decoded.date)
+        row["date"] = number_in(file.content.date)
         row["card"] = None  # see `tuned.with_cards`
         read.append({"run": run, "path": file.path})
         scores += [{"run": run} | row for row in _score_rows(file, installed)]
@@ -194,7 +194,7 @@ def _tables(files: Sequence[ReadFile], installed: Mapping[str, Installed]) -> Re
     )
 
 
-def _checked(
+def _with_notes(
     results: Results,
     notes: list[tuple[str, str, str]],
     files: Sequence[ReadFile],
@@ -218,7 +218,7 @@ def _checked(
     for run, of in unscored.groupby("run"):
         text = f"no score (NaN) in {plural(len(of), 'task')}: {few([*of['task']])}"
         notes.append((names[run], "unscored", text))
-    older_files = {file.path for file in files if file.decoded.epidemia is None}
+    older_files = {file.path for file in files if file.content.epidemia is None}
     reasons: dict[int, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     unfit = {
         of: replicates.in_conflict(drawn.sample for drawn in draws if drawn)
@@ -336,7 +336,7 @@ def in_words(name: str, value: str) -> str:
 
 def settings_in(file: ReadFile, installed: Mapping[str, Installed]) -> dict[str, str]:
     """Return the settings of a file's run: texts, without those that are the usual ones."""
-    read, asked = file.decoded, list(file.scores)
+    read, asked = file.content, list(file.scores)
     each = [_told(file, a, installed) for a in asked]
     revision = [part for part in weights_of(read.config).more if part.startswith("revision=")]
     told = {
@@ -357,12 +357,12 @@ def _told(file: ReadFile, asked: Asked, installed: Mapping[str, Installed]) -> d
     """Return the settings that a task was asked with, where they are not the usual ones."""
     metadata, way = file.metadata[asked], WAYS[asked.way]
     told: dict[str, Any] = {
-        "num_fewshot": file.decoded.shots.get(in_way(*asked)) or None,
+        "num_fewshot": file.content.shots.get(in_way(*asked)) or None,
         "task_version": _version(file, asked, installed),
         "truth": _truth(file, asked, installed),
     }
     if way.generated:
-        given = pairs(file.decoded.config.gen_kwargs).items()
+        given = pairs(file.content.config.gen_kwargs).items()
         told |= {key: plainly(value) for key, value in given}
         if told.get("temperature") == plainly(way.temperature):
             del told["temperature"]
@@ -383,7 +383,7 @@ def _limit(file: ReadFile) -> str:
     if scores and all(score.seen >= 1 for score in scores):
         return ""
     # Of other people's tasks a file does not say how much was asked.
-    return as_given(file.decoded.config.limit) or ("incomplete" if scores else "")
+    return as_given(file.content.config.limit) or ("incomplete" if scores else "")
 
 
 def _version(file: ReadFile, asked: Asked, installed: Mapping[str, Installed]) -> str:
@@ -391,7 +391,7 @@ def _version(file: ReadFile, asked: Asked, installed: Mapping[str, Installed]) -
     if (here := installed.get(asked.task)) is None:
         return ""
     usual = here.version + WAYS[asked.way].revision
-    version = file.decoded.versions.get(in_way(*asked), usual)
+    version = file.content.versions.get(in_way(*asked), usual)
     return "" if version == usual else str(version)
 
 
@@ -427,7 +427,7 @@ def _score_rows(file: ReadFile, installed: Mapping[str, Installed]) -> Iterator[
 
 def _asked_as(file: ReadFile, asked: Asked, installed: Mapping[str, Installed]) -> str:
     """Say the settings that a score heeds, where they are not the usual ones."""
-    read, heeds = file.decoded, leaves()[in_way(*asked)].heeds
+    read, heeds = file.content, leaves()[in_way(*asked)].heeds
     told = {
         key: value
         for key, value in _told(file, asked, installed).items()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks import INTERVENTION, PRIOR, WAYS, leaves
 from lm_eval_epidemia.benchmarks.intervention.metrics import graded
-from lm_eval_epidemia.benchmarks.prior import judgements
+from lm_eval_epidemia.benchmarks.prior import metrics
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.way import Way
@@ -188,7 +188,7 @@ KEEPING = {
     INTERVENTION.name: Keeping(
         lambda text, truth, way: said_of(text, len(truth.prompts), way.generated), _accuracy
     ),
-    PRIOR.name: Keeping(judgements.known_in, judgements.numbers_again, judgements.win_draws),
+    PRIOR.name: Keeping(metrics.known_in, metrics.numbers_again, metrics.win_draws),
 }
 
 
@@ -225,7 +225,7 @@ def said_in(name: str, text: str, numbers: Mapping[str, float], fingerprint: Any
     """
     known, way = leaves()[name], WAYS[leaves()[name].way]
     primary = known.benchmark.primary
-    if known.metrics[primary].kept is None or math.isnan(numbers[primary]):
+    if math.isnan(numbers[primary]):
         return None
     try:
         truth = way.load(known.entry.name)

@@ -21,6 +21,7 @@ from lm_eval_epidemia.benchmarks.observation.metrics import DROPPED, against_tru
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import MOST_SAMPLES
+from lm_eval_epidemia.elicit.way import DistributionWay
 from lm_eval_epidemia.elicit.within import is_withheld
 from lm_eval_epidemia.results.decode import POPULATION, Asked, TaskScore, leaf
 from lm_eval_epidemia.score import monte_carlo
@@ -156,7 +157,7 @@ def elicited(path: Path, asked: Asked) -> TaskAnswers | None:
     way, answers = WAYS[asked.way], answers_in(path, asked)
     if not answers:
         return None
-    if way is undated.WAY:
+    if not isinstance(way, DistributionWay):  # no answer is the true one
         with said_before():
             known = undated.elicited(answers)
         return None if known is None else _undated(known)
@@ -168,7 +169,7 @@ def elicited(path: Path, asked: Asked) -> TaskAnswers | None:
     if measured is None:
         return None
     cells = np.flatnonzero(measured.part.complete).tolist()
-    shares = way.by_position(answers) if way.by_position else None
+    shares = way.by_position(answers)
     q, by_order, counts = measured.elicited.q, measured.elicited.by_order, measured.elicited.counts
     if by_order is not None and by_order.shape[1] >= math.factorial(by_order.shape[2]):
         by_order = None  # nothing was left to chance
@@ -212,7 +213,7 @@ def answers_of(results: Path, asked: Asked, kept: Any = None) -> TaskAnswers | N
 def _kept_in(line: str, way: Way, truth: Any) -> TaskAnswers:
     """Read the line that `metrics.kept` or `undated.kept` writes; ValueError if it is another."""
     levels, whole = len(truth.levels), len(truth.given)
-    if way is undated.WAY:
+    if not isinstance(way, DistributionWay):
         return _undated(_whole(np.array(line.split(), float).reshape(whole, levels)))
     counts = by_order = None
     cells, q, shares, chance = (np.array(part.split(), float) for part in line.split(";"))
@@ -291,16 +292,14 @@ def join_shards(asked: Asked, paths: Sequence[Path]) -> TaskScore | None:
                 raise EpidemiaError(f"{path} answers prompts of the others in another way")
     if len(newest) == len(answers):
         return None
-    metrics, whole = leaf(asked).metrics, [*answers.values()]
-    primary = leaf(asked).benchmark.primary
+    of, whole = leaf(asked), [*answers.values()]
     with said_before():
-        values = {
-            name: metric.of([metric.of_one(each) for each in whole] if metric.of_one else whole)
-            for name, metric in metrics.items()
-            if not (name.endswith("_stderr") or metric.of_text)
-        }
-        of_draws = (metrics[name].draws for name in (primary, POPULATION))
-        at, population = (draws(whole) if draws else None for draws in of_draws)
-        keep = metrics[primary].kept
-        said = keep(whole) if keep else None
-    return TaskScore(values.pop(primary), at, values, population, said=said)
+        measured = of.benchmark.measure(whole)
+    values = {
+        name: metric.of_answers(whole) if metric.of else measured.numbers.get(name, math.nan)
+        for name, metric in of.metrics.items()
+        if not (name.endswith("_stderr") or metric.of_text)
+    }
+    at, population = (measured.draws.get(name) for name in (of.benchmark.primary, POPULATION))
+    score = values.pop(of.benchmark.primary)
+    return TaskScore(score, at, values, population, said=measured.kept)

@@ -137,7 +137,7 @@ def readable(asked: Collected, answers: Sequence[Answer]) -> bool:
     """Check the answers: False, with a warning, if they allow no score."""
     way, name, answered = asked.way, asked.name, asked.answered
     if way.generated:
-        if (share := way.diagnostics["answered"].of(answers)) < LOW_ANSWERED:
+        if (share := way.diagnostics["answered"].of_answers(answers)) < LOW_ANSWERED:
             notices.warn(
                 "few answers that could be read",
                 f"{name}: {share:.0%} of the replies contained an answer; the others count "

@@ -3,26 +3,31 @@
 The user's records are in ``$EPIDEMIA_HOME/surveys/*.yaml`` and in the files and folders listed in
 ``EPIDEMIA_RECORDS`` (``epidemia --record PATH`` adds to it). They are read again when they change,
 so that one can be written while Python runs. Tasks are those that records declare, and those of
-sets drawn from them (`surveys.fresh`).
+sets drawn from them (`surveys.fresh`). Errors in a record's YAML name file and line.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import yaml
+from pydantic import ValidationError
 
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.held import looked_up
 from lm_eval_epidemia.core.names import RESERVED
+from lm_eval_epidemia.core.sealed import stamp
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.fresh import FreshSet
-from lm_eval_epidemia.surveys.load import load_record
 from lm_eval_epidemia.surveys.record import Record, Task
+from lm_eval_epidemia.surveys.variable import written_out
 
 #: The environment variable that lists own records.
 RECORDS = "EPIDEMIA_RECORDS"
@@ -183,8 +188,7 @@ def own_surveys() -> frozenset[str]:
 @looked_up
 def state() -> tuple[Stamped, ...]:
     """Return a hashable value that changes when a user's record or a set of fresh tasks does."""
-    stats = [(path, path.stat()) for path in declarations()]
-    return tuple((path, (stat.st_mtime_ns, stat.st_ino, stat.st_size)) for path, stat in stats)
+    return tuple((path, stamp(path)) for path in declarations())
 
 
 def declarations() -> list[Path]:
@@ -252,3 +256,102 @@ def task(name: str) -> Task:
         return all_tasks()[name]
     except KeyError:
         raise EpidemiaError(f"no task {name!r} ({nearest(name, all_tasks())})") from None
+
+
+def _written(levels: yaml.SequenceNode) -> list[yaml.Node]:
+    """Return, for every level the schema sees, the YAML that wrote it: ``each`` writes several."""
+    pairs = zip(levels.value, _constructed(levels), strict=True)
+    return [node for node, item in pairs for _ in written_out([item])]
+
+
+def _line_of(node: yaml.Node | None, location: tuple[Any, ...]) -> int:
+    """Follow a pydantic error location through composed YAML to a line number (1-based)."""
+    line, above = node.start_mark.line + 1 if node else 1, None
+    for step in location:
+        child: yaml.Node | None = None
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                if key.value == str(step):
+                    child, line = value, key.start_mark.line + 1
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+            items = _written(node) if above == "levels" else node.value
+            if step < len(items):
+                child, line = items[step], items[step].start_mark.line + 1
+        # A step that the file does not have: a missing field, or a list that the schema adds.
+        node, above = child or node, step
+    return line
+
+
+def _repeated(node: yaml.Node | None) -> Iterator[tuple[int, str]]:
+    """Find keys that a mapping has twice: YAML would keep the last and lose the others."""
+    if isinstance(node, yaml.MappingNode):
+        seen = set()
+        for key, value in node.value:
+            if str(key.value) in seen:
+                yield key.start_mark.line + 1, str(key.value)
+            seen.add(str(key.value))
+            yield from _repeated(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for child in node.value:
+            yield from _repeated(child)
+
+
+def _composed(text: str) -> yaml.Node | None:
+    """Return the nodes of a YAML text, which know their lines."""
+    # libyaml's parser, where PyYAML was built with it, is ten times as fast; of an error, the one
+    # in Python says more.
+    if fast := getattr(yaml, "CSafeLoader", None):
+        with suppress(yaml.YAMLError):
+            return yaml.compose(text, fast)
+    return yaml.compose(text, yaml.SafeLoader)
+
+
+def _constructed(node: yaml.Node) -> Any:
+    return yaml.constructor.SafeConstructor().construct_document(node)
+
+
+def load_record(path: Path) -> Record:
+    """Read and check a survey record.
+
+    Parameters
+    ----------
+    path : Path
+        A YAML file.
+
+    Returns
+    -------
+    Record
+
+    Raises
+    ------
+    EpidemiaError
+        Names file, line and field of every error.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EpidemiaError(f"{path.name} cannot be read as UTF-8 text: {error}") from None
+    return record_of(text, path.name)
+
+
+def record_of(text: str, name: str = "draft.yaml") -> Record:
+    """Check the text of a survey record, as `load_record` does; errors call its file `name`."""
+    try:
+        tree = _composed(text)
+        repeated = dict.fromkeys(_repeated(tree))
+        data = None if tree is None else _constructed(tree)
+    except yaml.YAMLError as error:
+        fault = " ".join(str(error).split())
+        raise EpidemiaError(f"{name} is not valid YAML: {fault}") from None
+    if repeated:
+        twice = (f"{name}:{line}: {key} is given twice here" for line, key in repeated)
+        raise EpidemiaError("\n".join(f"{fault}: keep one" for fault in twice))
+    try:
+        return Record.model_validate(data)
+    except ValidationError as error:
+        lines = []
+        for problem in error.errors():
+            field = ".".join(str(step) for step in problem["loc"]) or "record"
+            message = problem["msg"].removeprefix("Value error, ")
+            lines.append(f"{name}:{_line_of(tree, problem['loc'])}: {field}: {message}")
+        raise EpidemiaError("\n".join(lines)) from None

@@ -33,15 +33,16 @@ class Field(NamedTuple):
     Attributes
     ----------
     section, name : str
-    columns : dict of str to tuple of str
-        By header, the texts of which its number is the sum; '' is a field without parts.
+    columns : dict of str to str
+        By header, the texts of which its number is the sum ("solar; wind"); '' is a field without
+        parts.
     whole : str
         The text of the total, where parts that are not listed are 0.
     """
 
     section: str
     name: str
-    columns: Mapping[str, tuple[str, ...]]
+    columns: Mapping[str, str]
     whole: str = ""
 
     def texts(self, profile: Profile) -> dict[str, str]:
@@ -55,16 +56,18 @@ class Field(NamedTuple):
         """Return its figures by header, and the oldest of their years; None if not known."""
         texts = self.texts(profile)
         row: Row = {}
-        for header, names in self.columns.items():
+        used: list[str] = []
+        for header, parts in self.columns.items():
+            names = parts.split("; ")
             listed = [texts[name] for name in names if name in texts]
-            numbers = [number(text) for text in listed]
+            figure = math.fsum(number(text) for text in listed)
             is_known = len(listed) == len(names) or bool(self.whole and texts)
-            row[header] = math.fsum(numbers) if is_known and not _any_nan(numbers) else None
+            row[header] = figure if is_known and not math.isnan(figure) else None
+            used += listed
         if self.whole:
             # A part that is below 0 by rounding is none.
             adds_up = self._adds_up(row, texts)
             row = {name: max(value or 0.0, 0.0) if adds_up else None for name, value in row.items()}
-        used = [texts[name] for names in self.columns.values() for name in names if name in texts]
         return row | {f"{self.name}, year": min(filter(None, map(year, used)), default=None)}
 
     def _adds_up(self, row: Row, texts: Mapping[str, str]) -> bool:
@@ -72,10 +75,6 @@ class Field(NamedTuple):
         total = 100.0 if self.whole == ALL else number(texts.get(self.whole, ""))
         parts = [value or 0.0 for value in row.values()]
         return abs(math.fsum(parts) - total) <= SLACK * total and min(parts) >= -BELOW * total
-
-
-def _any_nan(numbers: list[float]) -> bool:
-    return any(map(math.isnan, numbers))
 
 
 #: The parts are per cent of a whole.
@@ -108,48 +107,40 @@ def year(text: str) -> int | None:
 #: Society, land and energy.
 _PEOPLE, _ENERGY, _LAND = "People and Society", "Energy", "Environment"
 
-POPULATION = Field(_PEOPLE, "Population", {"Population": ("total",)})
+POPULATION = Field(_PEOPLE, "Population", {"Population": "total"})
 AGES = {"0-14 years": "0-14", "15-64 years": "15-64", "65 years and over": "65 or older"}
-AGE_STRUCTURE = Field(_PEOPLE, "Age structure", {name: (text,) for text, name in AGES.items()})
-TOWN = Field(_PEOPLE, "Urbanization", {"Urban": ("urban population",)})
+AGE_STRUCTURE = Field(_PEOPLE, "Age structure", {age: text for text, age in AGES.items()})
+TOWN = Field(_PEOPLE, "Urbanization", {"Urban": "urban population"})
 
 #: Figures of a country as a whole.
 OF_COUNTRIES = (
     TOWN,
     Field(
-        _ENERGY,
-        "Electricity access",
-        {"Electricity at home": ("electrification - total population",)},
+        _ENERGY, "Electricity access", {"Electricity at home": "electrification - total population"}
     ),
-    Field("Communications", "Internet users", {"Uses the internet": ("percent of population",)}),
-    Field(_PEOPLE, "Obesity - adult prevalence rate", {"Obese": ("",)}),
-    Field(_PEOPLE, "Currently married women (ages 15-49)", {"Married": ("",)}),
-    Field(_PEOPLE, "Child marriage", {"Married by 18": ("women married by age 18",)}),
+    Field("Communications", "Internet users", {"Uses the internet": "percent of population"}),
+    Field(_PEOPLE, "Obesity - adult prevalence rate", {"Obese": ""}),
+    Field(_PEOPLE, "Currently married women (ages 15-49)", {"Married": ""}),
+    Field(_PEOPLE, "Child marriage", {"Married by 18": "women married by age 18"}),
     Field(
         _ENERGY,
         "Electricity generation sources",
         {
-            "Fossil fuels": ("fossil fuels",),
-            "Nuclear": ("nuclear",),
-            "Hydroelectric": ("hydroelectricity",),
-            "Other renewable": (
-                "solar",
-                "wind",
-                "biomass and waste",
-                "geothermal",
-                "tide and wave",
-            ),
+            "Fossil fuels": "fossil fuels",
+            "Nuclear": "nuclear",
+            "Hydroelectric": "hydroelectricity",
+            "Other renewable": "solar; wind; biomass and waste; geothermal; tide and wave",
         },
         ALL,
     ),
-    Field(_ENERGY, "Electricity", {"Capacity": ("installed generating capacity",)}),
+    Field(_ENERGY, "Electricity", {"Capacity": "installed generating capacity"}),
     Field(
         _LAND,
         "Carbon dioxide emissions",
         {
-            "Coal": ("from coal and metallurgical coke",),
-            "Oil": ("from petroleum and other liquids",),
-            "Gas": ("from consumed natural gas",),
+            "Coal": "from coal and metallurgical coke",
+            "Oil": "from petroleum and other liquids",
+            "Gas": "from consumed natural gas",
         },
         "total emissions",
     ),
@@ -157,21 +148,17 @@ OF_COUNTRIES = (
         _LAND,
         "Land use",
         {
-            "Cropland": ("agricultural land: arable land", "agricultural land: permanent crops"),
-            "Pasture": ("agricultural land: permanent pasture",),
-            "Forest": ("forest",),
-            "Other land": ("other",),
+            "Cropland": "agricultural land: arable land; agricultural land: permanent crops",
+            "Pasture": "agricultural land: permanent pasture",
+            "Forest": "forest",
+            "Other land": "other",
         },
     ),
-    Field("Geography", "Area", {"Land area": ("land",)}),
+    Field("Geography", "Area", {"Land area": "land"}),
     Field(
         _LAND,
         "Total water withdrawal",
-        {
-            "Households": ("municipal",),
-            "Industry": ("industrial",),
-            "Farming": ("agricultural",),
-        },
+        {"Households": "municipal", "Industry": "industrial", "Farming": "agricultural"},
     ),
 )
 #: Of countries, territories and seas in the last edition.
@@ -227,7 +214,7 @@ def _by_sex(profile: Profile, place: Row) -> Iterator[Row]:
         row = {**place, "Sex": sex, "Aged 15 or older": people["15-64", sex]}
         row["Aged 15 or older"] += people["65 or older", sex]
         for header, name in OF_SEXES.items():
-            row |= Field(_PEOPLE, name, {header: (sex,)}).row(profile)
+            row |= Field(_PEOPLE, name, {header: sex}).row(profile)
         yield row
 
 
@@ -239,9 +226,8 @@ def _by_residence(profile: Profile, place: Row) -> Iterator[Row]:
         if share[residence] is not None and place["Population"] is not None:
             people = place["Population"] * share[residence] / 100
         row = {**place, "Residence": residence, "Residents": people}
-        yield row | Field(_PEOPLE, "Drinking water source", {"Improved water": (text,)}).row(
-            profile
-        )
+        water = Field(_PEOPLE, "Drinking water source", {"Improved water": text})
+        yield row | water.row(profile)
 
 
 def sheets(path: Path) -> list[list[list[Any]]]:

@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.sealed import problem
 from lm_eval_epidemia.surveys.record import Record, Task
 from lm_eval_epidemia.surveys.variable import Strict
 
@@ -185,9 +186,7 @@ def read_set(path: Path) -> FreshSet:
         data = yaml.safe_load(text)
         drawn = FreshSet.model_validate(data if isinstance(data, dict) else {})
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise EpidemiaError(f"{path} is damaged ({where}: {first['msg']})") from None
+        raise EpidemiaError(f"{path} is damaged ({problem(error)})") from None
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise EpidemiaError(f"{path} cannot be read ({' '.join(str(error).split())})") from None
     if path.parent.name != drawn.name:

@@ -1,28 +1,42 @@
-"""From raw files to tidy microdata: one column of level numbers per variable, weight, design."""
+"""From raw files to tidy microdata: one column of level numbers per variable, weight, design.
+
+`check_files` compares files with their record, before anything is built from them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.paths import sha256_of
 from lm_eval_epidemia.surveys import read
-from lm_eval_epidemia.surveys.adjustment import Rake
-from lm_eval_epidemia.surveys.catalogue import own_surveys
-from lm_eval_epidemia.surveys.download import raw_paths
+from lm_eval_epidemia.surveys.raw import open_raw, raw_files, raw_paths
 from lm_eval_epidemia.surveys.read import rows_said
-from lm_eval_epidemia.surveys.record import Design, Record, Task, Vintage
-from lm_eval_epidemia.surveys.variable import Codes, Universe, Variable, joint_column
-from lm_eval_epidemia.surveys.weights import check_nested, check_replicate, check_weights
+from lm_eval_epidemia.surveys.record import Record, Task
+from lm_eval_epidemia.surveys.release import (
+    Release,
+    are_within,
+    check_parts,
+    choose_vintage,
+    coded,
+    parts_of,
+    viable_releases,
+)
+from lm_eval_epidemia.surveys.tables import load_tables, tables_vintage
+from lm_eval_epidemia.surveys.variable import Universe, Variable
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+Ints = NDArray[np.int64]
 
 #: Level number of a record whose answer is blank, refused or unknown.
 MISSING = -1
@@ -64,9 +78,9 @@ class Microdata:
     weight_column: str
     weight: NDArray[np.float64]
     replicates: NDArray[np.float32] | None
-    strata: NDArray[np.int64] | None
-    psu: NDArray[np.int64] | None
-    unit: NDArray[np.int64] | None
+    strata: Ints | None
+    psu: Ints | None
+    unit: Ints | None
     columns: dict[str, NDArray[np.float64]]
     measured: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
@@ -94,14 +108,7 @@ class Microdata:
 
     def within(self, universe: Universe) -> NDArray[np.bool_]:
         """Return which records meet a restriction."""
-        return _within(self.columns[universe.column], universe.codes)
-
-
-def _within(values: NDArray[np.float64], codes: Codes) -> NDArray[np.bool_]:
-    hit = np.zeros(len(values), dtype=bool)
-    for low, high in read.as_meant(np.array(codes, float).reshape(-1, 2)):
-        hit |= (values >= low) & (values <= high)
-    return hit
+        return are_within(self.columns[universe.column], universe.codes)
 
 
 def _level_numbers(
@@ -111,13 +118,14 @@ def _level_numbers(
     # Millions of records have few distinct values.
     values, of_record = np.unique(column, return_inverse=True)
     numbers = np.full(len(values), MISSING, dtype=np.int16)
-    missing = _within(values, variable.missing)
+    missing = are_within(values, variable.missing)
     known = np.isnan(values) | missing
     for number, level in enumerate(variable.levels):
-        hit = _within(values, level.intervals) & ~missing
+        hit = are_within(values, level.intervals) & ~missing
         numbers[hit] = number
         known |= hit
-    _check_known([f"{value:g}" for value in values], known, of_record, variable, name, file)
+    unknown = [(int(n), f"{values[n]:g}") for n in np.flatnonzero(~known)]
+    _check_known(unknown, of_record, variable, name, file)
     return numbers[of_record]
 
 
@@ -135,31 +143,25 @@ def _text_levels(column: pd.Series, variable: Variable, name: str, file: str) ->
     meant |= {text.strip(): n for n, level in enumerate(variable.levels) for text in level.texts}
     # A blank, which has no number among the values, is one more, and known.
     of_record = np.where(of_record < 0, len(values), of_record)
-    known = np.array([*(value in meant for value in values), True])
-    _check_known([*map(repr, values), ""], known, of_record, variable, name, file)
+    unknown = [(n, repr(value)) for n, value in enumerate(values) if value not in meant]
+    _check_known(unknown, of_record, variable, name, file)
     numbers = [*(meant[value] for value in values), MISSING]
     return np.array(numbers, dtype=np.int16)[of_record]
 
 
 def _check_known(
-    values: list[str],
-    known: NDArray[np.bool_],
-    of_record: NDArray[np.int64],
-    variable: Variable,
-    name: str,
-    file: str,
+    unknown: list[tuple[int, str]], of_record: Ints, variable: Variable, name: str, file: str
 ) -> None:
-    """Refuse a column that has values which its record does not know, and name them."""
-    if known.all():
+    """Refuse a column that has values (by number and text) which its record does not know."""
+    if not unknown:
         return
-    counts = np.bincount(of_record, minlength=len(values))
-    unknown = np.flatnonzero(~known)
-    listed = ", ".join(f"{values[n]} ({counts[n]} rows)" for n in unknown[:8])
+    here = np.isin(of_record, [n for n, _ in unknown])
+    listed = ", ".join(f"{value} ({(of_record == n).sum()} rows)" for n, value in unknown[:8])
     what = "texts" if variable.of_texts else "codes"
     raise EpidemiaError(
         f"{file}: column {variable.column} has {what} that the record of {name!r} does not list: "
-        f"{listed}{', ...' if len(unknown) > 8 else ''} ({rows_said(~known[of_record])}). Is this "
-        f"another vintage? If not, add the {what} to the survey record, as a level or as missing"
+        f"{listed}{', ...' if len(unknown) > 8 else ''} ({rows_said(here)}). Is this another "
+        f"vintage? If not, add the {what} to the survey record, as a level or as missing"
     )
 
 
@@ -170,235 +172,15 @@ def _joint_levels(parts: Sequence[NDArray[np.int16]], sizes: Sequence[int]) -> N
     return np.where(missing, MISSING, numbers).astype(np.int16)
 
 
-def _parts(column: str) -> list[str]:
-    """Name the columns of a sum: ``FOODHOME + FOODAWAY``."""
-    return column.split(" + ")
-
-
-class _Release(NamedTuple):
-    """A vintage of a survey, as some files have it.
-
-    Attributes
-    ----------
-    record : Record
-    vintage : str
-    present : set of str
-        The files' columns, in lower case.
-    every : bool
-        As for `load_microdata`.
-    """
-
-    record: Record
-    vintage: str
-    present: set[str]
-    every: bool
-
-    @property
-    def entry(self) -> Vintage:
-        return self.record.vintages[self.vintage]
-
-    @property
-    def design(self) -> Design:
-        return self.record.design_of(self.vintage)
-
-    def has(self, column: str) -> bool:
-        """Tell whether the files have a column of the record, or all columns of a sum."""
-        return {part.casefold() for part in _parts(self.entry.column(column))} <= self.present
-
-    def variables(self) -> dict[str, Variable]:
-        """Choose how each variable is read: the first way whose columns are all in the files.
-
-        A joint outcome is read as its variables are.
-        """
-        record, chosen = self.record, dict[str, Variable]()
-        names = sorted(record.variables if self.every else record.used_variables(self.vintage))
-        for name in sorted(names, key=record.is_joint):
-            for way in record.ways(name, self.vintage):
-                parts = [chosen[part] for part in way.both or () if part in chosen]
-                joint = len(parts) == len(way.both or ()) and way.column == joint_column(parts)
-                if joint if way.both else self.has(way.column):
-                    chosen[name] = way
-                    break
-        return {name: chosen[name] for name in names if name in chosen}
-
-    def lacking(self) -> list[str]:
-        """Name the design columns that the files do not have (of several weights, the first)."""
-        design = self.design
-        weight = () if any(map(self.has, design.weight)) else design.weight[:1]
-        columns = (*weight, design.strata, design.psu, design.unit)
-        return [self.entry.column(c) for c in columns if c is not None and not self.has(c)]
-
-    def restrictions(self) -> set[str]:
-        """Name the columns that restrictions and adjustments look at, as the record does."""
-        rakes = [rule for rule in self.entry.adjustments if isinstance(rule, Rake)]
-        universes = [*self.record.universe, *(u for rake in rakes for u in rake.among)]
-        universes += [u for task in self.record.all_tasks for u in task.universe]
-        return {u.column for u in universes} | {r.known for r in rakes if r.known is not None}
-
-    def replicates(self) -> list[str]:
-        """Name the replicate weights that the files have; an incomplete set is an error.
-
-        So is none at all, except of a survey that ships: subsets of its file can be built.
-        """
-        columns = [self.entry.column(column) for column in self.design.replicate_columns]
-        lacking = [column for column in columns if not self.has(column)]
-        if lacking and (len(lacking) < len(columns) or self.record.survey in own_surveys()):
-            raise EpidemiaError(
-                f"the file has only {len(columns) - len(lacking)} of {len(columns)} replicate "
-                f"weights and lacks {few(lacking)}: use the complete file, or remove all of them, "
-                "also from the record (standard errors then assume independently drawn units)"
-            )
-        return [] if lacking else columns
-
-    def wanted(self) -> list[str]:
-        """Name, as in the vintage, every column of the files that is of use."""
-        design = self.design
-        columns = [*design.weight, design.strata, design.psu, design.unit, self.record.join]
-        columns += self.replicates()
-        for way in self.variables().values():
-            columns += [] if way.both else _parts(way.column)
-            columns += [universe.column for level in way.levels for universe in level.also]
-        columns += [*self.restrictions(), *(u.column for u in self.entry.select)]
-        named = dict.fromkeys(self.entry.column(column) for column in columns if column is not None)
-        return [column for column in named if column.casefold() in self.present]
-
-    def texts(self) -> set[str]:
-        """Name the columns that may hold text: those with levels of texts, names of units."""
-        design, ways = self.design, [w for ways in self.record.variables.values() for w in ways]
-        columns = [self.record.join, design.strata, design.psu, design.unit]
-        columns += [way.column for way in ways if way.of_texts]
-        return {self.entry.column(column) for column in columns if column is not None}
-
-    def selected(self, frame: pd.DataFrame, file: str) -> NDArray[np.bool_]:
-        """Tell which records of a file that may hold several years are of the vintage."""
-        keep = np.ones(len(frame), dtype=bool)
-        for universe in self.entry.select:
-            if universe.column in frame:
-                keep &= _within(_coded(frame, universe.column, file), universe.codes)
-        return keep
-
-    def check_complete(self, columns: list[str], file: str) -> None:
-        """Refuse a file that lacks more columns than a known file of its vintage."""
-        record, entry = self.record, self.entry
-        of = f"{record.survey} {self.vintage}"
-        # What a joint outcome lacks is one of its variables.
-        needed = {name for name in record.used_variables(self.vintage) if not record.is_joint(name)}
-        if lacking := sorted(needed - set(self.variables()) - set(entry.may_lack)):
-            ways = {name: record.ways(name, self.vintage) for name in lacking}
-            detail = "; ".join(
-                f"{name} needs {' or '.join(entry.column(way.column) for way in ways[name])} "
-                f"({nearest(_parts(ways[name][0].column)[0], columns)})"
-                for name in lacking
-            )
-            raise EpidemiaError(
-                f"{file} lacks columns of {of}: {detail}. Is this another vintage? The official "
-                f"file is {entry.needed}: {entry.page}"
-            )
-        for column in sorted(self.restrictions()):
-            if not self.has(column):
-                raise EpidemiaError(
-                    f"{file} lacks column {entry.column(column)} ({nearest(column, columns)}), "
-                    f"which says who belongs to {of}"
-                )
-
-
-def _viable(
-    releases: list[_Release], given: str | None, columns: list[str], file: str
-) -> list[_Release]:
-    """Choose the vintages whose design columns are all there, of the one given or of all."""
-    candidates = [release for release in releases if given in (None, release.vintage)]
-    if viable := [release for release in candidates if not release.lacking()]:
-        return viable
-    first = candidates[0]
-    others = [r.vintage for r in releases if not r.lacking() and r.entry.year != first.entry.year]
-    looks = (
-        f"looks like {others[0]}: give --vintage {others[0]}"
-        if others
-        else "is another vintage, a subset without its weights, or not of this survey"
-    )
-    having: dict[str, list[str]] = {}
-    for release in candidates:
-        having.setdefault(release.lacking()[0], []).append(release.vintage)
-    lacks = ", ".join(
-        f"column {column} of {first.record.survey} {' and '.join(vintages)}"
-        for column, vintages in having.items()
-    )
-    raise EpidemiaError(
-        f"{file} lacks {lacks} ({nearest(next(iter(having)), columns)}): it {looks}"
-    )
-
-
-def _choose(record: Record, given: str | None, rows: dict[str, int], file: str, names: str) -> str:
-    """Decide which vintage a file is: as given, by its official row count, or by its name.
-
-    `rows` has the vintages that it may be, with the records of each.
-    """
-    entries = record.vintages
-    if given is not None:
-        same = [name for name, entry in entries.items() if entry.rows == rows[given]]
-        if same and given not in same:
-            raise EpidemiaError(
-                f"{file} has {rows[given]:,} rows, as {record.survey} {same[0]} has, not {given} "
-                f"({entries[given].rows or 0:,}): give --vintage {same[0]}, or the {given} file"
-            )
-        return given
-    by_rows = [name for name in rows if entries[name].rows == rows[name]]
-    viable = [name for name in rows if rows[name]]
-    by_name = [name for name in viable if name in names]
-    for candidates in (by_rows, by_name, viable):
-        # Two vintages of one year are the official file and what a known subset of it allows.
-        if len({entries[name].year for name in candidates}) == 1:
-            return candidates[0]
-    raise EpidemiaError(
-        f"cannot tell which vintage of {record.survey} {file} is ({max(rows.values()):,} rows): "
-        f"give --vintage {' or '.join(viable or rows)}"
-    )
-
-
-def _coded(frame: pd.DataFrame, column: str, file: str) -> NDArray[np.float64]:
-    """Return a column of numbers, where others may hold text."""
-    values = frame[column]
-    if values.dtype.kind == "O":
-        raise EpidemiaError(
-            f"{file}: column {column} contains text such as {values.dropna().iloc[0]!r}, expected "
-            "numeric codes: export the file with codes"
-        )
-    return values.to_numpy(np.float64)
-
-
-def _units(column: pd.Series, name: str, file: str) -> NDArray[np.int64]:
+def _units(column: pd.Series, name: str, file: str) -> Ints:
     """Number the units of a design column."""
     if (blank := column.isna().to_numpy()).any():
         raise EpidemiaError(f"{file}: design column {name} is missing in {rows_said(blank)}")
     return np.unique(column.to_numpy(), return_inverse=True)[1].astype(np.int64)
 
 
-def _check_parts(record: Record, files: list[Path]) -> None:
-    """Refuse some parts of an official file without the others, and strangers beside parts."""
-    here = {file.name.strip().casefold() for file in files}
-    official = [file for vintage in record.vintages.values() for file in vintage.files]
-    for file in official:
-        parts = {member.casefold() for member in file.members}
-        if len(parts) > 1 and parts & here and not parts <= here:
-            raise EpidemiaError(
-                f"{', '.join(sorted(parts & here))} is only a part of {file.name}: give "
-                f"{', '.join(sorted(parts - here))} too, or the archive itself"
-            )
-    members = {member.casefold() for file in official for member in file.members}
-    strange = [file.name for file in files if file.name.casefold() not in members]
-    if strange and len(files) > 1 and record.join is None:
-        raise EpidemiaError(
-            f"{len(files)} files were given ({', '.join(file.name for file in files)}), but "
-            f"{strange[0]} is not a part of a file of {record.survey}: give one file"
-        )
-
-
 def _joined(
-    columns: dict[Path, list[str]],
-    wanted: list[str],
-    record: Record,
-    small: list[str],
-    texts: list[str],
+    columns: dict[Path, list[str]], wanted: list[str], record: Record, **kinds: list[str]
 ) -> pd.DataFrame:
     """Read the wanted columns of one file, of parts one under the other, or of files joined."""
     import pandas as pd
@@ -406,9 +188,7 @@ def _joined(
     present = {file: {column.casefold() for column in names} for file, names in columns.items()}
     here = {file: [c for c in wanted if c.casefold() in names] for file, names in present.items()}
     if record.join is None or len(columns) == 1:
-        return read.stacked(
-            [read.read_columns(file, names, small, texts) for file, names in here.items()]
-        )
+        return read.stacked([read.read_columns(f, names, **kinds) for f, names in here.items()])
     key, seen = record.join, {record.join.casefold()}
     frames: list[pd.DataFrame] = []
     for file, names in here.items():
@@ -418,7 +198,7 @@ def _joined(
         if not new:
             continue
         seen |= {column.casefold() for column in new}
-        frame = read.read_columns(file, [key, *new], small, texts)
+        frame = read.read_columns(file, [key, *new], **kinds)
         frame = frame.astype({key: object} if frame[key].dtype.kind == "O" else {}).set_index(key)
         if not frame.index.is_unique:
             raise EpidemiaError(
@@ -467,27 +247,26 @@ def load_microdata(
     """
     paths, vintage = raw_paths(record, raw, vintage)
     name = ", ".join(path.name for path in paths)
-    with read.open_raw(paths, record.expected_files) as files:
-        _check_parts(record, files)
+    with open_raw(paths, record.expected_files) as files:
+        check_parts(record, files)
         columns = {file: read.raw_columns(file) for file in files}
         there = [column for names in columns.values() for column in names]
         present = {column.casefold() for column in there}
         untabled = [v for v, entry in record.vintages.items() if not entry.tables]
-        releases = [_Release(record, v, present, every) for v in untabled]
-        viable = _viable(releases, vintage, there, name)
+        releases = [Release(record, v, present, every) for v in untabled]
+        viable = viable_releases(releases, vintage, there, name)
         wanted = list(dict.fromkeys(column for release in viable for column in release.wanted()))
         small = [column for release in viable for column in release.replicates()]
         texts = [column for column in wanted if any(column in r.texts() for r in viable)]
-        frame = _joined(columns, wanted, record, small, texts)
+        frame = _joined(columns, wanted, record, small=small, texts=texts)
         names = " ".join([name, *(file.name for file in files)])
     selected = {release.vintage: release.selected(frame, name) for release in viable}
     rows = {v: int(keep.sum()) for v, keep in selected.items()}
-    vintage = _choose(record, vintage, rows, name, names)
-    if not rows[vintage]:
-        raise EpidemiaError(f"{name} has no rows of {record.survey} {vintage}")
-    if rows[vintage] == 1:
+    vintage = choose_vintage(record, vintage, rows, name, names)
+    if rows[vintage] < 2:
+        has = "only one row" if rows[vintage] else "no rows"
         raise EpidemiaError(
-            f"{name} has only one row of {record.survey} {vintage}: give the complete file"
+            f"{name} has {has} of {record.survey} {vintage}: give the complete file"
         )
     if rows[vintage] < len(frame):
         frame = frame[selected[vintage]]
@@ -496,7 +275,7 @@ def load_microdata(
     release.check_complete(there, name)
 
     def values(column: str) -> NDArray[np.float64]:
-        parts = [_coded(frame, entry.column(part), name) for part in _parts(column)]
+        parts = [coded(frame, entry.column(part), name) for part in parts_of(column)]
         return np.sum(parts, axis=0)
 
     def numbers(variable: str, way: Variable) -> NDArray[np.int16]:
@@ -507,11 +286,11 @@ def load_microdata(
         for number, level in enumerate(way.levels):
             for universe in level.also:
                 if universe.column in frame:
-                    meant = _within(values(universe.column), universe.codes)
+                    meant = are_within(values(universe.column), universe.codes)
                     levels[(levels == MISSING) & meant] = number
         return levels
 
-    def units(column: str) -> NDArray[np.int64]:
+    def units(column: str) -> Ints:
         return _units(frame[entry.column(column)], column, name)
 
     # A weight that a year does not have is blank throughout in a file of several years.
@@ -548,7 +327,7 @@ def load_microdata(
     return Microdata(
         record=record,
         vintage=vintage,
-        files={path.name: sha256_of(path) for path in read.raw_files(paths, record.expected_files)},
+        files={path.name: sha256_of(path) for path in raw_files(paths, record.expected_files)},
         variables=variables,
         levels=levels,
         weight_column=entry.column(weight_column),
@@ -564,3 +343,154 @@ def load_microdata(
             if way.measure is not None
         },
     )
+
+
+#: A weight says how many people a record stands for (or is relative, with a sum of at least about
+#: 1); its sum lies between these.
+TOTALS = (1e-6, 1e15)
+
+#: From so many records on, none weighs more than all others together.
+MANY = 100
+
+#: The sum of a replicate weight is that of the weight itself, except for chance: in a file of a few
+#: records within this factor.
+APART = 20
+
+
+def check_weights(weight: NDArray[np.float64], column: str, file: str) -> None:
+    """Refuse invalid weights: blanks, negative numbers, or an impossible sum."""
+    what = f"{file}: column {column} (weight)"
+    if (blank := np.isnan(weight)).any():
+        raise EpidemiaError(f"{what} is missing in {rows_said(blank)}")
+    if (negative := weight < 0).any():
+        raise EpidemiaError(f"{what} is negative in {rows_said(negative)}")
+    if not weight.any():
+        raise EpidemiaError(f"{what} is zero in every row")
+    with np.errstate(over="ignore"):
+        total = weight.sum()
+    if not TOTALS[0] < total < TOTALS[1]:
+        raise EpidemiaError(
+            f"{what} sums to {total:g}, too little for any population: the file was damaged or "
+            "badly converted; use the official one"
+        )
+    if len(weight) >= MANY and (most := weight.max()) > total / 2:
+        raise EpidemiaError(
+            f"{what} is {most:g} in row {int(weight.argmax()) + 1}, more than in all other rows "
+            "together: the file was damaged or badly converted; use the official one"
+        )
+
+
+def check_replicate(
+    replicate: NDArray[np.float32], weight: NDArray[np.float64], column: str, file: str
+) -> None:
+    """Refuse invalid replicates of a weight; some valid ones are negative for a few people."""
+    what = f"{file}: column {column} (replicate weight)"
+    if (blank := np.isnan(replicate)).any():
+        raise EpidemiaError(f"{what} is missing in {rows_said(blank)}")
+    total, known = replicate.sum(dtype=np.float64), weight.sum()
+    if not known / APART < total < known * APART:
+        raise EpidemiaError(
+            f"{what} sums to {total:g}, but the weight itself to {known:g}: it is not a replicate "
+            "of it"
+        )
+
+
+def check_nested(
+    unit: NDArray[np.int64], psu: NDArray[np.int64], column: str, psu_column: str, file: str
+) -> None:
+    """Refuse a sampled unit with records in several PSUs, since it was drawn in one of them."""
+    _, first, index = np.unique(unit, return_index=True, return_inverse=True)
+    if (elsewhere := psu != psu[first][index]).any():
+        raise EpidemiaError(
+            f"{file}: in {rows_said(elsewhere)} the sampled unit ({column}) is in another PSU "
+            f"({psu_column}) than in its first row: name design columns in which every unit "
+            "belongs to one PSU"
+        )
+
+
+class Seen(NamedTuple):
+    """One variable as found in the files.
+
+    Attributes
+    ----------
+    variable, column : str
+    known, missing : int
+        Records with and without a level; rows of a published table.
+    absent : tuple of str
+        Levels that nobody has.
+    """
+
+    variable: str
+    column: str
+    known: int
+    missing: int
+    absent: tuple[str, ...]
+
+
+class Checked(NamedTuple):
+    """The result of a check of files.
+
+    Attributes
+    ----------
+    vintage : str
+    rows : int
+    weight : str
+        Weight column; empty if all count equally.
+    variables : list of Seen
+    tasks, left_out : list of str
+        Tasks that can and cannot be built from them.
+    """
+
+    vintage: str
+    rows: int
+    weight: str
+    variables: list[Seen]
+    tasks: list[str]
+    left_out: list[str]
+
+
+def check_files(record: Record, paths: Sequence[Path], vintage: str | None = None) -> Checked:
+    """Read files as a build would, and describe their content.
+
+    Parameters
+    ----------
+    record : Record
+    paths : sequence of Path
+    vintage : str, optional
+
+    Raises
+    ------
+    EpidemiaError
+        As a build would.
+    """
+    weight = ""
+    if (name := tables_vintage(record, paths, vintage)) is not None:
+        tables = load_tables(record, paths, name)
+        rows = max(len(table.cells) for table in tables)
+        pairs = {(table.outcome, table.given) for table in tables}
+        can_estimate = [(task.outcome, task.given) in pairs for task in record.all_tasks]
+        seen = [
+            Seen(
+                f"{table.outcome} by {', '.join(table.given)}",
+                ", ".join(record.ways(variable, name)[0].column for variable in table.given),
+                len(table.cells),
+                sum(table.dropped.values()),
+                table.absent,
+            )
+            for table in tables
+        ]
+    else:
+        data = load_microdata(record, paths, vintage)
+        name, rows, weight = data.vintage, len(data), data.weight_column
+        can_estimate = [data.can_estimate(task) for task in record.all_tasks]
+        seen = []
+        for variable, way in data.variables.items():
+            column = record.vintages[name].column(way.column)
+            counts = np.bincount(data.levels[variable] - MISSING, minlength=len(way.levels) + 1)
+            missing, *known = counts.tolist()
+            absent = (level.label for level, n in zip(way.levels, known, strict=True) if not n)
+            seen.append(Seen(variable, column, sum(known), missing, tuple(absent)))
+    names = [task.name for task in record.all_tasks]
+    possible = list(compress(names, can_estimate))
+    left_out = [task for task in names if task not in possible]
+    return Checked(name, rows, weight, seen, possible, left_out)

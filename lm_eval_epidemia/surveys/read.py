@@ -1,45 +1,33 @@
 """Raw survey files in every format agencies publish: one function per kind of content.
 
-`open_raw` finds the data files in the user's paths (files, folders, archives); `read_columns` reads
-columns of microdata as numbers, `read_grids` the sheets of a workbook as printed.
+`read_columns` reads columns of microdata as numbers, `read_grids` the sheets of a workbook as
+printed; `raw` finds the files.
 """
 
 from __future__ import annotations
 
-import errno
+import csv
+import io
 import re
-import shutil
-import tempfile
-import zipfile
-import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from contextlib import contextmanager, suppress
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.extras import install
-from lm_eval_epidemia.core.paths import sha256_of
 from lm_eval_epidemia.surveys import factbook
-from lm_eval_epidemia.surveys.csv_text import (
-    BLANKS,
-    NO_NUMBERS,
-    CsvHeader,
-    csv_batches,
-    header,
-    of_platform,
-    parsed,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pandas as pd
+
 
 #: Suffix -> the pyreadstat function that reads it; None if pandas, pyarrow or we do.
 #: Every command reads all of them, and names them in its errors.
@@ -63,15 +51,6 @@ WORKBOOKS = (".xlsx", ".xls")
 #: Beside an ASCII file (.dat): the agency's Stata or SAS statements, which give the positions.
 SETUP = ".txt"
 
-#: An archive that unpacks to more than this, or that is packed more tightly, is refused. The
-#: largest official one (ACS, both halves of the nation) unpacks to 3 GiB, packed 6 times.
-MAX_UNPACKED = 20 * 2**30
-MAX_RATIO = 200
-SMALL = 50 * 2**20
-
-#: What readers raise on a file that is cut off or not what its name says; anything else is a file
-#: that they do not understand.
-_DAMAGED = "ReadstatError ArrowInvalid OSError BadZipFile EOFError XLRDError CompDocError error"
 
 #: Formats of columns that hold numbers of days or seconds: of Stata, and of SPSS and SAS.
 _DATES = re.compile(
@@ -95,187 +74,9 @@ def suffix_of(name: str) -> str:
     return Path(name.strip()).suffix.lower()
 
 
-def _is_data(name: str) -> bool:
-    """Tell whether a file may hold data: by its format, or as the Factbook by its name."""
-    return suffix_of(name) in FORMATS or name == factbook.FILE
-
-
-def _stem(name: str) -> str:
+def stem_of(name: str) -> str:
+    """Return a file's name without its suffix, in lower case."""
     return Path(name.strip()).stem.casefold()
-
-
-def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
-    """Unpack the data files of an archive, under their bare names, into `folder`."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = _members(path.name, archive, expected)
-            setups = [item for item in archive.infolist() if suffix_of(item.filename) == SETUP]
-            wanted = members + [item for item in setups if not item.is_dir()]
-            unpacked = sum(item.file_size for item in wanted)
-            packed = max(sum(item.compress_size for item in wanted), 1)
-            if unpacked > MAX_UNPACKED or (unpacked > SMALL and unpacked / packed > MAX_RATIO):
-                raise EpidemiaError(
-                    f"{path.name} would unpack to {unpacked / 2**30:.1f} GiB, "
-                    f"{unpacked / packed:.0f} times its size, too large for a survey file: "
-                    "download it again"
-                )
-            # Only bare names are used, so that nothing lands outside the folder.
-            targets = [folder / Path(item.filename.strip()).name for item in wanted]
-            for item, target in zip(wanted, targets, strict=True):
-                if target.exists():
-                    raise EpidemiaError(
-                        f"{path.name} contains two files called {target.name}: unpack it and give "
-                        "the right one"
-                    )
-                with archive.open(item) as source, target.open("wb") as sink:
-                    shutil.copyfileobj(source, sink)
-            return targets[: len(members)]
-    except (NotImplementedError, RuntimeError) as error:
-        raise EpidemiaError(
-            f"{path.name} uses a compression that cannot be read here ({error}): unpack it with "
-            "another program and give the file itself"
-        ) from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise EpidemiaError(
-                f"{path.name} cannot be unpacked in {tempfile.gettempdir()} ({error}): free some "
-                "space there, or set TMPDIR to a folder with more"
-            ) from None
-        raise EpidemiaError(
-            f"{path.name} is not a complete zip archive ({error}): download it again"
-        ) from None
-
-
-def _members(
-    name: str, archive: zipfile.ZipFile, expected: Collection[str]
-) -> list[zipfile.ZipInfo]:
-    """Choose the data files of an archive: those of official names, or the only one."""
-    inside = [item for item in archive.infolist() if not item.is_dir()]
-    members = [item for item in inside if suffix_of(item.filename) in FORMATS]
-    official = [item for item in members if _stem(item.filename) in expected]
-    if len(members) != 1 and not official:
-        raise EpidemiaError(
-            f"{name} must contain exactly one data file ({', '.join(FORMATS)}); found "
-            f"{', '.join(item.filename for item in members) or 'none'}. Unpack it and give the "
-            "file itself"
-        )
-    return official or members
-
-
-def _lay_beside(folder: Path, files: Iterable[Path]) -> None:
-    """Put the agency's statements where the ASCII file they belong to was unpacked."""
-    for file in files:
-        if suffix_of(file.name) == SETUP and not (folder / file.name).exists():
-            (folder / file.name).symlink_to(file.resolve())
-
-
-def _once(files: list[Path]) -> list[Path]:
-    """Take a file that lies there packed and unpacked once; refuse two of one name otherwise."""
-    names: dict[str, Path] = {}
-    for file in files:
-        name = file.name.strip().casefold()
-        if (other := names.get(name)) is None:
-            names[name] = file
-        elif file.stat().st_size != other.stat().st_size or sha256_of(file) != sha256_of(other):
-            raise EpidemiaError(
-                f"two different files are called {file.name.strip()}: give only one"
-            )
-    stems = [Path(name).stem for name in names]
-    if twice := sorted({stem for stem in stems if stems.count(stem) > 1}):
-        raise EpidemiaError(f"{twice[0]} exists in several formats: give only one")
-    return list(names.values())
-
-
-def raw_files(paths: Sequence[Path], expected: Collection[str] = ()) -> list[Path]:
-    """Replace folders by the survey's files in them.
-
-    Parameters
-    ----------
-    paths : sequence of Path
-        Files or folders.
-    expected : collection of str
-        Names of the survey's official files, lower case, without suffix.
-
-    Raises
-    ------
-    EpidemiaError
-        If a path does not exist or cannot be read, or a folder contains none of the files.
-    """
-    files: list[Path] = []
-    for path in paths:
-        try:
-            here = _files_in(path, expected) if path.is_dir() else [path]
-            for file in here:
-                if not file.exists():
-                    raise EpidemiaError(f"no file {file}")
-                if not file.is_file():
-                    raise EpidemiaError(
-                        f"{file} is a folder, a pipe or a device: give a regular file"
-                    )
-                with file.open("rb") as opened:
-                    opened.read(1)
-        except OSError as error:
-            raise EpidemiaError(f"{path} cannot be read: {error.strerror or error}") from None
-        files += here
-    return files
-
-
-def _files_in(folder: Path, expected: Collection[str]) -> list[Path]:
-    named = [file for file in sorted(folder.iterdir()) if _stem(file.name) in expected]
-    if files := [file for file in named if _is_data(file.name) or suffix_of(file.name) == ".zip"]:
-        return files
-    raise EpidemiaError(
-        f"the folder {folder} contains none of the survey's files: expected "
-        f"{', '.join(sorted(expected))}, packed or not; give a file of another name by itself, "
-        "--raw FILE"
-    )
-
-
-@contextmanager
-def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[list[Path]]:
-    """Yield readable data files for some paths; archives are unpacked while the block runs.
-
-    Parameters
-    ----------
-    paths : sequence of Path
-        Files in one of `FORMATS`, zip archives of such files, or folders.
-    expected : collection of str
-        Names of the survey's official files, lower case, without suffix: which files of a folder
-        or archive to take.
-
-    Raises
-    ------
-    EpidemiaError
-        If there is no such file, a format is unknown, or an archive is damaged or ambiguous.
-    """
-    files = raw_files(paths, expected)
-    data: list[Path] = []
-    statements = [path for path in files if suffix_of(path.name) == SETUP]
-    with tempfile.TemporaryDirectory(prefix="epidemia-") as folder:
-        for number, path in enumerate(files):
-            suffix, own = suffix_of(path.name), Path(folder) / str(number)
-            if not _is_data(path.name) and suffix not in (".zip", SETUP):
-                raise EpidemiaError(
-                    f"{path.name} is not in a known format (given {path.suffix or 'no suffix'}, "
-                    f"expected one of {', '.join([*FORMATS, '.zip'])})"
-                )
-            own.mkdir()
-            here = [path] if _is_data(path.name) else []
-            if suffix == ".zip":
-                here = _unpack(path, expected, own)
-            elif suffix == ".dat":
-                here = [own / path.name]
-                here[0].symlink_to(path.resolve())
-            if any(suffix_of(file.name) == ".dat" for file in here):
-                _lay_beside(own, [*statements, *path.parent.iterdir()])
-            data += here
-        data = _once(data)
-        if not data:
-            raise EpidemiaError(
-                f"no data file among {', '.join(path.name for path in paths)}: expected one of "
-                f"{', '.join([*FORMATS, '.zip'])}"
-            )
-        yield data
 
 
 def read_labelled(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
@@ -284,7 +85,7 @@ def read_labelled(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
     Parameters
     ----------
     path : Path
-        As given by `open_raw`.
+        As given by `raw.open_raw`.
     **options
         Of pyreadstat's function for the format. Without ``encoding``, what is not in the encoding
         that the file claims is read as Western European.
@@ -293,12 +94,8 @@ def read_labelled(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
     -------
     DataFrame, pyreadstat's metadata
     """
-    try:
-        import pyreadstat
-    except ImportError:
-        raise EpidemiaError(
-            f"reading {path.suffix} files needs pyreadstat: {install('build')}"
-        ) from None
+    import pyreadstat
+
     if suffix_of(path.name) == ".xpt" and path.stat().st_size % 80:
         # Transport files consist of 80-byte records; the reader takes a cut one for a short one.
         raise EpidemiaError(
@@ -311,9 +108,7 @@ def read_labelled(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
         return reader(str(path), **options)
     except (UnicodeDecodeError, pyreadstat.ReadstatError) as error:
         # Some agencies write labels in a Western European encoding and call it UTF-8.
-        if "encoding" in options or (
-            "decode" not in str(error) and "invalid byte" not in str(error)
-        ):
+        if "encoding" in options or not re.search("decode|invalid byte", str(error)):
             raise
         return reader(str(path), encoding="LATIN1", **options)
 
@@ -364,14 +159,10 @@ def naming(path: Path) -> Iterator[None]:
     except Exception as error:
         # A reader may quote what it could not read: several lines of it, or control characters.
         text = "".join(c if c.isprintable() else "?" for c in " ".join(str(error).split()))
-        kind = type(error).__name__
-        way_out = (
-            "it may be truncated or in another format; download it again"
-            if kind in _DAMAGED.split() and suffix_of(path.name) != ".csv"
-            else "save it anew with the program that it comes from, if need be in another format"
-        )
         raise EpidemiaError(
-            f"{path.name} cannot be read as {suffix_of(path.name)} ({kind}: {text}): {way_out}"
+            f"{path.name} cannot be read as {suffix_of(path.name)} ({type(error).__name__}: "
+            f"{text}): download it again, or save it anew with the program that it comes from, if "
+            "need be in another format"
         ) from error
 
 
@@ -385,7 +176,7 @@ def _positions(path: Path) -> dict[str, tuple[int, int]]:
     """Find where an ASCII file's columns are: half-open, from 0, as its statements say."""
     positions: dict[str, tuple[int, int]] = {}
     for setup in sorted(path.parent.iterdir()):
-        if suffix_of(setup.name) != SETUP or not _stem(setup.name).startswith(_stem(path.name)):
+        if suffix_of(setup.name) != SETUP or not stem_of(setup.name).startswith(stem_of(path.name)):
             continue
         text = setup.read_text(encoding="latin-1")
         if infix := _INFIX.search(text):
@@ -397,7 +188,7 @@ def _positions(path: Path) -> dict[str, tuple[int, int]]:
     if not positions:
         raise EpidemiaError(
             f"{path.name} is plain text without column positions: put the agency's Stata or SAS "
-            f"statements next to it (for example {_stem(path.name)}stu.txt)"
+            f"statements next to it (for example {stem_of(path.name)}stu.txt)"
         )
     return positions
 
@@ -474,7 +265,7 @@ def read_columns(
     Parameters
     ----------
     path : Path
-        As given by `open_raw`.
+        As given by `raw.open_raw`.
     columns : iterable of str
         Official names; upper and lower case do not matter, since agencies change it between
         formats of one file.
@@ -649,3 +440,154 @@ def read_grids(path: Path, rows: int | None = None) -> list[list[list[Any]]]:
                 f"or {factbook.FILE})"
             )
     return [sheet.where(sheet.notna(), None).to_numpy().tolist() for sheet in sheets]
+
+
+#: No survey file is wider: older SAS and Stata stop here, the GSS of 50 years has 6,900 columns.
+MAX_COLUMNS = 32_767
+
+#: Characters of a csv file that its header is looked for in; bytes that are parsed at once, which
+#: no row may exceed.
+HEADER = 4 * 2**20
+BLOCK = 16 * 2**20
+
+#: What is no answer, in numbers or in words.
+BLANKS = ("",)
+
+#: What programs write in place of a number that is not known. In a column of words each may be an
+#: answer ("None") or a code ("NA" for Namibia), so there it is read as it stands.
+_UNKNOWN = (
+    "None <NA> NULL null NA #NA N/A n/a #N/A NaN nan -NaN -nan 1.#IND -1.#IND 1.#QNAN -1.#QNAN"
+    " . - -- ?"
+)
+NO_NUMBERS = frozenset({*BLANKS, "#N/A N/A", *_UNKNOWN.split()})
+
+
+class CsvHeader(NamedTuple):
+    """The rows of a csv file above the people.
+
+    Attributes
+    ----------
+    names, labels : list of str
+        Of the columns; labels only where there is a row with the questions.
+    rows : int
+        How many rows these are: platforms for surveys write two or three.
+    """
+
+    names: list[str]
+    labels: list[str]
+    rows: int = 1
+
+
+def header(path: Path) -> CsvHeader:
+    """Read what stands above the people in a csv file, without reading these."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        head = file.read(HEADER)
+    if "\0" in head.partition("\n")[0]:
+        raise EpidemiaError(f"{path.name} contains NUL bytes in its header: save it as UTF-8 text")
+    rows = list(islice(csv.reader(io.StringIO(head, newline="")), 4))
+    if any("\ufffd" in name for row in rows for name in row):
+        with path.open(encoding=encoding_of(path), newline="") as file:
+            rows = list(islice(csv.reader(io.StringIO(file.read(HEADER), newline="")), 4))
+    if not rows or not rows[0]:
+        wrong = "does not begin with a header" if head.strip() else "is empty"
+        raise EpidemiaError(f"{path.name} {wrong}: expected column names in the first line")
+    if len(rows[0]) > MAX_COLUMNS:
+        raise EpidemiaError(
+            f"{path.name} has more than {MAX_COLUMNS:,} columns, more than any survey file: are "
+            "rows and columns swapped? Otherwise save only the columns that the survey record "
+            "names"
+        )
+    found = of_platform(rows)
+    if len(rows) <= found.rows and len(head) < HEADER:
+        raise EpidemiaError(f"{path.name} has zero rows")
+    return found
+
+
+def of_platform(rows: list[list[str]]) -> CsvHeader:
+    """Recognise the header rows that Qualtrics and SurveyMonkey write."""
+    names, *below = rows
+    for n, row in enumerate(below):
+        if row and all(cell.startswith('{"ImportId"') for cell in row):
+            return CsvHeader(names, below[0][: len(names)] if n else [], n + 2)
+    if below and ("ResponseId", "Response ID") in zip(names, below[0], strict=False):
+        return CsvHeader(names, below[0][: len(names)], 2)
+    if names[0] == "Respondent ID" and below and below[0][:1] == [""]:
+        # A question stands above the first of its columns, each with an answer of its own below.
+        heads, question = [], ""
+        for name, answer in zip_longest(names, below[0], fillvalue=""):
+            question = name or question
+            whole = answer in ("", "Response", "Open-Ended Response")
+            heads.append(" ".join((question if whole else f"{question}: {answer}").split()))
+        return CsvHeader(heads, [], 2)
+    return CsvHeader(names, [])
+
+
+def csv_batches(path: Path, places: list[int], width: int, of_texts: bool) -> Iterator[Any]:
+    """Read columns of a csv file as text, some rows at a time.
+
+    A row that is wider or narrower than the header is an error here; pandas would accept it, with
+    codes in the wrong columns.
+
+    Parameters
+    ----------
+    path : Path
+    places : list of int
+        Columns by position, since unused columns may share a name.
+    width : int
+        How many the header has.
+    of_texts : bool
+        Whether their text matters, and therefore their encoding.
+
+    Yields
+    ------
+    pyarrow.RecordBatch
+        The columns in the order of `places`, empty texts as null.
+    """
+    import pyarrow as pa
+    import pyarrow.csv as arrow
+
+    names = [str(place) for place in places]
+    reading = arrow.ReadOptions(
+        column_names=[str(place) for place in range(width)],
+        skip_rows_after_names=header(path).rows,
+        block_size=BLOCK,
+        use_threads=False,  # or an error would not say in which row
+        encoding=encoding_of(path) if of_texts else "utf8",
+    )
+    converting = arrow.ConvertOptions(
+        include_columns=names,
+        column_types=dict.fromkeys(names, pa.string()),
+        null_values=[""],  # Arrow's own include NA and null, which may be answers
+        strings_can_be_null=True,
+    )
+    parsing = arrow.ParseOptions(newlines_in_values=True)
+    yield from arrow.open_csv(path, reading, parsing, converting)
+
+
+def encoding_of(path: Path) -> str:
+    """Return the encoding of a csv file: UTF-8, or else Western European.
+
+    The latter is ``cp1252``, as Windows writes it, or ``latin-1`` if a byte is undefined there.
+    """
+    for encoding in ("utf8", "cp1252"):
+        with suppress(UnicodeDecodeError), path.open(encoding=encoding, newline="") as file:
+            while file.read(BLOCK):
+                pass
+            return encoding
+    return "latin-1"
+
+
+def parsed(texts: Any, small: bool = False) -> NDArray[Any]:
+    """Convert the texts of a csv column to numbers; if one is not a number, leave all unchanged."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_trim_whitespace(texts)
+    try:
+        blank = pc.is_in(trimmed, value_set=pa.array(sorted(NO_NUMBERS)))
+        numbers = pc.if_else(blank, None, trimmed).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return texts.to_numpy(zero_copy_only=False)
+    values = numbers.to_numpy(zero_copy_only=False)
+    with np.errstate(over="ignore"):  # too large for single precision: infinite
+        return values.astype(np.float32) if small else values

@@ -1,8 +1,8 @@
 """The schema of a survey record.
 
 A record is one YAML file: the survey's source, its weights and design, its variables (official
-column, code -> level) and its tasks. A survey or a task is added by writing YAML; `load` reads the
-file, `catalogue` lists all records.
+column, code -> level) and its tasks. A survey or a task is added by writing YAML; `catalogue`
+reads the files.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from pydantic import (
 
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.names import WAYS, fault_of
-from lm_eval_epidemia.surveys.adjustment import Adjustment, Rake
-from lm_eval_epidemia.surveys.layout import TableLayout
 from lm_eval_epidemia.surveys.variable import (
+    Adjustment,
     Fault,
     Listed,
+    Rake,
     Strict,
+    TableLayout,
     Universe,
     Variable,
     refuse,
@@ -323,13 +324,12 @@ class Record(Strict):
                 name: [ways] if isinstance(ways, dict) else ways for name, ways in variables.items()
             }
         if isinstance(tasks := data.get("tasks"), dict):
-
-            def placed(kind: str, task: Any) -> Any:
-                place = {"kind": kind, "survey": data.get("survey", "")}
-                return {**task, **place} if isinstance(task, dict) else task
-
+            survey = {"survey": data.get("survey", "")}
             data["tasks"] = {
-                kind: [placed(kind, task) for task in listed or []]
+                kind: [
+                    {**task, "kind": kind, **survey} if isinstance(task, dict) else task
+                    for task in listed or []
+                ]
                 for kind, listed in tasks.items()
             }
         return data
@@ -365,29 +365,22 @@ class Record(Strict):
         for name in names:
             plain, _, way = name.rpartition("_")
             if way in WAYS and plain in names:
-                fault = (
-                    f"{name} would also be {plain} in another way of asking: rename its last "
-                    "variable"
-                )
-                yield ("tasks",), fault
+                fault = f"{name} would also be {plain} in another way of asking"
+                yield ("tasks",), f"{fault}: rename its last variable"
 
     def _faults_of(self, entry: Task) -> Iterator[str]:
         for variable in (entry.outcome, *entry.given):
             if variable not in self.variables:
                 hint = nearest(variable, self.variables)
                 yield f"the record does not define its variable {variable!r} ({hint})"
+        parts = self.parts(entry.outcome) if self.is_joint(entry.outcome) else ()
         for variable in entry.given:
             if self.is_joint(variable):
-                yield (
-                    f"{variable!r} is a joint outcome and cannot be a condition: give "
-                    f"{self.parts(variable)}"
-                )
-        if self.is_joint(entry.outcome):
-            for variable in {*self.parts(entry.outcome)} & {*entry.given}:
-                yield (
-                    f"{variable!r} is both a condition and a part of the outcome "
-                    f"{entry.outcome!r}: remove one"
-                )
+                fault = "is a joint outcome and cannot be a condition: give"
+                yield f"{variable!r} {fault} {self.parts(variable)}"
+            if variable in parts:
+                fault = f"is both a condition and a part of the outcome {entry.outcome!r}"
+                yield f"{variable!r} {fault}: remove one"
         if entry.kind == "joint" and not self.is_joint(entry.outcome):
             yield (
                 f"its outcome {entry.outcome!r} is not a joint outcome ('both'), as the others "
@@ -403,12 +396,8 @@ class Record(Strict):
                 f"its subject has places for {sorted(places)}: expected one place for each of "
                 f"{list(entry.given)}, or {{conditions}} for all of them"
             )
-        tables = self.vintages[self.official].tables
-        if (
-            not tables
-            and not entry.equal
-            and not self.about(entry.model_copy(update={"given": ()}))
-        ):
+        has_marginal = not entry.equal and not self.vintages[self.official].tables
+        if has_marginal and not self.about(entry.model_copy(update={"given": ()})):
             yield (
                 "its subject makes no sense without {conditions}: describe in 'anyone' whom "
                 "questions without conditions are about"

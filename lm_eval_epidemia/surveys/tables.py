@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
-from lm_eval_epidemia.surveys.layout import TableLayout
-from lm_eval_epidemia.surveys.read import open_raw, read_grids
+from lm_eval_epidemia.surveys.raw import open_raw
+from lm_eval_epidemia.surveys.read import read_grids
 from lm_eval_epidemia.surveys.record import Record, Vintage
-from lm_eval_epidemia.surveys.variable import Level, normalised
+from lm_eval_epidemia.surveys.variable import Level, TableLayout, normalised
 
 #: Published percentages are rounded: a remainder may be this far (in percent) below 0.
 ROUNDING = 0.3
@@ -85,17 +85,20 @@ class _TablePlace(NamedTuple):
         return " ".join(str(cell) for row in self.head for cell in row if cell is not None)
 
 
-def _find(grid: list[list[Any]], headers: dict[str, tuple[str, ...]]) -> _TablePlace | list[str]:
+def _find(
+    grid: list[list[Any]], headers: dict[str, tuple[str, ...]], year: int | None = None
+) -> _TablePlace | list[str]:
     """Find the table with these headers; else say which headers are missing.
 
     `headers` has, by the name we use, the spellings it may have. A header that stands several
     times (counts and then percentages) is the leftmost of those nearest the data. The data begin
-    below the lowest header.
+    below the lowest header. In a file that is all of one year, this is a column of its own.
     """
+    of_year = [n for n, texts in headers.items() if year and "year" in map(normalised, texts)]
     texts = [[normalised(cell) for cell in row] for row in grid]
     where: dict[str, list[tuple[int, int]]] = {}
-    for name, spellings in headers.items():
-        wanted = {normalised(spelling) for spelling in spellings}
+    for name in (name for name in headers if name not in of_year):
+        wanted = {normalised(spelling) for spelling in headers[name]}
         where[name] = [
             (r, c) for r, row in enumerate(texts) for c, text in enumerate(row) if text in wanted
         ]
@@ -104,25 +107,12 @@ def _find(grid: list[list[Any]], headers: dict[str, tuple[str, ...]]) -> _TableP
     # A row name can repeat a header's text ("Total" heads a column and names the first row), so
     # the headers are the first block in which all of them stand.
     bottom = max(places[0][0] for places in where.values())
-    column = {}
+    column = dict.fromkeys(of_year, len(grid[0]))
     for name, places in where.items():
         lowest = max(r for r, _ in places if r <= bottom)
         column[name] = min(c for r, c in places if r == lowest)
-    return _TablePlace(grid[: bottom + 1], grid[bottom + 1 :], column)
-
-
-def _find_of(
-    year: int | None, grid: list[list[Any]], headers: dict[str, tuple[str, ...]]
-) -> _TablePlace | list[str]:
-    """Find a table as `_find` does; of a file that is all of one year, this is a column of it."""
-    if year is None:
-        return _find(grid, headers)
-    of_year = [name for name, spellings in headers.items() if "year" in map(normalised, spellings)]
-    place = _find(grid, {name: headers[name] for name in headers if name not in of_year})
-    if not isinstance(place, _TablePlace):
-        return place
-    column = place.column | dict.fromkeys(of_year, len(grid[0]))
-    return _TablePlace(place.head, [[*row, year] for row in place.rows], column)
+    rows = [[*row, year] for row in grid[bottom + 1 :]] if of_year else grid[bottom + 1 :]
+    return _TablePlace(grid[: bottom + 1], rows, column)
 
 
 def _together(places: Sequence[_TablePlace]) -> _TablePlace:
@@ -327,36 +317,32 @@ def tables_vintage(record: Record, paths: Sequence[Path], given: str | None) -> 
         return given if given in candidates else None
     if not candidates:
         return None
-    if len(candidates) < len(record.vintages):
-        # Microdata, unless the files have the tables' headers; published tables are not packed.
-        if any(path.suffix.strip().lower() == ".zip" for path in paths):
-            return None
-        with open_raw(paths, record.expected_files) as files:
-            entry = record.vintages[candidates[0]]
-            try:
-                grids = [grid for file in files for grid in read_grids(file, HEAD)]
-            except EpidemiaError:
+    if len(record.vintages) == 1:
+        return candidates[0]
+    # Microdata, unless the files have the tables' headers; published tables are not packed.
+    may_be_microdata = len(candidates) < len(record.vintages)
+    if may_be_microdata and any(path.suffix.strip().lower() == ".zip" for path in paths):
+        return None
+    with open_raw(paths, record.expected_files) as files:
+        names = [path.name for path in (*paths, *files)]
+        try:
+            grids = [grid for file in files for grid in read_grids(file, HEAD)]
+        except EpidemiaError:
+            if may_be_microdata:
                 return None
-            headers = _headers(record, candidates[0], entry.tables[0])
-            if not any(isinstance(_find(grid, headers), _TablePlace) for grid in grids):
-                return None
+            raise
+    headers = [_headers(record, candidates[0], t) for t in record.vintages[candidates[0]].tables]
+    places = [_find(grid, of_table) for grid in grids for of_table in headers]
+    titles = [place.title for place in places if isinstance(place, _TablePlace)]
+    if may_be_microdata and not titles:
+        return None
     if len(candidates) == 1:
         return candidates[0]
-    names = " ".join(path.name for path in paths)
-    with open_raw(paths, record.expected_files) as files:
-        names += " " + " ".join(file.name for file in files)
-        places = [
-            _find(grid, _headers(record, candidates[0], table))
-            for file in files
-            for grid in read_grids(file)[:1]
-            for table in record.vintages[candidates[0]].tables
-        ]
-    title = " ".join(place.title for place in places if isinstance(place, _TablePlace))
-    for text in (title, names):
+    for text in (" ".join(titles), " ".join(names)):
         if len(named := [v for v in candidates if _years(text, record.vintages[v])]) == 1:
             return named[0]
     raise EpidemiaError(
-        f"cannot tell which vintage of {record.survey} {names.split(' ')[0]} is: give --vintage "
+        f"cannot tell which vintage of {record.survey} {names[0]} is: give --vintage "
         f"{' or '.join(candidates)}"
     )
 
@@ -423,7 +409,7 @@ def _locate(
     missing: list[str] = []
     for file, sheets in grids.items():
         for grid in sheets:
-            place = _find_of(years.get(file), grid, headers)
+            place = _find(grid, headers, years.get(file))
             if isinstance(place, _TablePlace):
                 return file, place
             missing = place
@@ -442,7 +428,7 @@ def _locate(
 
 
 def _check_year(
-    record: Record, vintage: str, place: _TablePlace, file: str, year: int | None = None
+    record: Record, vintage: str, place: _TablePlace, file: str, year: int | None
 ) -> None:
     """Refuse a table of another year: as printed above it, else in a column, else in its name.
 

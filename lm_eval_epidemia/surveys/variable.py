@@ -1,4 +1,4 @@
-"""The variables of a survey record: official columns, and what their codes mean."""
+"""The parts of a survey record: variables and their codes, published tables, adjustments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from math import inf, nextafter, prod
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -21,9 +21,6 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from lm_eval_epidemia.core.errors import nearest
-
-#: Levels that `each` writes; the oldest person has 120.
-MAX_EACH = 1000
 
 
 class Strict(BaseModel):
@@ -163,15 +160,13 @@ def written_out(value: Any) -> Any:
             levels.append(item)
             continue
         match item["each"]:
-            case [int(first), int(last)] if first <= last < first + MAX_EACH:
-                pass
             case [int(first), int(last)] if first <= last:
-                raise ValueError(f"'each' makes at most {MAX_EACH} levels, got {[first, last]}")
+                pass
             case other:
                 raise ValueError(f"'each' needs two whole numbers such as [18, 88], got {other!r}")
-        rest = {key: text for key, text in item.items() if key != "each"}
         for n in range(first, last + 1):
-            texts = {key: str(text).replace("{n}", str(n)) for key, text in rest.items()}
+            texts = {key: str(text).replace("{n}", str(n)) for key, text in item.items()}
+            del texts["each"]
             levels.append({**texts, "codes": [n]})
     return levels
 
@@ -282,11 +277,10 @@ class Variable(Strict):
                     yield ("levels", n, "names"), fault
         yield from self._faults_of_texts()
         meant = {self.column: [level.intervals for level in levels]}
-        for column in dict.fromkeys(u.column for level in levels for u in level.also):
-            meant[f"{column} ('also')"] = [
-                tuple(span for u in level.also if u.column == column for span in u.codes)
-                for level in levels
-            ]
+        for n, level in enumerate(levels):
+            for u in level.also:
+                also = meant.setdefault(f"{u.column} ('also')", [()] * len(levels))
+                also[n] += u.codes
         for column, codes in meant.items():
             for later, earlier, both in _shared(codes):
                 pair = f"{levels[later].label!r} and {levels[earlier].label!r}"
@@ -304,28 +298,25 @@ class Variable(Strict):
                 yield ("missing_texts",), "'missing_texts' needs levels that have 'texts'"
             return
         owner: dict[str, str] = {}
+        give = "give it to one of them"
         for n, level in enumerate(self.levels):
             if not level.texts:
-                yield (
-                    ("levels", n),
-                    f"{level.label!r} has no 'texts', but other levels do: add some",
-                )
+                fault = f"{level.label!r} has no 'texts', but other levels do: add some"
+                yield ("levels", n), fault
             for text in level.texts:
-                if owner.setdefault(text.strip(), level.label) != level.label:
-                    owners = f"{level.label!r} and {owner[text.strip()]!r} both include {text!r}"
-                    yield ("levels", n, "texts"), f"{owners}: give it to one of them"
+                if (first := owner.setdefault(text.strip(), level.label)) != level.label:
+                    fault = f"{level.label!r} and {first!r} both include {text!r}: {give}"
+                    yield ("levels", n, "texts"), fault
         for text in self.missing_texts:
             if text.strip() in owner:
-                owners = f"{owner[text.strip()]!r} includes {text!r}, which 'missing_texts' drops"
-                yield ("missing_texts",), f"{owners}: give it to one of them"
-        for field, there in (("missing", self.missing), ("measure", self.measure)):
-            if there:
+                fault = f"{owner[text.strip()]!r} includes {text!r}, which 'missing_texts' drops"
+                yield ("missing_texts",), f"{fault}: {give}"
+        for field in ("missing", "measure"):
+            if getattr(self, field):
                 yield (field,), f"{field!r} is for numbers, but the levels are texts"
         if " + " in self.column:
-            yield (
-                ("column",),
-                f"a sum ({self.column}) contains numbers, so its levels cannot have texts",
-            )
+            fault = f"a sum ({self.column}) contains numbers, so its levels cannot have texts"
+            yield ("column",), fault
 
 
 #: Answers of a joint outcome: of three yes/no questions, or of two and four levels.
@@ -364,21 +355,19 @@ class JointOutcome(Strict):
 
     def ways(self, parts: Sequence[Sequence[Variable]]) -> tuple[Variable, ...]:
         """Return how it is recorded: in each way of each of its variables, best first."""
-        vintages = ([set(way.vintages) for way in ways if way.vintages] for ways in product(*parts))
-        return tuple(
-            self._way(ways)
-            for ways, named in zip(product(*parts), vintages, strict=True)
-            if not named or set.intersection(*named)
-        )
+        return tuple(way for ways in product(*parts) if (way := self._way(ways)) is not None)
 
-    def _way(self, parts: Sequence[Variable]) -> Variable:
+    def _way(self, parts: Sequence[Variable]) -> Variable | None:
+        """Return how it is recorded in one way of each of its variables, if in any vintage."""
+        named = [part.vintages for part in parts if part.vintages]
+        shared = [v for v in next(iter(named), ()) if all(v in other for other in named)]
+        if named and not shared:
+            return None
         combined = product(*(part.levels for part in parts))
         levels = [
             {"label": label, "phrase": _enumerated([a.phrase for a in at]), "codes": [k]}
             for k, (label, at) in enumerate(zip(self.labels, combined, strict=True))
         ]
-        named = [part.vintages for part in parts if part.vintages]
-        shared = [v for v in next(iter(named), ()) if all(v in other for other in named)]
         own = self.model_dump(include={"both", "question", "revision"})
         return Variable.model_validate(
             {"column": joint_column(parts), "levels": levels, "vintages": shared} | own
@@ -441,10 +430,121 @@ def _faults_of_joint(
         return
     answers = prod(len(plain[name][0].levels) for name in outcome.both)
     if answers > MOST_JOINT:
-        yield (
-            "both",
-            f"has {answers} answers, at most {MOST_JOINT} are allowed: name coarser variables",
-        )
+        fault = f"has {answers} answers, at most {MOST_JOINT} are allowed: name coarser variables"
+        yield "both", fault
     elif not len({*outcome.labels}) == len(outcome.labels) == answers:
         of = "one for each combination of levels, the last variable's moving fastest"
         yield "labels", f"needs {answers} different answers ({of}), got {list(outcome.labels)}"
+
+
+class TableLayout(Strict):
+    """A published table: a distribution of `outcome` in each row of `given`.
+
+    Attributes
+    ----------
+    given : tuple of str
+        Conditions; one may be written without a list. Of none, it has one row.
+    file : str
+        A word in the name of its file, where there are several.
+    rows : dict of str to tuple of str
+        By condition, the header of the column that names its levels (other spellings may follow).
+        Of a single condition, these spellings are enough.
+    size : tuple of str
+        Header of the column that weighs the rows; none: all alike.
+    shares : dict of str to str
+        Level of the outcome -> header of its column, 'remainder' for the rest; by default the first
+        of the level's names.
+    where : dict of str to str
+        Only rows with these texts in these columns.
+    total : str, optional
+        The row of the grand total; it weighs what the other rows leave.
+    interval : pair of str, optional
+        Headers of the limits of a 95 % confidence interval of the first share.
+    within : dict of str to pair of float
+        Only rows whose number in these columns lies between: of a year, of a population.
+    leave_out : tuple of str
+        Patterns of rows left out on purpose: headings, totals.
+    """
+
+    outcome: str
+    given: Listed
+    file: str = ""
+    rows: dict[str, Listed] = Field({})
+    size: Listed = ()
+    shares: dict[str, str] = Field({})
+    unit: Literal["percent", "count"]
+    where: dict[str, str] = Field({})
+    total: str | None = None
+    interval: tuple[str, str] | None = None
+    within: dict[str, tuple[float, float]] = Field({})
+    leave_out: tuple[str, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rows_of_one(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or isinstance(data.get("rows"), dict):
+            return data
+        given = data.get("given")
+        names = [given] if isinstance(given, str) else given
+        return {**data, "rows": {names[0]: data.get("rows")}} if names and len(names) == 1 else data
+
+    @model_validator(mode="after")
+    def _rows_of_each(self) -> TableLayout:
+        if set(self.rows) != set(self.given):
+            raise ValueError(
+                f"'rows' needs one header for each of {list(self.given)}, got {list(self.rows)}"
+            )
+        return self
+
+    @property
+    def said(self) -> str:
+        """What the table is about."""
+        return f"{self.outcome} by {', '.join(self.given)}"
+
+
+class Margin(Strict):
+    """A known distribution of one or several variables of the record.
+
+    Attributes
+    ----------
+    shares : Any
+        Nested lists in the order of the levels; None: the shares in the file.
+    """
+
+    variables: tuple[str, ...] = Field(min_length=1)
+    shares: Any = None
+
+
+class Rake(Strict):
+    """Rake the weights to known margins of the population that the records represent.
+
+    Attributes
+    ----------
+    among : tuple of Universe
+        The population; all records if empty.
+    known : str, optional
+        Only records with a value in this column represent the population.
+    outcomes : tuple of str
+        Only for tasks with these outcomes; all if empty.
+    cells_only : bool
+        The raked weight gives P(X); P(Y | X) keeps the file's own weight.
+    """
+
+    method: Literal["rake"] = "rake"
+    reason: str
+    margins: tuple[Margin, ...] = Field(min_length=1)
+    among: tuple[Universe, ...] = ()
+    known: str | None = None
+    outcomes: tuple[str, ...] = ()
+    cells_only: bool = False
+
+
+class Rescale(Strict):
+    """Scale the weights to a known total; shares do not change."""
+
+    method: Literal["rescale"]
+    reason: str
+    total: float = Field(gt=0)
+
+
+Adjustment = Annotated[Rake | Rescale, Field(discriminator="method")]

@@ -1,25 +1,19 @@
 """``numbered``: the answers in their natural order, with numbers instead of letters."""
 
-from dataclasses import replace
-
-from lm_eval_epidemia.benchmarks.observation import letters
+from lm_eval_epidemia.benchmarks.observation.letters import Letters
 from lm_eval_epidemia.elicit.orderings import orderings
-from lm_eval_epidemia.elicit.wording import Wording
 
 
-def rows(truth, variant):
-    order = orderings(len(truth.levels), "1")[0]
-    answers = "\n".join(f"{number}. {level}" for number, level in enumerate(truth.levels, 1))
-    for cell in range(len(truth.given)):
-        text = f"{Wording(truth).question(cell)}\n{answers}\nAnswer:"
-        yield {"cell": cell, "order": list(order), "design": "1", "prompt": text}
+class Numbered(Letters):
+    name = "numbered"
+    suffix = "_numbered"
 
+    def rows(self, truth, variant):
+        order = orderings(len(truth.levels), "1")[0]
+        answers = "\n".join(f"{number}. {level}" for number, level in enumerate(truth.levels, 1))
+        for cell, question in enumerate(self.questions(truth, variant)):
+            text = f"{question}\n{answers}\nAnswer:"
+            yield {"cell": cell, "order": list(order), "design": "1", "prompt": text}
 
-WAY = replace(
-    letters.WAY,
-    name="numbered",
-    suffix="_numbered",
-    rows=rows,
-    choices=lambda truth: [str(number) for number in range(1, len(truth.levels) + 1)],
-    read=lambda row, said: letters.read(row, said)._replace(way="numbered"),
-)
+    def choices(self, truth):
+        return [str(number) for number in range(1, len(truth.levels) + 1)]

@@ -3,27 +3,28 @@
 Task files name them. Each takes the answers of one task, in any order, and returns one number. An
 effect counts if its prompts without and with the intervention were both answered. Under ``--limit``
 the other effects are left out, and `seen` is the share of the task that remains. In tasks without
-interventions, every prompt counts by itself.
+interventions, every prompt counts by itself. Means over effects, and their differences, have errors
+whose draws are of scenes (`clustered`), see `score.estimates`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks.intervention.questions import Questions, questions
-from lm_eval_epidemia.benchmarks.intervention.tuebingen import pairs
+from lm_eval_epidemia.benchmarks.benchmark import Measurement
+from lm_eval_epidemia.benchmarks.intervention.names import pairs
+from lm_eval_epidemia.benchmarks.intervention.questions import Questions
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.way import Answer, Metric, Way
 from lm_eval_epidemia.score import collect
-from lm_eval_epidemia.score.estimates import shares_of
+from lm_eval_epidemia.score.estimates import NOTHING, Estimate, paired, shares_of
 from lm_eval_epidemia.score.joint import Draws
 
 
@@ -157,7 +158,6 @@ class GradedTask(NamedTuple):
     grades: Graded
 
 
-@collect.once
 def against_truth(answers: Sequence[Any]) -> GradedTask | None:
     """Grade the answers of a task; None, with a warning, if that is impossible.
 
@@ -186,29 +186,33 @@ def against_truth(answers: Sequence[Any]) -> GradedTask | None:
     return GradedTask(truth, odds, asked, grades)
 
 
-def _mean(answers: Sequence[Answer], of: Callable[[Graded], Any]) -> float:
+def measure(answers: Sequence[Any]) -> Measurement:
+    """Measure answers by every metric, and keep them."""
+    truth = WAYS[answers[0].way].load(answers[0].task)
+    cells = np.isin(np.arange(len(truth.prompts)), [answer.cell for answer in answers])
+    complete = graded(truth, np.zeros(len(cells)), cells).numbers
+    seen = {"seen": len(complete) / len(truth.pairs or truth.prompts)}
     if (known := against_truth(answers)) is None:
-        return math.nan
-    values = of(known.grades)
+        return Measurement(seen, {"accuracy": None}, _kept(truth, answers))
+    effects, signs = known.grades, _signs(truth)
+    # Joint over ways and models.
+    at = clustered(truth, effects, effects.right.astype(float))
+    draws = None if np.isnan(at).any() else Draws(_whose(truth), at)
+    numbers = {
+        "accuracy": _mean(effects.right),
+        "accuracy_stderr": math.nan if draws is None else float(draws.at.std(ddof=1)),
+        "yes_bias": _mean((np.sign(np.nan_to_num(known.odds)) - signs)[known.asked]) / 2,
+        "base_accuracy": _mean(effects.base),
+        "post_accuracy": _mean(effects.post),
+        "kappa0_accuracy": _mean(effects.right[effects.kappa == 0]),
+        "kappa1_accuracy": _mean(effects.right[effects.kappa == 1]),
+        "margin": _mean((signs * known.odds)[known.asked]),
+    }
+    return Measurement(numbers | seen, {"accuracy": draws}, _kept(truth, answers))
+
+
+def _mean(values: NDArray[Any]) -> float:
     return float(np.mean(values)) if len(values) else math.nan
-
-
-def accuracy(answers: Sequence[Answer]) -> float:
-    """Share of the effects with both answers correct; in [0, 1].
-
-    That is 1[kappa_hat = kappa] * 1[C_hat(G) = C(G)], averaged.
-    """
-    return _mean(answers, lambda effects: effects.right)
-
-
-def accuracy_draws(answers: Sequence[Answer]) -> Draws | None:
-    """Return the draws of the accuracy, joint over ways and models."""
-    if (known := against_truth(answers)) is None:
-        return None
-    at = clustered(known.truth, known.grades, known.grades.right.astype(float))
-    if np.isnan(at).any():
-        return None
-    return Draws(_whose(known.truth), at)
 
 
 def _whose(truth: Questions) -> str:
@@ -218,86 +222,86 @@ def _whose(truth: Questions) -> str:
     return f"{truth.task} {truth.fingerprint}"
 
 
-def accuracy_stderr(answers: Sequence[Answer]) -> float:
-    """Standard error of the accuracy, clustered by samples of names (or graphs)."""
-    draws = accuracy_draws(answers)
-    return math.nan if draws is None else float(draws.at.std(ddof=1))
-
-
-def base_accuracy(answers: Sequence[Answer]) -> float:
-    """Share of the effects whose question without the intervention was answered correctly."""
-    return _mean(answers, lambda effects: effects.base)
-
-
-def post_accuracy(answers: Sequence[Answer]) -> float:
-    """Share of the effects whose question after the intervention was answered correctly."""
-    return _mean(answers, lambda effects: effects.post)
-
-
-def kappa0_accuracy(answers: Sequence[Answer]) -> float:
-    """Accuracy where the intervention changes nothing."""
-    return _mean(answers, lambda effects: effects.right[effects.kappa == 0])
-
-
-def kappa1_accuracy(answers: Sequence[Answer]) -> float:
-    """Accuracy where the intervention changes the answer from yes to no."""
-    return _mean(answers, lambda effects: effects.right[effects.kappa == 1])
-
-
-def yes_bias(answers: Sequence[Answer]) -> float:
-    """Share of prompts answered yes minus the share whose correct answer is yes; in [-1, 1].
-
-    An answer that could not be read counts as half a yes.
-    """
-    if (known := against_truth(answers)) is None:
-        return math.nan
-    yes = np.sign(np.nan_to_num(known.odds)) - _signs(known.truth)
-    return float(np.mean(yes[known.asked]) / 2)
-
-
-def margin(answers: Sequence[Answer]) -> float:
-    """Mean over prompts of the log-odds of the correct answer, in nats."""
-    if (known := against_truth(answers)) is None:
-        return math.nan
-    return float(np.mean((_signs(known.truth) * known.odds)[known.asked]))
-
-
-def seen(answers: Sequence[Answer]) -> float:
-    """Share of the effects that were asked completely; 1 without ``--limit``."""
-    truth = WAYS[answers[0].way].load(answers[0].task)
-    asked = np.isin(np.arange(len(truth.prompts)), [answer.cell for answer in answers])
-    complete = graded(truth, np.zeros(len(asked)), asked).numbers
-    return len(complete) / len(truth.pairs or truth.prompts)
-
-
-def kept(answers: Sequence[Any]) -> str:
+def _kept(truth: Questions, answers: Sequence[Any]) -> str:
     """Write the log-odds of yes for every prompt in one line, for the report.
 
     "-" where a prompt was not asked, "?" where no answer could be read.
     """
     cells = {answer.cell: answer.odds for answer in answers}
-    last = len(WAYS[answers[0].way].load(answers[0].task).prompts)
     return " ".join(
         "-" if cell not in cells else "?" if math.isnan(cells[cell]) else f"{cells[cell]:.4g}"
-        for cell in range(last)
+        for cell in range(len(truth.prompts))
     )
 
 
-def metrics_of(way: Way) -> dict[str, Metric]:
-    """Return the metrics of a way of asking, by name."""
-    metrics = {
-        "accuracy": Metric(accuracy, True, 0, 1, draws=accuracy_draws, cut=False, kept=kept),
-        "accuracy_stderr": Metric(accuracy_stderr, False, 0),
-        "seen": Metric(seen, True, 0, 1),
-        "yes_bias": Metric(yes_bias, None, -1, 1),
-    }
-    if way.load is questions:
-        metrics |= {
-            "base_accuracy": Metric(base_accuracy, True, 0, 1),
-            "post_accuracy": Metric(post_accuracy, True, 0, 1),
-            "kappa0_accuracy": Metric(kappa0_accuracy, True, 0, 1),
-            "kappa1_accuracy": Metric(kappa1_accuracy, True, 0, 1),
-        }
-    if not way.generated:
-        metrics["margin"] = Metric(margin, True)
-    return {**metrics, **way.diagnostics}
+def picked(graded: Graded, chosen: NDArray[np.bool_]) -> Graded:
+    """Return the effects that are chosen, shape (N,)."""
+    return Graded._make(each[chosen] for each in graded)
+
+
+def shared(one: Graded, other: Graded) -> tuple[Graded, Graded]:
+    """Return the effects that are in both, as each has them."""
+    return (
+        picked(one, np.isin(one.numbers, other.numbers)),
+        picked(other, np.isin(other.numbers, one.numbers)),
+    )
+
+
+def mean(truth: Questions, graded: Graded, of: Any) -> Estimate:
+    """Average over effects.
+
+    Parameters
+    ----------
+    truth : Questions
+    graded : Graded
+        N effects of it.
+    of : ndarray, shape (N,)
+        What is averaged.
+
+    Returns
+    -------
+    Estimate
+        With all effects there, of one graph and intervened variable: the mean over queries of each
+        sample, averaged over the samples, and their standard deviation over the root of how many
+        they are.
+    """
+    of = np.asarray(of, dtype=float)
+    if not len(of):
+        return NOTHING
+    ids, strata = clusters(truth, graded)
+    at, there = clustered(truth, graded, of), np.unique(ids)
+    freedom = len(there) - len(np.unique(strata[there]))
+    return Estimate(float(of.mean()), float(at.std(ddof=1)), len(there), freedom, at)
+
+
+def noticed(truth: Questions, graded: Graded, odds: Array) -> tuple[Estimate, Estimate, Estimate]:
+    """Return how an intervention changes the log-odds of yes, where it matters and where it does
+    not.
+
+    Parameters
+    ----------
+    truth : Questions
+    graded : Graded
+    odds : ndarray, shape (prompts,)
+
+    Returns
+    -------
+    same, changed, difference : Estimate
+        The change from the question before to that after the intervention, in nats: where kappa is
+        0, where it is 1, and the second minus the first. A model that ignores the intervention has
+        a difference of 0; one that sees which edges it deletes has a negative difference, whatever
+        its bias to yes.
+    """
+    moved = np.array(
+        [odds[truth.pairs[n].post] - odds[truth.pairs[n].base] for n in graded.numbers], dtype=float
+    )
+    same, changed = (
+        mean(truth, picked(graded, graded.kappa == kappa), moved[graded.kappa == kappa])
+        for kappa in (0, 1)
+    )
+    return same, changed, paired(changed, same)
+
+
+def known_scenes(graded: Graded) -> NDArray[np.int64]:
+    """Return the scenes with all prompts answered correctly."""
+    return np.setdiff1d(graded.scene, graded.scene[~graded.right])

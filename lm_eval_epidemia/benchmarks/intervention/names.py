@@ -11,21 +11,30 @@
 A model that answers from what it knows of the world instead of the graph does well with the
 second kind and badly with the third.
 
+The Tübingen cause-effect pairs are in ``pairs.csv``, made by ``benchmarks/tuebingen_pairs.py`` from
+a list of the database's 108 pairs. Source: J. M. Mooij, J. Peters, D. Janzing, J. Zscheischler and
+B. Schölkopf, "Distinguishing Cause from Effect Using Observational Data: Methods and Benchmarks",
+Journal of Machine Learning Research 17(32), 2016, whose appendix describes the pairs. The list is
+that of the repository tejaskasetty/interventional-reasoning-llms (MIT License, copyright 2024 Tejas
+Kasetty, Divyat Mahajan, Gintare Karolina Dziugaite, Alexandre Drouin, Dhanya Sridhar). Only names
+and directions are taken from it; no measurement of the database, whose pairs have terms of their
+own, is here.
+
 Names belong to a (benchmark, graph, sample): queries, interventions and variants share them.
 """
 
 from __future__ import annotations
 
+import csv
 import random
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache, lru_cache
+from importlib.resources import files
 from itertools import combinations, permutations
 from typing import NamedTuple
 
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS
-from lm_eval_epidemia.benchmarks.intervention.tuebingen import pairs
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
 BENCHMARKS = ("random", "tuebingen", "anticommonsense")
 
@@ -35,6 +44,9 @@ SAMPLES = 15
 #: The graphs that variables of the list are drawn for, and how many nodes they have.
 NODES = {name: len(graph.nodes) for name, graph in GRAPHS.items()}
 
+#: The variable that pairs, forks and chains hinge on: the cause, or the one in the middle.
+HINGES = {"bivariate": 0, "confounding": 0, "mediation": 1}
+
 #: Random names have neither vowels nor Y. Every English word of a prompt, and every word for yes
 #: and no, has one: so no name is such a word or contains it.
 CONSONANTS = "BCDFGHJKLMNPQRSTVWXZ"
@@ -43,6 +55,35 @@ CONSONANTS = "BCDFGHJKLMNPQRSTVWXZ"
 LETTERS = "BCDGHJKLMPQRSVWXZ"
 
 Names = tuple[str, ...]
+
+
+class Pair(NamedTuple):
+    """One relation of the list.
+
+    Attributes
+    ----------
+    cause, effect : str
+        Noun phrases that read well in "X causes Y."; in lower case except for proper names.
+    rows : tuple of int
+        Official numbers of the pairs merged, 1 to 108.
+    field : str
+        What it is about; both variables are in this field only.
+    """
+
+    cause: str
+    effect: str
+    rows: tuple[int, ...]
+    field: str
+
+
+@lru_cache
+def pairs() -> tuple[Pair, ...]:
+    """Return the pairs that ship, in the order of their first official number."""
+    text = (files(__package__) / "pairs.csv").read_text(encoding="utf-8")
+    return tuple(
+        Pair(row["cause"], row["effect"], tuple(map(int, row["rows"].split(";"))), row["field"])
+        for row in csv.DictReader(text.splitlines())
+    )
 
 
 class Named(NamedTuple):
@@ -82,17 +123,7 @@ def named(benchmark: str, graph: str, nodes: int, sample: int, letters: bool = F
         From 0; below `SAMPLES` except for random names.
     letters : bool
         Whether random names are single capitals; the list's names stay as they are.
-
-    Raises
-    ------
-    EpidemiaError
-        If there is no such benchmark, or no such sample of it.
     """
-    if benchmark not in BENCHMARKS:
-        raise EpidemiaError(
-            f"names {benchmark!r} is not known: expected one of {', '.join(BENCHMARKS)} "
-            f"({nearest(benchmark, BENCHMARKS)})"
-        )
     single = letters and benchmark == "random"
     rng = random.Random(f"{'one letter' if single else benchmark}/{graph}/{sample}")
     if benchmark == "random":
@@ -100,24 +131,12 @@ def named(benchmark: str, graph: str, nodes: int, sample: int, letters: bool = F
         values = tuple(name.lower() for name in names)
         relations: tuple[tuple[int, int], ...] = ()
     else:
-        names = _from_the_list(benchmark, graph, nodes, sample)
+        names = _drawn(benchmark, graph)[sample]
         values = ("x0",) * nodes
         relations = tuple(
             (i, j) for i, j in permutations(range(nodes), 2) if (names[i], names[j]) in _listed()
         )
     return Named(names, values, relations, _apart(names, rng).lower())
-
-
-def coverage(graph: str) -> Counter[str]:
-    """Count the list's pairs, forks or chains by the variable they hinge on.
-
-    Parameters
-    ----------
-    graph : str
-        "bivariate": all pairs, by their cause; "confounding": all forks, by the common cause;
-        "mediation": all chains, by the variable in the middle.
-    """
-    return Counter(names[_hinge(graph)] for names in _as_in_nature(graph))
 
 
 @cache
@@ -145,21 +164,11 @@ def _apart(names: Names, rng: random.Random) -> str:
             return drawn
 
 
-def _from_the_list(benchmark: str, graph: str, nodes: int, sample: int) -> Names:
-    if NODES.get(graph) != nodes or sample not in range(SAMPLES):
-        raise EpidemiaError(
-            f"{benchmark} has no names for sample {sample!r} of {graph!r} with {nodes} nodes: "
-            f"expected a sample from 0 to {SAMPLES - 1} of "
-            + ", ".join(f"{known} ({count} nodes)" for known, count in NODES.items())
-        )
-    return _drawn(benchmark, graph)[sample]
-
-
 @lru_cache
 def _drawn(benchmark: str, graph: str) -> tuple[Names, ...]:
     """Draw the samples of a benchmark: no two of the same variables, shape (SAMPLES, nodes)."""
     if benchmark == "tuebingen":
-        return _spread(_as_in_nature(graph), _hinge(graph), f"{benchmark}/{graph}")
+        return _spread(_as_in_nature(graph), HINGES[graph], f"{benchmark}/{graph}")
     if graph == "bivariate":
         # The same pairs, turned round: their contrast is one of direction alone.
         return tuple((effect, cause) for cause, effect in _drawn("tuebingen", graph))
@@ -176,10 +185,6 @@ def _drawn(benchmark: str, graph: str) -> tuple[Names, ...]:
 @lru_cache
 def _listed() -> tuple[tuple[str, str], ...]:
     return tuple((pair.cause, pair.effect) for pair in pairs())
-
-
-def _hinge(graph: str) -> int:
-    return 1 if graph == "mediation" else 0
 
 
 def _as_in_nature(graph: str) -> list[Names]:

@@ -8,10 +8,10 @@ from functools import lru_cache
 from itertools import permutations
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.benchmarks.intervention import generate
+from lm_eval_epidemia.benchmarks.intervention import graph as causal
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES, Effect, Graph, effects
 from lm_eval_epidemia.benchmarks.intervention.names import BENCHMARKS, SAMPLES, Named, named
-from lm_eval_epidemia.benchmarks.intervention.tuebingen import pairs as listed_pairs
+from lm_eval_epidemia.benchmarks.intervention.names import pairs as listed_pairs
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
 
@@ -38,7 +38,7 @@ TASKS: dict[str, GraphTask] = {
         *(GraphTask(f"epidemia_intervention_{names}", names) for names in BENCHMARKS),
         *(
             GraphTask(f"epidemia_intervention_large_{nodes:02}", "random", nodes)
-            for nodes in generate.SIZES
+            for nodes in causal.SIZES
         ),
     )
 }
@@ -101,6 +101,16 @@ class CausalQuestion(NamedTuple):
     intervened: str | None
     right: bool
 
+    @property
+    def described(self) -> list[str]:
+        """What it is about, in words."""
+        words = [
+            f"graph: {self.scene.shape}",
+            f"sample: {self.scene.sample}",
+            f"does {self.cause} cause {self.result}",
+        ]
+        return words if self.intervened is None else [*words, f"do({self.intervened})"]
+
 
 class DoPair(NamedTuple):
     """An effect, and the numbers of the prompts that ask for it.
@@ -153,16 +163,7 @@ class Questions(NamedTuple):
     @property
     def given(self) -> list[list[str]]:
         """What each prompt is about, in words."""
-        return [_described(prompt) for prompt in self.prompts]
-
-
-def _described(prompt: CausalQuestion) -> list[str]:
-    words = [
-        f"graph: {prompt.scene.shape}",
-        f"sample: {prompt.scene.sample}",
-        f"does {prompt.cause} cause {prompt.result}",
-    ]
-    return words if prompt.intervened is None else [*words, f"do({prompt.intervened})"]
+        return [prompt.described for prompt in self.prompts]
 
 
 @lru_cache(maxsize=len(TASKS))
@@ -173,12 +174,12 @@ def _scenes(task: str) -> tuple[Scene, ...]:
     of_size = "" if nodes is None else f" of {nodes}"
     if nodes is None:
         graphs = [
-            (sample, generate.Drawn(shape, graph, tuple(effects(graph, QUERIES[shape])), ()))
+            (sample, causal.Drawn(shape, graph, tuple(effects(graph, QUERIES[shape])), ()))
             for shape, graph in GRAPHS.items()
             for sample in range(1, SAMPLES + 1)
         ]
     else:
-        graphs = [*enumerate(generate.drawn(nodes), start=1)]
+        graphs = [*enumerate(causal.drawn(nodes), start=1)]
     scenes = []
     for sample, (shape, graph, asked, kinds) in graphs:
         called = named(names, shape + of_size, len(graph.nodes), sample - 1)

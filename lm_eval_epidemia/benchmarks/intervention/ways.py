@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lm_eval_epidemia.benchmarks.intervention.questions import (
@@ -22,10 +21,11 @@ from lm_eval_epidemia.benchmarks.intervention.questions import (
     questions,
     retrieval,
 )
+from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.replies.thoughts import answer_text
 from lm_eval_epidemia.elicit.responses import CHOICE_MASS, WRITTEN, SingleAnswer, logprobs_of
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import Way, by_name
+from lm_eval_epidemia.elicit.way import Way
 
 #: What can be answered, yes first.
 CHOICES = ("Yes", "No")
@@ -94,52 +94,6 @@ def _model(prompt: CausalQuestion, names: dict[str, str]) -> str:
     )
 
 
-def _in_the_graph(prompt: CausalQuestion, names: dict[str, str], values: dict[str, str]) -> str:
-    asked = f"does {names[prompt.cause]} cause {names[prompt.result]}?"
-    if (node := prompt.intervened) is None:
-        return f"{_model(prompt, names)}In this causal graphical model, {asked}\n"
-    return (
-        f"{_model(prompt, names)}Suppose that the perfect intervention "
-        f"do({names[node]} = {values[node]}) was performed.\n"
-        f"In this intervened causal graphical model, {asked}\n"
-    )
-
-
-def _substituted(prompt: CausalQuestion, names: dict[str, str], values: dict[str, str]) -> str:
-    """Name the operation by a made-up word, and say what it does instead."""
-    if (node := prompt.intervened) is None:
-        return _in_the_graph(prompt, names, values)
-    operation = prompt.scene.named.operation
-    return (
-        f"{_model(prompt, names)}Let {operation}(variable = value) be the operation that sets the "
-        "variable to the value, deletes every edge of the graph that points into the variable, and "
-        "leaves everything else as it was.\n"
-        f"Suppose that {operation}({names[node]} = {values[node]}) was applied.\n"
-        f"In the causal graphical model that results, does {names[prompt.cause]} cause "
-        f"{names[prompt.result]}?\n"
-    )
-
-
-def _in_the_world(prompt: CausalQuestion, names: dict[str, str], _values: dict[str, str]) -> str:
-    return (
-        "Think of how things are connected in the real world.\n"
-        f"Does {names[prompt.cause]} cause {names[prompt.result]}?\n"
-    )
-
-
-def _rows(
-    ask: Callable[[CausalQuestion, dict[str, str], dict[str, str]], str], request: str
-) -> Callable[[Questions, Variant], Iterator[dict[str, Any]]]:
-    def rows(truth: Questions, variant: Variant) -> Iterator[dict[str, Any]]:
-        for cell, prompt in enumerate(truth.prompts):
-            named = prompt.scene.lettered() if variant.names == "letters" else prompt.scene.named
-            nodes = prompt.scene.graph.nodes
-            names, values = (dict(zip(nodes, these, strict=True)) for these in named[:2])
-            yield {"cell": cell, "prompt": ask(prompt, names, values) + request}
-
-    return rows
-
-
 # A reply that stops at the closing tag does not have it, or not whole.
 _TAG = re.compile(r"<answer>(.*?)(?:</answer>|</?[a-z]*\Z|\Z)", re.DOTALL)
 # An underscore around a word is markup.
@@ -167,55 +121,131 @@ def yes_or_no(reply: str) -> float:
     return {"yes": 1.0, "no": -1.0}.get(answer, math.nan)
 
 
-def _chosen(
-    name: str,
-    suffix: str,
-    load: Callable[[str], Questions],
-    ask: Any,
-    asks: Callable[[GraphTask], bool],
-) -> Way:
-    return Way(
-        name=name,
-        suffix=suffix,
-        columns={"choices": ["string"]},
-        rows=_rows(ask, _ONE_WORD),
-        choices=lambda truth: CHOICES,
-        read=lambda row, logs: Chosen(name, row.task, row.truth, row.cell, logprobs_of(logs, row)),
-        prompts=lambda truth, answer: 1,
-        diagnostics={"choice_mass": CHOICE_MASS},
-        request=_ONE_WORD,
-        believed=lambda p, row: p,
-        asks=asks,
-        load=load,
-        described=lambda truth: truth.given,
-    )
+class Intervention(Way):
+    """Does a cause have an effect in a causal graph, by the log-probabilities of Yes and No?
+
+    Attributes
+    ----------
+    intervenes : bool
+        Whether it asks before and after interventions.
+    """
+
+    name = "intervention"
+    intervenes = True
+    diagnostics = {"choice_mass": CHOICE_MASS}
+    request = _ONE_WORD
+
+    def load(self, task: str) -> Questions:
+        return questions(task)
+
+    def described(self, truth: Questions) -> list[list[str]]:
+        return truth.given
+
+    def worded(self, prompt: CausalQuestion, names: dict[str, str], values: dict[str, str]) -> str:
+        """Ask a question in the names of the variables and of their values."""
+        asked = f"does {names[prompt.cause]} cause {names[prompt.result]}?"
+        if (node := prompt.intervened) is None:
+            return f"{_model(prompt, names)}In this causal graphical model, {asked}\n"
+        return (
+            f"{_model(prompt, names)}Suppose that the perfect intervention "
+            f"do({names[node]} = {values[node]}) was performed.\n"
+            f"In this intervened causal graphical model, {asked}\n"
+        )
+
+    def rows(self, truth: Questions, variant: Variant) -> Iterator[dict[str, Any]]:
+        for cell, prompt in enumerate(truth.prompts):
+            named = prompt.scene.lettered() if variant.names == "letters" else prompt.scene.named
+            nodes = prompt.scene.graph.nodes
+            names, values = (dict(zip(nodes, these, strict=True)) for these in named[:2])
+            yield {"cell": cell, "prompt": self.worded(prompt, names, values) + self.request}
+
+    def read(self, row: Any, responses: Sequence[Any]) -> Chosen | Wrote:
+        return Chosen(self.name, row.task, row.truth, row.cell, logprobs_of(responses, row))
+
+    def choices(self, truth: Questions) -> Sequence[str]:
+        return CHOICES
+
+    def believed(self, belief: Array, row: Any) -> Array:
+        return belief
 
 
-def _written(way: Way, ask: Any) -> Way:
-    name = f"{way.name}_written"
-    return replace(
-        way,
-        name=name,
-        suffix=f"{way.suffix}_written",
-        rows=_rows(ask, _TAGGED),
-        read=lambda row, text: Wrote(name, row.task, row.truth, row.cell, yes_or_no(str(text[0]))),
-        diagnostics=WRITTEN,
-        request=_TAGGED,
-        temperature=0.0,
-        unread="wrong",
-    )
+class Substitution(Intervention):
+    """The intervention under a made-up name."""
+
+    name = "substitution"
+    suffix = "_substitution"
+
+    def asks(self, task: GraphTask) -> bool:
+        return not task.nodes
+
+    def worded(self, prompt: CausalQuestion, names: dict[str, str], values: dict[str, str]) -> str:
+        """Name the operation by a made-up word, and say what it does instead."""
+        if (node := prompt.intervened) is None:
+            return super().worded(prompt, names, values)
+        operation = prompt.scene.named.operation
+        return (
+            f"{_model(prompt, names)}Let {operation}(variable = value) be the operation that sets "
+            "the variable to the value, deletes every edge of the graph that points into the "
+            "variable, and leaves everything else as it was.\n"
+            f"Suppose that {operation}({names[node]} = {values[node]}) was applied.\n"
+            f"In the causal graphical model that results, does {names[prompt.cause]} cause "
+            f"{names[prompt.result]}?\n"
+        )
 
 
-def _both() -> Iterator[Way]:
-    for name, suffix, load, ask, asks in (
-        ("intervention", "", questions, _in_the_graph, lambda task: True),
-        ("substitution", "_substitution", questions, _substituted, lambda task: not task.nodes),
-        ("retrieval", "_retrieval", retrieval, _in_the_graph, lambda task: not task.nodes),
-        ("knowledge", "_knowledge", knowledge, _in_the_world, lambda task: task.names != "random"),
-    ):
-        way = _chosen(name, suffix, load, ask, asks)
-        yield from (way, _written(way, ask))
+class Retrieval(Intervention):
+    """About the graph alone."""
+
+    name = "retrieval"
+    suffix = "_retrieval"
+    intervenes = False
+
+    def asks(self, task: GraphTask) -> bool:
+        return not task.nodes
+
+    def load(self, task: str) -> Questions:
+        return retrieval(task)
+
+
+class Knowledge(Intervention):
+    """About the world, without a graph."""
+
+    name = "knowledge"
+    suffix = "_knowledge"
+    intervenes = False
+
+    def asks(self, task: GraphTask) -> bool:
+        return task.names != "random"
+
+    def load(self, task: str) -> Questions:
+        return knowledge(task)
+
+    def worded(self, prompt: CausalQuestion, names: dict[str, str], values: dict[str, str]) -> str:
+        return (
+            "Think of how things are connected in the real world.\n"
+            f"Does {names[prompt.cause]} cause {names[prompt.result]}?\n"
+        )
+
+
+class InWriting(Intervention):
+    """The answer is written."""
+
+    diagnostics = WRITTEN
+    request = _TAGGED
+    temperature = 0.0
+    unread = "wrong"
+
+    def read(self, row: Any, responses: Sequence[Any]) -> Chosen | Wrote:
+        return Wrote(self.name, row.task, row.truth, row.cell, yes_or_no(str(responses[0])))
+
+
+def _both() -> Iterator[Intervention]:
+    for way in (Intervention, Substitution, Retrieval, Knowledge):
+        more: dict[str, Any] = {"__module__": __name__, "__doc__": InWriting.__doc__}
+        more |= {"name": f"{way.name}_written", "suffix": f"{way.suffix}_written"}
+        written: type[Intervention] = type(f"{way.__name__}Written", (InWriting, way), more)
+        yield from (way(), written())
 
 
 #: Each beside its written form.
-WAYS: dict[str, Way] = by_name(*_both())
+WAYS: dict[str, Intervention] = {way.name: way for way in _both()}

@@ -1,61 +1,83 @@
-"""``letters``: every question in several orderings of its answers, read from the letters."""
+"""``letters``: every question in several orderings of its answers, read from the letters.
+
+``sampled`` is the same, but the model writes its answer, many times for each cell.
+"""
 
 from __future__ import annotations
 
+import math
+import zlib
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks.observation.response import Response, place_of, response_to
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.orderings import LETTERS, design_of, orderings
-from lm_eval_epidemia.elicit.prompts import prompt
-from lm_eval_epidemia.elicit.responses import CHOICE_MASS, logprobs_of, softmax, uneven
-from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import Elicited, Metric, Way
+from lm_eval_epidemia.elicit.orderings import LETTERS, SEED, design_of, orderings
+from lm_eval_epidemia.elicit.prompts import ONE_LETTER, prompt
+from lm_eval_epidemia.elicit.replies.letters import letter
+from lm_eval_epidemia.elicit.responses import CHOICE_MASS, WRITTEN, logprobs_of, softmax, uneven
+from lm_eval_epidemia.elicit.variants import MOST_SAMPLES, Variant
+from lm_eval_epidemia.elicit.way import DistributionWay, Elicited, Metric, Way
 from lm_eval_epidemia.elicit.within import most_moved
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate.store import GroundTruth
 
 
-def rows(truth: GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
-    """Ask each cell in every ordering of the design."""
-    wording = Wording(truth, variant.wording)
-    return in_orders(map(wording.question, range(len(truth.given))), truth.levels, variant)
+class Response(NamedTuple):
+    """A model's answer to one prompt.
+
+    Attributes
+    ----------
+    way, task, truth, cell, place
+        As of every `Answer`.
+    value : float or tuple of float, or None or tuple of None
+        Log-probabilities of the choices, not normalised; or what was written, a number or one for
+        each level, None if it could not be read: lm-eval writes answers into sample files, and
+        NaN is no JSON.
+    order : tuple of int, length K
+        Level number at each displayed position; empty if the levels are not displayed.
+    design : str or int
+        Which prompts the cell has, the same in all answers to a task: a design of orderings (see
+        `elicit.orderings`) or how many answers are drawn.
+    numbers : tuple of float, length K, or None
+        Of 100, by displayed position, of any sum, as they were written; None if there are none.
+    """
+
+    way: str
+    task: str
+    truth: str
+    cell: int
+    place: int
+    value: Any
+    order: tuple[int, ...] = ()
+    design: str | int = ""
+    numbers: tuple[float, ...] | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Whether what was written could be read."""
+        return None not in (self.value if isinstance(self.value, tuple) else (self.value,))
 
 
-def in_orders(
-    questions: Iterable[str], levels: Sequence[str], variant: Variant
-) -> Iterator[dict[str, Any]]:
-    """Ask the question of each cell in every ordering of the design."""
-    design = design_of(len(levels), variant.orderings)
-    orders = orderings(len(levels), design)
-    for cell, asked in enumerate(questions):
-        for order in orders:
-            text = prompt(asked, [levels[level] for level in order])
-            yield {"cell": cell, "order": list(order), "design": design, "prompt": text}
+def response_to(way: str, row: Any, place: int, value: Any, **more: Any) -> Response:
+    """Return the answer to a row of a split; see `Response`."""
+    return Response(way, row.task, row.truth, row.cell, place, value, **more)
 
 
-@lru_cache(maxsize=4096)
-def _place(order: tuple[int, ...], design: str) -> int:
-    lacks = f"not of the design {design!r}"
-    return place_of(order, orderings(len(order), design) if len(order) > 1 else (), lacks)
+def place_of(order: Sequence[int], orders: Sequence[Sequence[int]], lacks: str) -> int:
+    """Return which of some orderings one is.
 
-
-def read(row: Any, responses: Sequence[Any]) -> Response:
-    """Read the log-probabilities of a row's letters, by displayed position."""
-    place, logprobs = _place(row.order, row.design), logprobs_of(responses, row)
-    return response_to("letters", row, place, logprobs, order=row.order, design=row.design)
-
-
-def check(answer: Response, first: Response, truth: GroundTruth) -> None:
-    """Refuse an ordering of other levels, and another design than the first's."""
-    if answer.design != first.design:
-        raise ValueError("it was asked in another way than the first")
-    if len(answer.order) != len(truth.levels):
-        raise ValueError(f"the order {list(answer.order)} is not of the design {answer.design!r}")
+    Raises
+    ------
+    ValueError
+        If it is none of them: it `lacks` what they have.
+    """
+    if order not in orders:
+        raise ValueError(f"the order {list(order)} is {lacks}")
+    return orders.index(order)
 
 
 def by_level(displayed: Array, orders: np.ndarray[Any, Any]) -> Array:
@@ -78,19 +100,7 @@ def by_level(displayed: Array, orders: np.ndarray[Any, Any]) -> Array:
     return np.take_along_axis(displayed, target, axis=-1)
 
 
-def distribution(values: Array, first: Response, levels: int) -> Elicited:
-    """Average over the orderings what each level got."""
-    by_order = by_level(softmax(values), np.array(orderings(levels, first.design)))
-    return Elicited(by_order.mean(axis=1), by_order=by_order)
-
-
-def moved(values: Array, low: Array, high: Array, first: Response, levels: int) -> Array:
-    """Bound how far each cell's distribution, the mean over its orderings, may be off."""
-    orders = np.array(orderings(levels, first.design))
-    return most_moved(*(by_level(seen, orders) for seen in (softmax(values), low, high)))
-
-
-def by_position(answers: Sequence[Response]) -> Array:
+def mean_by_position(answers: Sequence[Response]) -> Array:
     """Average over prompts what each displayed position got."""
     displayed: Array = softmax(np.array([answer.value for answer in answers])).mean(axis=0)
     return displayed
@@ -103,38 +113,180 @@ def order_bias(answers: Sequence[Response]) -> float:
     chosen. It is meaningful if every level was shown equally often in every position, as under all
     orderings.
     """
-    return uneven(by_position(answers))
+    return uneven(mean_by_position(answers))
 
 
-def example(truth: GroundTruth, cell: int, rng: np.random.Generator) -> str:
-    """Answer a question in a random order of its answers as a person of the cell might."""
-    order = rng.permutation(len(truth.levels))
-    asked = prompt(Wording(truth).question(cell), [truth.levels[level] for level in order])
-    p = truth.p[cell, order]
-    return f"{asked} {LETTERS[int(rng.choice(len(order), p=p / p.sum()))]}"
+@lru_cache(maxsize=4096)
+def _place(order: tuple[int, ...], design: str) -> int:
+    lacks = f"not of the design {design!r}"
+    return place_of(order, orderings(len(order), design) if len(order) > 1 else (), lacks)
 
 
-def believed(p: Array, row: Any) -> Array:
-    """Give each displayed level its probability."""
-    return p[list(row.order)]
+class InOrders(Way):
+    """Every question in several orderings of its answers, read from the letters."""
+
+    columns = {"order": ["int8"], "design": "string", "choices": ["string"]}
+    prompts_are = "orderings"
+    diagnostics = {"choice_mass": CHOICE_MASS, "order_bias": Metric(False, 0, 1, order_bias)}
+
+    @abstractmethod
+    def questions(self, truth: Any, variant: Variant) -> Iterable[str]:
+        """Word the question of each cell."""
+
+    def rows(self, truth: Any, variant: Variant) -> Iterator[dict[str, Any]]:
+        """Ask each cell in every ordering of the design."""
+        design = design_of(len(truth.levels), variant.orderings)
+        orders = orderings(len(truth.levels), design)
+        for cell, asked in enumerate(self.questions(truth, variant)):
+            for order in orders:
+                text = prompt(asked, [truth.levels[level] for level in order])
+                yield {"cell": cell, "order": list(order), "design": design, "prompt": text}
+
+    def read(self, row: Any, responses: Sequence[Any]) -> Response:
+        """Read the log-probabilities of a row's letters, by displayed position."""
+        place, logprobs = _place(row.order, row.design), logprobs_of(responses, row)
+        return response_to(self.name, row, place, logprobs, order=row.order, design=row.design)
+
+    def choices(self, truth: Any) -> Sequence[str]:
+        return LETTERS[: len(truth.levels)]
+
+    def prompts(self, truth: Any, first: Response) -> int:
+        return len(orderings(len(truth.levels), str(first.design)))
+
+    def check(self, answer: Response, first: Response, truth: Any) -> None:
+        """Refuse an ordering of other levels, and another design than the first's."""
+        if answer.design != first.design:
+            raise ValueError("it was asked in another way than the first")
+        if len(answer.order) != len(truth.levels):
+            raise ValueError(
+                f"the order {list(answer.order)} is not of the design {answer.design!r}"
+            )
+
+    def by_position(self, answers: Sequence[Response]) -> Array | None:
+        return mean_by_position(answers)
+
+    def by_order(self, values: Array, first: Response, levels: int) -> Array:
+        """Return what each level got under each ordering, shape (C, M, K)."""
+        return by_level(softmax(values), np.array(orderings(levels, first.design)))
+
+    def believed(self, belief: Array, row: Any) -> Array:
+        """Give each displayed level its probability."""
+        return belief[list(row.order)]
 
 
-WAY = Way(
-    name="letters",
-    suffix="",
-    columns={"order": ["int8"], "design": "string", "choices": ["string"]},
-    rows=rows,
-    prompts=lambda truth, first: len(orderings(len(truth.levels), first.design)),
-    prompts_are="orderings",
-    choices=lambda truth: LETTERS[: len(truth.levels)],
-    read=read,
-    check=check,
-    distribution=distribution,
-    moved=moved,
-    diagnostics={"choice_mass": CHOICE_MASS, "order_bias": Metric(order_bias, False, 0, 1)},
-    by_position=by_position,
-    question=lambda wording, cell, _level: wording.question(cell),
-    answers=lambda truth: truth.levels,
-    example=example,
-    believed=believed,
-)
+class Asked(DistributionWay):
+    """The question of a survey, with its answers."""
+
+    def question(self, wording: Wording, cell: int, level: int) -> str:
+        return wording.question(cell)
+
+    def answers(self, truth: GroundTruth) -> Sequence[str]:
+        return truth.levels
+
+
+class Letters(InOrders, Asked):
+    """The answers of a survey's question, and the probability of each."""
+
+    name = "letters"
+
+    def questions(self, truth: GroundTruth, variant: Variant) -> Iterable[str]:
+        return map(Wording(truth, variant.wording).question, range(len(truth.given)))
+
+    def distribution(self, values: Array, first: Response, levels: int) -> Elicited:
+        """Average over the orderings what each level got."""
+        by_order = self.by_order(values, first, levels)
+        return Elicited(by_order.mean(axis=1), by_order=by_order)
+
+    def moved(self, values: Array, low: Array, high: Array, first: Response, levels: int) -> Array:
+        """Bound how far each cell's distribution, the mean over its orderings, may be off."""
+        orders = np.array(orderings(levels, first.design))
+        return most_moved(*(by_level(seen, orders) for seen in (softmax(values), low, high)))
+
+    def example(self, truth: GroundTruth, cell: int, rng: np.random.Generator) -> str:
+        """Answer a question in a random order of its answers as a person of the cell might."""
+        order = rng.permutation(len(truth.levels))
+        asked = prompt(Wording(truth).question(cell), [truth.levels[level] for level in order])
+        p = truth.p[cell, order]
+        return f"{asked} {LETTERS[int(rng.choice(len(order), p=p / p.sum()))]}"
+
+
+def written_by_position(answers: Sequence[Response]) -> Array | None:
+    """Return the share of each displayed position among the letters written; None without one."""
+    written = [answer.order.index(answer.value) for answer in answers if answer.is_read]
+    if not written:
+        return None
+    counts = np.bincount(written, minlength=len(answers[0].order)).astype(float)
+    shares: Array = counts / counts.sum()
+    return shares
+
+
+def written_order_bias(answers: Sequence[Response]) -> float:
+    """Position bias: total variation distance of the letters written from uniform, in [0, 1).
+
+    NaN when none could be read. Letters are drawn, so it is above 0 by chance too.
+    """
+    shares = written_by_position(answers)
+    return math.nan if shares is None else uneven(shares)
+
+
+class Sampled(Letters):
+    """As `Letters`, but the model writes its answer, many times for each cell."""
+
+    name = "sampled"
+    suffix = "_sampled"
+    columns = {"order": ["int8"], "sample": "int32", "n_samples": "int32", "choices": ["string"]}
+    prompts_are = "answers"
+    diagnostics = {**WRITTEN, "order_bias": Metric(False, 0, 1, written_order_bias)}
+    request = ONE_LETTER
+    temperature = 1.0
+    # As many answers as a run wants: only the package makes these.
+    exported = False
+    revision = 1
+
+    def rows(self, truth: GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
+        """Ask each cell as often as answers are wanted, each time in a random ordering of its own.
+
+        The number of the interview makes every text different: lm-eval stores responses by text,
+        and would give all answers to the same text the same response when a run is taken up again.
+        """
+        levels, number = len(truth.levels), variant.n_samples
+        key = zlib.crc32(truth.task.encode())
+        for cell, asked in enumerate(self.questions(truth, variant)):
+            rng = np.random.default_rng([SEED, key, cell])
+            # Row by row: the first hundred of two hundred are those of a run with one hundred.
+            orders = rng.permuted(np.tile(np.arange(levels), (number, 1)), axis=1)
+            for sample, order in enumerate(orders.tolist(), start=1):
+                answers = [truth.levels[level] for level in order]
+                text = prompt(asked, answers, f"(Interview {sample})", ONE_LETTER)
+                row = {"cell": cell, "order": order, "sample": sample}
+                yield {**row, "n_samples": number, "prompt": text}
+
+    def read(self, row: Any, responses: Sequence[Any]) -> Response:
+        """Read the letter that was written: the level that it stands for."""
+        position = letter(str(responses[0]), len(row.order))
+        level = None if position is None else row.order[position]
+        more = {"order": row.order, "design": row.n_samples}
+        return response_to(self.name, row, row.sample - 1, level, **more)
+
+    def prompts(self, truth: GroundTruth, first: Response) -> int:
+        return int(first.design)
+
+    def check(self, answer: Response, first: Response, truth: GroundTruth) -> None:
+        """Refuse what is no ordering of the levels, and another number of answers."""
+        sample, number, levels = answer.place + 1, int(answer.design), len(truth.levels)
+        if answer.design != first.design:
+            raise ValueError("it was asked in another way than the first")
+        if sorted(answer.order) != list(range(levels)):
+            raise ValueError(f"the order {list(answer.order)} is not one of {levels} answers")
+        if not 1 <= sample <= number <= MOST_SAMPLES:
+            raise ValueError(f"answer {sample} of {number}")
+
+    def distribution(self, values: Array, first: Response, levels: int) -> Elicited:
+        """Count the answers; one that could not be read stands for all levels alike."""
+        numbers = np.where(np.isnan(values), levels, values)
+        counts = (numbers[:, :, None] == np.arange(levels + 1)).sum(axis=1)
+        shares = counts / counts.sum(axis=1, keepdims=True)
+        return Elicited(shares[:, :-1] + shares[:, -1:] / levels, counts=counts)
+
+    def by_position(self, answers: Sequence[Response]) -> Array | None:
+        return written_by_position(answers)

@@ -1,7 +1,7 @@
 """The metrics of tasks whose answers form distributions, for every way of asking.
 
-Task files name them. Each takes the answers of one task, in any order, compares them with the
-installed ground truth, and returns one number. A cell counts if all its prompts were answered.
+The answers of one task, in any order, are compared with the installed ground truth. A cell counts
+if all its prompts were answered.
 Under ``--limit`` the other cells are left out, the shares of the remaining ones are rescaled to sum
 to 1, and `seen` is the share of the task that remains.
 """
@@ -10,17 +10,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from lm_eval_epidemia.benchmarks.benchmark import Measurement
+from lm_eval_epidemia.benchmarks.observation.letters import Response
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
 from lm_eval_epidemia.core import notices
-from lm_eval_epidemia.elicit.way import Answer, Metric, Way
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.elicit.way import Answer
+from lm_eval_epidemia.elicit.within import Within, bounds
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score.joint import Draws, SharedError, joint_error
+
+#: Points of the score, and probability of letters behind a number without a bound, that may go
+#: unnoticed where a server did not show them.
+MOST, MOST_MASS = 1.0, 0.01
 
 #: Answers under each ordering are kept up to so many numbers: of 120 orderings a task may have
 #: 100,000. Without them an error does not cover the orderings that were not asked.
@@ -30,7 +37,6 @@ MOST_ORDERED = 2_000
 DROPPED = "-"
 
 
-@collect.once
 def against_truth(answers: Sequence[Answer]) -> Measured | None:
     """Compare the answers of a task with its truth; None, with a warning, if there is no score.
 
@@ -39,8 +45,11 @@ def against_truth(answers: Sequence[Answer]) -> Measured | None:
     EpidemiaError
         If the questions were made from a truth other than the installed one.
     """
-    collected = collect.collected(WAYS, answers)
-    way, truth = collected.way, collected.truth
+    return _against_truth(collect.collected(WAYS, answers), answers)
+
+
+def _against_truth(collected: collect.Collected, answers: Sequence[Answer]) -> Measured | None:
+    truth = collected.truth
     if not collect.readable(collected, answers):
         return None
     complete = collect.complete_cells(collected)
@@ -52,69 +61,34 @@ def against_truth(answers: Sequence[Answer]) -> Measured | None:
             f"{collected.name}: {int(complete.sum())} of {complete.size} cells are complete "
             f"({truth.weights[complete].sum():.0%} of the population); the score is for these",
         )
-    assert way.distribution is not None
-    elicited = way.distribution(collected.said[complete], answers[0], len(truth.levels))
+    way, levels = WAYS[answers[0].way], len(truth.levels)
+    elicited = way.distribution(collected.said[complete], answers[0], levels)
     return Measured(part_of(truth, complete), elicited)
 
 
-def _of(answers: Sequence[Answer], name: str, without: Any = math.nan) -> Any:
-    measured = against_truth(answers)
-    return without if measured is None else getattr(measured, name)
-
-
-def l1(answers: Sequence[Answer]) -> float:
-    """Weighted L1 distance between elicited and true distributions, in [0, 2]; NaN without a score.
-
-    For sampled answers it estimates the distance of the distribution that they are drawn from, and
-    Monte Carlo error can make it negative.
-    """
-    return _of(answers, "l1")
-
-
-def score(answers: Sequence[Answer]) -> float:
-    """Score from 0 (no better than knowing nothing) to 100 (as close as another sample)."""
-    return _of(answers, "score")
-
-
-def score_expected(answers: Sequence[Answer]) -> float:
-    """Score, 0 to 100, if the answer is the mean of all interval midpoints by probability."""
-    return _of(answers, "score_expected")
-
-
-def l1_population(answers: Sequence[Answer]) -> float:
-    """Distance from the population, not the survey sample; can be below 0.
-
-    It is negative if answers are closer to the survey than its own sampling noise. NaN if the
-    ground truth has no replicates.
-    """
-    return _of(answers, "l1_population")
-
-
-def score_population(answers: Sequence[Answer]) -> float:
-    """Score from 0 (no better than knowing nothing) to 100 (equal to the population).
-
-    A group's score is the mean before tasks are cut off at 100 (docs/background/sampling-error.md).
-    """
-    return _of(answers, "score_population")
-
-
-_score_draws = partial(_of, name="score_draws", without=None)
-_score_population_draws = partial(_of, name="score_population_draws", without=None)
-
-
-def score_stderr(answers: Sequence[Answer]) -> float:
-    """Standard error of the score: sampling error of the survey, and error of the asking.
-
-    The error of the asking comes from orderings that were not asked, or from drawn answers. It is
-    computed before the score is cut off at 0 and 100, since a score beyond an end is not thereby
-    known exactly. NaN without replicates.
-    """
-    return _error(_score_draws(answers))
-
-
-def score_population_stderr(answers: Sequence[Answer]) -> float:
-    """Standard error of the population score, before it is cut off at 0 and 100."""
-    return _error(_score_population_draws(answers))
+def measure(answers: Sequence[Response]) -> Measurement:
+    """Measure answers by every metric, and keep them."""
+    collected = collect.collected(WAYS, answers)
+    measured, complete = _against_truth(collected, answers), collected.answered.all(axis=1)
+    # Exactly 1 when nothing is missing, whatever the rounding of the sum.
+    share = 1.0 if complete.all() else float(collected.truth.weights[complete].sum())
+    seen = {"seen": share}
+    if measured is None:
+        return Measurement(seen, {"score": None, "score_population": None})
+    draws = {
+        "score": measured.score_draws,
+        "score_population": measured.score_population_draws,
+    }
+    numbers = {
+        "score": measured.score,
+        "score_stderr": _error(draws["score"]),
+        "score_expected": measured.score_expected,
+        "l1": measured.l1,
+        "score_population": measured.score_population,
+        "score_population_stderr": _error(draws["score_population"]),
+        "l1_population": measured.l1_population,
+    }
+    return Measurement(numbers | seen, draws, _kept(collected.way.by_position(answers), measured))
 
 
 def _error(draws: Draws | None) -> float:
@@ -122,31 +96,16 @@ def _error(draws: Draws | None) -> float:
     return SharedError(error) if draws is not None and len(draws.at) else error
 
 
-def seen(answers: Sequence[Answer]) -> float:
-    """Share of the population in cells that were asked completely; 1 without ``--limit``."""
-    way, first = WAYS[answers[0].way], answers[0]
-    truth = way.load(first.task)
-    asked = {(answer.cell, answer.place) for answer in answers}
-    needed = way.prompts(truth, first)
-    complete = np.bincount([cell for cell, _ in asked], minlength=len(truth.weights)) == needed
-    # Exactly 1 when nothing is missing, whatever the rounding of the sum.
-    return 1.0 if complete.all() else float(truth.weights[complete].sum())
-
-
-def kept(answers: Sequence[Answer]) -> str:
+def _kept(shares: Array | None, measured: Measured) -> str:
     """Write what was elicited, for results: four lists of numbers, separated by semicolons.
 
     The numbers of the completely answered cells (nothing if these are all); the distribution in
     each, to six significant digits; the share of each displayed position;
     and what lies behind a distribution that is known by chance: counts of answers, or the
     distributions under each ordering, if not all were asked; `DROPPED` if these are too many.
-    Nothing without a score.
     """
-    if (measured := against_truth(answers)) is None:
-        return ""
-    way, elicited, complete = WAYS[answers[0].way], measured.elicited, measured.part.complete
+    elicited, complete = measured.elicited, measured.part.complete
     cells: Any = [] if complete.all() else np.flatnonzero(complete)
-    shares = way.by_position(answers) if way.by_position else None
     chance: Any = elicited.counts
     by_order = elicited.by_order
     is_dropped = False
@@ -160,24 +119,79 @@ def kept(answers: Sequence[Answer]) -> str:
     return line + DROPPED if is_dropped else line
 
 
-def metrics_of(way: Way) -> dict[str, Metric]:
-    """Return the metrics of a way of asking, by name.
+class Unseen(NamedTuple):
+    """The probability assigned to letters that were not shown, and its effect on the score.
 
-    A metric's error comes right after it: lm-eval then shows it in the column Stderr.
+    Attributes
+    ----------
+    mass : float
+        Mean over prompts of the probability assigned to letters that were not shown at all, in [0,
+        1].
+    effect : float
+        The most points by which the score can be wrong because of these letters, and of other
+        spellings of letters shown in one; it can exceed 0 even if `mass` is 0. NaN if there is no
+        score, or the way of asking has no bound.
     """
-    # Monte Carlo error of drawn answers can make a distance negative.
-    least = -2 if way.drawn else 0
-    metrics = {
-        "score": Metric(score, True, 0, 100, draws=_score_draws, kept=kept),
-        "score_stderr": Metric(score_stderr, False, 0),
-        "score_expected": Metric(score_expected, True, 0, 100),
-        "l1": Metric(l1, False, least, 2),
-        "score_population": Metric(score_population, True, 0, 100, draws=_score_population_draws),
-        "score_population_stderr": Metric(score_population_stderr, False, 0),
-        # The survey's noise is subtracted, at most 2 in either direction.
-        "l1_population": Metric(l1_population, False, least - 2, 4),
-        "seen": Metric(seen, True, 0, 1),
-    }
-    if not way.expects:
-        del metrics["score_expected"]
-    return {**metrics, **way.diagnostics}
+
+    mass: float
+    effect: float
+
+
+def unseen(answers: Sequence[Any]) -> Unseen | None:
+    """Bound how much letters that were not shown may change a task's score; warn above 1 point.
+
+    Only bounds of their probabilities are known: see `elicit.within`.
+
+    The distance changes by at most ``sum_x w_x L(x)``, where L(x) bounds the L1 distance between
+    the cell's distribution and the one from the true probabilities. The score is monotone in the
+    distance, so its error is largest at one end of that interval.
+
+    Parameters
+    ----------
+    answers : sequence of Answer
+
+    Returns
+    -------
+    Unseen or None
+        None if every log-probability is known.
+    """
+    values = [answer.value if isinstance(answer.value, tuple) else () for answer in answers]
+    bounded = [[p for p in logprobs if isinstance(p, Within)] for logprobs in values]
+    if not any(bounded):
+        return None
+    shared = [math.fsum(math.exp(p) for p in hidden if not p.shown) for hidden in bounded]
+    if (way := WAYS.get(answers[0].way)) is None:  # of another benchmark: it has no such bound
+        return Unseen(float(np.mean(shared)), math.nan)
+    name, hidden = way.named(answers[0].task), Unseen(float(np.mean(shared)), _effect(answers))
+    if hidden.effect > MOST:
+        lacking = "letters are shown in one spelling and not in others"
+        if hidden.mass:
+            lacking = f"letters not shown have probability {hidden.mass:.2g}"
+        notices.warn(
+            "letters that were not shown",
+            f"{name}: the server shows only its most likely tokens; the others may change the "
+            f"score by up to {hidden.effect:.1f} points ({lacking}). Use a server that accepts "
+            "logprob_token_ids (vLLM), or one that shows more tokens",
+        )
+    if hidden.mass > MOST_MASS and way.expects:
+        notices.warn(
+            "letters that were not shown, in score_expected",
+            f"{name}: letters that the server did not show have probability {hidden.mass:.2g}; "
+            "unseen_effect bounds their effect on the score, but not on score_expected",
+        )
+    return hidden
+
+
+def _effect(answers: Sequence[Any]) -> float:
+    first, collected = answers[0], collect.collected(WAYS, answers)
+    if (measured := _against_truth(collected, answers)) is None:
+        return math.nan
+    way, values = WAYS[first.way], collected.said
+    places = tuple(np.array([(answer.cell, answer.place) for answer in answers]).T)
+    low, high = np.zeros_like(values), np.ones_like(values)
+    low[places], high[places] = map(np.array, zip(*(bounds(a.value) for a in answers), strict=True))
+    part, l1 = measured.part, measured.l1
+    cells, levels = part.complete, len(part.truth.levels)
+    off = float(part.weights @ way.moved(values[cells], low[cells], high[cells], first, levels))
+    ends = part.score_of(np.array([max(l1 - off, 0.0), l1 + off]))
+    return float(np.abs(ends - measured.score).max())

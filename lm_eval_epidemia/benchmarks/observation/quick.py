@@ -21,18 +21,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks.observation import respondents
+from lm_eval_epidemia.benchmarks.benchmark import Measurement
+from lm_eval_epidemia.benchmarks.observation.letters import by_level
+from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.elicit.orderings import LETTERS, orderings
 from lm_eval_epidemia.elicit.prompts import prompt
-from lm_eval_epidemia.elicit.responses import CHOICE_MASS, SingleAnswer, logprobs_of
+from lm_eval_epidemia.elicit.responses import CHOICE_MASS, SingleAnswer, logprobs_of, softmax
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.score import collect
+from lm_eval_epidemia.score.joint import Draws
 
 #: Subtracted from the distance because of the noise of only two orderings.
 OFF = 0.4
@@ -245,55 +248,90 @@ def load(task: str) -> QuickTruth:
     return QuickTruth(task, choice, asked, digest[:12])
 
 
-@held()
-def available() -> list[str]:
-    """Return the quick tasks all of whose truths ship."""
-    return [
-        name
-        for name, choice in choices().items()
-        if all(store.vintages(task, "shipped") for task in {cell.task for cell in choice.cells})
+class Quick(Way):
+    """Each chosen cell in two orderings of its answers, read from the letters."""
+
+    name = "quick"
+    columns = {"place": "int8", "order": ["int8"], "choices": ["string"]}
+    prompts_are = "orderings"
+    diagnostics = {"choice_mass": CHOICE_MASS}
+
+    def load(self, task: str) -> QuickTruth:
+        return load(task)
+
+    def described(self, truth: QuickTruth) -> list[list[str]]:
+        return truth.given
+
+    def rows(self, truth: QuickTruth, variant: Variant) -> Iterator[dict[str, Any]]:
+        """Ask each cell twice, in the words of its own task."""
+        for number, (own, cell, orders) in enumerate(truth.asked):
+            question = Wording(own).question(cell)
+            for place, order in enumerate(orders):
+                yield {
+                    "cell": number,
+                    "place": place,
+                    "order": list(order),
+                    "choices": list(LETTERS[: len(order)]),
+                    "prompt": prompt(question, [own.levels[level] for level in order]),
+                }
+
+    def read(self, row: Any, responses: Sequence[Any]) -> SingleAnswer:
+        """Read the log-probabilities of a row's letters, by displayed position."""
+        value = logprobs_of(responses, row)
+        return SingleAnswer(self.name, row.task, row.truth, row.cell, value, row.place)
+
+    def choices(self, truth: QuickTruth) -> Sequence[str]:
+        return LETTERS
+
+    def prompts(self, truth: QuickTruth, first: SingleAnswer) -> int:
+        return 2
+
+    def believed(self, belief: Array, row: Any) -> Array:
+        return belief[list(row.order)]
+
+
+WAY = Quick()
+
+WAYS = {WAY.name: WAY}
+
+#: Log-probability of a letter that a prompt does not have, beside those of one that has more.
+NONE = -1e4
+
+
+def measure(answers: Sequence[Any]) -> Measurement:
+    """Predict the score of a group from the answers to a quick task; none if one is missing.
+
+    Its error includes that of the orderings, but not the survey's sampling error, since the full
+    run has the same truths.
+    """
+    most = max(len(answer.value) for answer in answers)
+    alike = [
+        answer._replace(value=(*answer.value, *[NONE] * (most - len(answer.value))))
+        for answer in answers
     ]
+    asked = collect.collected(WAYS, alike)
+    answered, seen = asked.answered, {"seen": float(asked.answered.mean())}
+    if not collect.readable(asked, answers):
+        return Measurement(seen, {"score": None})
+    if not answered.all():
+        notices.warn(
+            "only part of a quick look was seen",
+            f"{asked.name}: {int(answered.sum())} of {answered.size} prompts "
+            "were asked, but a quick look needs all of them: leave out --limit",
+        )
+        return Measurement(seen, {"score": None})
+    choice = asked.truth.choice
+    score = float(choice.predict(_distances(asked.truth, asked.said)))
+    error = float(choice.error(score))
+    # Its error is one of the asking, independent of other tasks.
+    draws = {"score": Draws("", np.empty(0), error)}
+    return Measurement({"score": score, "score_stderr": error} | seen, draws)
 
 
-def rows(truth: QuickTruth, _variant: Variant) -> Iterator[dict[str, Any]]:
-    """Ask each cell twice, in the words of its own task."""
-    for number, (own, cell, orders) in enumerate(truth.asked):
-        question = Wording(own).question(cell)
-        for place, order in enumerate(orders):
-            yield {
-                "cell": number,
-                "place": place,
-                "order": list(order),
-                "choices": list(LETTERS[: len(order)]),
-                "prompt": prompt(question, [own.levels[level] for level in order]),
-            }
-
-
-def read(row: Any, responses: Sequence[Any]) -> SingleAnswer:
-    """Read the log-probabilities of a row's letters, by displayed position."""
-    value = logprobs_of(responses, row)
-    return SingleAnswer("quick", row.task, row.truth, row.cell, value, row.place)
-
-
-def answers(truth: QuickTruth, kind: str, noise: float = 1.0, seed: int = 0) -> list[Array]:
-    """Return a simulated respondent's belief in each cell; see `respondents.answers`."""
-    of = {
-        cell.truth.task: respondents.answers(cell.truth, kind, noise, seed) for cell in truth.asked
-    }
-    return [of[cell.truth.task][cell.cell] for cell in truth.asked]
-
-
-WAY = Way(
-    name="quick",
-    suffix="",
-    columns={"place": "int8", "order": ["int8"], "choices": ["string"]},
-    rows=rows,
-    choices=lambda truth: LETTERS,
-    read=read,
-    prompts=lambda truth, first: 2,
-    prompts_are="orderings",
-    diagnostics={"choice_mass": CHOICE_MASS},
-    believed=lambda p, row: p[list(row.order)],
-    load=load,
-    described=lambda truth: truth.given,
-)
+def _distances(truth: QuickTruth, said: Array) -> Array:
+    """Return how far the answers are from the truth, cell by cell; see `apart`."""
+    distances = []
+    for (own, cell, orders), logprobs in zip(truth.asked, said, strict=True):
+        displayed = softmax(logprobs[:, : len(own.levels)])
+        distances.append(apart(own.p[cell], by_level(displayed, np.array(orders))))
+    return np.array(distances)

@@ -8,15 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks.observation import letters
-from lm_eval_epidemia.benchmarks.observation.response import Response, place_of, response_to
+from lm_eval_epidemia.benchmarks.observation.letters import Asked, Response, place_of, response_to
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.orderings import LETTERS, mirrored
 from lm_eval_epidemia.elicit.prompts import prompt
 from lm_eval_epidemia.elicit.replies.shares import normalised, shares
 from lm_eval_epidemia.elicit.responses import WRITTEN
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import Elicited, Metric, Way
+from lm_eval_epidemia.elicit.way import Elicited, Metric
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate.store import GroundTruth
 
@@ -34,56 +33,6 @@ REQUESTS["regex"] = REQUESTS[""]
 FARTHEST = 100.0
 
 
-def rows(truth: GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
-    """Ask each cell twice, the answers as listed and reversed."""
-    wording, request = Wording(truth, variant.wording), REQUESTS[variant.structured]
-    for cell in range(len(truth.given)):
-        for order in mirrored(len(truth.levels)):
-            shown = [truth.levels[level] for level in order]
-            text = prompt(wording.question(cell), shown, wording.hundred(), request)
-            yield {"cell": cell, "order": list(order), "choices": shown, "prompt": text}
-
-
-def structure(truth: GroundTruth, variant: Variant) -> dict[str, Any]:
-    """Return what a server is asked to hold the reply to, as lm-eval's ``generation_kwargs``."""
-    shown = LETTERS[: len(truth.levels)]
-    if variant.structured == "regex":
-        lines = [rf"{letter}: (100|[1-9]?[0-9])" for letter in shown]
-        return {"structured_outputs": {"regex": r"\n".join(lines)}}
-    if variant.structured == "json":
-        number = {"type": "integer", "minimum": 0, "maximum": 100}
-        schema = {
-            "type": "object",
-            "properties": dict.fromkeys(shown, number),
-            "required": list(shown),
-            "additionalProperties": False,
-        }
-        named = {"name": "answer", "strict": True, "schema": schema}
-        return {"response_format": {"type": "json_schema", "json_schema": named}}
-    return {}
-
-
-def read(row: Any, responses: Sequence[Any]) -> Response:
-    """Read the numbers that were written: the share of each level."""
-    order, numbers = row.order, shares(str(responses[0]), row.choices)
-    place = place_of(order, mirrored(len(order)), "neither as listed nor reversed")
-    written = (numbers and normalised(numbers)) or (None,) * len(order)
-    by_level = tuple(written[order.index(level)] for level in range(len(order)))
-    return response_to("stated", row, place, by_level, order=order, numbers=numbers)
-
-
-def check(answer: Response, _first: Response, truth: GroundTruth) -> None:
-    """Refuse an ordering of other levels."""
-    if len(answer.order) != len(truth.levels):
-        raise ValueError(f"the order {list(answer.order)} is neither as listed nor reversed")
-
-
-def distribution(values: Array, _first: Response, levels: int) -> Elicited:
-    """Average over the two orderings; a reply that could not be read is uniform."""
-    by_order = np.where(np.isnan(values), 1 / levels, values)
-    return Elicited(by_order.mean(axis=1), by_order=by_order)
-
-
 def sum_error(answers: Sequence[Response]) -> float:
     """Mean distance of the numbers' sum from 100; in [0, 100], NaN without numbers.
 
@@ -96,7 +45,7 @@ def sum_error(answers: Sequence[Response]) -> float:
     return float(np.minimum(np.abs(np.array(sums) - 100), FARTHEST).mean())
 
 
-SUM_ERROR = Metric(sum_error, False, 0, FARTHEST)
+SUM_ERROR = Metric(False, 0, FARTHEST, sum_error)
 
 
 def in_whole(p: Array) -> list[int]:
@@ -125,38 +74,81 @@ def _lines(p: Array, order: Sequence[int]) -> str:
     return "\n".join(f"{letter}: {numbers[level]}" for letter, level in pairs)
 
 
-def writes(p: Array, row: Any) -> str:
-    """Write a distribution as the prompt asks for it, in whole per cents."""
-    return _lines(p, row.order)
+class Stated(Asked):
+    """The whole distribution in one reply, of each question twice: as listed and reversed."""
 
+    name = "stated"
+    suffix = "_stated"
+    columns = {"order": ["int8"], "choices": ["string"]}
+    prompts_are = "orderings"
+    diagnostics = {**WRITTEN, "sum_error": SUM_ERROR}
+    request = REQUESTS[""]
+    is_structured = True
+    temperature = 0.0
+    revision = 1
 
-def example(truth: GroundTruth, cell: int, rng: np.random.Generator) -> str:
-    """Answer a question, in one of its orders, with the truth."""
-    wording, order = Wording(truth), mirrored(len(truth.levels))[int(rng.integers(2))]
-    shown = [truth.levels[level] for level in order]
-    asked = prompt(wording.question(cell), shown, wording.hundred(), REQUESTS[""])
-    return f"{asked}\n{_lines(truth.p[cell], order)}"
+    def rows(self, truth: GroundTruth, variant: Variant) -> Iterator[dict[str, Any]]:
+        """Ask each cell twice, the answers as listed and reversed."""
+        wording, request = Wording(truth, variant.wording), REQUESTS[variant.structured]
+        for cell in range(len(truth.given)):
+            for order in mirrored(len(truth.levels)):
+                shown = [truth.levels[level] for level in order]
+                text = prompt(wording.question(cell), shown, wording.hundred(), request)
+                yield {"cell": cell, "order": list(order), "choices": shown, "prompt": text}
 
+    def structure(self, truth: GroundTruth, variant: Variant) -> dict[str, Any]:
+        """Return what a server is asked to hold the reply to, as ``generation_kwargs``."""
+        shown = LETTERS[: len(truth.levels)]
+        if variant.structured == "regex":
+            lines = [rf"{letter}: (100|[1-9]?[0-9])" for letter in shown]
+            return {"structured_outputs": {"regex": r"\n".join(lines)}}
+        if variant.structured == "json":
+            number = {"type": "integer", "minimum": 0, "maximum": 100}
+            schema = {
+                "type": "object",
+                "properties": dict.fromkeys(shown, number),
+                "required": list(shown),
+                "additionalProperties": False,
+            }
+            named = {"name": "answer", "strict": True, "schema": schema}
+            return {"response_format": {"type": "json_schema", "json_schema": named}}
+        return {}
 
-WAY = Way(
-    name="stated",
-    suffix="_stated",
-    columns={"order": ["int8"], "choices": ["string"]},
-    rows=rows,
-    choices=lambda truth: truth.levels,
-    read=read,
-    prompts=lambda _truth, _first: 2,
-    prompts_are="orderings",
-    check=check,
-    revision=1,
-    distribution=distribution,
-    diagnostics={**WRITTEN, "sum_error": SUM_ERROR},
-    question=letters.WAY.question,
-    answers=letters.WAY.answers,
-    request=REQUESTS[""],
-    example=example,
-    told=lambda p: np.array(in_whole(p)) / 100,
-    writes=writes,
-    structure=structure,
-    temperature=0.0,
-)
+    def read(self, row: Any, responses: Sequence[Any]) -> Response:
+        """Read the numbers that were written: the share of each level."""
+        order, numbers = row.order, shares(str(responses[0]), row.choices)
+        place = place_of(order, mirrored(len(order)), "neither as listed nor reversed")
+        written = (numbers and normalised(numbers)) or (None,) * len(order)
+        by_level = tuple(written[order.index(level)] for level in range(len(order)))
+        return response_to(self.name, row, place, by_level, order=order, numbers=numbers)
+
+    def choices(self, truth: GroundTruth) -> Sequence[str]:
+        return truth.levels
+
+    def prompts(self, truth: GroundTruth, first: Response) -> int:
+        return 2
+
+    def check(self, answer: Response, first: Response, truth: GroundTruth) -> None:
+        """Refuse an ordering of other levels."""
+        if len(answer.order) != len(truth.levels):
+            raise ValueError(f"the order {list(answer.order)} is neither as listed nor reversed")
+
+    def distribution(self, values: Array, first: Response, levels: int) -> Elicited:
+        """Average over the two orderings; a reply that could not be read is uniform."""
+        by_order = np.where(np.isnan(values), 1 / levels, values)
+        return Elicited(by_order.mean(axis=1), by_order=by_order)
+
+    def writes(self, belief: Array, row: Any) -> str:
+        """Write a distribution as the prompt asks for it, in whole per cents."""
+        return _lines(belief, row.order)
+
+    def example(self, truth: GroundTruth, cell: int, rng: np.random.Generator) -> str:
+        """Answer a question, in one of its orders, with the truth."""
+        wording, order = Wording(truth), mirrored(len(truth.levels))[int(rng.integers(2))]
+        shown = [truth.levels[level] for level in order]
+        asked = prompt(wording.question(cell), shown, wording.hundred(), REQUESTS[""])
+        return f"{asked}\n{_lines(truth.p[cell], order)}"
+
+    def told(self, p: Array) -> Array:
+        """Round a distribution to whole per cents."""
+        return np.array(in_whole(p)) / 100

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from lm_eval_epidemia.benchmarks.observation import letters, likelihood, sampled, stated, written
-from lm_eval_epidemia.elicit.way import Way, by_name
+from lm_eval_epidemia.benchmarks.observation.letters import Letters, Sampled
+from lm_eval_epidemia.benchmarks.observation.likelihood import Closed, Likelihood, Rag
+from lm_eval_epidemia.benchmarks.observation.stated import Stated
+from lm_eval_epidemia.elicit.way import DistributionWay
 
-WAYS: dict[str, Way] = by_name(
-    letters.WAY, likelihood.WAY, sampled.WAY, stated.WAY, written.CLOSED, written.RAG
-)
+WAYS: dict[str, DistributionWay] = {
+    way.name: way for way in (Letters(), Likelihood(), Sampled(), Stated(), Closed(), Rag())
+}

@@ -1,22 +1,21 @@
 """The metrics of tasks that ask for priors: how they compare with samples of real answers.
 
-Task files name them. Each takes the answers of one task, in any order, and returns one number. A
-quantity counts if all its repeats were asked. Under ``--limit`` the others are left out, and `seen`
-is the share of the task that remains.
+A quantity counts if all its repeats were asked. Under ``--limit`` the others are left out, and
+`seen` is the share of the task that remains.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks.prior import judged
+from lm_eval_epidemia.benchmarks.benchmark import Measurement
+from lm_eval_epidemia.benchmarks.prior import judged, respondents, ways
 from lm_eval_epidemia.benchmarks.prior.judged import Judged, Stated, mean_of, stated_as
 from lm_eval_epidemia.benchmarks.prior.quantities import families
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
@@ -25,8 +24,9 @@ from lm_eval_epidemia.benchmarks.prior.ways import WAYS
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.way import Answer, Metric, Way
+from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.score import collect
+from lm_eval_epidemia.score.estimates import NOTHING, Estimate, pooled
 from lm_eval_epidemia.score.joint import Draws
 
 #: What `worth` says of priors worth fewer answers than the smallest sample has, and of those worth
@@ -59,26 +59,10 @@ def in_quarters(position: Array) -> Array:
     return np.where(np.isnan(position)[..., None], np.nan, inside)
 
 
-def below(position: Array, at: float = 0.5) -> Array:
+def is_below(position: Array, at: float = 0.5) -> Array:
     """Return 1 for truths below a quantile of the prior, 0.5 if equal, else 0; or NaN."""
     off = np.where(np.abs(position - at) <= _ROUNDING, 0, position - at)
     return np.asarray(np.where(np.isnan(position), np.nan, np.heaviside(-off, 0.5)))
-
-
-def quartile_shares(position: Array) -> Array:
-    """Return the shares of truths in the quarters of the priors.
-
-    Parameters
-    ----------
-    position : ndarray, shape (Q, R)
-        As `Judged.position`.
-
-    Returns
-    -------
-    ndarray, shape (R, 4)
-        Shares of the Q truths, for each repeat.
-    """
-    return mean_of(in_quarters(position), axis=0)
 
 
 def calibration_error(position: Array) -> float:
@@ -87,12 +71,12 @@ def calibration_error(position: Array) -> float:
     Mean over the quarters of |share of truths in the quarter - 25 %|, averaged over repeats. By
     chance alone it is above 0: about ``100 sqrt(3 / (8 pi Q))``, 4.0 points with 74 quantities.
     """
-    return float(mean_of(100 * np.abs(quartile_shares(position) - 0.25).mean(axis=1)))
+    return float(mean_of(100 * np.abs(mean_of(in_quarters(position), axis=0) - 0.25).mean(axis=1)))
 
 
 def below_median_of(position: Array) -> float:
     """Return the share of truths below the median of the prior; one at the median counts half."""
-    return float(mean_of(below(position).ravel()))
+    return float(mean_of(is_below(position).ravel()))
 
 
 def uncertainty_rank_of(judged: Judged) -> float:
@@ -139,13 +123,6 @@ def worth(win_rates: Array) -> float:
     return MORE
 
 
-def worth_in_words(value: float) -> str:
-    """Return a number of answers as text: "<5", ">30", "12.3"."""
-    if value == FEWER:
-        return f"<{SIZES[0]}"
-    return f">{SIZES[-1]}" if value == MORE else f"{value:.1f}"
-
-
 # Of answers.
 
 
@@ -173,8 +150,7 @@ class JudgedTask(NamedTuple):
     asked: NDArray[np.bool_]
 
 
-@collect.once
-def known(answers: Sequence[Any]) -> JudgedTask | None:
+def against_truth(answers: Sequence[Any]) -> JudgedTask | None:
     """Judge the answers of a task; None, with a warning, if that is impossible.
 
     Raises
@@ -234,18 +210,13 @@ def _number(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
 
 
-def kept(answers: Sequence[Any]) -> str:
-    """Write the answers about all quantities in one line, for the report; `said` reads it.
-
-    Quantities are separated by " | ", in order, and their repeats by ";": "n:100,10", "b:3,5" or
-    "l:1.2,0.3"; "?" if nothing could be read, "-" if not asked. For a grid, log-probabilities
-    separated by ",".
-    """
-    return " | ".join(map(";".join, _said_of(answers)))
-
-
 def _said_of(answers: Sequence[Any]) -> list[list[str]]:
-    """Return what was said about every quantity, by repeat."""
+    """Return what was said about every quantity, by repeat.
+
+    In results quantities are separated by " | ", in order, and their repeats by ";": "n:100,10",
+    "b:3,5" or "l:1.2,0.3"; "?" if nothing could be read, "-" if not asked. For a grid,
+    log-probabilities separated by ",". `said` reads it.
+    """
     way = WAYS[answers[0].way]
     truth = way.load(answers[0].task)
     texts = {(answer.cell, answer.place): _text(answer.value, way) for answer in answers}
@@ -266,7 +237,7 @@ def _text(value: Sequence[float], way: Way) -> str:
 
 
 def said(line: str, truth: Quantities) -> Stated | Array:
-    """Read what `kept` wrote.
+    """Read the line of answers that results keep.
 
     Parameters
     ----------
@@ -321,19 +292,52 @@ def _prior(text: str) -> tuple[float, float, float]:
 
 
 def asked(line: str) -> NDArray[np.bool_]:
-    """Return which quantities of a line that `kept` wrote were asked completely, shape (Q,)."""
+    """Return which quantities of a line of answers were asked completely, shape (Q,)."""
     return np.array([_UNASKED not in quantity.split(";") for quantity in line.split(" | ")])
 
 
-# The metrics: functions of what is known here, of answers where lm-eval calls them.
+# The metrics.
 
-_NUMBERS: dict[str, Callable[[JudgedTask], Any]] = {}
-_METRICS: dict[str, Metric] = {}
+
+def measure(answers: Sequence[Any]) -> Measurement:
+    """Measure answers by every metric, and keep them."""
+    about, texts = against_truth(answers), _said_of(answers)
+    line = " | ".join(map(";".join, texts))
+    if about is None:
+        seen = sum(_UNASKED not in repeats for repeats in texts) / len(texts)
+        return Measurement({"seen": seen}, {"error_ratio": None}, line)
+    return Measurement(
+        numbers_of(about), {"error_ratio": draws_of(about, about.judged.ratio)}, line
+    )
 
 
 def numbers_of(known: JudgedTask) -> dict[str, float]:
     """Return every metric, by name; NaN if it belongs to another way of asking."""
-    return {name: float(number(known)) for name, number in _NUMBERS.items()}
+    judged, dropped = known.judged, known.dropped
+    draws, end_mass = draws_of(known, judged.ratio), math.nan
+    if not isinstance(known.stated, Stated):
+        p = np.exp(known.stated - np.logaddexp.reduce(known.stated, axis=1, keepdims=True))
+        end_mass = (p[:, 0] + p[:, -1]).mean()
+    wins, later = (mean_of(of, axis=0) for of in (judged.wins, judged.posterior_wins))
+    with np.errstate(over="ignore"):
+        error = math.nan if draws is None else draws.at.std(ddof=1)
+    numbers = {
+        "error_ratio": mean_of(judged.ratio),
+        "error_ratio_stderr": error,
+        "error_ratio_published": mean_of(dropped.ratio),
+        **{f"win_rate_{size}": won for size, won in zip(SIZES, wins, strict=True)},
+        **{f"posterior_win_rate_{size}": won for size, won in zip(SIZES, later, strict=True)},
+        "crps": mean_of(judged.crps / known.truth.column("marginal_sd")),
+        "crps_ratio": mean_of(judged.crps_ratio),
+        "crps_ratio_published": mean_of(dropped.crps_ratio),
+        "ece": calibration_error(judged.position),
+        "below_median": below_median_of(judged.position),
+        "uncertainty_rank": uncertainty_rank_of(judged),
+        "worth_samples": worth(wins),
+        "seen": known.asked.mean(),
+        "end_mass": end_mass,
+    }
+    return {name: float(number) for name, number in numbers.items()}
 
 
 def draws_of(known: JudgedTask, of: Array) -> Draws | None:
@@ -357,141 +361,165 @@ def draws_of(known: JudgedTask, of: Array) -> Draws | None:
     return Draws(f"{known.truth.task} {known.truth.fingerprint}", at)
 
 
-def error_ratio_draws(answers: Sequence[Answer]) -> Draws | None:
-    """Return the draws of the error ratio; see `draws_of`."""
-    about = known(answers)
-    return None if about is None else draws_of(about, about.judged.ratio)
+#: A sample's error is about 0 if it is at most this share of what so many independent people are
+#: off by: draws without replacement from a small slice come to nearly all of it.
+ABOUT_0 = 0.1
+
+#: Of how many populations who knows them is judged: the error ratio is then off by about 1 %.
+POPULATIONS = 100
 
 
-def _metric(
-    higher_is_better: bool | None = False, low: float = 0, high: float = math.inf, **more: Any
-) -> Callable[[Callable[[JudgedTask], Any]], Callable[[Sequence[Answer]], float]]:
-    """Make a metric of a number; `more` is as in `Metric`."""
-
-    def declare(number: Callable[[JudgedTask], Any]) -> Callable[[Sequence[Answer]], float]:
-        @functools.wraps(number)
-        def metric(answers: Sequence[Answer]) -> float:
-            about = known(answers)
-            return math.nan if about is None else float(number(about))
-
-        _NUMBERS[number.__name__] = number
-        _METRICS[number.__name__] = Metric(metric, higher_is_better, low, high, **more)
-        return metric
-
-    return declare
+def win_rate(known: JudgedTask) -> float:
+    """Return the headline: the share of quantities won against the smallest samples."""
+    return mean(known, everything(known), known.judged.wins[:, 0]).value
 
 
-@_metric(draws=error_ratio_draws, cut=False, kept=kept)
-def error_ratio(known: JudgedTask) -> Any:
-    """Error of the priors' means divided by that of five real answers; mean over quantities."""
-    return mean_of(known.judged.ratio)
+def win_draws(known: JudgedTask) -> Draws | None:
+    """Return the draws of the headline; see `draws_of`."""
+    return draws_of(known, known.judged.wins[:, 0])
 
 
-@_metric()
-def error_ratio_stderr(known: JudgedTask) -> Any:
-    """Standard error of the error ratio over quantities.
+def beatable(known: JudgedTask) -> NDArray[np.bool_]:
+    """Return which samples can be beaten, shape (Q, S): those whose error is not about 0.
 
-    Quantities also differ by the sampling error of their truths, so this is included.
+    N independent people are off by ``sd sqrt(2 / (pi N))`` on average (of a normal mean).
     """
-    draws = draws_of(known, known.judged.ratio)
-    with np.errstate(over="ignore"):
-        return math.nan if draws is None else draws.at.std(ddof=1)
+    usual = np.sqrt(2 / (np.pi * np.array(SIZES))) * known.truth.column("sd")[:, None]
+    return np.asarray(known.judged.baseline_error > ABOUT_0 * usual)
 
 
-@_metric()
-def error_ratio_published(known: JudgedTask) -> Any:
-    """The error ratio without unreadable replies, as in published results."""
-    return mean_of(known.dropped.ratio)
+def relative_error(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
+    """Return the mean error over that of five answers, both in standard deviations between people.
 
-
-def _win_rate(of: str, place: int) -> Callable[[Sequence[Answer]], float]:
-    """Make the metric of ``Judged.wins`` or ``Judged.posterior_wins`` against a size of sample."""
-
-    def win_rate(known: JudgedTask) -> Any:
-        return mean_of(getattr(known.judged, of)[:, place])
-
-    # lm-eval finds a metric by its name.
-    win_rate.__name__ = win_rate.__qualname__ = f"{of.removesuffix('s')}_rate_{SIZES[place]}"
-    win_rate.__doc__ = (
-        f"Share of quantities whose {'prior' if of == 'wins' else 'posterior'} has a smaller error "
-        f"than {SIZES[place]} real answers."
-    )
-    return _metric(True, high=1)(win_rate)
-
-
-for _of, _place in itertools.product(("wins", "posterior_wins"), range(len(SIZES))):
-    _made = _win_rate(_of, _place)
-    globals()[_made.__name__] = _made
-
-
-@_metric()
-def crps(known: JudgedTask) -> Any:
-    """Mean CRPS in units of the standard deviation between people."""
-    return mean_of(known.judged.crps / known.truth.column("marginal_sd"))
-
-
-@_metric()
-def crps_ratio(known: JudgedTask) -> Any:
-    """Mean ratio of the CRPS of priors to that of posteriors from five real answers."""
-    return mean_of(known.judged.crps_ratio)
-
-
-@_metric()
-def crps_ratio_published(known: JudgedTask) -> Any:
-    """The CRPS ratio without unreadable replies."""
-    return mean_of(known.dropped.crps_ratio)
-
-
-@_metric(None, high=37.5)
-def ece(known: JudgedTask) -> Any:
-    """Mean absolute difference from 25 % of the share of truths per quarter of the priors.
-
-    Neither end is best: stating the truth gives 34, and knowing only how people differ gives 8.
+    ``sum_q e_q / s_q / sum_q b_q / s_q``, with s_q the `marginal_sd`. No one quantity whose five
+    answers happen to be near the truth rules it, as it does a mean of ratios. Its error is that of
+    a ratio of means, linearised.
     """
-    return calibration_error(known.judged.position)
+    sd = known.truth.column("marginal_sd")[chosen]
+    mine, theirs = known.judged.error[chosen] / sd, known.judged.baseline_error[chosen, 0] / sd
+    there = ~np.isnan(mine)
+    if not there.any():
+        return NOTHING
+    ratio = mine[there].sum() / theirs[there].sum()
+    moved = (mine - ratio * theirs)[there] / theirs[there].mean()
+    return pooled(ratio + moved, np.arange(len(moved)))
 
 
-@_metric(None, high=1)
-def below_median(known: JudgedTask) -> Any:
-    """Share of truths below the stated median; above 1/2 if priors are too high."""
-    return below_median_of(known.judged.position)
+def knower(truth: Quantities) -> JudgedTask:
+    """Judge the simulated respondent that knows the population (the truth is only an estimate of
+    it).
+
+    `POPULATIONS` are drawn from the truths' own errors. Errors and wins are averaged over these.
+    """
+    drawn = [
+        stated_as(respondents.answers(truth, "population", seed=seed)[:, :1])
+        for seed in range(POPULATIONS)
+    ]
+    each = [known_of(truth, one, np.ones(len(truth.quantities), bool)).judged for one in drawn]
+    mean_over = Judged(*(np.mean(fields, axis=0) for fields in zip(*each, strict=True)))
+    several = {
+        field: np.concatenate([getattr(one, field) for one in each], axis=1)
+        for field in ("centre", "spread", "position")
+    }
+    judged = mean_over._replace(**several)
+    stated = Stated(*(np.concatenate(field, axis=1) for field in zip(*drawn, strict=True)))
+    return JudgedTask(truth, stated, judged, judged, np.ones(len(truth.quantities), bool))
 
 
-@_metric(True, -1, 1)
-def uncertainty_rank(known: JudgedTask) -> Any:
-    """Rank correlation of stated uncertainty and error, both relative to five real answers."""
-    return uncertainty_rank_of(known.judged)
+def everything(known: JudgedTask) -> NDArray[np.bool_]:
+    return np.ones(len(known.truth.quantities), dtype=bool)
 
 
-@_metric(True, FEWER, MORE)
-def worth_samples(known: JudgedTask) -> Any:
-    """How many real answers a prior is worth; 0 means fewer than 5, 31 means more than 30."""
-    return worth(mean_of(known.judged.wins, axis=0))
+def mean(known: JudgedTask, chosen: NDArray[np.bool_], of: Array) -> Estimate:
+    """Average over chosen quantities, shape (Q,): sd / sqrt(n) is the error. NaN is left out."""
+    kept = chosen & ~np.isnan(of)
+    return pooled(of[kept], np.arange(int(kept.sum())))
 
 
-def seen(answers: Sequence[Answer]) -> float:
-    """Share of the quantities that were asked completely; 1 without ``--limit``."""
-    texts = _said_of(answers)
-    return sum(_UNASKED not in repeats for repeats in texts) / len(texts)
+def quartiles(known: JudgedTask, chosen: NDArray[np.bool_]) -> list[Estimate]:
+    """Return the share of truths in each quarter of the stated prior; 0.25 where calibrated."""
+    inside = mean_of(in_quarters(known.judged.position), axis=1)
+    return [mean(known, chosen, inside[:, quarter]) for quarter in range(4)]
 
 
-# Where none was there is nothing known, and the share is 0.
-_NUMBERS["seen"] = lambda known: known.asked.mean()
-_METRICS["seen"] = Metric(seen, True, 0, 1)
+def below(known: JudgedTask, chosen: NDArray[np.bool_], at: float = 0.5) -> Estimate:
+    """Return the share of truths below a quantile of the stated prior; one that is it counts half.
+
+    `at` where priors are calibrated.
+    """
+    return mean(known, chosen, mean_of(is_below(known.judged.position, at)))
 
 
-@_metric(high=1)
-def end_mass(known: JudgedTask) -> Any:
-    """Mean probability of the two ends of the grid, which include all values beyond."""
+def inside(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
+    """Return the share of truths between the 5 % and 95 % quantiles of the stated prior."""
+    position = known.judged.position
+    outside = (is_below(position, 0.05) == 1) | (is_below(position, 0.95) == 0)
+    return mean(known, chosen, mean_of(np.where(np.isnan(position), np.nan, 1.0 - outside)))
+
+
+def ece(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
+    """Return the expected calibration error, in percentage points.
+
+    The mean over quarters of |share of the truths - 25 %|, of each repeat, averaged over repeats.
+    Its error is over quantities, linearised: what a quantity adds to the shares, signed as these
+    are above or below a quarter.
+    """
+    position = known.judged.position[chosen]
+    number, repeats = position.shape
+    if not number or np.isnan(value := calibration_error(position)):
+        return NOTHING
+    quarters = in_quarters(position)
+    shares = mean_of(quarters, axis=0)
+    # What is not there moves nothing.
+    moved = np.nan_to_num(np.sign(shares - 0.25) * (quarters - shares))
+    there = np.maximum((~np.isnan(position)).sum(axis=0), 1)
+    each = 100 * (moved.mean(axis=2) / there).sum(axis=1) / repeats
+    error = math.sqrt(float((each**2).sum()) * number / (number - 1)) if number > 1 else math.nan
+    return Estimate(value, error, number, number - 1)
+
+
+def rank(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
+    """Correlate by ranks (Spearman) the stated sd with the error, both free of the unit.
+
+    Its error is that of Bonett and Wright (2000), ``(1 - r^2) sqrt((1 + r^2 / 2) / (n - 3))``.
+    """
+    part = Judged(*(each[chosen] for each in known.judged))
+    number = int((np.isfinite(part.uncertainty) & np.isfinite(part.ratio)).sum())
+    if number < 4 or math.isnan(r := uncertainty_rank_of(part)):
+        return NOTHING
+    spread = (1 - r * r) * math.sqrt((1 + r * r / 2) / (number - 3))
+    return Estimate(r, spread, number, number - 1)
+
+
+def known_in(text: str, truth: Quantities, way: Way) -> JudgedTask:
+    """Judge what results keep of a task; see `measure`.
+
+    Raises
+    ------
+    ValueError
+        If it is not what `harness` writes of these quantities asked in this way, with the reason.
+    """
+    try:
+        stated, complete = said(text, truth), asked(text)
+    except EpidemiaError as error:
+        raise ValueError(str(error)) from None
+    if isinstance(stated, Stated) != way.generated:
+        kinds = ("log-probabilities", "priors")
+        raise ValueError(f"got {kinds[not way.generated]}, expected {kinds[way.generated]}")
+    if isinstance(stated, Stated):
+        number, expected, what = stated.a.shape[1], way.prompts(truth, None), way.prompts_are
+    else:
+        number, expected = stated.shape[1], len(ways.points(truth.quantities[0]))
+        what = "log-probabilities"
+    if number != expected:
+        raise ValueError(f"got {number} {what} of each quantity, expected {expected}")
+    return known_of(truth, stated, complete)
+
+
+def numbers_again(text: str, _truth: Quantities, known: JudgedTask) -> dict[str, float]:
+    """Return the metrics of a task, as lm-eval has them, of what `known_in` made of a line."""
+    answered = math.nan
     if isinstance(known.stated, Stated):
-        return math.nan
-    p = np.exp(known.stated - np.logaddexp.reduce(known.stated, axis=1, keepdims=True))
-    return (p[:, 0] + p[:, -1]).mean()
-
-
-def metrics_of(way: Way) -> dict[str, Metric]:
-    """Return the metrics of a way of asking, by name."""
-    # Of a grid nothing is unread, so nothing is dropped.
-    others = "end_mass" if way.generated else "_published"
-    metrics = {name: metric for name, metric in _METRICS.items() if not name.endswith(others)}
-    return {**metrics, **way.diagnostics}
+        replies = [reply for reply in text.replace(" | ", ";").split(";") if reply != "-"]
+        answered = sum(reply != "?" for reply in replies) / len(replies)
+    return {"answered": answered, **numbers_of(known)}

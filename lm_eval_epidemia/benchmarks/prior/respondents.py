@@ -9,10 +9,10 @@ import numpy as np
 from scipy import special
 
 from lm_eval_epidemia.benchmarks.prior.judged import baseline_errors, flat
-from lm_eval_epidemia.benchmarks.prior.protocols import REPEATS
 from lm_eval_epidemia.benchmarks.prior.quantities import families
 from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, FAMILIES, LOGNORMAL, NORMAL
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities
+from lm_eval_epidemia.benchmarks.prior.ways import REPEATS
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 

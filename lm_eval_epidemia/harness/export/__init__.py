@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,9 +20,13 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.harness import yamls
-from lm_eval_epidemia.harness.export.card import dataset_card, evaluation
-from lm_eval_epidemia.harness.export.config import Config, texts
-from lm_eval_epidemia.harness.export.croissant import croissant_file
+from lm_eval_epidemia.harness.export.card import (
+    Config,
+    croissant_file,
+    dataset_card,
+    evaluation,
+    texts,
+)
 
 #: The file by which a folder is known that was exported before.
 MARKER = ".epidemia-export"
@@ -183,9 +186,11 @@ def _tables(asked: _Asked) -> tuple[pa.Table, list[dict[str, Any]]]:
     cells, canary = benchmark.cells(truth), texts()["canary"]
     questions = split(entry.name, way.name).data.table.replace_schema_metadata(None)
     columns = {name: questions[name] for name in questions.column_names}
+    cell = questions["cell"].to_pandas()
     columns |= {
         "way": pa.array([way.name] * len(questions)),
-        "ordering": pa.array(_places(columns["cell"].to_pylist())),
+        # The prompts of each cell are numbered from 0.
+        "ordering": pa.array(cell.groupby(cell).cumcount()),
     }
     shown = [name for name in ("cell", "order", "choices") if name in columns]
     rows = questions.select(shown).to_pylist()
@@ -203,13 +208,3 @@ def _tables(asked: _Asked) -> tuple[pa.Table, list[dict[str, Any]]]:
         for cell in range(len(given))
     ]
     return pa.table(columns), of_cells
-
-
-def _places(cells: list[int]) -> list[int]:
-    """Number the prompts of each cell, from 0."""
-    before: Counter[int] = Counter()
-    places = []
-    for cell in cells:
-        places.append(before[cell])
-        before[cell] += 1
-    return places

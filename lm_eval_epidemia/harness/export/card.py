@@ -1,20 +1,26 @@
-"""The card of an exported repository, and its `eval.yaml`."""
+"""What an exported repository says of itself: its card, `eval.yaml` and its Croissant file.
+
+Croissant is mlcommons.org/croissant/1.0, with RAI fields.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from importlib.resources import files
+from typing import Any, NamedTuple
 
+import pyarrow as pa
 import yaml
 
 from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
+from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.registry import read_registry
-from lm_eval_epidemia.harness.export.config import Config, texts
 from lm_eval_epidemia.surveys.catalogue import record
 
 
@@ -119,3 +125,127 @@ def evaluation(configs: Sequence[str]) -> str:
         "tasks": [{"id": name, "config": name, "split": "test"} for name in configs],
     }
     return yaml.safe_dump(listed, sort_keys=False, allow_unicode=True, width=100)
+
+
+@lru_cache(maxsize=1)
+def texts() -> dict[str, Any]:
+    """Return the texts of the card and the Croissant file."""
+    return dict(read_yaml(__package__, "about.yaml"))
+
+
+class Config(NamedTuple):
+    """A group's entry in the card and the Croissant file.
+
+    Attributes
+    ----------
+    name : str
+        The group's name in lm-eval.
+    schema : pyarrow.Schema
+        Schema of all its files.
+    columns : dict of str to list of str
+        Columns filled, by split: "test" and, if truths are exported, "truth".
+    tasks : list of str
+    prompts : int
+    """
+
+    name: str
+    schema: pa.Schema
+    columns: Mapping[str, Sequence[str]]
+    tasks: Sequence[str]
+    prompts: int
+
+    def files(self, split: str) -> str:
+        """Return the pattern of a split's files."""
+        return f"data/{self.name}/{split}" + ("/*.parquet" if split == "test" else ".parquet")
+
+
+_CITE = "The lm-eval-epidemia authors, lm-eval-epidemia; the surveys as README.md cites them."
+
+
+def croissant_file(configs: Sequence[Config], repository: str | None) -> str:
+    """Return the Croissant file.
+
+    Parameters
+    ----------
+    configs : sequence of Config
+    repository : str, optional
+        Hub id that holds the files; otherwise they are beside this one.
+    """
+    said = texts()
+    splits = [(config, split) for config in configs for split in config.columns]
+    within = {"containedIn": {"@id": "repository"}} if repository else {}
+    written = {
+        "@context": said["context"],
+        "@type": "sc:Dataset",
+        "name": said["title"],
+        "description": said["description"],
+        "conformsTo": [
+            "http://mlcommons.org/croissant/1.0",
+            "http://mlcommons.org/croissant/RAI/1.0",
+        ],
+        "version": __version__,
+        "license": said["licence"],
+        "creator": {"@type": "sc:Organization", "name": "The lm-eval-epidemia authors"},
+        "citeAs": _CITE,
+        "keywords": said["tags"],
+        **({"url": f"https://huggingface.co/datasets/{repository}"} if repository else {}),
+        **{f"rai:{name}": text for name, text in said["rai"].items()},
+        "distribution": [
+            *_repository(repository),
+            *(
+                {
+                    "@type": "cr:FileSet",
+                    "@id": f"{config.name}-{split}-files",
+                    "name": f"{config.name}-{split}-files",
+                    "encodingFormat": "application/x-parquet",
+                    "includes": config.files(split),
+                    **within,
+                }
+                for config, split in splits
+            ),
+        ],
+        "recordSet": [
+            {
+                "@type": "cr:RecordSet",
+                "@id": f"{config.name}-{split}",
+                "name": f"{config.name}-{split}",
+                "field": [*_fields(config, split)],
+            }
+            for config, split in splits
+        ],
+    }
+    return json.dumps(written, ensure_ascii=False, indent=1) + "\n"
+
+
+def _repository(repository: str | None) -> Iterator[dict[str, Any]]:
+    if repository:
+        yield {
+            "@type": "cr:FileObject",
+            "@id": "repository",
+            "name": "repository",
+            "contentUrl": f"https://huggingface.co/datasets/{repository}",
+            "encodingFormat": "git+https",
+            # A repository has no hash; this is how the specification's examples say so.
+            "sha256": "https://github.com/mlcommons/croissant/issues/80",
+        }
+
+
+def _fields(config: Config, split: str) -> Iterator[dict[str, Any]]:
+    meaning = texts()["columns"][split]
+    for name in config.columns[split]:
+        kind, depth = config.schema.field(name).type, 0
+        while pa.types.is_list(kind):
+            kind, depth = kind.value_type, depth + 1
+        number = "sc:Float" if pa.types.is_floating(kind) else "sc:Integer"
+        yield {
+            "@type": "cr:Field",
+            "@id": f"{config.name}-{split}/{name}",
+            "name": name,
+            "description": meaning.get(name, name),
+            "dataType": "sc:Text" if pa.types.is_string(kind) else number,
+            **({"repeated": True} if depth else {}),
+            "source": {
+                "fileSet": {"@id": f"{config.name}-{split}-files"},
+                "extract": {"column": name},
+            },
+        }

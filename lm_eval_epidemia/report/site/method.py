@@ -11,6 +11,7 @@ from lm_eval_epidemia.benchmarks.observation.standardised import crude, standard
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.orderings import MAX_ORDERINGS
 from lm_eval_epidemia.elicit.prompts import prompt
+from lm_eval_epidemia.elicit.way import DistributionWay
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import task
@@ -78,7 +79,7 @@ def shown(results: Results) -> dict[str, Any]:
 
     def asked_in(way: str) -> str:
         asks = WAYS[way]
-        assert asks.question is not None and asks.answers is not None
+        assert isinstance(asks, DistributionWay)
         return prompt(
             asks.question(Wording(truth), cell, 0), asks.answers(truth), request=asks.request
         )

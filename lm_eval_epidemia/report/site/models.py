@@ -11,6 +11,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves
+from lm_eval_epidemia.elicit.way import DistributionWay
 from lm_eval_epidemia.findings.cells import answers
 from lm_eval_epidemia.findings.mean import REACH, with_columns
 from lm_eval_epidemia.findings.task import curve
@@ -54,7 +55,7 @@ def _ends(own: Results, can_open: Mapping[str, str]) -> list[dict[str, Any]]:
     letter come first; others appear only without them.
     """
     scores = with_columns(own.scores[own.scores["value"].notna()], ("l1",))
-    scores = scores[np.array([WAYS[w].distribution is not None for w in scores["way"]], bool)]
+    scores = scores[np.array([isinstance(WAYS[w], DistributionWay) for w in scores["way"]], bool)]
     scores = scores[scores["run"] == scores["run"].mode().iloc[0]] if len(scores) else scores
     letters = scores[scores["way"] == "letters"]
     scores = letters if len(letters) else scores

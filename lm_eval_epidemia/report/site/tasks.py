@@ -13,6 +13,7 @@ import pandas as pd
 
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
 from lm_eval_epidemia.elicit.prompts import prompt
+from lm_eval_epidemia.elicit.way import DistributionWay
 from lm_eval_epidemia.elicit.wording import Wording, ways_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers
@@ -64,7 +65,7 @@ def shown(results: Results, write: Callable[[str, str, Any], None]) -> dict[str,
         there, survey = asked.task in here[about.benchmark.name], about.entry.facets.get("survey")
         scored, informative, averages = rows[rows["value"].notna()], "", scores["known"][:0]
         # What is not about a distribution has no truth to be shown beside answers.
-        if there and asked.task in truths and WAYS[asked.way].distribution is not None:
+        if there and asked.task in truths and isinstance(WAYS[asked.way], DistributionWay):
             anchors, data = Anchors.of(store.load(asked.task)), task_data(asked, rows, own, mapped)
             write(name, name, data)
             files[name], informative = name, anchors.said
@@ -113,7 +114,11 @@ def _listed(asked: Any) -> list[Asked]:
         for of in leaves().values()
         for plain in [of.benchmark.plain]
         if (of.entry.name, of.way) in asked
-        or (of.way == plain.name and plain.distribution and of.entry.name not in known)
+        or (
+            of.way == plain.name
+            and isinstance(plain, DistributionWay)
+            and of.entry.name not in known
+        )
     ]
 
 
@@ -153,7 +158,7 @@ def task_data(
     low, high = interval(truth.p, truth.n_eff)
     way, wording, cells = WAYS[asked.way], Wording(truth), range(len(truth.given))
     heading = "The question"
-    assert way.question is not None and way.answers is not None
+    assert isinstance(way, DistributionWay)
     if way.prompts_are == "levels" and len(truth.levels) > 2:
         heading += ", asked for each answer, here for the first"
     labels = [list(dict.fromkeys(column)) for column in zip(*truth.given, strict=True)]

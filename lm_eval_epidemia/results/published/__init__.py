@@ -25,7 +25,7 @@ from lm_eval_epidemia.benchmarks import INTERVENTION, PRIOR, in_way, leaves
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES
 from lm_eval_epidemia.benchmarks.intervention.questions import TASKS
 from lm_eval_epidemia.benchmarks.prior.judged import stated_as
-from lm_eval_epidemia.benchmarks.prior.judgements import JudgedTask, known_of, win_draws, win_rate
+from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask, known_of, win_draws, win_rate
 from lm_eval_epidemia.benchmarks.prior.quantities import answers, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
 from lm_eval_epidemia.elicit.variants import BASE

@@ -1,19 +1,19 @@
-"""The columns of a survey file, from its metadata; rows are not read."""
+"""The columns of survey files, from their metadata, and what a user wishes of a draft of them."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.surveys import read
-from lm_eval_epidemia.surveys.draft.text import cleaned
-from lm_eval_epidemia.surveys.draft.words import IDENTIFIER, asks_nothing, like_others
+from lm_eval_epidemia.surveys.draft.words import IDENTIFIER, asks_nothing, cleaned, like_others
+from lm_eval_epidemia.surveys.read import FORMATS, suffix_of
 
 #: Characters of a label that are looked at: no question is longer.
 LONGEST = 600
@@ -46,14 +46,9 @@ class Field(NamedTuple):
     file: int
     place: int
     label: str = ""
-    labels: dict[float | str, str] = {}  # noqa: RUF012
+    labels: dict[float | str, str] = {}
     missing: tuple[tuple[float, float], ...] = ()
     kind: Kind = "numbers"
-
-    @property
-    def words(self) -> str:
-        """Its label, or its name."""
-        return self.label or self.name
 
     @property
     def silent(self) -> list[float]:
@@ -186,7 +181,7 @@ def _labels(given: dict[Any, Any], of_texts: bool) -> dict[float | str, str]:
     return {code: cleaned(labels[code])[:LONGEST] for code in sorted(labels)}
 
 
-def unusable(columns: Sequence[Field], join: str | None) -> dict[str, list[Field]]:
+def unusable(columns: Sequence[Field], join: str | None) -> LeftOut:
     """Find columns that no record can name, by the reason.
 
     Parameters
@@ -197,7 +192,7 @@ def unusable(columns: Sequence[Field], join: str | None) -> dict[str, list[Field
         The one that several files share.
     """
     times = Counter((column.file, column.name.casefold()) for column in columns)
-    left_out: dict[str, list[Field]] = {}
+    left_out: LeftOut = {}
     seen: set[str] = set()
     for column in columns:
         name, reason = column.name, ""
@@ -243,12 +238,13 @@ def shared_column(headers: Sequence[Header], names: Sequence[str], given: str | 
     if len(headers) == 1:
         return None
     others = [{column.name.casefold() for column in header.columns} for header in headers[1:]]
-    common = {
-        column.name: column.label
+    shared = [
+        column
         for column in headers[0].columns
         if all(column.name.casefold() in other for other in others)
-    }
-    listed = few([*common]) if common else "none"
+    ]
+    common = [column.name for column in shared]
+    listed = few(common) or "none"
     if given is not None:
         if chosen := [name for name in common if name.casefold() == given.casefold()]:
             return chosen[0]
@@ -256,7 +252,7 @@ def shared_column(headers: Sequence[Header], names: Sequence[str], given: str | 
             f"--join {given}: not every file of {', '.join(names)} has this column (common "
             f"columns: {listed})"
         )
-    best = [name for name, label in common.items() if IDENTIFIER.fits(name, label)]
+    best = [column.name for column in shared if IDENTIFIER.fits(column)]
     best = best or [name for name in common if re.search(r"id|no|num|seq|key", name.lower())]
     if not best:
         raise EpidemiaError(
@@ -264,3 +260,136 @@ def shared_column(headers: Sequence[Header], names: Sequence[str], given: str | 
             f"columns: {listed}): name it with --join"
         )
     return best[0]
+
+
+#: Says that a column shall not be used.
+NONE = "none"
+
+
+class Proposal(NamedTuple):
+    """A question before a draft continues.
+
+    Attributes
+    ----------
+    what : str
+        weight, strata and PSUs, outcomes, or conditions.
+    option : str
+        Of the command line, which answers it too.
+    columns : tuple of str
+        As they would be taken; of a weight the likeliest first.
+    labels : mapping of str to str
+    doubt : str
+        What tells against it; empty if nothing does.
+    unsaid : bool
+        Whether neither a name nor a label tells for it: then only a person can say.
+    """
+
+    what: str
+    option: str
+    columns: tuple[str, ...]
+    labels: Mapping[str, str]
+    doubt: str = ""
+    unsaid: bool = False
+
+
+#: Answers a proposal with the columns to take; none of them is an answer too.
+Chooser = Callable[[Proposal], Sequence[str]]
+
+
+class Wishes(NamedTuple):
+    """The user's options for a draft; others are guessed, and asked or marked.
+
+    Attributes
+    ----------
+    name : str, optional
+    weight, strata, psu : str, optional
+        A column, or "none".
+    outcomes, given : sequence of str, optional
+        Columns.
+    join, encoding : str, optional
+    year : int, optional
+    tasks : int
+        How many at most.
+    """
+
+    name: str | None = None
+    weight: str | None = None
+    strata: str | None = None
+    psu: str | None = None
+    outcomes: Sequence[str] | None = None
+    given: Sequence[str] | None = None
+    join: str | None = None
+    encoding: str | None = None
+    year: int | None = None
+    tasks: int = 40
+
+
+#: Columns that are not drafted, by the reason; those that options name, by option.
+LeftOut = dict[str, list[Field]]
+Named = Mapping[str, Sequence[Field]]
+
+
+class Files(NamedTuple):
+    """Files and what they say of themselves."""
+
+    paths: list[Path]
+    given: list[Path]
+    headers: list[Header]
+    columns: list[Field]
+    join: str
+
+    @property
+    def names(self) -> str:
+        return ", ".join(path.name for path in self.given)
+
+    def column(self, name: str, option: str, among: Sequence[Field] | None = None) -> Field:
+        """Find a column that an option names."""
+        every = self.columns if among is None else among
+        for column in every:
+            if column.name.casefold() == name.casefold():
+                return column
+        hint = nearest(name, [column.name for column in every])
+        raise EpidemiaError(f"{option} {name}: {self.names} has no such column ({hint})")
+
+
+def described(given: list[Path], unpacked: list[Path], wishes: Wishes) -> Files:
+    if twice := [path.name for n, path in enumerate(given) if path in given[:n]]:
+        raise EpidemiaError(f"{twice[0]} is given twice: give each file once")
+    if wishes.encoding:
+        _check_encoding(wishes.encoding, unpacked)
+    headers = [header_of(path, n, wishes.encoding) for n, path in enumerate(unpacked)]
+    for path, header in zip(unpacked, headers, strict=True):
+        if header.rows == 0:
+            raise EpidemiaError(f"{path.name} has zero rows")
+    columns = [column for header in headers for column in header.columns]
+    join = shared_column(headers, [path.name for path in unpacked], wishes.join)
+    return Files(unpacked, given, headers, columns, join or "")
+
+
+def _check_encoding(encoding: str, files: Sequence[Path]) -> None:
+    import codecs
+
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        raise EpidemiaError(
+            f"--encoding {encoding}: unknown; expected, for example, latin-1, cp1251 or shift-jis"
+        ) from None
+    if other := [path.name for path in files if not FORMATS.get(suffix_of(path.name))]:
+        raise EpidemiaError(
+            f"--encoding applies only to SPSS, Stata and SAS files; {other[0]} is read as UTF-8, "
+            f"or else as Western European: save it as UTF-8 (iconv -f {encoding} -t utf-8)"
+        )
+
+
+def named_columns(read: Files, left_out: LeftOut, wishes: Wishes) -> dict[str, list[Field]]:
+    """Find the columns that --outcomes and --given name."""
+    columns: dict[str, list[Field]] = {}
+    for option, names in (("--outcomes", wishes.outcomes), ("--given", wishes.given)):
+        for name in names or ():
+            column = read.column(name, option)
+            for reason, gone in left_out.items():
+                if column in gone:
+                    raise EpidemiaError(f"{option} {name}: this column cannot be used: {reason}")
+            columns.setdefault(option, []).append(column)
+    return columns

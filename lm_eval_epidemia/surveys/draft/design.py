@@ -1,29 +1,29 @@
-"""Which columns carry the design: guessed from names and labels, never used without being asked."""
+"""Which columns carry the design: guessed, never used without being asked.
+
+By names and labels; weights also by their values, and by what they mean where countries differ.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from lm_eval_epidemia.surveys.draft.columns import Field
-from lm_eval_epidemia.surveys.draft.words import (
-    COMBINED,
-    COUNTRY,
-    FINAL,
-    POPULATION,
-    PSU,
-    REPLICATE,
-    STRATA,
-    says_weight,
-    spelt,
-)
+from lm_eval_epidemia.core.errors import few
+from lm_eval_epidemia.surveys.draft import words
+from lm_eval_epidemia.surveys.draft.amounts import has_unit
+from lm_eval_epidemia.surveys.draft.columns import Field, Files, Wishes
+from lm_eval_epidemia.surveys.draft.tally import blocks
+from lm_eval_epidemia.surveys.draft.variables import kind_of
+from lm_eval_epidemia.surveys.read import read_columns
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 #: So many numbered columns of one name are replicates, if that is the name of a weight.
 MANY = 8
@@ -60,7 +60,7 @@ class Guess(NamedTuple):
     replicates: list[str]
     span: str = ""
     body: str = ""
-    unsaid: list[str] = []  # noqa: RUF012
+    unsaid: list[str] = []
 
 
 def guessed(columns: Sequence[Field]) -> Guess:
@@ -83,27 +83,29 @@ def guessed(columns: Sequence[Field]) -> Guess:
         name, label = column.name.casefold(), column.label.casefold()
         # Of replicates that are numbered from 0, the first is the weight itself.
         numbered = re.search(r"[1-9]\d*$", name) and stems[_stem(name)] >= MANY
-        repeated = numbered and (says_weight(_stem(name), "") or REPLICATE.search(name + label))
-        if repeated or ("weight" in label and REPLICATE.search(label)):
+        repeated = numbered and (
+            words.says_weight(_stem(name), "") or words.REPLICATE.search(name + label)
+        )
+        if repeated or ("weight" in label and words.REPLICATE.search(label)):
             replicates.append(column.name)
         elif len(column.answers) > 1 or (tall and name == "weight" and not label):
             continue  # an answer, or what somebody weighs
-        elif says_weight(column.name, column.label):
+        elif words.says_weight(column.name, column.label):
             weights.append(column)
-    several = any(COUNTRY.fits(column.name, column.label) for column in columns)
+    several = any(words.COUNTRY.fits(column) for column in columns)
     weights.sort(key=lambda column: _unlikely(column, several))
     named = {column.name for column in weights} | {*replicates}
     others = [column for column in columns if column.name not in named]
-    psu = next((c.name for c in others if PSU.fits(c.name, c.label)), "")
-    strata = next((c.name for c in others if c.name != psu and STRATA.fits(c.name, c.label)), "")
+    psu = next((c.name for c in others if words.PSU.fits(c)), "")
+    strata = next((c.name for c in others if c.name != psu and words.STRATA.fits(c)), "")
     return Guess([column.name for column in weights], strata, psu, replicates)
 
 
 def _unlikely(column: Field, several: bool) -> tuple[bool, bool, bool]:
     """Order weights; of several countries, first those that count them too, last them alone."""
-    told = column.name, column.label
-    alone, both = (several and kind.fits(*told) for kind in (POPULATION, COMBINED))
-    return alone, not both, not FINAL.search(" ".join(told).casefold())
+    alone = several and words.POPULATION.fits(column)
+    both = several and words.COMBINED.fits(column)
+    return alone, not both, not words.FINAL.search(f"{column.name} {column.label}".casefold())
 
 
 def body_unit(column: Field, values: pd.Series) -> str:
@@ -115,7 +117,7 @@ def body_unit(column: Field, values: pd.Series) -> str:
     values : Series, shape (n,)
         Numbers without blanks.
     """
-    if not (_BARE.fullmatch(spelt(column.name)) and _BARE.fullmatch(spelt(column.label) or "wt")):
+    if not all(_BARE.fullmatch(words.spelt(t) or "wt") for t in (column.name, column.label)):
         return ""
     fitting = (
         unit
@@ -147,3 +149,147 @@ def single_units(records: pd.DataFrame, strata: str, psu: str) -> str:
     if single := int((sizes == 1).sum()):
         return f"{single:,} of {len(sizes):,} strata have a single PSU"
     return ""
+
+
+#: Records in which a column is looked at for weights; how many different numbers these have there.
+FIRST, SEVERAL = 20_000, 30
+
+#: Whole numbers below this are codes.
+CODES = 10
+
+
+def known_numbers(column: Field, values: pd.Series) -> NDArray[np.float64]:
+    """Return numbers with blanks where a code means no answer."""
+    numbers = values.to_numpy(float).copy()
+    for low, high in column.missing_ranges:
+        numbers[(numbers >= low) & (numbers <= high)] = np.nan
+    return numbers
+
+
+def _counting(column: Field, values: pd.Series) -> pd.Series | None:
+    """Return numbers that may count people, without codes below zero; None if they do not."""
+    import pandas as pd
+
+    known = pd.Series(known_numbers(column, values)).dropna()
+    below = known[known < 0].unique()
+    if (below == np.round(below)).all() and len(below) < CODES:
+        known = known[known >= 0]
+    codes = known.max() < CODES and (known == known.round()).all()
+    return None if known.nunique() < 2 or known.min() < 0 or codes else known
+
+
+def looked_at(
+    read: Files, usable: Sequence[Field], guess: Guess, wishes: Wishes, named: Collection[str]
+) -> Guess:
+    """Look at the values of guessed weights, or, if none has the name of one, of other columns.
+
+    A body weight is used only if there is no other.
+
+    Parameters
+    ----------
+    read : Files
+    usable : sequence of Field
+    guess : Guess
+    wishes : Wishes
+    named : collection of str
+        Outcomes and conditions of the user: no weights.
+    """
+    spans: dict[str, str] = {}
+    bodies: dict[str, str] = {}
+    for name in guess.weights:
+        column = read.column(name, "--weight", usable)
+        values = read_columns(read.paths[column.file], [name], texts=[name])[name]
+        if values.dtype.kind != "f":
+            if values.nunique() >= SEVERAL:  # "0,85": to use it is an error that says so
+                spans[name] = ""
+            continue
+        if (known := _counting(column, values)) is None:
+            continue
+        low, high, mean = (f"{x:.4g}" for x in (known.min(), known.max(), known.mean()))
+        spans[name] = f"{low} to {high}, mean {mean}"
+        if not (guess.strata and guess.psu) and (unit := body_unit(column, known)):
+            bodies[name] = unit
+    weights = [name for name in spans if name not in bodies] or [*bodies]
+    first = weights[0] if weights else ""
+    guess = guess._replace(
+        weights=weights, span=spans.get(first, ""), body=bodies.get(first, ""), unsaid=[]
+    )
+    if weights and not guess.body:
+        return guess
+    taken = {guess.strata, guess.psu, *guess.replicates, *weights, *named}
+    return guess._replace(unsaid=_unsaid(read, usable, taken, wishes.encoding))
+
+
+def _unsaid(
+    read: Files, usable: Sequence[Field], taken: Collection[str], encoding: str | None
+) -> list[str]:
+    """Find columns that may be weights by their values: positive, with decimals, and many.
+
+    Not those with labels of answers, or with a name or label of something that is measured.
+    """
+    import pandas as pd
+
+    found = []
+    able = [
+        column
+        for column in usable
+        if not (column.labels and (column.answers or column.kind == "texts"))
+        and column.name not in taken
+        and not has_unit(column, kind := kind_of(column))
+        and not kind
+        and not words.ABOUT_INTERVIEW.fits(column)
+        and not words.says_measured(column.name, column.label)
+        and not words.says_weight(column.name, column.label)
+    ]
+    for number, path in enumerate(read.paths):
+        columns = [column for column in able if column.file == number]
+        block = next(blocks(path, columns, encoding), (0, {}))[1] if columns else {}
+        for column in columns if block else ():
+            values = pd.Series(block[column.name])[:FIRST].astype(object)
+            numbers = pd.to_numeric(values, errors="coerce")
+            known = _counting(column, numbers.replace([np.inf], np.nan))
+            if known is not None and known.nunique() >= SEVERAL:
+                found += [column.name] if (known != known.round()).mean() > 0.5 else []
+    return found
+
+
+def may_be_weights(names: Sequence[str]) -> str:
+    """Say that only a person can tell whether columns are weights."""
+    return (
+        f"no column is called a weight, but {few(names)} may be one (positive numbers with "
+        f"decimals, without labels): give --weight {names[0]} to use it, or --weight none if all "
+        "records count equally"
+    )
+
+
+def countries_said(usable: Sequence[Field], weight: str, guess: Guess) -> list[str]:
+    """Say what a weight has to be multiplied by where a file has several countries."""
+    if not weight:
+        return []
+
+    combined, population, countries = (
+        [column.name for column in usable if called.fits(column)]
+        for called in (words.COMBINED, words.POPULATION, words.COUNTRY)
+    )
+    into = "into a new column, and give that as --weight"
+    if weight in combined:
+        return [f"{weight} counts the sizes of countries already: multiply it by no other weight"]
+    if not countries:
+        return []
+    if weight in population:
+        other = next(
+            (name for name in guess.weights if name not in population), "a person's weight"
+        )
+        return [
+            f"{weight} says only how much a country counts: multiply it by {other} in each record, "
+            f"{into}"
+        ]
+    among = f"several countries ({countries[0]})"
+    if combined:
+        return [f"{weight} is right within a country: for {among} together use {combined[0]}"]
+    if population:
+        return [
+            f"{weight} is right within a country: for {among} together multiply it by "
+            f"{population[0]}, {into}"
+        ]
+    return []

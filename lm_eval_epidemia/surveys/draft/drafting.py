@@ -4,36 +4,44 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.core.names import RESERVED, check_name
-from lm_eval_epidemia.surveys.catalogue import own_surveys, records
-from lm_eval_epidemia.surveys.csv_text import encoding_of
-from lm_eval_epidemia.surveys.draft.columns import Field, unusable
-from lm_eval_epidemia.surveys.draft.design import Guess, guessed
-from lm_eval_epidemia.surveys.draft.files import Files, described
-from lm_eval_epidemia.surveys.draft.files import named as named_columns
+from lm_eval_epidemia.surveys.catalogue import own_surveys, record_of, records
+from lm_eval_epidemia.surveys.draft.columns import (
+    Chooser,
+    Field,
+    Files,
+    LeftOut,
+    Named,
+    Proposal,
+    Wishes,
+    described,
+    named_columns,
+    unusable,
+)
+from lm_eval_epidemia.surveys.draft.design import Guess, guessed, looked_at
 from lm_eval_epidemia.surveys.draft.people import Sampling, UsedRows, rows_in, rows_of
 from lm_eval_epidemia.surveys.draft.tally import Tally, count
 from lm_eval_epidemia.surveys.draft.tasks import (
     EACH,
+    PEOPLE,
     TaskPlan,
     conditions_of,
+    is_possible,
     outcomes_of,
     planned,
 )
-from lm_eval_epidemia.surveys.draft.text import apart, cleaned, marks, variable_name
-from lm_eval_epidemia.surveys.draft.trying import PEOPLE, possible, recorded
 from lm_eval_epidemia.surveys.draft.variables import KEEPS, Draft, drafted
-from lm_eval_epidemia.surveys.draft.weighing import looked_at
-from lm_eval_epidemia.surveys.draft.wishes import Chooser, Proposal, Wishes
-from lm_eval_epidemia.surveys.draft.words import IDENTIFIER
+from lm_eval_epidemia.surveys.draft.words import IDENTIFIER, apart, cleaned, marks, variable_name
 from lm_eval_epidemia.surveys.draft.writing import DraftSource, record_text
 from lm_eval_epidemia.surveys.microdata import load_microdata
-from lm_eval_epidemia.surveys.read import SETUP, WORKBOOKS, head_of, open_raw, suffix_of
+from lm_eval_epidemia.surveys.raw import open_raw
+from lm_eval_epidemia.surveys.read import SETUP, WORKBOOKS, encoding_of, head_of, suffix_of
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
 #: A record has at most so many variables; with --outcomes and --given those that are named.
@@ -66,7 +74,7 @@ class Drafted(NamedTuple):
     source: DraftSource
     variables: list[Draft]
     plans: list[TaskPlan]
-    left_out: dict[str, list[Field]]
+    left_out: LeftOut
     notes: list[str]
 
 
@@ -138,11 +146,11 @@ def draft(
         read = described(given, unpacked, wishes)
         left_out = unusable(read.columns, read.join or None)
         usable = _without(read.columns, left_out)
-        named = named_columns(read, usable, left_out, wishes)
+        named = named_columns(read, left_out, wishes)
         asked_for = {column.name for columns in named.values() for column in columns}
         guess = looked_at(read, usable, guessed(usable), wishes, asked_for)
         rows = rows_of(read, usable, guess, wishes, choose)
-        _put_aside(usable, guess, rows.sampling, read.join, named, left_out)
+        _put_aside(usable, guess, rows.sampling, read.join, asked_for, left_out)
         asked = _without(usable, left_out)
         tallies = _counted(read, asked, rows, wishes.encoding, progress)
         repeated = [] if rows.sampling.psu else _repeated(asked, tallies)
@@ -160,15 +168,15 @@ def draft(
         if not plans:
             raise _nothing_left(read.names, variables, left_out)
         # As a build will: every code is that of a level, or missing.
-        data = load_microdata(recorded(record_text(source, variables, plans, left_out)), files)
-        plans = planned(outcomes, conditions, wishes.tasks, possible(data))
+        data = load_microdata(record_of(record_text(source, variables, plans, left_out)), files)
+        plans = planned(outcomes, conditions, wishes.tasks, partial(is_possible, data))
         if not plans:
             raise EpidemiaError(
                 f"{read.names}: no outcome and condition were both answered by {PEOPLE} people: "
                 "name others with --outcomes and --given"
             )
         text = record_text(source, variables, plans, left_out)
-        recorded(text)
+        record_of(text)
         notes += [*repeated, *_about_tables(unpacked)]
     if wishes.outcomes and wishes.given:
         notes += _those_without(outcomes, conditions, plans, wishes.tasks)
@@ -212,7 +220,7 @@ def check_free(path: Path, replace: bool) -> None:
 # -- Columns to variables -------------------------------------------------------------------------
 
 
-def _without(columns: Sequence[Field], left_out: Mapping[str, Sequence[Field]]) -> list[Field]:
+def _without(columns: Sequence[Field], left_out: LeftOut) -> list[Field]:
     """Return the columns that are not left out."""
     gone = {id(column) for columns in left_out.values() for column in columns}
     return [column for column in columns if id(column) not in gone]
@@ -223,11 +231,10 @@ def _put_aside(
     guess: Guess,
     sampling: Sampling,
     join: str,
-    named: Mapping[str, Sequence[Field]],
-    left_out: dict[str, list[Field]],
+    wanted: set[str],
+    left_out: LeftOut,
 ) -> None:
     """Leave out what is no answer of a person: the design, replicates, other weights, numbers."""
-    wanted = {column.name for columns in named.values() for column in columns}
     roles = {
         "used for the design": {sampling.weight, sampling.strata, sampling.psu},
         "replicate weights": {*guess.replicates},
@@ -255,12 +262,11 @@ def _counted(
     with tqdm(total=total, desc="reading", unit="row", unit_scale=True, disable=hidden) as bar:
         for number, path in enumerate(read.paths):
             columns = [column for column in asked if column.file == number]
-            keep, weights, lacking = rows_in(path, rows, read.join)
+            keep, weights = rows_in(path, rows, read.join)
             tallies = count(path, columns, keep, weights, encoding, bar.update)
             for tally in tallies.values():
                 # Who is not in this file has no answer.
-                tally.blank += lacking[0]
-                tally.blank_weight += lacking[1]
+                tally.blank_weight += float(rows.weights.sum() - weights.sum())
             counted |= tallies
     return counted
 
@@ -268,9 +274,9 @@ def _counted(
 def _variables(
     asked: Sequence[Field],
     tallies: Mapping[str, Tally],
-    named: Mapping[str, Sequence[Field]],
+    named: Named,
     wishes: Wishes,
-    left_out: dict[str, list[Field]],
+    left_out: LeftOut,
 ) -> list[Draft]:
     wanted = {column.name: option for option, columns in named.items() for column in columns}
     drafts: dict[str, Draft] = {}
@@ -292,10 +298,7 @@ def _variables(
 
 
 def _chosen(
-    variables: list[Draft],
-    named: Mapping[str, Sequence[Field]],
-    wishes: Wishes,
-    choose: Chooser | None,
+    variables: list[Draft], named: Named, wishes: Wishes, choose: Chooser | None
 ) -> tuple[list[Draft], list[Draft], list[str]]:
     """Settle outcomes and conditions: as named, or as proposed and agreed to."""
     by_column = {draft.column.name: draft for draft in variables}
@@ -309,9 +312,10 @@ def _chosen(
         known = {name.casefold(): draft for name, draft in by_column.items()}
         columns = tuple(draft.column.name for draft in proposed)
         chosen = choose(Proposal(what, option, columns, labels))
-        if unknown := [name for name in chosen if name.casefold() not in known]:
-            hint = nearest(unknown[0], labels)
-            raise EpidemiaError(f"{option} {unknown[0]}: no such variable ({hint})")
+        for name in chosen:
+            if name.casefold() not in known:
+                hint = nearest(name, labels)
+                raise EpidemiaError(f"{option} {name}: no such variable ({hint})")
         return [known[name.casefold()] for name in chosen]
 
     taken = [by_column[column.name] for column in named.get("--outcomes", ())]
@@ -346,33 +350,24 @@ def _any_conditions(drafts: Sequence[Draft]) -> list[Draft]:
     return able[: min(3, len(drafts) // 2)]
 
 
-def _fewer(
-    variables: list[Draft], used: Sequence[Draft], left_out: dict[str, list[Field]]
-) -> list[Draft]:
+def _fewer(variables: list[Draft], used: Sequence[Draft], left_out: LeftOut) -> list[Draft]:
     """Keep a record readable: the variables of tasks, and the first of the others."""
     names = {draft.name for draft in used}
     others = [draft for draft in variables if draft.name not in names]
-    gone = others[max(VARIABLES - len(names), 0) :]
-    if gone:
-        reason = (
-            f"beyond the first {VARIABLES} variables: name them in --outcomes or --given to "
-            "include them"
-        )
-        left_out[reason] = [draft.column for draft in gone]
-    without = {draft.name for draft in gone}
-    return [draft for draft in variables if draft.name not in without]
+    if gone := {draft.name for draft in others[max(VARIABLES - len(names), 0) :]}:
+        named = "name them in --outcomes or --given to include them"
+        columns = [draft.column for draft in others if draft.name in gone]
+        left_out[f"beyond the first {VARIABLES} variables: {named}"] = columns
+    return [draft for draft in variables if draft.name not in gone]
 
 
 def _those_without(
     outcomes: Sequence[Draft], conditions: Sequence[Draft], plans: Sequence[TaskPlan], most: int
 ) -> list[str]:
     """Say which of the named outcomes and conditions did not become a task, and why."""
-    possible = len(outcomes) * len(conditions)
-    if len(plans) >= most and possible > most:
-        return [
-            f"{most} of {possible:,} possible tasks with one condition were made: --tasks N makes "
-            "more"
-        ]
+    possible = f"{len(outcomes) * len(conditions):,} possible tasks with one condition"
+    if len(plans) >= most and len(outcomes) * len(conditions) > most:
+        return [f"{most} of {possible} were made: --tasks N makes more"]
     there = {(plan.outcome, given) for plan in plans for given in plan.given}
     gone = [
         f"{outcome.name} by {condition.name}"
@@ -389,7 +384,7 @@ def _repeated(asked: Sequence[Field], tallies: Mapping[str, Tally]) -> list[str]
     found = []
     for column in asked:
         counts = tallies[column.name].counts
-        if IDENTIFIER.fits(column.name, column.label) and len(counts) < 0.9 * counts.sum():
+        if IDENTIFIER.fits(column) and len(counts) < 0.9 * counts.sum():
             found += [column.name] if len(counts) > counts.sum() / 10 else []
     return [
         f"several records have the same {name}: if they are of one person or one household, give "
@@ -420,9 +415,7 @@ def _about_tables(files: Sequence[Path]) -> list[str]:
     return notes
 
 
-def _nothing_left(
-    names: str, variables: Sequence[Draft], left_out: Mapping[str, Sequence[Field]]
-) -> EpidemiaError:
+def _nothing_left(names: str, variables: Sequence[Draft], left_out: LeftOut) -> EpidemiaError:
     reasons = sorted(left_out.items(), key=lambda item: -len(item[1]))
     listed = "; ".join(f"{reason}: {len(columns)}" for reason, columns in reasons[:4])
     gone = f"(left out: {listed or 'nothing'})"

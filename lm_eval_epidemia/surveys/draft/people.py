@@ -11,15 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.errors import EpidemiaError, few
-from lm_eval_epidemia.surveys.draft.columns import Field
-from lm_eval_epidemia.surveys.draft.design import Guess, single_units
-from lm_eval_epidemia.surveys.draft.files import Files
+from lm_eval_epidemia.surveys.draft.columns import NONE, Chooser, Field, Files, Proposal, Wishes
+from lm_eval_epidemia.surveys.draft.design import (
+    Guess,
+    countries_said,
+    known_numbers,
+    may_be_weights,
+    single_units,
+)
 from lm_eval_epidemia.surveys.draft.tally import blocks
-from lm_eval_epidemia.surveys.draft.weighing import countries_said, known_numbers, may_be_weights
-from lm_eval_epidemia.surveys.draft.wishes import NONE, Chooser, Proposal, Wishes
 from lm_eval_epidemia.surveys.draft.words import WORDS
-from lm_eval_epidemia.surveys.read import read_columns, suffix_of
-from lm_eval_epidemia.surveys.weights import check_weights
+from lm_eval_epidemia.surveys.microdata import check_weights
+from lm_eval_epidemia.surveys.read import read_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -193,18 +196,12 @@ class _Settling(NamedTuple):
         if given is not None:
             if given.casefold() == NONE:
                 return ""
-            column = self.read.column(given, "--weight", self.usable)
-            path = self.read.paths[column.file]
-            if column.kind == "texts" and suffix_of(path.name) != ".csv":
-                raise EpidemiaError(
-                    f"--weight {column.name}: the column contains text, expected numbers"
-                )
-            return column.name
+            return self.read.column(given, "--weight", self.usable).name
         if not (guess.weights or guess.unsaid):
             return ""
-        if self.choose is None and not guess.weights:
-            raise EpidemiaError(may_be_weights(guess.unsaid))
         if self.choose is None:
+            if not guess.weights:
+                raise EpidemiaError(may_be_weights(guess.unsaid))
             also = f" --strata {guess.strata}" if guess.strata and guess.psu else ""
             also += f" --psu {guess.psu}" if guess.psu else ""
             looks = "looks" if len(guess.weights) == 1 else "look"
@@ -269,11 +266,8 @@ def _year(read: Files, column: pd.Series | None, wishes: Wishes) -> tuple[int, s
             raise EpidemiaError(f"--year {wishes.year}: expected a year such as 2022")
         return wishes.year, "as given"
     if column is not None:
-        more = (
-            ", the last of several years: choose another with --year"
-            if column.nunique() > 1
-            else ""
-        )
+        several = column.nunique() > 1
+        more = ", the last of several years: choose another with --year" if several else ""
         return int(column.max()), f"the column {column.name}{more}"
     for text in [*(path.name for path in read.given), *(header.title for header in read.headers)]:
         if years := re.findall(r"(?<!\d)(?:19|20)\d\d(?!\d)", text):
@@ -284,12 +278,10 @@ def _year(read: Files, column: pd.Series | None, wishes: Wishes) -> tuple[int, s
     )
 
 
-def rows_in(
-    path: Path, rows: UsedRows, join: str
-) -> tuple[NDArray[np.bool_], NDArray[np.float64], tuple[float, float]]:
-    """Return the rows of a file that count, their weights, and the people missing in it."""
+def rows_in(path: Path, rows: UsedRows, join: str) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Return the rows of a file that count, and their weights."""
     if rows.keys is None:
-        return rows.keep, rows.weights, (0.0, 0.0)
+        return rows.keep, rows.weights
     import pandas as pd
 
     keys = read_columns(path, [join], texts=[join])[join]
@@ -301,6 +293,4 @@ def rows_in(
     _check_unique(keys, path)
     place = pd.Index(rows.keys.to_numpy()).get_indexer(pd.Index(keys.to_numpy()))
     keep = (place >= 0) & rows.keep[place]
-    weights = np.where(keep, rows.weights[place], 0.0)
-    away = rows.keep.sum() - keep.sum(), rows.weights.sum() - weights.sum()
-    return keep, weights, (float(away[0]), float(away[1]))
+    return keep, np.where(keep, rows.weights[place], 0.0)

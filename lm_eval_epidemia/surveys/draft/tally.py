@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.surveys import read
-from lm_eval_epidemia.surveys.csv_text import BLANKS, NO_NUMBERS, csv_batches
 from lm_eval_epidemia.surveys.draft.columns import Field
+from lm_eval_epidemia.surveys.read import BLANKS, NO_NUMBERS, csv_batches
 
 #: From this share of equal distances between neighbours on, numbers were counted up. Of what is
 #: measured, people hardly ever all differ unless values lie far apart, and then no distance is
@@ -87,10 +87,8 @@ class Tally:
         Its numbers in order, how many records have each, and their weight.
     texts : dict
         Of its texts (numbers written as text too): count and weight. None beyond `KINDS`.
-    blank, blank_weight : float
-        Records without a value.
-    words : bool
-        Whether a text is no number.
+    blank_weight : float
+        Weight of the records without a value.
     whole : bool
         Whether all numbers are whole.
     distinct : bool
@@ -103,6 +101,12 @@ class Tally:
         Whether it holds true and false.
     in_words, written : float
         Records with a text that is no number, and those of them that people read as one.
+    exact : bool
+        Whether `values` are not rounded.
+    unknown : dict
+        As `texts`: what programs write in place of a number.
+    no_numbers : dict of str to int
+        Records with these, where they are no answer.
     example : str
         The first of these.
     """
@@ -111,9 +115,7 @@ class Tally:
     counts: Array = field(default_factory=lambda: np.empty(0))
     weights: Array = field(default_factory=lambda: np.empty(0))
     texts: dict[str, tuple[float, float]] | None = field(default_factory=dict)
-    blank: float = 0
     blank_weight: float = 0
-    words: bool = False
     whole: bool = True
     distinct: bool = False
     numbering: bool = False
@@ -125,6 +127,11 @@ class Tally:
     example: str = ""
     unknown: dict[str, tuple[float, float]] = field(default_factory=dict)
     no_numbers: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def words(self) -> bool:
+        """Whether a text is no number."""
+        return self.in_words > 0
 
     @property
     def total(self) -> float:
@@ -149,10 +156,9 @@ class Tally:
             return
         of_record, values = pd.factorize(column)
         known = of_record >= 0
-        self.blank += float((~known).sum())
         self.blank_weight += float(weight[~known].sum())
-        counts = _sums(of_record[known], np.ones(known.sum()), len(values))
-        weights = _sums(of_record[known], weight[known], len(values))
+        counts = np.bincount(of_record[known], minlength=len(values)).astype(float)
+        weights = np.bincount(of_record[known], weight[known], len(values)).astype(float)
         kind = getattr(values, "dtype", np.dtype(object)).kind
         self.truths |= kind == "b"
         if kind in "biuf":
@@ -194,9 +200,8 @@ class Tally:
     def _merge(self, values: Array, counts: Array, weights: Array) -> None:
         every = np.concatenate([self.values, values])
         self.values, of_one = np.unique(every, return_inverse=True)
-        size = len(self.values)
-        self.counts = _sums(of_one, np.concatenate([self.counts, counts]), size)
-        self.weights = _sums(of_one, np.concatenate([self.weights, weights]), size)
+        self.counts = np.bincount(of_one, np.concatenate([self.counts, counts])).astype(float)
+        self.weights = np.bincount(of_one, np.concatenate([self.weights, weights])).astype(float)
 
     def _texts(self, texts: list[str], counts: Array, weights: Array) -> None:
         import pandas as pd
@@ -205,14 +210,12 @@ class Tally:
         blank = series.isin(NO_NUMBERS).to_numpy()
         for n in np.flatnonzero(blank):
             if texts[n] in BLANKS:
-                self.blank += counts[n]
                 self.blank_weight += weights[n]
             else:
                 _add(self.unknown, texts[n], counts[n], weights[n])
         numbers = pd.to_numeric(series.where(~blank), errors="coerce").to_numpy(float)
         there = ~np.isnan(numbers)
         for n in np.flatnonzero(~there & ~blank):
-            self.words = True
             self.in_words += counts[n]
             if _WRITTEN.fullmatch(texts[n]):
                 self.written += counts[n]
@@ -230,7 +233,6 @@ class Tally:
         if self.words and self.texts is not None:
             self.texts |= self.unknown
         else:
-            self.blank += sum(count for count, _ in self.unknown.values())
             self.blank_weight += sum(weight for _, weight in self.unknown.values())
             self.no_numbers = {text: int(count) for text, (count, _) in self.unknown.items()}
         self.unknown = {}
@@ -240,10 +242,6 @@ class Tally:
 def _add(sums: dict[str, tuple[float, float]], text: str, count: float, weight: float) -> None:
     before = sums.get(text, (0.0, 0.0))
     sums[text] = (before[0] + count, before[1] + weight)
-
-
-def _sums(of_one: NDArray[np.int64], weights: Array, size: int) -> Array:
-    return np.bincount(of_one, weights, size).astype(float)
 
 
 def _to_digits(values: Array, digits: int) -> Array:

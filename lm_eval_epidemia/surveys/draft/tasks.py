@@ -1,4 +1,4 @@
-"""The choice of outcomes and conditions, and the tasks made of them."""
+"""The choice of outcomes and conditions, and the tasks made of them that have people."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ from collections.abc import Callable, Sequence
 from itertools import combinations, product
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import entr
+
 from lm_eval_epidemia.surveys.draft.variables import Draft
 from lm_eval_epidemia.surveys.draft.words import ABOUT_INTERVIEW, DEMOGRAPHIC
+from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
 #: Cells of a condition; answers that are easily asked for; what hardly differs.
@@ -65,7 +70,7 @@ def outcomes_of(drafts: Sequence[Draft], conditions: Sequence[Draft], most: int)
         and draft.kind not in kinds
         and len(draft.levels) <= MAX_LEVELS
         and draft.most <= ONE_SIDED
-        and not ABOUT_INTERVIEW.fits(draft.column.name, draft.column.label)
+        and not ABOUT_INTERVIEW.fits(draft.column)
     ]
     chosen: list[Draft] = []
     for wanted in product((True, False), (True, False)):
@@ -129,3 +134,34 @@ def planned(
     take([*pairs[::step], *pairs], len(kept) + of_two)
     order = {outcome.name: n for n, outcome in enumerate(outcomes)}
     return sorted(kept, key=lambda plan: (len(plan.given), order[plan.outcome]))
+
+
+#: A task has people enough.
+PEOPLE = 30
+
+#: What two variables share of what the lesser of them tells, from which one recodes the other.
+SAME = 0.9
+
+
+def is_possible(data: Microdata, plan: TaskPlan) -> bool:
+    """Tell whether a task can be estimated from the records, and is worth it."""
+    columns = np.array([data.levels[name] for name in (plan.outcome, *plan.given)])
+    keep = (data.weight > 0) & (columns != MISSING).all(axis=0)
+    outcome, *given = columns[:, keep]
+    if keep.sum() < PEOPLE or any(len(np.unique(column)) < 2 for column in columns[:, keep]):
+        return False
+    return all(_information(outcome, condition, data.weight[keep]) < SAME for condition in given)
+
+
+def _information(
+    first: NDArray[np.int16], other: NDArray[np.int16], weight: NDArray[np.float64]
+) -> float:
+    """Return the mutual information of two variables, over the lesser of their entropies."""
+    table = np.zeros((first.max() + 1, other.max() + 1))
+    np.add.at(table, (first, other), weight)
+    p = table / table.sum()
+    rows, columns, both = (
+        float(entr(shares).sum()) for shares in (p.sum(axis=1), p.sum(axis=0), p)
+    )
+    least = min(rows, columns)
+    return (rows + columns - both) / least if least > 0 else 1.0

@@ -10,22 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.surveys.draft import cuts
+from lm_eval_epidemia.surveys.draft import amounts, words
+from lm_eval_epidemia.surveys.draft.amounts import has_unit, measure_of
 from lm_eval_epidemia.surveys.draft.columns import Field, within
-from lm_eval_epidemia.surveys.draft.measuring import has_unit, measure_of
 from lm_eval_epidemia.surveys.draft.tally import Array, Tally
-from lm_eval_epidemia.surveys.draft.text import apart, cleaned, number, shortened
-from lm_eval_epidemia.surveys.draft.words import (
-    COUNTRY,
-    DATE,
-    DEMOGRAPHIC,
-    IDENTIFIER,
-    NUMBER,
-    PREDICATES,
-    asks_nothing,
-    like_others,
-    unanswered,
-)
+from lm_eval_epidemia.surveys.draft.words import apart, cleaned, number, shortened
 from lm_eval_epidemia.surveys.variable import Measure
 
 #: Numbers of more values are binned; a variable of more answers is none.
@@ -52,7 +41,7 @@ class DraftLevel(NamedTuple):
     phrase: str
     weight: float
     codes: tuple[float, ...] = ()
-    bounds: dict[str, float] = {}  # noqa: RUF012
+    bounds: dict[str, float] = {}
     texts: tuple[str, ...] = ()
 
 
@@ -116,7 +105,7 @@ class Draft(NamedTuple):
 
 def kind_of(column: Field) -> str:
     """Return which demographic variable a column is by its name or label; empty if none."""
-    kinds = (kind for kind, words in DEMOGRAPHIC.items() if words.fits(column.name, column.label))
+    kinds = (kind for kind, called in words.DEMOGRAPHIC.items() if called.fits(column))
     return next(kinds, "")
 
 
@@ -143,7 +132,7 @@ def drafted(column: Field, tally: Tally, name: str, wanted: bool = False) -> Dra
     draft = _of_texts(plain, tally) if tally.words else _of_numbers(plain, tally, wanted)
     if isinstance(draft, str):
         return draft
-    if not wanted and IDENTIFIER.fits(column.name, column.label) and len(draft.levels) > 2:
+    if not wanted and words.IDENTIFIER.fits(column) and len(draft.levels) > 2:
         return f"identifiers, by name or label {KEEPS}"
     known = sum(level.weight for level in draft.levels) / (tally.total or 1)
     if sum(level.weight > 0 for level in draft.levels) < 2:
@@ -160,7 +149,7 @@ def _not_asked(column: Field, tally: Tally, known: float) -> list[str]:
     if tally.words:
         held = {text: weight for text, (_, weight) in (tally.texts or {}).items()}
     labels = {code: str(column.labels.get(code, code)) for code in held}
-    codes = [code for code in held if unanswered(labels[code]) == "not asked"]
+    codes = [code for code in held if words.unanswered(labels[code]) == "not asked"]
     share = sum(held[code] for code in codes) / (tally.total or 1)
     if min(share, 1 - known) < NOT_ASKED and 1 - known < UNANSWERED:
         return []
@@ -176,7 +165,7 @@ def _not_asked(column: Field, tally: Tally, known: float) -> list[str]:
 
 def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
     texts, column = tally.texts or {}, draft.column
-    if sum(bool(DATE.fullmatch(text)) for text in texts) > len(texts) / 2:
+    if sum(bool(words.DATE.fullmatch(text)) for text in texts) > len(texts) / 2:
         return "dates or times"
     people = sum(count for count, _ in texts.values())
     many = len(texts) > ANSWERS or (len(texts) > VALUES and people < 5 * len(texts))
@@ -189,9 +178,9 @@ def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
     if tally.texts is None or many:
         return "free text, or too many different texts"
     labels = {text: str(column.labels.get(text, "")) or cleaned(text) for text in texts}
-    silent = [text for text in texts if asks_nothing(labels[text])]
-    enough = 1 if COUNTRY.fits(column.name, column.label) else 3
-    codes = [text for text in silent if like_others(labels[text], labels.values(), enough)]
+    silent = [text for text in texts if words.asks_nothing(labels[text])]
+    enough = 1 if words.COUNTRY.fits(column) else 3
+    codes = [text for text in silent if words.like_others(labels[text], labels.values(), enough)]
     silent = [text for text in silent if text not in codes]
     kept = sorted((text for text in texts if text not in silent), key=_natural)
     shown = _told_apart([(labels[text], text) for text in kept])
@@ -204,7 +193,7 @@ def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
         checks.append("treated as an answer: None")
     if codes:
         checks.append(f"treated as answers, like the others here: {_listed(codes)}")
-    if weak := [text for text in kept if unanswered(labels[text]) == "weak"]:
+    if weak := [text for text in kept if words.unanswered(labels[text]) == "weak"]:
         checks.append(f"kept as an answer, or is it none? {_listed(weak)}")
     if silent:
         checks.append(f"treated as missing: {_listed(shortened(cleaned(t), 60) for t in silent)}")
@@ -245,17 +234,17 @@ def _of_numbers(draft: Draft, tally: Tally, wanted: bool) -> Draft | str:
     # Beside a refusal, a code may be one too, whatever its label: 9994 "not present" by 9995.
     long = {len(number(code)) for code in silent if _refuses(code)} - {1}
     beside = [code for code in meant if _refuses(code) and len(number(code)) in long]
-    if weak := [code for code in meant if code in beside or unanswered(meant[code])]:
+    if weak := [code for code in meant if code in beside or words.unanswered(meant[code])]:
         checks.append(f"kept as an answer, or is it none? {_labelled(weak, meant)}")
     if nearly:
         listed = _listed(map(number, nearly))
         checks.append(f"kept as a number, or is it a code of no answer? {listed}")
     if not known.any():
         return "empty: nobody has an answer"
-    if tally.whole and not (meant or wanted) and _dated(values[known]):
+    if tally.whole and not (meant or wanted) and amounts.are_dates(values[known]):
         return "dates or times"
     draft = draft._replace(
-        missing=tuple(_joined(missing)), checks=tuple(checks), labelled=bool(meant)
+        missing=tuple(amounts.join_ranges(missing)), checks=tuple(checks), labelled=bool(meant)
     )
     weight = dict(zip(values[known].tolist(), weights[known].tolist(), strict=True))
     labelled = sum(value in meant for value in weight)
@@ -264,27 +253,12 @@ def _of_numbers(draft: Draft, tally: Tally, wanted: bool) -> Draft | str:
     return _amounts(draft, weight, meant, tally)
 
 
-def _dated(values: Array) -> bool:
-    """Tell whether whole numbers are dates: 20210314, 202103, or 14032021."""
-    ends, middle = values % 100, values // 100 % 100
-    day_last, month_last = (values // 10_000, middle, ends), (values // 100, ends, 1 + 0 * ends)
-    year_last = (values % 10_000, values // 10_000 % 100, values // 10**6)
-    return len(values) > 2 and any(
-        bool(
-            (
-                (year >= 1900) & (year < 2100) & (month > 0) & (month < 13) & (day > 0) & (day < 32)
-            ).all()
-        )
-        for year, month, day in (day_last, month_last, year_last)
-    )
-
-
 def _identify(draft: Draft, tally: Tally) -> bool:
     """Tell whether numbers without labels say who somebody is: by name, else by their look."""
     if not (tally.distinct and tally.whole) or tally.counts.sum() < FEW:
         return False
     column = draft.column
-    if NUMBER.fits(column.name, column.label):
+    if words.NUMBER.fits(column):
         return True
     return tally.numbering and not has_unit(column, draft.kind)
 
@@ -339,17 +313,17 @@ def _amounts(
     bare = [value for value in weight if value not in meant]
     ends = [v for v in weight if v in meant and not _an_end(v, meant[v], bare)]
     low = [v for v in ends if v < bare[0]]
-    high = _far_above(values, meant) or [v for v in ends if v > bare[-1]]
+    high = amounts.far_above(values, meant) or [v for v in ends if v > bare[-1]]
     inner = np.array([value not in low and value not in high for value in weight], dtype=bool)
     checks, asides = [], []
     if inner.sum() <= VALUES and tally.exact:
-        levels = _levels(draft, list(weight), meant, weight, cuts.shown)
+        levels = _levels(draft, list(weight), meant, weight, amounts.shown)
         if not meant and tally.whole:
             checks.append("if these are codes, write what they mean: the file has no labels")
     else:
-        levels = _levels(draft, low, meant, weight, cuts.shown)
+        levels = _levels(draft, low, meant, weight, amounts.shown)
         levels += _binned(draft, values[inner], weights[inner], tally.whole, low, high)
-        levels += _levels(draft, high, meant, weight, cuts.shown)
+        levels += _levels(draft, high, meant, weight, amounts.shown)
         checks.append("cut at round numbers near the quintiles")
         if not low and not high:
             topped = {value: meant[value] for value in weight if value in meant}
@@ -367,7 +341,7 @@ def _binned(
     draft: Draft, values: Array, weights: Array, whole: bool, low: list[float], high: list[float]
 ) -> list[DraftLevel]:
     levels = []
-    for at_least, below in pairwise([None, *cuts.round_cuts(values, weights, whole), None]):
+    for at_least, below in pairwise([None, *amounts.round_cuts(values, weights, whole), None]):
         begins = -np.inf if at_least is None else at_least
         ends = np.inf if below is None else below
         weight = weights[(values >= begins) & (values < ends)].sum()
@@ -375,36 +349,15 @@ def _binned(
         above = max(low) if at_least is None and low else None
         below_high = min(high) if below is None and high else below
         bounds = {"at_least": at_least, "above": above, "below": below_high}
+        label = amounts.in_words(at_least, below, whole)
         if at_least is None and whole and values[0] == ends - 1:
-            label = cuts.shown(values[0])
-        else:
-            label = cuts.in_words(at_least, below, whole)
+            label = amounts.shown(values[0])
         if draft.kind == "age":
             label = label.replace("or more", "or older")
         phrase = _amount(draft.kind, label, draft.column)
         given = {name: bound for name, bound in bounds.items() if bound is not None}
         levels.append(DraftLevel(label, phrase, float(weight), bounds=given))
     return levels
-
-
-def _joined(ranges: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Put ranges in order, each code in one of them."""
-    joined: list[tuple[float, float]] = []
-    for low, high in sorted(ranges):
-        if joined and low <= joined[-1][1]:
-            low, before = joined.pop()
-            high = max(high, before)
-        joined.append((low, high))
-    return joined
-
-
-def _far_above(values: Array, meant: dict[float, str]) -> list[float]:
-    """Return a few codes far above all numbers of which the lowest has a label: 991 'never'."""
-    for place in range(max(len(values) - 5, 2), len(values)):
-        code, below = float(values[place]), float(values[place - 1])
-        if code in meant and code - below > (below - values[0]) / 2 and code > 2 * abs(below):
-            return [float(value) for value in values[place:]]
-    return []
 
 
 _TOPPED = re.compile(
@@ -536,7 +489,7 @@ def _listed(items: Iterable[str]) -> str:
 
 
 def _about(column: Field) -> str:
-    return shortened(column.words.rstrip(" :.;,") or column.name)
+    return shortened((column.label or column.name).rstrip(" :.;,") or column.name)
 
 
 #: Answers that name no race and no region, only that it is another one.
@@ -551,7 +504,7 @@ def _phrase(kind: str, label: str, column: Field, not_a_word: bool = False) -> s
     if not_a_word:
         return _amount(kind, label, column)
     word = label.casefold()
-    if word in PREDICATES:
+    if word in words.PREDICATES:
         return f"is {word}" if word != "hispanic" else "is Hispanic"
     if kind == "sex" and word in ("man", "woman", "men", "women"):
         return f"is a {word.replace('men', 'man')}"

@@ -6,11 +6,11 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from lm_eval_epidemia.surveys.draft.columns import Field
+from lm_eval_epidemia.surveys.draft.columns import LeftOut
 from lm_eval_epidemia.surveys.draft.people import Sampling
 from lm_eval_epidemia.surveys.draft.tasks import TaskPlan
-from lm_eval_epidemia.surveys.draft.text import CHECK, cleaned, number, quoted, shortened
 from lm_eval_epidemia.surveys.draft.variables import Draft, DraftLevel
+from lm_eval_epidemia.surveys.draft.words import CHECK, cleaned, number, quoted, shortened
 from lm_eval_epidemia.surveys.variable import Measure
 
 WIDTH = 96
@@ -42,10 +42,7 @@ class DraftSource(NamedTuple):
 
 
 def record_text(
-    source: DraftSource,
-    drafts: Sequence[Draft],
-    plans: Sequence[TaskPlan],
-    left_out: Mapping[str, Sequence[Field]],
+    source: DraftSource, drafts: Sequence[Draft], plans: Sequence[TaskPlan], left_out: LeftOut
 ) -> str:
     """Write a record.
 
@@ -204,7 +201,7 @@ def _title(name: str, plan: TaskPlan, drafts: Mapping[str, Draft]) -> str:
     return f"{name.upper()}: {called(plan.outcome)} by {', '.join(map(called, plan.given))}"
 
 
-def _left_out(left_out: Mapping[str, Sequence[Field]]) -> list[str]:
+def _left_out(left_out: LeftOut) -> list[str]:
     total = sum(map(len, left_out.values()))
     if not total:
         return []

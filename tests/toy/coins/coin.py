@@ -36,23 +36,30 @@ class Said(NamedTuple):
 TASKS = {f"epidemia_coin_{n}_tosses": Coin(f"epidemia_coin_{n}_tosses", n) for n in (3, 5, 8)}
 
 
-def rows(coin, variant):
-    for cell in range(coin.tosses):
-        question = (
-            f"A fair coin is tossed {coin.tosses} times. How probable are {cell + 1} or more heads?"
-        )
-        yield {"cell": cell, "prompt": prompt(question, BINS)}
+class CoinWay(Way):
+    name = "coin"
+    diagnostics = {"choice_mass": CHOICE_MASS}
+
+    def load(self, task):
+        return TASKS[task]
+
+    def described(self, truth):
+        return [[f"heads: {k + 1} or more"] for k in range(truth.tosses)]
+
+    def rows(self, truth, variant):
+        for cell in range(truth.tosses):
+            question = (
+                f"A fair coin is tossed {truth.tosses} times. How probable are {cell + 1} or more "
+                "heads?"
+            )
+            yield {"cell": cell, "prompt": prompt(question, BINS)}
+
+    def choices(self, truth):
+        return BIN_LETTERS
+
+    def read(self, row, responses):
+        value = logprobs_of(responses, row)
+        return Said(self.name, row.task, row.truth, row.cell, value)
 
 
-WAY = Way(
-    name="coin",
-    suffix="",
-    columns={"choices": ["string"]},
-    rows=rows,
-    choices=lambda coin: BIN_LETTERS,
-    read=lambda row, said: Said("coin", row.task, row.truth, row.cell, logprobs_of(said, row)),
-    prompts=lambda coin, one: 1,
-    diagnostics={"choice_mass": CHOICE_MASS},
-    load=TASKS.__getitem__,
-    described=lambda coin: [[f"heads: {k + 1} or more"] for k in range(coin.tosses)],
-)
+WAY = CoinWay()

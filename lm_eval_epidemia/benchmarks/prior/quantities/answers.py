@@ -1,9 +1,8 @@
 """Answers of models in the published benchmark: reference rows for a user's models.
 
-``groundtruth/quantities/published_answers.parquet`` is made from the benchmark's own files:
-``python -m lm_eval_epidemia.benchmarks.prior.quantities.answers FOLDER``, where FOLDER holds
-``results_per_variable.parquet`` and ``SOURCE.json``. It keeps the priors of the NHANES part as the
-benchmark read them, one row each, and none of its scores: these are computed again.
+``benchmarks/published_quantities.py`` made ``groundtruth/quantities/published_answers.parquet`` of
+the benchmark's own files: the priors of the NHANES part as the benchmark read them, one row each,
+and none of its scores, which are computed again.
 
 As published: o4-mini was asked for quantiles four times only (trial 0 is missing), all others five
 times; gpt-4o and o4-mini were asked directly in both experiments, each time again.
@@ -14,12 +13,9 @@ Andreas, Mike Cafarella; the text is in the file's metadata).
 
 from __future__ import annotations
 
-import argparse
-import json
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +31,7 @@ PUBLISHED = "epidemia_prior_nhanes"
 ANSWERS = "published_answers.parquet"
 
 #: What tells runs apart.
-_RUN = ["experiment", "model", "system_prompt", "protocol", "temperature_or_effort"]
+RUN = ["experiment", "model", "system_prompt", "protocol", "temperature_or_effort"]
 
 
 class PublishedRun(NamedTuple):
@@ -65,49 +61,6 @@ class PublishedRun(NamedTuple):
     temperature_or_effort: str
     trials: tuple[int, ...]
     priors: Array
-
-
-def write(folder: Path, to: Path) -> Path:
-    """Take the answers out of the benchmark's results, and write them.
-
-    Parameters
-    ----------
-    folder : Path
-        With ``results_per_variable.parquet`` and ``SOURCE.json``.
-    to : Path
-        Folder of the file.
-    """
-    import pandas as pd
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    results = folder / "results_per_variable.parquet"
-    answers = pd.read_parquet(results)
-    answers = answers[answers.dataset == "nhanes"]
-    is_beta = answers.ground_truth_distribution_type == "beta"
-    kept = answers[[*_RUN, "trial"]].assign(
-        trial=answers.trial.astype("int8"),
-        quantity=answers.variable,
-        family=answers.ground_truth_distribution_type,
-        a=answers.a.where(is_beta, answers.prior_mean),
-        b=answers.b.where(is_beta, answers.prior_std),
-    )
-    kept = kept.sort_values([*_RUN, "trial", "quantity"], kind="stable")
-    table = pa.Table.from_pandas(kept, preserve_index=False)
-    for place, name in enumerate(table.column_names):
-        if pa.types.is_string(table[name].type) or pa.types.is_large_string(table[name].type):
-            table = table.set_column(place, name, table[name].dictionary_encode())
-    source = json.loads((folder / "SOURCE.json").read_text(encoding="utf-8"))
-    table = table.replace_schema_metadata(
-        {
-            "source": f"{source['official_url']}, commit {source['commit']}",
-            "file": f"{results.name} sha256 {paths.sha256_of(results)}",
-            "licence": source["licence_text"],
-        }
-    )
-    with paths.atomic_write(to / ANSWERS) as temporary:
-        pq.write_table(table, temporary, compression="zstd", compression_level=15)
-    return to / ANSWERS
 
 
 def runs(truth: Quantities) -> tuple[PublishedRun, ...]:
@@ -142,7 +95,7 @@ def _runs(names: tuple[str, ...]) -> tuple[PublishedRun, ...]:
             f"the published answers are about the set {PUBLISHED}; this one lacks {few(unknown)}"
         )
     # Written in the order of runs.
-    return tuple(_run(key, list(of_run), at) for key, of_run in groupby(rows, itemgetter(*_RUN)))
+    return tuple(_run(key, list(of_run), at) for key, of_run in groupby(rows, itemgetter(*RUN)))
 
 
 def _run(key: tuple[str, ...], rows: list[dict[str, Any]], at: dict[str, int]) -> PublishedRun:
@@ -154,14 +107,3 @@ def _run(key: tuple[str, ...], rows: list[dict[str, Any]], at: dict[str, int]) -
             priors[place] = FAMILIES.index(row["family"]), row["a"], row["b"]
     experiment, model, system_prompt, protocol, setting = key
     return PublishedRun(experiment, model, system_prompt, protocol, setting, trials, priors)
-
-
-def main() -> None:
-    """Write the file where the package ships it."""
-    parser = argparse.ArgumentParser(description="Write the published models' answers.")
-    parser.add_argument("folder", type=Path, help="with results_per_variable.parquet")
-    print(write(parser.parse_args().folder, paths.shipped_groundtruth() / "quantities"))
-
-
-if __name__ == "__main__":
-    main()

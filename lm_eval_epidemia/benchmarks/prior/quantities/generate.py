@@ -13,27 +13,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks.prior.quantities import bins, draws, wording
-from lm_eval_epidemia.benchmarks.prior.quantities.estimators import (
-    DomainStats,
-    SampleDesign,
-    estimate,
-    numbers_of,
-)
+from lm_eval_epidemia.benchmarks.prior.quantities import wording
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     DIFFICULTIES,
     FEWEST,
     Condition,
+    DomainStats,
     Family,
     Quantities,
     Quantity,
+    SampleDesign,
+    draw_samples,
+    estimate,
+    numbers_of,
+    stack_draws,
 )
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.surveys.adjustment import Rake
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
-from lm_eval_epidemia.surveys.variable import Variable
+from lm_eval_epidemia.surveys.variable import Rake, Variable
 
 #: A variable with more levels and no measure (single years of schooling) is left out.
 MOST_LEVELS = 15
@@ -233,25 +232,25 @@ class Slices:
         value = self.data.measured[choice.variable]
         there = value[people & ~np.isnan(value)]
         _require(len(there) >= FEWEST, f"{len(there)} people have a known {choice.variable}")
-        ends: list[float | None] = [None, *bins.cuts(there), None]
+        ends: list[float | None] = [None, *wording.cuts(there), None]
         low, high = (
             None
             if end is None or not there.min() <= end < there.max()
-            else bins.roundest(there, end)
+            else wording.roundest(there, end)
             for end in ends[choice.level : choice.level + 2]
         )
-        met = bins.inside(value, low, high)
+        met = wording.inside(value, low, high)
         share = met[people].sum() / len(there)
         many = f"many people have one {choice.variable}, so that it has no quarters"
         _require(QUARTER[0] <= share <= QUARTER[1], many)
         same = set(value[people & met])
         phrase = (
-            f"exactly {bins.number(same.pop(), way.measure.unit)}"
+            f"exactly {wording.number(same.pop(), way.measure.unit)}"
             if len(same) == 1
-            else bins.between(low, high, way.measure.unit)
+            else wording.between(low, high, way.measure.unit)
         )
         phrase = wording.measured_clause(way, phrase, self.subject)
-        return met, Condition(choice.variable, bins.QUARTERS[choice.level], phrase)
+        return met, Condition(choice.variable, wording.QUARTERS[choice.level], phrase)
 
     def slice(self, name: str, base: Choice, given: tuple[Choice, ...]) -> _Slice:
         """Make a quantity.
@@ -316,7 +315,6 @@ class Slices:
         family: Family = (
             "beta" if share else family_of(value[people], everyone, self.data.weight[there])
         )
-        check_family(family, value[people])
         label = "" if base.level is None else f" ({way.levels[base.level].label})"
         unit = way.measure.unit if way.measure and not share else ""
         clauses = [condition.phrase for condition in listed]
@@ -392,7 +390,7 @@ def generate(data: Microdata, n: int = 60, seed: int = 0, name: str | None = Non
     if len(pieces) < n:
         raise _too_many(slices, n, seed, by_difficulty)
     sums = [
-        draws.drawn(
+        draw_samples(
             kept.value[kept.people], data.weight[kept.people], np.random.default_rng([seed, 1, k])
         )
         for k, kept in enumerate(pieces)
@@ -420,8 +418,7 @@ def generate(data: Microdata, n: int = 60, seed: int = 0, name: str | None = Non
         about={key: text for key, text in about.items() if text},
         quantities=tuple(kept.quantity for kept in pieces),
         baselines={
-            kind: draws.stacked([both[kind] for both in sums])
-            for kind in ("corrected", "published")
+            kind: stack_draws([both[kind] for both in sums]) for kind in ("corrected", "published")
         },
         scored="corrected",
         fingerprint="",

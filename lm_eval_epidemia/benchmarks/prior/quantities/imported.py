@@ -20,20 +20,23 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter
 
-from lm_eval_epidemia.benchmarks.prior.posterior import FLAT_SD
-from lm_eval_epidemia.benchmarks.prior.quantities import draws
-from lm_eval_epidemia.benchmarks.prior.quantities.bins import QUARTERS
-from lm_eval_epidemia.benchmarks.prior.quantities.estimators import DomainStats, numbers_of
+from lm_eval_epidemia.benchmarks.prior.judged import FLAT_SD
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     DIFFICULTIES,
     DRAWS,
     SIZES,
     Condition,
+    DomainStats,
     Family,
     Quantities,
     Quantity,
+    Sums,
+    count_alike,
+    numbers_of,
+    stack_draws,
 )
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX
+from lm_eval_epidemia.benchmarks.prior.quantities.wording import QUARTERS
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.sealed import problem
@@ -57,24 +60,24 @@ class _NormalPosterior(BaseModel):
     mu: FiniteFloat
     sigma: Annotated[FiniteFloat, Field(ge=0, lt=FLAT_SD)]
 
-    def sums(self, size: int) -> draws.Sums:
-        """Take the prior off: what `size` answers come to (posterior.of_baseline backwards)."""
+    def sums(self, size: int) -> Sums:
+        """Take the prior off: what `size` answers come to (judged.of_baseline backwards)."""
         squared = self.sigma**2 / (1 - (self.sigma / FLAT_SD) ** 2)
-        return draws.Sums(self.mu * (1 + squared / FLAT_SD**2), squared * size, size)
+        return Sums(self.mu * (1 + squared / FLAT_SD**2), squared * size, size)
 
 
 class _BetaPosterior(BaseModel):
     alpha: Annotated[FiniteFloat, Field(ge=1)]
     beta: Annotated[FiniteFloat, Field(ge=1)]
 
-    def sums(self, _size: int) -> draws.Sums:
+    def sums(self, _size: int) -> Sums:
         """Take the prior off; how many the answers count as, alpha and beta tell themselves."""
         size = self.alpha + self.beta - 2
         share = (self.alpha - 1) / size
-        return draws.Sums(share, share * (1 - share), size)
+        return Sums(share, share * (1 - share), size)
 
 
-def _sums_of(draw: Any, form: type[_NormalPosterior | _BetaPosterior], size: int) -> draws.Sums:
+def _sums_of(draw: Any, form: type[_NormalPosterior | _BetaPosterior], size: int) -> Sums:
     """Return what a draw comes to: a posterior of the public form, or a list of its answers."""
     if not isinstance(draw, list):
         return form.model_validate(draw).sums(size)
@@ -82,7 +85,7 @@ def _sums_of(draw: Any, form: type[_NormalPosterior | _BetaPosterior], size: int
     answers = Annotated[
         list[Annotated[FiniteFloat, bounds]], Field(min_length=size, max_length=size)
     ]
-    return draws.corrected(np.array(TypeAdapter(answers).validate_python(draw)))
+    return count_alike(np.array(TypeAdapter(answers).validate_python(draw)))
 
 
 _VARIABLES = TypeAdapter(dict[str, _Variable])
@@ -164,7 +167,7 @@ def imported(files: Sequence[Path], name: str | None = None) -> Quantities:
             for each in variables
         ),
         baselines={
-            "published": draws.stacked(
+            "published": stack_draws(
                 [
                     _sums(each, variables[each].family, baselines, baselines_path)
                     for each in variables
@@ -245,9 +248,7 @@ def _level(on: _Variable | None, level: Any) -> str:
     return str(level)
 
 
-def _sums(
-    name: str, family: Family, baselines: Mapping[str, Any], path: Path
-) -> list[list[draws.Sums]]:
+def _sums(name: str, family: Family, baselines: Mapping[str, Any], path: Path) -> list[list[Sums]]:
     """Return what the draws of a variable come to, by size."""
     form = _BetaPosterior if family == "beta" else _NormalPosterior
     listed = []

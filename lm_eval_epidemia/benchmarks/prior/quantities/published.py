@@ -1,11 +1,14 @@
-"""The published quantities: the NHANES part of OpenEstimate, with its truths and its draws.
+"""The published quantities: the NHANES part of OpenEstimate, its variables in words, recomputed.
 
 ``groundtruth/quantities/nhanes.json`` and the draws beside it are made from the benchmark's own
-files: ``python -m lm_eval_epidemia.benchmarks.prior.quantities.published FOLDER``. FOLDER holds
-``variables.parquet``, ``baseline_samples.parquet`` and ``SOURCE.json``. Truths (mean, standard
-deviation between people, standard error, number of people) are taken as published; thresholds are
-read from the published texts, all other words are ours (`nhanes`), because the published ones do
-not always say what the truth is of. Of the drawn people only sums are kept.
+files by ``benchmarks/published_quantities.py``. Who has the official files of NHANES 2017-2018 can
+recompute them: the same people, quarters and estimators, and baseline draws of one's own.
+
+The words are ours. They follow the official questionnaires and what the published truth was
+computed from, which the published texts do not always say: diabetes includes borderline diabetes;
+difficulty is in concentrating, remembering or making decisions; insurance is one's own, not a
+spouse's; cancer and heart attack were asked at age 20 and over. Source of the questions: NCHS
+documentation of the files named in `VARIABLES` (cycle J).
 
 Source: "OpenEstimate: Evaluating LLMs on Reasoning Under Uncertainty with Real-World Data" and its
 repository, alanarenda/openestimate (MIT License, copyright 2025 Alana Marzoev, Jillian Ross, Jacob
@@ -14,174 +17,293 @@ Andreas, Mike Cafarella).
 
 from __future__ import annotations
 
-import argparse
-import json
-import re
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from lm_eval_epidemia.benchmarks.prior.quantities import draws, nhanes
-from lm_eval_epidemia.benchmarks.prior.quantities.bins import QUARTERS, between
-from lm_eval_epidemia.benchmarks.prior.quantities.estimators import DomainStats, numbers_of
-from lm_eval_epidemia.benchmarks.prior.quantities.nhanes import YesNoVariable
+import numpy as np
+from numpy.typing import NDArray
+
+from lm_eval_epidemia.benchmarks.prior.quantities import store, wording
+from lm_eval_epidemia.benchmarks.prior.quantities.generate import check_family
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
-    DRAWS,
-    SIZES,
+    FEWEST,
     Condition,
     Quantities,
     Quantity,
+    SampleDesign,
+    draw_samples,
+    estimate,
+    numbers_of,
+    stack_draws,
 )
-from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, write
+from lm_eval_epidemia.benchmarks.prior.quantities.wording import joined
 from lm_eval_epidemia.core import paths
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.paths import read_yaml
+from lm_eval_epidemia.surveys.raw import open_raw, raw_files
+from lm_eval_epidemia.surveys.read import raw_columns, read_columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Bounds in a published text; the digits of 1.4124999999999999 are those of a float.
-_BOUNDS = re.compile(r"(?P<side>greater than|less than or equal to) (?P<bound>\d+(?:\.\d+)?)")
+
+SURVEY = "the National Health and Nutrition Examination Survey (NHANES) 2017-2018"
+ADULT = 18
 
 
-def _condition(name: str, level: float, text: str) -> Condition:
-    """Read a condition: a level by its code, the bounds of a quarter from the published text."""
-    variable = nhanes.VARIABLES[name]
-    if isinstance(variable, YesNoVariable):
-        label = "Yes" if level == 1 else "No"
-        return Condition(name, label, variable.yes if level == 1 else variable.no)
-    bounds = {bound["side"]: float(bound["bound"]) for bound in _BOUNDS.finditer(text)}
-    low, high = bounds.get("greater than"), bounds.get("less than or equal to")
-    quarter = int(level)
-    if (low is None) != (quarter == 0) or (high is None) != (quarter == 3):
-        raise EpidemiaError(
-            f"{name} {QUARTERS[quarter]}: expected its bounds, got {text!r}: is this the "
-            "published list of variables?"
-        )
-    return Condition(
-        name, QUARTERS[quarter], f"whose {variable.words} is {between(low, high, variable.unit)}"
-    )
+class YesNoVariable(NamedTuple):
+    """A question that is answered yes or no.
+
+    Attributes
+    ----------
+    file, column : str
+        Where it is in the official files.
+    yes, no : str
+        As a relative clause: "who take insulin now".
+    codes : sequence of int
+        That count as yes; others that are answers count as no.
+    age : int
+        From which it was asked.
+    unknown : bool
+        Whether "don't know", refusals and blanks count as no, as they do in the published truth.
+    """
+
+    file: str
+    column: str
+    yes: str
+    no: str
+    codes: Sequence[int] = (1,)
+    age: int = ADULT
+    unknown: bool = False
 
 
-def _conditions(row: Any) -> tuple[Condition, ...]:
-    listed = json.loads(row.conditions)
-    texts = row.description.partition(", given ")[2].split(", and ") if listed else []
-    if len(texts) != len(listed):
-        raise EpidemiaError(
-            f"{row.variable}: {len(listed)} conditions, but {len(texts)} in {row.description!r}"
-        )
-    return tuple(
-        _condition(name, level, text) for (name, level), text in zip(listed, texts, strict=True)
-    )
+class Measurement(NamedTuple):
+    """Something measured.
+
+    Attributes
+    ----------
+    file, column : str
+    words : str
+        "blood lead level".
+    unit : str
+    """
+
+    file: str
+    column: str
+    words: str
+    unit: str
 
 
-def _stats(row: Any) -> DomainStats:
-    return DomainStats(row.mean, row.std, row.se)
+def _variables() -> dict[str, YesNoVariable | Measurement]:
+    """Read ``nhanes.yaml``."""
+    data = read_yaml(__package__, "nhanes.yaml")
+    measured = {name: Measurement(**told) for name, told in data["measured"].items()}
+    return measured | {name: YesNoVariable(**told) for name, told in data["answered"].items()}
 
 
-def _quantity(row: Any, marginals: dict[str, Any]) -> Quantity:
-    base, conditions = row.base_variable, _conditions(row)
-    variable = nhanes.VARIABLES[base]
-    share = isinstance(variable, YesNoVariable)
-    return Quantity(
-        name=row.variable,
-        base=base,
-        conditions=conditions,
-        family=row.ground_truth_distribution_type,
-        unit="" if isinstance(variable, YesNoVariable) else variable.unit,
-        wording=nhanes.wording(base, conditions),
-        **numbers_of(_stats(row), int(row.n), _stats(marginals[base]), share),
-    )
+VARIABLES: Mapping[str, YesNoVariable | Measurement] = _variables()
 
 
-def _read(file: Path, columns: list[str]) -> pd.DataFrame:
-    import pandas as pd
-
-    if not file.is_file():
-        raise EpidemiaError(
-            f"{file.parent} has no {file.name}: give the folder with the published files"
-        )
-    frame = pd.read_parquet(file)
-    if missing := [column for column in columns if column not in frame]:
-        raise EpidemiaError(
-            f"{file.name} lacks {', '.join(missing)}: expected {', '.join(columns)}"
-        )
-    return frame[frame["dataset"] == "nhanes"]
-
-
-def made_from(folder: Path) -> Quantities:
-    """Make the set from the published files.
+def worded(base: str, conditions: Sequence[Condition]) -> str:
+    """Say what a quantity is.
 
     Parameters
     ----------
-    folder : Path
-        With ``variables.parquet``, ``baseline_samples.parquet`` and ``SOURCE.json``.
+    base : str
+        One of `VARIABLES`.
+    conditions : sequence of Condition
+        With phrases such as "whose body weight is at most 66.5 kg".
 
     Returns
     -------
-    Quantities
-        Scores are relative to the "published" draws. "corrected" are the first N people of each,
-        in the order in which they were drawn, counted alike. Its fingerprint is empty.
+    str
+        A noun phrase.
+    """
+    variable = VARIABLES[base]
+    involved = [variable, *(VARIABLES[condition.variable] for condition in conditions)]
+    age = max([ADULT, *(other.age for other in involved if isinstance(other, YesNoVariable))])
+    people = (
+        f"adults aged {age} and over in the civilian noninstitutionalized population of the "
+        f"United States"
+    )
+    people += joined([condition.phrase for condition in conditions])
+    if isinstance(variable, Measurement):
+        what = f"the mean {variable.words} (in {variable.unit}) of {people}"
+    else:
+        what = f"the proportion {variable.yes}, among {people}"
+    return f"{what}, according to {SURVEY}"
+
+
+#: Columns by official file.
+FILES: dict[str, list[str]] = {"DEMO_J": ["SEQN", "RIDAGEYR", "WTMEC2YR", "SDMVSTRA", "SDMVPSU"]}
+for _one in VARIABLES.values():
+    FILES.setdefault(_one.file, ["SEQN"]).append(_one.column)
+
+PAGE = "https://wwwn.cdc.gov/nchs/nhanes/continuousnhanes/default.aspx?BeginYear=2017"
+
+#: Codes that are answers; others are refusals and "don't know".
+ANSWERS = (1, 2, 3)
+
+#: What a recomputed number may differ from a published one, in relation to it.
+SAME = 1e-6
+
+
+class Rebuilt(NamedTuple):
+    """The set, and what differs from the published one, a line per quantity."""
+
+    quantities: Quantities
+    differing: list[str]
+
+
+class _Respondents(NamedTuple):
+    """Examined adults: what is known of them by variable (NaN if nothing is), their design."""
+
+    values: dict[str, Array]
+    design: SampleDesign
+
+
+def _joined(raw: Sequence[Path]) -> pd.DataFrame:
+    with open_raw(raw, {name.lower() for name in FILES}) as files:
+        there = {file.stem.upper(): file for file in files}
+        if missing := [name for name in FILES if name not in there]:
+            raise EpidemiaError(
+                f"{', '.join(path.name for path in raw)}: {', '.join(missing)} missing: the "
+                f"published quantities need {', '.join(FILES)} of NHANES 2017-2018: {PAGE}"
+            )
+        tables = {}
+        for name, columns in FILES.items():
+            here = raw_columns(there[name])
+            if lacking := [c for c in columns if c.lower() not in map(str.lower, here)]:
+                raise EpidemiaError(
+                    f"{there[name].name} lacks {', '.join(lacking)} ({nearest(lacking[0], here)}): "
+                    f"is it the file of 2017-2018? {PAGE}"
+                )
+            tables[name] = read_columns(there[name], columns).set_index("SEQN")
+            if not tables[name].index.is_unique:
+                raise EpidemiaError(
+                    f"{there[name].name}: SEQN has duplicates, expected one per person"
+                )
+    joined = tables.pop("DEMO_J")
+    for table in tables.values():
+        joined = joined.join(table)
+    return joined
+
+
+def _people(frame: pd.DataFrame) -> _Respondents:
+    frame = frame[(frame["RIDAGEYR"] >= ADULT) & (frame["WTMEC2YR"] > 0)]
+    if len(frame) < FEWEST:
+        raise EpidemiaError(
+            f"DEMO_J has {len(frame)} examined people aged {ADULT} and over: is the file complete?"
+        )
+    values = {}
+    for name, variable in VARIABLES.items():
+        value = frame[variable.column].to_numpy(np.float64)
+        if isinstance(variable, YesNoVariable):
+            known = np.isin(value, ANSWERS) | variable.unknown
+            value = np.where(known, np.isin(value, variable.codes), np.nan)
+        values[name] = value
+    strata = frame["SDMVSTRA"].to_numpy(np.int64)
+    within = frame["SDMVPSU"].to_numpy(np.int64)
+    weight = frame["WTMEC2YR"].to_numpy(np.float64)
+    return _Respondents(values, SampleDesign(weight, strata, strata * (within.max() + 1) + within))
+
+
+def _slice(
+    people: _Respondents, quantity: Quantity
+) -> tuple[NDArray[np.bool_], tuple[Condition, ...]]:
+    """Find the people of a quantity; quarters are taken within the earlier conditions."""
+    there, conditions = np.ones(len(people.design.weight), dtype=bool), []
+    for condition in quantity.conditions:
+        variable, value = VARIABLES[condition.variable], people.values[condition.variable]
+        if isinstance(variable, YesNoVariable):
+            there = there & (value == (condition.level == "Yes"))
+            conditions.append(condition)
+            continue
+        quarter = wording.QUARTERS.index(condition.level)
+        if not (there & ~np.isnan(value)).any():
+            raise EpidemiaError(f"{quantity.name}: nobody has a known {condition.variable}")
+        ends = [None, *map(float, wording.cuts(value[there])), None]
+        low, high = ends[quarter : quarter + 2]
+        there = there & wording.inside(value, low, high)
+        phrase = f"whose {variable.words} is {wording.between(low, high, variable.unit)}"
+        conditions.append(condition._replace(phrase=phrase))
+    return there & ~np.isnan(people.values[quantity.base]), tuple(conditions)
+
+
+def rebuilt(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
+    """Recompute the published quantities.
+
+    Parameters
+    ----------
+    raw : sequence of Path
+        The official files of NHANES 2017-2018 (`FILES`), in any format that is read elsewhere, or
+        a folder of them.
+    seed : int
+        Of the "corrected" draws, N people with replacement; the "published" ones stay.
+
+    Returns
+    -------
+    Rebuilt
 
     Raises
     ------
     EpidemiaError
-        If a file is missing, or is another.
+        Naming files and columns that are missing, or a slice with fewer than `FEWEST` people.
     """
-    import numpy as np
-
-    files = [folder / name for name in ("variables.parquet", "baseline_samples.parquet")]
-    told = ["variable", "base_variable", "conditions", "description", "mean", "std", "se", "n"]
-    variables = _read(files[0], [*told, "ground_truth_distribution_type"])
-    people = _read(files[1], ["variable", "n", "trial", "draw", "value", "weight_WTMEC2YR"])
-    source = json.loads((folder / "SOURCE.json").read_text(encoding="utf-8"))
-    rows: list[Any] = list(variables.itertuples(index=False))
-    marginals = {row.variable: row for row in rows if row.variable == row.base_variable}
-    sums: dict[Any, draws.Sums] = {}
-    people = people.sort_values(["variable", "n", "trial", "draw"])
-    for (name, size, trial), drawn in people.groupby(["variable", "n", "trial"], sort=False):
-        value = drawn["value"].to_numpy(np.float64)
-        weight = drawn["weight_WTMEC2YR"].to_numpy(np.float64)
-        sums["published", name, size, trial] = draws.published(value, weight)
-        sums["corrected", name, size, trial] = draws.corrected(value[:size])
-    return Quantities(
-        task=PREFIX + "nhanes",
-        survey="nhanes",
-        vintage="2017-2018",
-        title="NHANES 2017-2018, the published quantities",
-        about={
-            "source": f"{source['official_url']}, commit {source['commit']}",
-            "citation": "OpenEstimate: Evaluating LLMs on Reasoning Under Uncertainty with "
-            "Real-World Data (2025). Survey: National Center for Health Statistics, National "
-            "Health and Nutrition Examination Survey, 2017-2018.",
-            "licence": source["licence_text"],
-            "files": "; ".join(f"{file.name} sha256 {paths.sha256_of(file)}" for file in files),
-            "truth": "as published: weights WTMEC2YR, Taylor-linearised standard errors",
-            "draws": "published: drawn without replacement, in proportion to the weight, until "
-            "Kish's effective size is N, and weighted again. corrected: the first N people of "
-            "each, counted alike",
-            "bins": "quarters of the people sampled, not weighted, within the earlier conditions",
-        },
-        quantities=tuple(_quantity(row, marginals) for row in rows),
-        baselines={
-            kind: draws.stacked(
-                [
-                    [[sums[kind, row.variable, size, k] for k in range(DRAWS)] for size in SIZES]
-                    for row in rows
-                ]
+    shipped = store.read(paths.shipped_groundtruth() / "quantities" / "nhanes.json")
+    people = _people(_joined(raw))
+    design, recomputed, differing, drawn = people.design, [], [], []
+    everyone = {old.base: old for old in shipped.quantities if not old.conditions}
+    marginals = {
+        base: estimate(people.values[base], _slice(people, old)[0], design)
+        for base, old in everyone.items()
+    }
+    for k, old in enumerate(shipped.quantities):
+        there, conditions = _slice(people, old)
+        if (n := int(there.sum())) < FEWEST:
+            raise EpidemiaError(
+                f"{old.name} ({old.base}): {n} people are in the slice, {FEWEST} are needed; are "
+                "the files complete?"
             )
-            for kind in ("published", "corrected")
+        value = people.values[old.base]
+        check_family(old.family, value[there])
+        told, share = estimate(value, there, design), old.family == "beta"
+        new = old._replace(
+            conditions=conditions,
+            wording=worded(old.base, conditions),
+            **numbers_of(told, n, marginals[old.base], share),
+        )
+        recomputed.append(new)
+        differing += _differing(old, new)
+        rng = np.random.default_rng([seed, 1, k])
+        drawn.append(draw_samples(value[there], design.weight[there], rng)["corrected"])
+    files = raw_files(raw, {name.lower() for name in FILES})
+    new_set = shipped._replace(
+        title="NHANES 2017-2018, the published quantities recomputed",
+        about={
+            **shipped.about,
+            "files": "; ".join(f"{file.name} sha256 {paths.sha256_of(file)}" for file in files),
+            "truth": "recomputed: weights WTMEC2YR, Taylor-linearised standard errors",
+            "seed": str(seed),
+            "draws": "published: as published. corrected: N people with replacement, in "
+            "proportion to the weight, counted alike",
         },
-        scored="published",
+        quantities=tuple(recomputed),
+        baselines={**shipped.baselines, "corrected": stack_draws(drawn)},
         fingerprint="",
     )
+    return Rebuilt(new_set, differing)
 
 
-def main() -> None:
-    """Write the set where the package ships it."""
-    parser = argparse.ArgumentParser(description="Write the published set of quantities.")
-    parser.add_argument("folder", type=Path, help="with variables.parquet")
-    folder = paths.shipped_groundtruth() / "quantities"
-    print(write(folder, made_from(parser.parse_args().folder), published=True))
-
-
-if __name__ == "__main__":
-    main()
+def _differing(old: Quantity, new: Quantity) -> list[str]:
+    fields = [
+        f"{field} {a:.6g}, published {b:.6g}"
+        for field in ("mean", "sd", "se", "n")
+        if not math.isclose(a := getattr(new, field), b := getattr(old, field), rel_tol=SAME)
+    ]
+    if old.wording != new.wording:
+        fields.append("its bounds differ")
+    return [f"{old.name}: {'; '.join(fields)}"] if fields else []

@@ -14,14 +14,12 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
@@ -271,27 +269,20 @@ def _read(path: Path, _draws_stamp: Any) -> Quantities:
         )
     quantities = Quantities(
         **{field: getattr(record, field) for field in _KEPT},
-        baselines=_baselines(content, record.quantities, path),
+        baselines=_baselines(content, record.quantities),
         fingerprint=hashlib.sha256(path.read_bytes() + content).hexdigest()[:12],
     )
     _check(quantities)
     return quantities
 
 
-def _baselines(content: bytes, quantities: tuple[Quantity, ...], path: Path) -> dict[str, Samples]:
+def _baselines(content: bytes, quantities: Sequence[Quantity]) -> dict[str, Samples]:
+    """Read the draws, in the order in which `_table` writes them."""
     import pyarrow.parquet as pq
 
     table = pq.read_table(io.BytesIO(content))
     kinds = table["draws"].unique().to_pylist()
-    expected = _order(kinds, quantities)
     shape = (len(kinds), len(quantities), len(SIZES), DRAWS)
-    if table.num_rows != math.prod(shape) or any(
-        (table[name].to_numpy() != values).any() for name, values in expected.items()
-    ):
-        raise EpidemiaError(
-            f"{_draws_of(path)} does not contain {DRAWS} draws of {', '.join(map(str, SIZES))} "
-            f"for each quantity of {path.name}, in order: {_mend(path)}"
-        )
     values = [table[column].to_numpy().reshape(shape) for column in _COLUMNS]
     return {kind: Samples(*of_kind) for kind, *of_kind in zip(kinds, *values, strict=True)}
 
@@ -342,7 +333,10 @@ def _check(truth: Quantities) -> None:
 def _table(truth: Quantities) -> pa.Table:
     import pyarrow as pa
 
-    order = _order(list(truth.baselines), truth.quantities)
+    names = [quantity.name for quantity in truth.quantities]
+    rows = {"draws": [*truth.baselines], "quantity": names, "size": SIZES, "draw": range(DRAWS)}
+    places = np.indices([len(each) for each in rows.values()]).reshape(len(rows), -1)
+    order = {n: np.array(each)[at] for (n, each), at in zip(rows.items(), places, strict=True)}
     values = (np.stack(of).ravel() for of in zip(*truth.baselines.values(), strict=True))
     return pa.table(
         {
@@ -351,16 +345,6 @@ def _table(truth: Quantities) -> pa.Table:
             **dict(zip(_COLUMNS, values, strict=True)),
         }
     )
-
-
-def _order(kinds: Sequence[str], quantities: Sequence[Quantity]) -> dict[str, NDArray[Any]]:
-    """Return what the rows of a table of draws are of, column by column."""
-    names = [quantity.name for quantity in quantities]
-    values = {"draws": kinds, "quantity": names, "size": SIZES, "draw": range(DRAWS)}
-    index = np.indices([len(each) for each in values.values()]).reshape(len(values), -1)
-    return {
-        name: np.array(each)[at] for (name, each), at in zip(values.items(), index, strict=True)
-    }
 
 
 def write(folder: Path, truth: Quantities, published: bool = False) -> Path:

@@ -1,4 +1,0 @@
-"""Unpublished tasks: drawn from a survey's variables, checked, and built.
-
-`surveys.fresh` declares them, `findings.probe` compares them with published ones.
-"""

@@ -1,0 +1,377 @@
+"""Raw files: those that a user gives, those that are downloaded, and what is packed in them.
+
+A download shows its progress, goes on where it stopped, and is checked by its hash.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.extras import needs
+from lm_eval_epidemia.core.paths import sha256_of
+from lm_eval_epidemia.surveys import factbook
+from lm_eval_epidemia.surveys.catalogue import own
+from lm_eval_epidemia.surveys.read import FORMATS, SETUP, stem_of, suffix_of
+from lm_eval_epidemia.surveys.record import Record
+
+#: Some agencies refuse programs that do not look like a browser.
+AGENT = "Mozilla/5.0 (compatible; lm-eval-epidemia)"
+TIMEOUT = 60
+
+#: An archive that unpacks to more than this, or that is packed more tightly, is refused. The
+#: largest official one (ACS, both halves of the nation) unpacks to 3 GiB, packed 6 times.
+MAX_UNPACKED = 20 * 2**30
+MAX_RATIO = 200
+SMALL = 50 * 2**20
+
+
+def raw_folder(survey: str, vintage: str) -> Path:
+    """Return where downloaded files of a vintage are (the folder need not exist)."""
+    return paths.home() / "raw" / survey / vintage
+
+
+def raw_paths(
+    record: Record, given: Path | Sequence[Path] | None, vintage: str | None
+) -> tuple[list[Path], str | None]:
+    """Return the files or folders that a survey is read from, and their vintage.
+
+    Parameters
+    ----------
+    record : Record
+    given : Path or sequence of Path, optional
+        The user's paths; if none, the downloaded files.
+    vintage : str, optional
+
+    Returns
+    -------
+    paths : list of Path
+    vintage : str or None
+        As given; by default for downloaded files, the official one.
+
+    Raises
+    ------
+    EpidemiaError
+        If there is no such vintage, or nothing is given and nothing was downloaded.
+    """
+    if vintage is not None:
+        record.vintage(vintage)
+    if given:
+        return [given] if isinstance(given, Path) else [Path(path) for path in given], vintage
+    survey, vintage = record.survey, vintage or record.official
+    folder = raw_folder(survey, vintage)
+    if folder.is_dir():
+        return [folder], vintage
+    if survey in own():
+        raise EpidemiaError(
+            f"{survey} is your own survey, which cannot be downloaded: give its file with --raw"
+        )
+    entry = record.vintages[vintage]
+    how = f"give {entry.needed} ({entry.page}) with --raw"
+    if all(file.url for file in entry.files):
+        of = "" if vintage == record.official else f" --vintage {vintage}"
+        how = f"run 'epidemia survey download {survey}{of}', or {how}"
+    raise EpidemiaError(f"{survey} {vintage} has not been downloaded: {how}")
+
+
+class _Resuming:
+    """A downloader for pooch that keeps what an interrupted one got and asks for the rest."""
+
+    def __init__(self, part: Path, progress: bool) -> None:
+        self.part, self.progress = part, progress
+
+    def __call__(self, url: str, output_file: Any, _pooch: Any) -> None:
+        import requests
+        from tqdm import tqdm
+
+        have = self.part.stat().st_size if self.part.exists() else 0
+        headers = {"User-Agent": AGENT, **({"Range": f"bytes={have}-"} if have else {})}
+        with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
+            # 416: the part is already the whole file.
+            if response.status_code != 416:
+                response.raise_for_status()
+                if "text/html" in response.headers.get("Content-Type", ""):
+                    raise EpidemiaError("the site answered with a web page")
+                resumed = response.status_code == 206
+                length = response.headers.get("Content-Length")
+                with (
+                    tqdm(
+                        total=int(length) + have * resumed if length else None,
+                        initial=have * resumed,
+                        desc=self.part.name.removesuffix(".part"),
+                        unit="B",
+                        unit_scale=True,
+                        disable=not self.progress,
+                    ) as bar,
+                    self.part.open("ab" if resumed else "wb") as sink,
+                ):
+                    for block in response.iter_content(1 << 20):
+                        sink.write(block)
+                        bar.update(len(block))
+        self.part.replace(output_file)
+
+
+def fetch(url: str, target: Path, sha256: str | None, page: str, progress: bool = True) -> Path:
+    """Download one file, unless it exists already.
+
+    Parameters
+    ----------
+    url : str
+    target : Path
+    sha256 : str, optional
+        A file that differs is refused and removed.
+    page : str
+        Where a person can download it, for the error message.
+    progress : bool
+        Show a bar.
+
+    Returns
+    -------
+    Path
+        `target`.
+
+    Raises
+    ------
+    EpidemiaError
+        If the site cannot be reached or requires a browser, or the file is not the known one.
+    """
+    with needs("build", "downloading"):
+        import pooch
+        import requests
+    part = target.with_name(target.name + ".part")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    pooch.get_logger().setLevel("WARNING")
+    by_hand = f"download it from {page} and give it with --raw"
+    try:
+        pooch.retrieve(
+            url,
+            known_hash=None if sha256 is None else f"sha256:{sha256}",
+            fname=target.name,
+            path=target.parent,
+            downloader=_Resuming(part, progress),
+        )
+    except (EpidemiaError, requests.exceptions.HTTPError) as error:
+        raise EpidemiaError(f"{url}: {error}; the site may require a browser: {by_hand}") from None
+    except requests.exceptions.RequestException as error:
+        kept = f" ({part.stat().st_size:,} bytes are kept)" if part.exists() else ""
+        raise EpidemiaError(
+            f"{url} could not be downloaded{kept}: {type(error).__name__}. Run the command again "
+            f"to continue where it stopped, or {by_hand}"
+        ) from None
+    except ValueError:
+        raise EpidemiaError(
+            f"{url}: the file's sha256 is not {sha256}: the publisher replaced it, or it was "
+            f"damaged during download. Try again, or, if you trust the file, {by_hand}"
+        ) from None
+    return target
+
+
+def download(record: Record, vintage: str | None = None, progress: bool = True) -> Path:
+    """Download the official files of a vintage.
+
+    Parameters
+    ----------
+    record : Record
+    vintage : str, optional
+        By default the official one, which gives every task.
+    progress : bool
+
+    Returns
+    -------
+    Path
+        The folder with the files.
+
+    Raises
+    ------
+    EpidemiaError
+        Also if the record has no direct address; the message then names the page.
+    """
+    name = vintage or record.official
+    entry = record.vintage(name)
+    if manual := [file.name for file in entry.files if file.url is None]:
+        raise EpidemiaError(
+            f"{record.survey} {name}: {', '.join(manual)} cannot be downloaded by a program (the "
+            f"site requires a browser): download from {entry.page}, then run 'epidemia "
+            f"groundtruth build {record.survey} --raw FILE'"
+        )
+    folder = raw_folder(record.survey, name)
+    for file in entry.files:
+        assert file.url is not None
+        fetch(file.url, folder / file.name, file.sha256, entry.page, progress)
+    return folder
+
+
+def _is_data(name: str) -> bool:
+    """Tell whether a file may hold data: by its format, or as the Factbook by its name."""
+    return suffix_of(name) in FORMATS or name == factbook.FILE
+
+
+def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
+    """Unpack the data files of an archive, under their bare names, into `folder`."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            inside = [item for item in archive.infolist() if not item.is_dir()]
+            members = _members(path.name, inside, expected)
+            wanted = members + [item for item in inside if suffix_of(item.filename) == SETUP]
+            unpacked = sum(item.file_size for item in wanted)
+            ratio = unpacked / max(sum(item.compress_size for item in wanted), 1)
+            if unpacked > MAX_UNPACKED or (unpacked > SMALL and ratio > MAX_RATIO):
+                raise EpidemiaError(
+                    f"{path.name} would unpack to {unpacked / 2**30:.1f} GiB, {ratio:.0f} times "
+                    "its size, too large for a survey file: download it again"
+                )
+            targets = []
+            for item in wanted:
+                # Only bare names are used, so that nothing lands outside the folder.
+                targets.append(target := folder / Path(item.filename.strip()).name)
+                if target.exists():
+                    raise EpidemiaError(
+                        f"{path.name} contains two files called {target.name}: unpack it and give "
+                        "the right one"
+                    )
+                with archive.open(item) as source, target.open("wb") as sink:
+                    shutil.copyfileobj(source, sink)
+            return targets[: len(members)]
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise EpidemiaError(
+            f"{path.name} is not a complete zip archive ({error}): download it again"
+        ) from None
+    except (OSError, NotImplementedError, RuntimeError) as error:
+        raise EpidemiaError(
+            f"{path.name} cannot be unpacked in {tempfile.gettempdir()} ({error}): free some space "
+            "there, or unpack it with another program and give the file itself"
+        ) from None
+
+
+def _members(
+    name: str, inside: list[zipfile.ZipInfo], expected: Collection[str]
+) -> list[zipfile.ZipInfo]:
+    """Choose the data files of an archive: those of official names, or the only one."""
+    members = [item for item in inside if suffix_of(item.filename) in FORMATS]
+    official = [item for item in members if stem_of(item.filename) in expected]
+    if len(members) != 1 and not official:
+        raise EpidemiaError(
+            f"{name} must contain exactly one data file ({', '.join(FORMATS)}); found "
+            f"{', '.join(item.filename for item in members) or 'none'}. Unpack it and give the "
+            "file itself"
+        )
+    return official or members
+
+
+def _once(files: list[Path]) -> list[Path]:
+    """Take a file that lies there packed and unpacked once; refuse two of one name otherwise."""
+    names: dict[str, Path] = {}
+    for file in files:
+        name = file.name.strip().casefold()
+        other = names.setdefault(name, file)
+        if other is not file and sha256_of(file) != sha256_of(other):
+            raise EpidemiaError(
+                f"two different files are called {file.name.strip()}: give only one"
+            )
+    stems = [Path(name).stem for name in names]
+    if twice := sorted({stem for stem in stems if stems.count(stem) > 1}):
+        raise EpidemiaError(f"{twice[0]} exists in several formats: give only one")
+    return list(names.values())
+
+
+def raw_files(paths: Sequence[Path], expected: Collection[str] = ()) -> list[Path]:
+    """Replace folders by the survey's files in them.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Files or folders.
+    expected : collection of str
+        Names of the survey's official files, lower case, without suffix.
+
+    Raises
+    ------
+    EpidemiaError
+        If a path does not exist or cannot be read, or a folder contains none of the files.
+    """
+    files: list[Path] = []
+    for path in paths:
+        try:
+            here = _files_in(path, expected) if path.is_dir() else [path]
+            for file in here:
+                if not file.exists():
+                    raise EpidemiaError(f"no file {file}")
+                if not file.is_file():
+                    raise EpidemiaError(
+                        f"{file} is a folder, a pipe or a device: give a regular file"
+                    )
+                with file.open("rb") as opened:
+                    opened.read(1)
+        except OSError as error:
+            raise EpidemiaError(f"{path} cannot be read: {error.strerror or error}") from None
+        files += here
+    return files
+
+
+def _files_in(folder: Path, expected: Collection[str]) -> list[Path]:
+    named = [file for file in sorted(folder.iterdir()) if stem_of(file.name) in expected]
+    if files := [file for file in named if _is_data(file.name) or suffix_of(file.name) == ".zip"]:
+        return files
+    raise EpidemiaError(
+        f"the folder {folder} contains none of the survey's files: expected "
+        f"{', '.join(sorted(expected))}, packed or not; give a file of another name by itself, "
+        "--raw FILE"
+    )
+
+
+@contextmanager
+def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[list[Path]]:
+    """Yield readable data files for some paths; archives are unpacked while the block runs.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Files in one of `FORMATS`, zip archives of such files, or folders.
+    expected : collection of str
+        Names of the survey's official files, lower case, without suffix: which files of a folder
+        or archive to take.
+
+    Raises
+    ------
+    EpidemiaError
+        If there is no such file, a format is unknown, or an archive is damaged or ambiguous.
+    """
+    files = raw_files(paths, expected)
+    data: list[Path] = []
+    statements = [path for path in files if suffix_of(path.name) == SETUP]
+    with tempfile.TemporaryDirectory(prefix="epidemia-") as folder:
+        for number, path in enumerate(files):
+            suffix, own = suffix_of(path.name), Path(folder) / str(number)
+            if not _is_data(path.name) and suffix not in (".zip", SETUP):
+                raise EpidemiaError(
+                    f"{path.name} is not in a known format (given {path.suffix or 'no suffix'}, "
+                    f"expected one of {', '.join([*FORMATS, '.zip'])})"
+                )
+            own.mkdir()
+            here = [path] if _is_data(path.name) else []
+            if suffix == ".zip":
+                here = _unpack(path, expected, own)
+            elif suffix == ".dat":
+                here = [own / path.name]
+                here[0].symlink_to(path.resolve())
+            if any(suffix_of(file.name) == ".dat" for file in here):
+                # The agency's statements lie beside the ASCII file that they belong to.
+                for file in [*statements, *path.parent.iterdir()]:
+                    if suffix_of(file.name) == SETUP and not (own / file.name).exists():
+                        (own / file.name).symlink_to(file.resolve())
+            data += here
+        data = _once(data)
+        if not data:
+            raise EpidemiaError(
+                f"no data file among {', '.join(path.name for path in paths)}: expected one of "
+                f"{', '.join([*FORMATS, '.zip'])}"
+            )
+        yield data
