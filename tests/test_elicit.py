@@ -87,21 +87,6 @@ def test_a_prompt_ends_where_the_letter_begins():
     assert prompts.prompt("Is it?", ["Yes", "No"]) == "Is it?\nA. Yes\nB. No\nAnswer:"
 
 
-def test_a_split_has_every_cell_in_every_ordering():
-    name = "epidemia_high_nsduh_cocaine_ever_by_age_sex"
-    rows, truth = split(name), store.load(name)
-    assert ",".join(rows.column_names) == "task,truth,cell,given,order,design,choices,prompt"
-    assert len(rows) == len(truth.given) * 2
-    asked = {(row["cell"], tuple(row["order"])) for row in rows}
-    assert asked == {(cell, order) for cell in range(22) for order in ((0, 1), (1, 0))}
-    first, second = rows[0], rows[1]
-    assert first["given"] == ["age: 12-13", "sex: Male"]
-    assert first["choices"] == ["A", "B"]
-    assert "\nA. Yes\nB. No\n" in first["prompt"]
-    assert "\nA. No\nB. Yes\n" in second["prompt"]
-    assert len(set(rows["prompt"])) == len(rows)
-
-
 def all_prompts():
     """Of sampled answers a few per cell: more of them are the same text, with other numbers."""
     few = Variant(n_samples=8)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from lm_eval_epidemia.benchmarks.observation import metrics
 from lm_eval_epidemia.benchmarks.observation.likelihood import bin_mass
-from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.elicit import intervals
 from lm_eval_epidemia.elicit.responses import most_mass
 from lm_eval_epidemia.estimate import store
@@ -47,21 +46,6 @@ def test_stated_probabilities_become_a_distribution():
     assert three == pytest.approx(np.array([[0.5, 0.3, 0.2], [1 / 3, 1 / 3, 1 / 3]]))
     assert intervals.asked_levels(2) == (0,)
     assert intervals.asked_levels(4) == (0, 1, 2, 3)
-
-
-def test_a_split_asks_for_every_level_of_every_cell():
-    rows, truth = split(SEVERAL, "likelihood"), store.load(SEVERAL)
-    pairs = [(row["cell"], row["level"]) for row in rows]
-    assert pairs == [(cell, level) for cell in range(3) for level in range(3)]
-    first = rows[0]
-    assert first["choices"] == list(intervals.BIN_LETTERS)
-    assert first["prompt"].startswith(
-        "What is the probability that a person aged 18 or older living in the United States in "
-        "2022 who is White identifies with or leans toward the Democratic Party?\nA. 0%\nB. 0%-5%\n"
-    )
-    assert first["prompt"].endswith("\nU. 95%-100%\nV. 100%\nAnswer:")
-    assert len(split(BINARY, "likelihood")) == len(store.load(BINARY).given)
-    assert truth.fingerprint == first["truth"]
 
 
 def binned(p):

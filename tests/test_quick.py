@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from recorded_runs import copied_run
 from report_parts import command, table
+from test_ways import answers_of, replies
 
 from lm_eval_epidemia.benchmarks import QUICK, WAYS, leaves, members
 from lm_eval_epidemia.benchmarks.observation import quick
@@ -23,17 +24,10 @@ from lm_eval_epidemia.harness.cost import cost
 LEAVES = ("epidemia_quick_low", "epidemia_quick_high")
 
 
-def answered(leaf, believe):
-    """Answer as somebody who believes, of each asked cell, `believe(asked)`."""
-    truth, way = quick.load(leaf), quick.WAY
-    beliefs = [believe(asked) for asked in truth.asked]
-    answers = []
-    for doc in split(leaf, "quick"):
-        row = way.of_row(doc)
-        with np.errstate(divide="ignore"):
-            logs = np.maximum(np.log(way.believed(beliefs[row.cell], row)), -1e3)
-        answers.append(way.read(row, [(float(value), False) for value in logs]))
-    return answers
+def answered(leaf, kind):
+    """Answer as a reference respondent."""
+    rows = list(split(leaf, "quick"))
+    return answers_of(quick.WAY, rows, replies(quick.WAY, rows, kind))
 
 
 def test_it_is_what_the_script_wrote():
@@ -92,9 +86,8 @@ def test_levels_have_their_mean_place_in_the_two_orderings():
 
 def test_who_knows_the_truth_gets_100_and_who_knows_nothing_about_0():
     for leaf in LEAVES:
-        truth = answered(leaf, lambda asked: asked.truth.p[asked.cell])
+        truth, uniform = (answered(leaf, kind) for kind in ("truth", "uniform"))
         assert quick.measure(truth).numbers["score"] == pytest.approx(100, abs=1e-9)
-        uniform = answered(leaf, lambda asked: np.full(k := len(asked.truth.levels), 1 / k))
         numbers = quick.measure(uniform).numbers
         assert numbers["score"] <= 1.96 * numbers["score_stderr"] and numbers["seen"] == 1
 
@@ -102,10 +95,7 @@ def test_who_knows_the_truth_gets_100_and_who_knows_nothing_about_0():
 @pytest.mark.parametrize("leaf, full", [(LEAVES[0], 63.7), (LEAVES[1], 42.5)])
 def test_who_knows_averages_only_is_predicted_within_the_error(leaf, full):
     """63.7 and 42.5 are the full scores of `kind=mean` (README)."""
-    truths = {asked.truth.task: asked.truth for asked in quick.load(leaf).asked}
-    means = {name: truth.weights @ truth.p for name, truth in truths.items()}
-    answers = answered(leaf, lambda asked: means[asked.truth.task])
-    numbers = quick.measure(answers).numbers
+    numbers = quick.measure(answered(leaf, "mean")).numbers
     assert abs(numbers["score"] - full) <= 1.96 * numbers["score_stderr"]
 
 
@@ -142,7 +132,7 @@ def test_what_is_taken_off_for_two_orderings():
 
 
 def test_a_part_gives_no_prediction(caplog):
-    answers = answered(LEAVES[1], lambda asked: asked.truth.p[asked.cell])[:-1]
+    answers = answered(LEAVES[1], "truth")[:-1]
     (seen,) = quick.measure(answers).numbers.values()
     assert 0.99 < seen < 1
     assert "leave out --limit" in caplog.text
@@ -150,7 +140,7 @@ def test_a_part_gives_no_prediction(caplog):
 
 def test_letters_that_a_server_does_not_show_are_said():
     """Their mass; there is no bound of what they may do to a prediction."""
-    answers = answered(LEAVES[1], lambda asked: asked.truth.p[asked.cell])
+    answers = answered(LEAVES[1], "truth")
     hidden = Within(math.log(0.25), -math.inf, math.log(0.25), False)
     answers[0] = answers[0]._replace(value=(hidden, answers[0].value[1]))
     noted = unseen(answers)

@@ -33,7 +33,7 @@ def task_of(benchmark, way):
     return min([entry.name for entry in benchmark.asked(way.name)][:40], key=size)
 
 
-def replies(benchmark, way, rows, kind):
+def replies(way, rows, kind):
     """What a reference respondent replies to rows, as lm-eval hands it to `Way.read`."""
     name, respondent = in_way(rows[0]["task"], way.name), Baseline(kind=kind)
 
@@ -109,7 +109,7 @@ def check_way(benchmark, way):
     truth, rows = way.load(task), list(split(task, way.name, SMALL))
     check_rows(way, truth, rows)
     for kind in benchmark.kinds[:2]:
-        answers = answers_of(way, rows, replies(benchmark, way, rows, kind))
+        answers = answers_of(way, rows, replies(way, rows, kind))
         check_answers(way, truth, answers)
         numbers = check_measurement(benchmark, way, answers)
         if isinstance(way, DistributionWay) and not way.drawn:
