@@ -126,8 +126,7 @@ def report(
         from lm_eval_epidemia.report.screen import WIDTH, screen
 
         width = None if wide else min(report_width(), WIDTH)
-        first = headline(made, results or [])
-        print(screen(first, width), end="")
+        print(screen(headline(made, results or []), width), end="")
         return
     if names != ["notes"]:
         say_notes(made)

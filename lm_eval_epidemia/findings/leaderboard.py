@@ -142,8 +142,7 @@ def _ranks(
         how = alike(of)
         kinds = results.runs["kind"][how.index]
         of_group = means[means["group"] == group].set_index("run").loc[how.index]
-        unfit = of_group["silent"] | of_group["changed"].eq(True)
-        asked = ~unfit & (kinds != "published")
+        asked = ~(of_group["silent"] | of_group["changed"].eq(True)) & (kinds != "published")
         models = asked & (kinds == "run")
         # Reference respondents are ranked where there are no models.
         can = models | (asked & ~models.groupby(how).transform("any"))

@@ -10,7 +10,6 @@ import pandas as pd
 
 from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way, leaves
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import DistributionWay
 from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, ordered_groups, pool_of
@@ -47,14 +46,13 @@ def _finding(
 def unfit(results: Results) -> dict[tuple[int, str], str]:
     """Say of runs, by group, why their scores show no knowledge; of others nothing."""
     scores = grouped(results.scores)
+    wrong = scores.loc[changed(scores), ["run", "group"]].itertuples(index=False, name=None)
+    why = dict.fromkeys(wrong, "has scores that do not match their distances (‡)")
     means = mean(scores, ["run", "group"])
-    why = {}
     for row in means[is_silent(means)].itertuples(index=False):
         low = pd.Series({"choice_mass": row.choice_mass, "answered": row.answered})
         why[row.run, row.group] = f"does not answer ({low.idxmin()} {low.min():.2g}, below 0.1)"
-    wrong = scores.loc[changed(scores), ["run", "group"]]
-    says = "has scores that do not match their distances (‡)"
-    return dict.fromkeys(wrong.itertuples(index=False, name=None), says) | why
+    return why
 
 
 def comparable_scores(results: Results, also_unfit: bool = False) -> pd.DataFrame:
@@ -146,9 +144,7 @@ def ways(results: Results) -> Finding:
     both: dict[tuple[str, ...], Pair] = {}
     for (run, group), of in scores.groupby(["run", "group"], sort=False):
         asked = dict([*of.groupby("way")])
-        named = [
-            name for name, way in WAYS.items() if name in asked and isinstance(way, DistributionWay)
-        ]
+        named = [way for way in OBSERVATION.ways if way in asked]
         for other, way in combinations(named, 2):
             row = {"run": run, "other": other, "asked": way, "group": in_way(group, way)}
             asked_in = [asked[each]["of"].iloc[0] for each in (way, other)]

@@ -17,12 +17,7 @@ import pandas as pd
 
 from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.benchmarks.observation.fresh import short
-from lm_eval_epidemia.benchmarks.observation.probe import (
-    LEAST,
-    Alike,
-    contrast,
-    nearest,
-)
+from lm_eval_epidemia.benchmarks.observation.probe import LEAST, Alike, contrast, nearest
 from lm_eval_epidemia.core.errors import few
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.compare import POPULATION

@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import WAYS, leaves
+from lm_eval_epidemia.benchmarks import OBSERVATION, leaves
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
-from lm_eval_epidemia.elicit.way import DistributionWay
 from lm_eval_epidemia.elicit.wording import Wording, ways_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers
@@ -37,7 +36,7 @@ def asked_as(task: str) -> Asked:
     if task not in leaves():
         raise EpidemiaError(f"no task {task!r} ({nearest(task, leaves())})")
     asked = Asked(leaves()[task].entry.name, leaves()[task].way)
-    if not isinstance(WAYS[asked.way], DistributionWay):
+    if asked.way not in OBSERVATION.ways:
         raise EpidemiaError(f"{task} is not about a distribution, so it has no such finding")
     return asked
 

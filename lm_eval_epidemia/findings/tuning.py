@@ -23,10 +23,9 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from lm_eval_epidemia.benchmarks import WAYS, groups, in_way
+from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way
 from lm_eval_epidemia.benchmarks.observation.measured import Measured
 from lm_eval_epidemia.core.errors import EpidemiaError, few
-from lm_eval_epidemia.elicit.way import DistributionWay
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers, beside_truth
 from lm_eval_epidemia.findings.compare import CONFIDENCE, compare
@@ -143,7 +142,7 @@ def _changes(results: Results) -> tuple[pd.DataFrame, list[str]]:
             why = f"the training data come from another truth ({made_from})"
         if not why:
             of_cells += [row | of for of in _of_cells(task, own, card.dataset.held_out[task.task])]
-        elif isinstance(WAYS[task.way], DistributionWay):
+        elif task.way in OBSERVATION.ways:
             name = results.runs["name"][row["run"]]
             text = printable(f"{name}: held-out cells are not told apart, as {why}")
             lacking.setdefault(text, []).append(in_way(*task))

@@ -125,7 +125,8 @@ def share(results: Results, out: Path, dataset: str | None = None) -> Shared:
         entries = [
             _entry(row, said[row["group"]], dataset)
             for _, row in of.iterrows()
-            if _is_exported(scores[(scores["run"] == number) & (scores["group"] == row["group"])])
+            for of in [scores[(scores["run"] == number) & (scores["group"] == row["group"])]]
+            if all(WAYS[way].exported for way in of["way"])
         ]
         listed = [entry["dataset"]["task_id"] for entry in entries]
         if beside := [column for column in columns if column not in listed]:
@@ -194,10 +195,6 @@ def _trained(trained: int, tasks: int) -> str:
     if trained in (0, tasks):
         return "trained on these tasks" if trained else ""
     return f"trained on {trained} of these {plural(tasks, 'task')}"
-
-
-def _is_exported(scores: pd.DataFrame) -> bool:
-    return all(WAYS[way].exported for way in scores["way"])
 
 
 def _entry(row: pd.Series, notes: str, dataset: str) -> dict[str, Any]:

@@ -64,9 +64,7 @@ class ReadFile(NamedTuple):
         return -math.inf if math.isnan(date) else date, str(self.path)
 
 
-def read_files(
-    paths: Iterable[Path],
-) -> tuple[list[ReadFile], list[tuple[Path, str]]]:
+def read_files(paths: Iterable[Path]) -> tuple[list[ReadFile], list[tuple[Path, str]]]:
     """Read result files, the oldest first; and say which cannot be read, and why."""
     files, unread, known_numbers = [], [], dict[str, int]()
     for path in paths:

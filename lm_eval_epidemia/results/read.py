@@ -305,11 +305,10 @@ def named(runs: pd.DataFrame) -> pd.DataFrame:
         known = values.setdefault(weights, {name: set() for name in settings})
         for name, value in row.items():
             known[name] |= {value} - {""}
-    words = [
+    runs["settings"] = [
         ", ".join(_words(row, values[weights]))
         for weights, row in zip(runs["weights"], rows, strict=True)
     ]
-    runs["settings"] = words
     twins = runs.groupby(["model", "settings"]).cumcount()
     runs["settings"] += [f" [{twin + 1}]" if twin else "" for twin in twins]
     runs["settings"] = runs["settings"].str.strip()

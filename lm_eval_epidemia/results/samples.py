@@ -241,15 +241,10 @@ def _kept_in(line: str, way: Way, truth: Any) -> TaskAnswers:
         if len(chance):
             by_order = _whole(chance.reshape(len(here), -1, levels))
             known = by_order.mean(axis=1)
-    if _apart(known, q):
+    if not (np.abs(known - q) <= 2 * KEPT).all():  # the rounding of both
         raise ValueError("a distribution is not the mean of what it was made of")
     positions = shares if len(shares) else None
     return TaskAnswers(here.tolist(), q, positions, float(l1), by_order, counts)
-
-
-def _apart(one: Array, other: Array) -> bool:
-    """Tell whether two distributions differ by more than the rounding of both."""
-    return not (np.abs(one - other) <= 2 * KEPT).all()
 
 
 def _whole(q: Array) -> Array:

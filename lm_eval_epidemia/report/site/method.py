@@ -6,12 +6,11 @@ from typing import Any
 
 from markupsafe import Markup
 
-from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.observation.standardised import crude, standardised
+from lm_eval_epidemia.benchmarks.observation.ways import WAYS
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.orderings import MAX_ORDERINGS
 from lm_eval_epidemia.elicit.prompts import prompt
-from lm_eval_epidemia.elicit.way import DistributionWay
 from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import task
@@ -79,7 +78,6 @@ def shown(results: Results) -> dict[str, Any]:
 
     def asked_in(way: str) -> str:
         asks = WAYS[way]
-        assert isinstance(asks, DistributionWay)
         return prompt(
             asks.question(Wording(truth), cell, 0), asks.answers(truth), request=asks.request
         )

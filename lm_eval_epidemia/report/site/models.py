@@ -6,12 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
-from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves
-from lm_eval_epidemia.elicit.way import DistributionWay
+from lm_eval_epidemia.benchmarks import OBSERVATION, in_way, leaves
 from lm_eval_epidemia.findings.cells import answers
 from lm_eval_epidemia.findings.mean import REACH, with_columns
 from lm_eval_epidemia.findings.task import curve
@@ -55,7 +53,7 @@ def _ends(own: Results, can_open: Mapping[str, str]) -> list[dict[str, Any]]:
     letter come first; others appear only without them.
     """
     scores = with_columns(own.scores[own.scores["value"].notna()], ("l1",))
-    scores = scores[np.array([isinstance(WAYS[w], DistributionWay) for w in scores["way"]], bool)]
+    scores = scores[scores["way"].isin([*OBSERVATION.ways])]
     scores = scores[scores["run"] == scores["run"].mode().iloc[0]] if len(scores) else scores
     letters = scores[scores["way"] == "letters"]
     scores = letters if len(letters) else scores

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
+from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, WAYS, in_way, leaves
 from lm_eval_epidemia.elicit.prompts import prompt
 from lm_eval_epidemia.elicit.way import DistributionWay
 from lm_eval_epidemia.elicit.wording import Wording, ways_of
@@ -65,7 +65,7 @@ def shown(results: Results, write: Callable[[str, str, Any], None]) -> dict[str,
         there, survey = asked.task in here[about.benchmark.name], about.entry.facets.get("survey")
         scored, informative, averages = rows[rows["value"].notna()], "", scores["known"][:0]
         # What is not about a distribution has no truth to be shown beside answers.
-        if there and asked.task in truths and isinstance(WAYS[asked.way], DistributionWay):
+        if there and asked.task in truths and asked.way in OBSERVATION.ways:
             anchors, data = Anchors.of(store.load(asked.task)), task_data(asked, rows, own, mapped)
             write(name, name, data)
             files[name], informative = name, anchors.said
@@ -112,13 +112,8 @@ def _listed(asked: Any) -> list[Asked]:
     return [
         Asked(of.entry.name, of.way)
         for of in leaves().values()
-        for plain in [of.benchmark.plain]
         if (of.entry.name, of.way) in asked
-        or (
-            of.way == plain.name
-            and isinstance(plain, DistributionWay)
-            and of.entry.name not in known
-        )
+        or (of.way == OBSERVATION.plain.name and of.entry.name not in known)
     ]
 
 
