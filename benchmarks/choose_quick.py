@@ -30,7 +30,7 @@ from scipy.optimize import nnls
 
 import lm_eval_epidemia
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION, quick
-from lm_eval_epidemia.core.sealed import seal_of
+from lm_eval_epidemia.core.store import seal_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.results.published import observed
 from lm_eval_epidemia.surveys.record import MAX_LEVELS

@@ -21,6 +21,8 @@ import replicates
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
+from lm_eval_epidemia.core.store import look
+
 # Before anything imports a library that might want the network.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -92,6 +94,7 @@ def home(tmp_path_factory, monkeypatch, rendered):
     folder = tmp_path_factory.mktemp("home")
     (folder / "task_yamls").symlink_to(rendered)
     monkeypatch.setenv("EPIDEMIA_HOME", str(folder))
+    look()
     return folder
 
 
@@ -108,6 +111,7 @@ def called(monkeypatch, *arguments):
     from lm_eval_epidemia import cli
 
     monkeypatch.setattr(sys, "argv", ["epidemia", *map(str, arguments)])
+    look()  # as a new process does
     with pytest.raises(SystemExit) as ended:
         cli.main()
     return ended.value.code or 0

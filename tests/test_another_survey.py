@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from conftest import evaluate
 
+from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.cells import estimate_task
@@ -58,6 +59,7 @@ def toy(home):
     path = home / "surveys" / "toy.yaml"
     path.parent.mkdir(parents=True)
     path.write_text(RECORD)
+    look()
     return record("toy")
 
 

@@ -30,6 +30,7 @@ from lm_eval_epidemia.benchmarks.observation.fresh import (
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.elicit.prompts import TaskQuestions
 from lm_eval_epidemia.estimate import boosted, estimators, store
 from lm_eval_epidemia.estimate import build as building
@@ -156,6 +157,7 @@ def sets(raw, tmp_path_factory):
     toy_survey.declare(home, RECORD)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("EPIDEMIA_HOME", str(home))
+        look()
         few_rounds(patched)
         made(raw)
         for seed in (11, 12):
@@ -167,6 +169,7 @@ def sets(raw, tmp_path_factory):
 def first(raw, home, declare, sets):
     """The set of eight tasks with the seed 7."""
     shutil.copytree(sets / "toy_7", home / "fresh" / "toy_7")
+    look()
     return made(raw)
 
 
@@ -262,11 +265,11 @@ def test_what_breaks_no_rule_is_kept(data):
     assert refused(data, "happy", "never") == "empty"
 
 
-def test_a_condition_of_a_part_of_the_population(raw, declare):
+def test_a_condition_of_a_part_of_the_population(raw, home, declare):
     rule = {"method": "rake", "reason": "Some regions lack mood.", "outcomes": ["mood"]}
     listed = yaml.safe_load(RECORD)
     listed["vintages"]["2020"]["adjustments"] = [{**rule, "margins": [{"variables": ["region"]}]}]
-    catalogue.own_files()[0].write_text(yaml.safe_dump(listed, sort_keys=False))
+    toy_survey.declare(home, yaml.safe_dump(listed, sort_keys=False))
     data = read(raw)
     assert refused(data, "happy", "region", "mood") == "part"
     assert refused(data, "mood", "region") is None
@@ -304,7 +307,7 @@ def test_who_is_asked_is_what_most_declared_tasks_say(tmp_path):
 
 
 def test_universe_and_subject_are_taken_over(raw, home, declare):
-    catalogue.own_files()[0].write_text(RECORD + SUBJECTS)
+    toy_survey.declare(home, RECORD + SUBJECTS)
     found = made(raw, outcomes=["happy"], dimension=[2], n=1)
     task = found.plan.fresh_set.tasks[0]
     truth = store.load(task.name)
@@ -325,12 +328,14 @@ def test_the_same_bytes_again_and_with_two_processes(raw, home, declare, sets, m
     assert set(before) == {"tasks.yaml", "registry.json", *tables}
     for name in before:
         (folder / name).unlink()
+        look()
         made(raw, seed=11, **FEW)
         assert contents(folder) == before, name
     monkeypatch.setattr(boosted, "ROUNDS", ROUNDS)  # as other processes boost
     several = {"n": 2, "replicates": 4, "dimension": [2]}
     before = contents(made(raw, **several).folder)
     shutil.rmtree(home / "fresh" / "toy_7")
+    look()
     assert contents(made(raw, 2, **several).folder) == before
 
 
@@ -535,6 +540,7 @@ def test_a_damaged_set_or_truth_is_left_out_alone(declare, home, sets, caplog):
         (folder / name).unlink()
         if damaged is not None:
             (folder / name).write_text(damaged)
+        look()
         notices.forget()
         caplog.clear()
         with caplog.at_level(logging.WARNING):

@@ -13,6 +13,7 @@ from toy_survey import DESIGNED, EVERY_KIND, RECORD, build, contents, declare, p
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import boosted, registry, store
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate.check import check, check_all
@@ -248,6 +249,7 @@ def test_damaged_ground_truth_is_named(home):
     assert check(HEROIN) == ["levels of heroin_ever unknown to the record: ['Nope'] (nearest: No)"]
     for text, said in (("{", r"registry\.json is damaged"), ('{"schema": 99}', "schema 99")):
         (folder / "registry.json").write_text(text)
+        look()
         with pytest.raises(EpidemiaError, match=said):
             store.available()
 

@@ -12,6 +12,7 @@ from lm_eval_epidemia import cli
 from lm_eval_epidemia.benchmarks import members, names
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import discovery
 from lm_eval_epidemia.harness.cost import cost
@@ -217,6 +218,7 @@ def test_an_index_says_what_a_task_needs_that_it_cannot_load(monkeypatch):
 def test_of_tasks_that_all_wait_every_survey_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(paths, "shipped_groundtruth", lambda: tmp_path)
     monkeypatch.setenv("EPIDEMIA_HOME", str(tmp_path))
+    look()
     with pytest.raises(EpidemiaError, match="no task of epidemia_low has ground truth") as raised:
         members("epidemia_low")
     surveys = {task.survey for task in all_tasks().values() if task.group == "epidemia_low"}

@@ -13,6 +13,7 @@ from lm_eval_epidemia.benchmarks import leaves, members
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys import catalogue
 
@@ -22,6 +23,7 @@ TASK, EVERYBODY = "epidemia_extra_toy_happy_by_sex", "epidemia_marginal_toy_happ
 def write(folder, text=RECORD, name="toy.yaml"):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(text)
+    look()
     return folder / name
 
 
@@ -46,6 +48,7 @@ def test_where_records_are_found_and_which_of_two_is_used(home, tmp_path, monkey
     # One file named twice is one record.
     places = map(str, (named, named.parent, other.parent))
     monkeypatch.setenv("EPIDEMIA_RECORDS", os.pathsep.join(places))
+    look()
     assert catalogue.own() == {"toy": named, "yours": other}
     assert catalogue.record("toy").variables["happy"][0].question == "Would they say so?"
     assert f"{named} is a record of 'toy' too, and is used" in caplog.text
@@ -53,10 +56,12 @@ def test_where_records_are_found_and_which_of_two_is_used(home, tmp_path, monkey
     # A device is no record, and a pipe would be waited for.
     for place, said in {"none": "exist", os.devnull: "exist", "empty": "contains no .yaml"}.items():
         monkeypatch.setenv("EPIDEMIA_RECORDS", str(tmp_path / place))
+        look()
         with pytest.raises(EpidemiaError, match=said):
             catalogue.records()
     monkeypatch.delenv("EPIDEMIA_RECORDS")
     path.unlink()
+    look()
     assert [*catalogue.records()] == shipped and TASK not in leaves()
 
 
@@ -108,6 +113,7 @@ def test_from_record_to_scores_in_every_way_and_without_it(
 ):
     path = write(raw.parent / "elsewhere")
     monkeypatch.setenv("EPIDEMIA_RECORDS", str(path))
+    look()
     built = build(raw).tasks
     assert members("epidemia_toy") == [(name, "letters") for name in built[:3]]
     assert built[3:] == [EVERYBODY] and members("toy") == [(name, "letters") for name in built]
@@ -125,9 +131,10 @@ def test_from_record_to_scores_in_every_way_and_without_it(
     assert letters == 100 and likelihood > 80 and sampled > 0  # to the middle of its interval
     assert "N/A" not in command("report", file.parent)
     # The wording is that of the record as it is now; without the record, its results say so.
-    path.write_text(changed("Is this person happy?", "Would they say so?"))
+    write(path.parent, changed("Is this person happy?", "Would they say so?"))
     assert "Would they say so?" in split(TASK, "letters")["prompt"][0]
     monkeypatch.setenv("EPIDEMIA_RECORDS", "")
+    look()
     with pytest.raises(EpidemiaError, match="there is no record of toy here"):
         command("report", file.parent)
     command("tasks", "list", "--summary")
@@ -158,12 +165,12 @@ def test_a_record_that_counts_something_else_than_its_truth_wants_a_build(home, 
     said = "has changed since its truth was built, in what is counted"
     for edit in (*WORDED, *COUNTED):
         caplog.clear()
-        path.write_text(changed(*edit, text))
+        write(path.parent, changed(*edit, text))
         notices.forget()
         assert (TASK in store.available()) == (edit in WORDED) == (said not in caplog.text), edit
     with pytest.raises(EpidemiaError, match=f"{said}.*build toy --vintage 2020 --raw FILE"):
         store.load(TASK)
-    path.write_text(RECORD)
+    write(path.parent)
     # Everybody and the cells have joint errors if they are of builds alike.
     assert store.load(TASK).sample == store.load(EVERYBODY).sample
     build(raw, replicates=12, only=["marginal"])

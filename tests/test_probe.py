@@ -13,6 +13,7 @@ from test_fresh import RECORD, people
 
 from lm_eval_epidemia.benchmarks.observation.fresh import make, plan
 from lm_eval_epidemia.benchmarks.observation.probe import LEAST, Alike, contrast, nearest
+from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import probe as probing
@@ -156,6 +157,7 @@ def declared(folder, home):
     surveys, raw = home / "surveys", folder / "toy.csv"
     surveys.mkdir(parents=True)
     (surveys / "gss.yaml").write_text(yaml.safe_dump(listed, sort_keys=False))
+    look()
     both = [people(seed).assign(YEAR=year) for seed, year in ((3, 2020), (4, 2024))]
     pd.concat(both).to_csv(raw, index=False)
     return raw
@@ -192,6 +194,7 @@ def probed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("probed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EPIDEMIA_HOME", str(folder / "home"))
+        look()
         raw = declared(folder, folder / "home")
         build(raw)
         assert drawn_set(raw, 7).is_joint
@@ -206,6 +209,7 @@ def results(probed, home, tmp_path):
     ours = shutil.ignore_patterns("task_yamls")  # which all homes share
     shutil.copytree(probed / "home", home, dirs_exist_ok=True, ignore=ours)
     shutil.copytree(probed, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("home"))
+    look()
     return tmp_path / "results"
 
 
@@ -278,6 +282,7 @@ def test_with_other_replicates_errors_are_independent(home_record, tmp_path):
 def test_fresh_tasks_that_are_not_here_are_named(results, home):
     for path in (home / "fresh" / "gss_7").iterdir():
         path.unlink()
+    look()
     rows, left_out = probed_in(results)
     assert not rows and "no fresh task was asked" in left_out
     (note,) = read_results([results]).notes["text"]

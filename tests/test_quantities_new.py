@@ -20,7 +20,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities.published import VARIABLES, Ye
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.sealed import seal_of
+from lm_eval_epidemia.core.store import seal_of
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 

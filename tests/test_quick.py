@@ -15,7 +15,7 @@ from lm_eval_epidemia.benchmarks.observation.metrics import unseen
 from lm_eval_epidemia.benchmarks.observation.quick import Choice, Curve, QuickCell, QuickOutcome
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.paths import read_yaml
-from lm_eval_epidemia.core.sealed import seal_of
+from lm_eval_epidemia.core.store import seal_of
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.within import Within
 from lm_eval_epidemia.estimate import store

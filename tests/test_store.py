@@ -18,6 +18,7 @@ from truths import HEROIN, enter
 
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import registry, store
 from lm_eval_epidemia.estimate.check import check
@@ -33,6 +34,7 @@ def change(folder, edit):
     content = json.loads(path.read_text())
     edit(content["truths"])
     path.write_text(json.dumps(content))
+    look()
 
 
 # Which truth is used.
@@ -295,6 +297,7 @@ def test_registries_that_cannot_be_read_are_set_aside_by_a_build(home, caplog):
     for number, text in enumerate(texts, start=1):
         notices.forget()
         (folder / "registry.json").write_text(text)
+        look()
         with pytest.raises(EpidemiaError, match="sets it aside and starts a new one"):
             store.load(HEROIN)
         enter(0.5)

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import build as building
 
 #: Begins every record of a toy survey.
@@ -93,6 +94,7 @@ def declare(home, record=RECORD, survey="toy"):
     folder = home / "surveys"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{survey}.yaml").write_text(record)
+    look()
 
 
 def build(raw, out=None, survey="toy", **options):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from lm_eval_epidemia.core.errors import EpidemiaError, OptionError
-from lm_eval_epidemia.core.held import held
+from lm_eval_epidemia.core.store import look
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -44,7 +44,6 @@ class Compared:
         return "\n".join(self.words)
 
 
-@held()
 def compare(
     one: str,
     other: str,
@@ -78,6 +77,7 @@ def compare(
         If a name matches no model (with the nearest names) or a model with several runs; if nothing
         can be compared.
     """
+    look()
     from lm_eval_epidemia.findings.versus import compare_models
     from lm_eval_epidemia.report.versus import in_words
     from lm_eval_epidemia.results.choose import informative as keep_informative

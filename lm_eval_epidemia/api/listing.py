@@ -10,6 +10,7 @@ from lm_eval_epidemia.api.truths import Truth, members_of_groups, task_name
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.elicit.heeded import asked_for
 from lm_eval_epidemia.elicit.variants import BASE, Variant
 from lm_eval_epidemia.estimate import store
@@ -55,6 +56,7 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
     Traceback (most recent call last):
     lm_eval_epidemia.core.errors.EpidemiaError: no survey 'nsdhu' (nearest: nsduh)
     """
+    look()
     declared, places = all_tasks().values(), store.available()
     published = {task.number: task.name for task in declared if task.kind == "high"}
     of_task = ("name", "group", "survey", "title", "outcome")
@@ -149,6 +151,7 @@ def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.D
     B. No
     Answer:
     """
+    look()
     task = task_name(task)
     of = {name: benchmark for benchmark in BENCHMARKS for name in benchmark.entries()}
     if task not in of:

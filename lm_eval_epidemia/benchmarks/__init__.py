@@ -6,21 +6,16 @@ files, hooks, samples, export, cost, report and site use only these tables.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from fnmatch import fnmatchcase
-from functools import lru_cache
 
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Leaf
 from lm_eval_epidemia.benchmarks.intervention import INTERVENTION
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION, QUICK, UNDATED
 from lm_eval_epidemia.benchmarks.prior import PRIOR
-from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest, words_of
-from lm_eval_epidemia.core.held import held, looked_up
-from lm_eval_epidemia.core.sealed import stamp
+from lm_eval_epidemia.core.store import opened
 from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.surveys import fresh
-from lm_eval_epidemia.surveys.catalogue import state
 
 BENCHMARKS: tuple[Benchmark, ...] = (OBSERVATION, QUICK, UNDATED, INTERVENTION, PRIOR)
 
@@ -33,22 +28,35 @@ def in_way(name: str, way: str) -> str:
     return WAYS[way].named(name)
 
 
-@looked_up
+@opened
 def leaves() -> dict[str, Leaf]:
     """Return every declared task in every way of its benchmark, by lm-eval's name.
 
     In the order of all lists: by benchmark, way and task.
     """
-    return _leaves(*_declared())
+    return {
+        in_way(entry.name, way): Leaf(benchmark, entry, way, in_way(entry.group, way))
+        for benchmark in BENCHMARKS
+        for way in benchmark.ways
+        for entry in benchmark.entries().values()
+    }
 
 
-@looked_up
+@opened
 def unions() -> dict[str, frozenset[str]]:
     """Return the groups whose tasks are also in other groups, and these tasks.
 
     Both by lm-eval's names, in the ways that ask all of these tasks.
     """
-    return _unions(*_declared())
+    members: dict[str, list[Leaf]] = {}
+    for leaf in leaves().values():
+        for union in leaf.entry.also:
+            members.setdefault(in_way(union, leaf.way), []).append(leaf)
+    return {
+        union: frozenset(in_way(leaf.entry.name, leaf.way) for leaf in of)
+        for union, of in members.items()
+        if all(WAYS[leaf.way].asks(leaf.entry.declared) for leaf in of)
+    }
 
 
 def within(group: str) -> set[str]:
@@ -62,44 +70,9 @@ def made_of(group: str) -> str:
     return next((says for name, says in of.items() if group.startswith(name)), "")
 
 
-def _declared() -> tuple[Hashable, Hashable]:
-    """Return what changes when a user's quantities or records do."""
-    built = quantities.built()
-    return (built, stamp(built)) if built.is_dir() else None, state()
-
-
-@lru_cache(maxsize=1)
-def _unions(built: Hashable, records: Hashable) -> dict[str, frozenset[str]]:
-    members: dict[str, list[Leaf]] = {}
-    for leaf in _leaves(built, records).values():
-        for union in leaf.entry.also:
-            members.setdefault(in_way(union, leaf.way), []).append(leaf)
-    return {
-        union: frozenset(in_way(leaf.entry.name, leaf.way) for leaf in of)
-        for union, of in members.items()
-        if all(WAYS[leaf.way].asks(leaf.entry.declared) for leaf in of)
-    }
-
-
-@lru_cache(maxsize=1)
-def _leaves(_built: Hashable, _records: Hashable) -> dict[str, Leaf]:
-    """Renewed when a user's quantities or records change: the names of other tasks are fixed."""
-    return {
-        in_way(entry.name, way): Leaf(benchmark, entry, way, in_way(entry.group, way))
-        for benchmark in BENCHMARKS
-        for way in benchmark.ways
-        for entry in benchmark.entries().values()
-    }
-
-
-@looked_up
+@opened
 def groups() -> dict[str, Benchmark]:
     """Return the top-level groups, by lm-eval's names, in their usual order."""
-    return _groups(*_declared())
-
-
-@lru_cache(maxsize=1)
-def _groups(_built: Hashable, _records: Hashable) -> dict[str, Benchmark]:
     return {
         in_way(group, way): benchmark
         for benchmark in BENCHMARKS
@@ -137,7 +110,6 @@ def _needs(leaf: Leaf) -> str:
     return ""
 
 
-@held()
 def meant(name: str) -> list[Leaf]:
     """Return the declared tasks that a name stands for, whether or not their truth is available.
 
@@ -165,7 +137,6 @@ def meant(name: str) -> list[Leaf]:
     return of_name
 
 
-@held()
 def members(name: str) -> list[tuple[str, str]]:
     """Return the available tasks that a name stands for, and their way of asking.
 

@@ -88,7 +88,7 @@ def _take_records(line: list[str]) -> list[str]:
                 "--record has no value: expected the path of a record (.yaml) or of a folder"
             )
     if given:
-        from lm_eval_epidemia.surveys.catalogue import RECORDS
+        from lm_eval_epidemia.core.paths import RECORDS
 
         before = filter(None, [os.environ.get(RECORDS)])
         os.environ[RECORDS] = os.pathsep.join([*before, *given])

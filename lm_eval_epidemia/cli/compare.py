@@ -15,10 +15,8 @@ from lm_eval_epidemia.cli.options import Format, Informative, Where, Wide, check
 from lm_eval_epidemia.cli.printing import report_width
 from lm_eval_epidemia.cli.report import read, say_notes
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.held import held
 
 
-@held()
 def compare(
     given: Annotated[
         list[str],

@@ -12,7 +12,6 @@ from lm_eval_epidemia.cli.options import Format, Informative, Texts, Where, Wide
 from lm_eval_epidemia.cli.printing import report_width
 from lm_eval_epidemia.core.errors import EpidemiaError, plural
 from lm_eval_epidemia.core.extras import needs
-from lm_eval_epidemia.core.held import held
 
 _RESULTS = Annotated[
     list[Path], Argument(help="Folders or files that lm_eval wrote (--output_path).")
@@ -84,7 +83,6 @@ def say_notes(results: Any) -> Any:
     return results
 
 
-@held()
 def report(
     results: Annotated[
         list[Path] | None, Argument(help="Folders or files that lm_eval wrote (--output_path).")
@@ -180,7 +178,6 @@ def _site_writer(out: Path) -> Any:
     return write
 
 
-@held()
 def share(
     results: Annotated[Path, Argument(help="A folder or file that lm_eval wrote (--output_path).")],
     folder: Annotated[
@@ -211,7 +208,6 @@ def share(
         print(f"{files} for the models' repositories: {folder.resolve()}/MODEL/.eval_results")
 
 
-@held()
 def plot(
     name: Annotated[str, Argument(help="Name of a figure; 'list' prints them all.")],
     results: Annotated[

@@ -13,6 +13,7 @@ _logger = logging.getLogger("lm_eval_epidemia")
 _seen: defaultdict[str, set[str]] = defaultdict(set)
 _muted: list[bool] = []
 _tables: list[bool] = []
+_heard: list[list[tuple[str, str]]] = []
 
 
 def warn(kind: str, message: str, in_lm_eval: str = "", of_table: str = "") -> None:
@@ -27,6 +28,8 @@ def warn(kind: str, message: str, in_lm_eval: str = "", of_table: str = "") -> N
         Endings of the message: one for a run of lm-eval, the other for scoring a table of answers
         (`of_tables`).
     """
+    for said in _heard:
+        said.append((kind, message))
     message += of_table if _tables else in_lm_eval
     if _muted or message in _seen[kind]:
         return
@@ -41,6 +44,16 @@ def warn(kind: str, message: str, in_lm_eval: str = "", of_table: str = "") -> N
 def forget() -> None:
     """Forget what was shown, as at the start of a run."""
     _seen.clear()
+
+
+@contextmanager
+def heard() -> Iterator[list[tuple[str, str]]]:
+    """Yield the list of the warnings in a block, as `warn` takes them."""
+    _heard.append([])
+    try:
+        yield _heard[-1]
+    finally:
+        _heard.pop()
 
 
 @contextmanager

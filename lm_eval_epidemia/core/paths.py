@@ -61,6 +61,16 @@ def _data_folder(_xdg: str | None, _home: str | None) -> Path:
     return Path(platformdirs.user_data_dir("lm-eval-epidemia", appauthor=False))
 
 
+#: The environment variable that lists own records.
+RECORDS = "EPIDEMIA_RECORDS"
+
+
+def named_records() -> list[Path]:
+    """Return the files and folders that ``EPIDEMIA_RECORDS`` lists (they need not exist)."""
+    listed = os.environ.get(RECORDS, "").split(os.pathsep)
+    return [Path(named).expanduser() for named in listed if named]
+
+
 def fresh_tasks() -> Path:
     """Return the folder of the user's sets of fresh tasks (it need not exist)."""
     return home() / "fresh"

@@ -7,7 +7,6 @@ import zlib
 import numpy as np
 
 from lm_eval_epidemia.core.errors import EpidemiaError, plural
-from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.elicit.orderings import SEED
 from lm_eval_epidemia.elicit.way import DistributionWay, Way
 from lm_eval_epidemia.estimate import store
@@ -17,7 +16,6 @@ from lm_eval_epidemia.surveys.catalogue import all_tasks
 MOST_LEVELS = 8
 
 
-@held()
 def examples(task: str, number: int, way: Way) -> str:
     """Return solved examples for a task, the same for all its questions.
 

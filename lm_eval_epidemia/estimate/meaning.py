@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from functools import lru_cache
 from typing import Any
 
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.store import opened
 from lm_eval_epidemia.estimate.registry import Place, entry_of
 from lm_eval_epidemia.surveys import catalogue
 from lm_eval_epidemia.surveys.record import Record, Task
@@ -64,7 +64,7 @@ def check_meaning(place: Place, task: str) -> None:
         If it does.
     """
     recorded = entry_of(place, task)[1].get(FIELD)
-    if recorded is not None and recorded != _now(catalogue.state(), task, place.vintage):
+    if recorded is not None and recorded != _now(task, place.vintage):
         raise EpidemiaError(
             f"the record of {task} has changed since its truth was built, in what is counted "
             f"(levels, codes, weights or population): 'epidemia groundtruth build {place.survey} "
@@ -72,8 +72,8 @@ def check_meaning(place: Place, task: str) -> None:
         )
 
 
-@lru_cache(maxsize=4096)
-def _now(_state: tuple[catalogue.Stamped, ...], task: str, vintage: str) -> str:
+@opened
+def _now(task: str, vintage: str) -> str:
     declared = catalogue.task(task)
     survey = catalogue.record(declared.survey)
     return meaning_of(survey, declared, vintage) if vintage in survey.vintages else ""

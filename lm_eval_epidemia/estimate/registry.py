@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.sealed import State, problem, read_once, seal_of, write_json
+from lm_eval_epidemia.core.store import State, problem, read_once, seal_of, write_json
 from lm_eval_epidemia.estimate.sampling import Scheme
 
 REGISTRY = "registry.json"

@@ -34,8 +34,7 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.held import looked_up
-from lm_eval_epidemia.core.sealed import State, bases, read_once, sha256_of, stamp
+from lm_eval_epidemia.core.store import State, bases, opened, read_once, sha256_of, stamp
 from lm_eval_epidemia.estimate.meaning import check_meaning
 from lm_eval_epidemia.estimate.registry import (
     COUNTED,
@@ -48,7 +47,6 @@ from lm_eval_epidemia.estimate.registry import (
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import (
-    RECORDS,
     all_tasks,
     drawn,
     fresh_sets,
@@ -209,7 +207,7 @@ def built_groundtruth() -> Path:
     return paths.home() / "groundtruth"
 
 
-@looked_up
+@opened
 def available() -> dict[str, Place]:
     """Return where the truth of every available task is, by task name.
 
@@ -236,7 +234,7 @@ def _is_sound(name: str, place: Place) -> bool:
     return True
 
 
-@looked_up
+@opened
 def all_places() -> dict[str, list[Place]]:
     """Return every available vintage of every task, by task name; the one in use comes first."""
     usable, known, declared = _of_sets(), records(), all_tasks()
@@ -255,8 +253,8 @@ def all_places() -> dict[str, list[Place]]:
                 notices.warn(
                     "record not here",
                     f"the truth of {place.key} is left out: the survey record of {place.survey} "
-                    f"is missing. Put it into {paths.home() / 'surveys'}, or name it in {RECORDS} "
-                    "or with --record",
+                    f"is missing. Put it into {paths.home() / 'surveys'}, or name it in "
+                    f"{paths.RECORDS} or with --record",
                 )
     usable.sort(key=lambda place: _preference(place, known[place.survey]))
     places: dict[str, list[Place]] = {}

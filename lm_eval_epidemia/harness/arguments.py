@@ -28,7 +28,6 @@ from lm_eval_epidemia.benchmarks.observation import STANDIN
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.console import print_anything, separated
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural
-from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.elicit.heeded import asked_for
 from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
 from lm_eval_epidemia.harness.kept import ASKED, check_file, watch
@@ -170,7 +169,6 @@ def _say_what_ships(names: Iterable[str]) -> None:
         )
 
 
-@held()
 def _check(given: Mapping[str, Any], names: Sequence[str], alone: bool) -> None:
     """Refuse what our tasks of these names would not heed.
 

@@ -23,7 +23,6 @@ from typing import Any
 
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.yamls import task_path
@@ -246,7 +245,6 @@ def _in_a_line(usual: Callable[..., None]) -> Callable[..., None]:
     return hook
 
 
-@held()
 def task_manager(**kwargs: Any) -> Any:
     """Return a ``TaskManager`` with our tasks only, plus the user's ``include_path``.
 

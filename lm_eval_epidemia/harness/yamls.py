@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from lm_eval_epidemia.core import folders, paths
-from lm_eval_epidemia.core.held import held
+from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.elicit.variants import SYSTEM_PROMPTS, Variant
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys import fresh
-from lm_eval_epidemia.surveys.catalogue import declarations
+from lm_eval_epidemia.surveys.catalogue import own_files
 
 if TYPE_CHECKING:
     from lm_eval_epidemia.benchmarks import Benchmark, Way
@@ -175,7 +175,6 @@ def _group(benchmark: Benchmark, name: str, way: Way, members: list[str], varian
     )
 
 
-@held()
 def render(
     dataset: str | None = None,
     variant: Variant | None = None,
@@ -294,6 +293,7 @@ def task_path(variant: Variant | None = None) -> Path:
     in ``paths.home()``, named by a hash of these, the package and the variant. Any change makes a
     new folder, so processes that run at the same time do not disturb each other.
     """
+    look()
     chosen = (variant or Variant()).in_task_files
     ships, truths = paths.shipped_groundtruth(), store.registries()
     # The records of sets of quantities hold the hashes of their draws.
@@ -304,7 +304,8 @@ def task_path(variant: Variant | None = None) -> Path:
     built = [
         *(path for path in truths if ships not in path.parents),
         *theirs,
-        *declarations(),
+        *own_files(),
+        *fresh.files(),
         *(file.parent / store.REGISTRY for file in fresh.files()),
     ]
     if not any(file.is_file() for file in built) and not chosen:

@@ -11,7 +11,6 @@ import pandas as pd
 
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.extras import needs
-from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.paths import atomic_write, read_yaml
 from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.findings.task import asked_as
@@ -95,7 +94,6 @@ _DECLARED: dict[str, Any] = read_yaml(__package__, "figures.yaml")
 CHARTS = {name: Chart(**how) for name, how in _DECLARED["figures"].items()}
 
 
-@held()
 def save(name: str, results: Callable[[], Results], out: Path, task: str | None = None) -> Path:
     """Write a figure.
 

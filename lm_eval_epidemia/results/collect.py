@@ -17,9 +17,9 @@ import msgspec
 from lm_eval_epidemia.benchmarks import OBSERVATION, UNDATED, in_way, leaves, unions
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, built
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
-from lm_eval_epidemia.core.held import looked_up
 from lm_eval_epidemia.core.names import GROUPS
 from lm_eval_epidemia.core.paths import fresh_tasks, home
+from lm_eval_epidemia.core.store import opened
 from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.results import replicates
 from lm_eval_epidemia.results.decode import (
@@ -125,7 +125,7 @@ def _kind_of(name: str) -> tuple[str, str]:
     return "other", ""
 
 
-@looked_up
+@opened
 def _known_names() -> frozenset[str]:
     """Return the names of our tasks and groups."""
     known = leaves()

@@ -14,7 +14,6 @@ import pandas as pd
 
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
-from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.results import replicates
 from lm_eval_epidemia.results.collect import (
@@ -108,7 +107,6 @@ SCORE = (
 )
 
 
-@held()
 def read_results(folders: Iterable[Path]) -> Results:
     """Read the results of any number of runs.
 

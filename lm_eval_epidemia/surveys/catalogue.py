@@ -1,14 +1,12 @@
 """The catalogue of survey records: those that ship, and the user's own.
 
 The user's records are in ``$EPIDEMIA_HOME/surveys/*.yaml`` and in the files and folders listed in
-``EPIDEMIA_RECORDS`` (``epidemia --record PATH`` adds to it). They are read again when they change,
-so that one can be written while Python runs. Tasks are those that records declare, and those of
-sets drawn from them (`surveys.fresh`). Errors in a record's YAML name file and line.
+``EPIDEMIA_RECORDS`` (``epidemia --record PATH`` adds to it). Tasks are those that records declare,
+and those of sets drawn from them (`surveys.fresh`). Errors in a record's YAML name file and line.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -21,26 +19,19 @@ from pydantic import ValidationError
 
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
-from lm_eval_epidemia.core.held import looked_up
 from lm_eval_epidemia.core.names import RESERVED
-from lm_eval_epidemia.core.sealed import stamp
+from lm_eval_epidemia.core.store import opened
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.fresh import FreshSet
 from lm_eval_epidemia.surveys.record import Record, Task
 from lm_eval_epidemia.surveys.variable import written_out
 
-#: The environment variable that lists own records.
-RECORDS = "EPIDEMIA_RECORDS"
-
-#: A file, and what changes when it is replaced, however fast.
-Stamped = tuple[Path, tuple[int, int, int]]
-
 
 class _Catalogue(NamedTuple):
     """What there is.
 
-    Records and tasks by name, the files of own records, faults of records by file, fresh sets by
-    folder, and what keeps others from being used.
+    Records and tasks by name, the files of own records, faults of records by file, and fresh sets
+    by folder.
     """
 
     records: dict[str, Record]
@@ -48,7 +39,6 @@ class _Catalogue(NamedTuple):
     own: dict[str, Path]
     faults: dict[Path, str]
     fresh: dict[Path, FreshSet]
-    stale: list[str]
 
 
 def own_files() -> list[Path]:
@@ -60,18 +50,17 @@ def own_files() -> list[Path]:
         If ``EPIDEMIA_RECORDS`` names a path that does not exist, or a folder without records.
     """
     files: list[Path] = []
-    for named in filter(None, os.environ.get(RECORDS, "").split(os.pathsep)):
-        place = Path(named).expanduser()
+    for place in paths.named_records():
         if not (place.is_file() or place.is_dir()):
             raise EpidemiaError(
-                f"{place} ({RECORDS} or --record) does not exist: give a survey record or a "
+                f"{place} ({paths.RECORDS} or --record) does not exist: give a survey record or a "
                 "folder of records (*.yaml)"
             )
         inside = sorted(place.glob("*.yaml")) if place.is_dir() else [place]
         if not inside:
             raise EpidemiaError(
-                f"{place} ({RECORDS} or --record) contains no .yaml file: give a folder of survey "
-                "records"
+                f"{place} ({paths.RECORDS} or --record) contains no .yaml file: give a folder of "
+                "survey records"
             )
         files += inside
     # What was named comes first: of two records of one name the first is used.
@@ -85,27 +74,26 @@ def _shipped() -> dict[str, Record]:
     return {entry.survey: entry for entry in records}
 
 
-@lru_cache(maxsize=4)
-def _known(files: tuple[Stamped, ...]) -> _Catalogue:
-    known = _Catalogue(dict(_shipped()), {}, {}, {}, {}, [])
-    # A record of the user's own may be called tasks.yaml, too.
-    sets = [path for path, _ in files if path.parent.parent == paths.fresh_tasks()]
-    for path in (path for path, _ in files if path not in sets):
+@opened
+def _known() -> _Catalogue:
+    known = _Catalogue(dict(_shipped()), {}, {}, {}, {})
+    for path in own_files():
         try:
             entry = load_record(path)
             _check_own(entry, path, known.own.get(entry.survey))
         except EpidemiaError as error:
+            notices.warn("record left out", f"one of your survey records is left out: {error}")
             known.faults[path] = str(error)
         else:
             known.records[entry.survey] = entry
             known.own[entry.survey] = path
     for entry in known.records.values():
         known.tasks.update((task.name, task) for task in entry.all_tasks)
-    for path in sets:
+    for path in fresh.files():
         try:
             known.fresh[path.parent] = _usable(path, known.records)
         except EpidemiaError as error:
-            known.stale.append(str(error))
+            notices.warn("fresh tasks left out", f"a set of fresh tasks is left out: {error}")
         else:
             known.tasks.update((task.name, task) for task in known.fresh[path.parent].tasks)
     return known
@@ -157,43 +145,23 @@ def _check_own(entry: Record, path: Path, other: Path | None) -> None:
     raise EpidemiaError(f"{path}: {fault}")
 
 
-def _now() -> _Catalogue:
-    known = _known(state())
-    for fault in known.faults.values():
-        notices.warn("record left out", f"one of your survey records is left out: {fault}")
-    for fault in known.stale:
-        notices.warn("fresh tasks left out", f"a set of fresh tasks is left out: {fault}")
-    return known
-
-
 def records() -> dict[str, Record]:
     """Return the survey records, by survey name: those that ship, then the user's own.
 
     A user's record with errors is left out with a warning, so that other tasks still work; `record`
     raises its error.
     """
-    return _now().records
+    return _known().records
 
 
 def own() -> dict[str, Path]:
     """Return the files of the user's own records, by survey."""
-    return _now().own
+    return _known().own
 
 
 def own_surveys() -> frozenset[str]:
     """Return the names of the surveys that do not ship."""
-    return frozenset(_now().own.keys() - _shipped().keys())
-
-
-@looked_up
-def state() -> tuple[Stamped, ...]:
-    """Return a hashable value that changes when a user's record or a set of fresh tasks does."""
-    return tuple((path, stamp(path)) for path in declarations())
-
-
-def declarations() -> list[Path]:
-    """Return the files that declare tasks besides those of the package."""
-    return [*own_files(), *fresh.files()]
+    return frozenset(_known().own.keys() - _shipped().keys())
 
 
 def fresh_sets() -> dict[Path, FreshSet]:
@@ -201,7 +169,7 @@ def fresh_sets() -> dict[Path, FreshSet]:
 
     One that is damaged, or whose survey's record has changed since, is left out with a warning.
     """
-    return _now().fresh
+    return _known().fresh
 
 
 def drawn(task: str) -> FreshSet | None:
@@ -212,7 +180,7 @@ def drawn(task: str) -> FreshSet | None:
 
 def record(survey: str) -> Record:
     """Return one survey's record; the error for an unknown name suggests the nearest ones."""
-    known = _now()
+    known = _known()
     if survey in known.records:
         return known.records[survey]
     for path, fault in known.faults.items():
@@ -236,12 +204,12 @@ def how_to_build(survey: str) -> str:
 def file_of(survey: str) -> Path:
     """Return the file of a survey's record."""
     record(survey)
-    return _now().own.get(survey, Path(__file__).parent / f"{survey}.yaml")
+    return _known().own.get(survey, Path(__file__).parent / f"{survey}.yaml")
 
 
 def all_tasks() -> dict[str, Task]:
     """Return every declared task, available or not, by its lm-eval name."""
-    return _now().tasks
+    return _known().tasks
 
 
 def official_cells(task: Task) -> int:

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.sealed import problem
+from lm_eval_epidemia.core.store import problem
 from lm_eval_epidemia.surveys.record import Record, Task
 from lm_eval_epidemia.surveys.variable import Strict
 

@@ -12,7 +12,6 @@ from lm_eval_epidemia.benchmarks.observation import metrics, quick, respondents,
 from lm_eval_epidemia.benchmarks.observation.likelihood import Closed
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.elicit.wording import ways_of
 from lm_eval_epidemia.estimate import store
@@ -158,7 +157,6 @@ class QuickLook(Benchmark):
             for name, of in quick.choices().items()
         }
 
-    @held()
     def available(self) -> list[str]:
         """Return the quick tasks all of whose truths ship."""
         return [

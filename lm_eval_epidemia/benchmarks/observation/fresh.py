@@ -21,6 +21,7 @@ from tqdm import tqdm
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import sampling, store
 from lm_eval_epidemia.estimate.cells import Estimated
@@ -550,6 +551,7 @@ def make(
         # Last: until then no set of this name is whole, and none is used.
         with paths.atomic_write(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
+        look()
     scales = {task.name: Anchors.of(store.load(task.name)) for task in drawn.tasks}
     below = [name for name, scale in scales.items() if short(scale.zero, scale.perfect)]
     return Made(planned, folder, is_joint, below)

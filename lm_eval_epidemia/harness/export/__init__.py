@@ -17,7 +17,6 @@ from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.splits import displayed, split
 from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.harness.export.card import (
@@ -35,7 +34,6 @@ MARKER = ".epidemia-export"
 _FIRST = ("task", "way", "cell", "ordering", "prompt", "choices", "answers", "given", "truth")
 
 
-@held()
 def export(out: Path, push_to_hub: str | None = None, stated: bool = False) -> Path:
     """Write every available task as a dataset repository.
 

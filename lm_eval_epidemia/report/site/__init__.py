@@ -22,7 +22,6 @@ from markupsafe import Markup
 from lm_eval_epidemia.benchmarks import groups, leaves
 from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import plural
-from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import FINDINGS, find, quantities
@@ -72,7 +71,6 @@ KINDS: tuple[Declared, ...] = ("low", "high", "extra")
 DRAWN = 24
 
 
-@held()
 def build_site(results: Results, out: Path) -> Path:
     """Write the site.
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.core.names import RESERVED, check_name
+from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.surveys.catalogue import own_surveys, record_of, records
 from lm_eval_epidemia.surveys.draft.columns import (
     Chooser,
@@ -203,6 +204,7 @@ def write(draft: Drafted, out: Path | None = None, replace: bool = False) -> Pat
     check_free(path, replace)
     with paths.atomic_write(path) as temporary:
         temporary.write_text(draft.text, encoding="utf-8")
+    look()
     return path
 
 

@@ -39,7 +39,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX
 from lm_eval_epidemia.benchmarks.prior.quantities.wording import QUARTERS
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few
-from lm_eval_epidemia.core.sealed import problem
+from lm_eval_epidemia.core.store import problem
 
 _Positive = Annotated[FiniteFloat, Field(gt=0)]
 

@@ -33,7 +33,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
 from lm_eval_epidemia.core.names import WAYS, check_name
-from lm_eval_epidemia.core.sealed import (
+from lm_eval_epidemia.core.store import (
     State,
     bases,
     problem,

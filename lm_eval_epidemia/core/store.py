@@ -1,23 +1,32 @@
-"""Sealed files: JSON records with hashes of themselves and of the tables they describe.
+"""The store: sealed files of the user's own and of the package, and what follows from them.
 
-Ground truth and sets of quantities are stored this way, both the user's own and the shipped ones.
+Ground truth, sets of quantities, survey records and fresh sets lie in it. A file is read once, and
+again when it is replaced. What follows from many files, such as which tasks there are, is computed
+once from the disk as it was last looked at: `look` opens a command, a run of lm-eval and what
+Python users call, and follows every write.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from pydantic import ValidationError
 
-from lm_eval_epidemia.core import paths
+from lm_eval_epidemia.core import notices, paths
 
 State = Literal["shipped", "built here"]
+P = ParamSpec("P")
 T = TypeVar("T")
+
+#: The user's files when the disk was last looked at, and what has followed from them since.
+_disk: list[Any] = []
+_known: dict[Any, tuple[Any, list[tuple[str, str]]]] = {}
 
 
 def bases() -> list[tuple[Path, State]]:
@@ -31,6 +40,42 @@ def stamp(path: Path) -> tuple[int, int, int]:
     """Return a stamp of a file that changes when the file is replaced, however fast."""
     status = path.stat()
     return status.st_mtime_ns, status.st_ino, status.st_size
+
+
+def look() -> None:
+    """Look at the user's files: what follows from them is computed anew if any has changed."""
+    files = (path for path in _own_files() if path.is_file())
+    disk = [paths.shipped_groundtruth(), *((path, stamp(path)) for path in files)]
+    if disk != _disk:
+        _disk[:] = disk
+        _known.clear()
+
+
+def _own_files() -> Iterator[Path]:
+    for place in paths.named_records():
+        yield from sorted(place.glob("*.yaml")) if place.is_dir() else [place]
+    for name in ("surveys", "fresh", "groundtruth"):
+        for folder, _, files in os.walk(paths.home() / name):
+            yield from (Path(folder, file) for file in sorted(files))
+
+
+def opened(read: Callable[P, T]) -> Callable[P, T]:
+    """Call a function once for the disk as it was last looked at; its warnings come every time."""
+
+    @wraps(read)
+    def known(*given: P.args, **options: P.kwargs) -> T:
+        if not _disk:
+            look()
+        key = read, given, *options.items()
+        if key not in _known:
+            with notices.heard() as warnings:
+                _known[key] = read(*given, **options), warnings
+        value, warnings = _known[key]
+        for warning in warnings:
+            notices.warn(*warning)
+        return value
+
+    return known
 
 
 def read_once(read: Callable[..., T]) -> Callable[..., T]:
@@ -77,3 +122,4 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     text = json.dumps(content, indent=1, ensure_ascii=False)
     with paths.atomic_write(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
+    look()
