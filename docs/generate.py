@@ -94,7 +94,7 @@ def _groups() -> str:
 
 def _ways() -> str:
     rows = []
-    for benchmark in BENCHMARKS:
+    for benchmark in BENCHMARKS.values():
         for way in benchmark.ways.values():
             answer = "writes" if way.generated else "log-probabilities"
             suffix = f"`{way.suffix}`" if way.suffix else ""
@@ -105,7 +105,7 @@ def _ways() -> str:
 def _metrics() -> str:
     """The metrics of each benchmark, with the ways that have them where not all do."""
     parts = []
-    for benchmark in BENCHMARKS:
+    for benchmark in BENCHMARKS.values():
         of: dict[str, list[str]] = {}
         metrics = {}
         for way in benchmark.ways.values():
@@ -130,7 +130,7 @@ def _metrics() -> str:
 def _respondents() -> str:
     """What each kind of `epidemia-baseline` answers, as its benchmark's docstring says."""
     parts = []
-    for benchmark in BENCHMARKS:
+    for benchmark in BENCHMARKS.values():
         documented = NumpyDocString(getdoc(benchmark.answers) or "")["Parameters"]
         if says := [" ".join(of.desc) for of in documented if of.name == "kind"]:
             text = f"Kinds: {_code(benchmark.kinds)}. {_prose(says[0])}"
@@ -145,7 +145,7 @@ def _respondents() -> str:
 def _metadata() -> str:
     """The keys of ``--metadata``, and the ways that heed each."""
     ways_of: dict[str, list[str]] = {}
-    for benchmark in BENCHMARKS:
+    for benchmark in BENCHMARKS.values():
         for way in benchmark.ways.values():
             for key in _heeded(benchmark, way):
                 ways_of.setdefault(key, []).append(way.name)

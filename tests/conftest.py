@@ -263,7 +263,7 @@ def make_lettered_llama(folder: Path) -> Path:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from lm_eval_epidemia.benchmarks import OBSERVATION
+    from lm_eval_epidemia.benchmarks.observation import OBSERVATION
     from lm_eval_epidemia.benchmarks.splits import split
     from lm_eval_epidemia.elicit.orderings import LETTERS
     from lm_eval_epidemia.models.tiny import make_tiny_llama

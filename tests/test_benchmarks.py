@@ -49,23 +49,11 @@ def package(tmp_path_factory):
     benchmarks = root / "lm_eval_epidemia" / "benchmarks"
     shutil.copy(TOY / "numbered.py", benchmarks / "observation")
     shutil.copytree(TOY / "coins", benchmarks / "coins")
-    imported = "from lm_eval_epidemia.benchmarks.{} import {}"
-    observation = imported.format("observation.{}", "{}")
-    stated = f"{observation.format('stated', 'Stated')}\n"
-    with_change(
-        benchmarks / "observation" / "ways.py",
-        (stated, f"{observation.format('numbered', 'Numbered')}\n{stated}"),
-        ("Rag())", "Rag(), Numbered())"),
-    )
-    prior = imported.format("prior", "PRIOR\n")
-    with_change(
-        benchmarks / "__init__.py",
-        (prior, f"{imported.format('coins', 'COINS')}\n{prior}"),
-        (
-            "(OBSERVATION, QUICK, UNDATED, INTERVENTION, PRIOR)",
-            "(OBSERVATION, QUICK, UNDATED, INTERVENTION, PRIOR, COINS)",
-        ),
-    )
+    rag, prior = '        "rag": "likelihood:RAG",\n', '        "prior": "prior:PRIOR",\n'
+    numbered = '        "numbered": "numbered:WAY",\n'
+    with_change(benchmarks / "observation" / "ways.py", (rag, rag + numbered))
+    coins = '        "coins": "coins:COINS",\n'
+    with_change(benchmarks / "__init__.py", (prior, prior + coins))
     return root
 
 

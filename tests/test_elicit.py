@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, in_way
+from lm_eval_epidemia.benchmarks import BENCHMARKS, in_way
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit import orderings as orders
@@ -90,7 +91,7 @@ def test_a_prompt_ends_where_the_letter_begins():
 def all_prompts():
     """Of sampled answers a few per cell: more of them are the same text, with other numbers."""
     few = Variant(n_samples=8)
-    for benchmark in BENCHMARKS:
+    for benchmark in BENCHMARKS.values():
         for way in benchmark.ways:
             for name in sorted(entry.name for entry in benchmark.asked(way)):
                 yield in_way(name, way), split(name, way, few)["prompt"][:]

@@ -14,7 +14,7 @@ import yaml
 from conftest import REPOSITORY, evaluate
 
 from lm_eval_epidemia.api import load_truth, score_answers
-from lm_eval_epidemia.benchmarks import OBSERVATION
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
@@ -329,7 +329,7 @@ def test_the_hub_and_croissant_read_what_they_want(repository):
 def test_stated_leaves_what_is_answered_in_writing(tmp_path, monkeypatch, epidemia):
     few = [TASK, "epidemia_high_nsduh_cocaine_ever_by_age_sex"]
     monkeypatch.setattr(OBSERVATION, "available", lambda: few)
-    monkeypatch.setattr(exporting, "BENCHMARKS", [OBSERVATION])
+    monkeypatch.setattr(exporting, "BENCHMARKS", {"observation": OBSERVATION})
     monkeypatch.setattr(exporting.yamls, "render", lambda *given, **chosen: {})
     ran = epidemia("export", "--stated", "--out", tmp_path / "written")
     assert ran.returncode == 0 and "--tasks epidemia_low_stated" in ran.stdout

@@ -14,7 +14,7 @@ import yaml
 from conftest import REPOSITORY, answers_to, evaluate
 from scripted_server import VOCABULARY, scripted
 
-from lm_eval_epidemia.benchmarks import OBSERVATION
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.core.errors import EpidemiaError
 
 pytest.importorskip("inspect_ai")

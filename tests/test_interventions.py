@@ -11,7 +11,8 @@ import pytest
 from conftest import evaluate, recorded
 from test_replies import in_turn
 
-from lm_eval_epidemia.benchmarks import INTERVENTION, WAYS, in_way, members
+from lm_eval_epidemia.benchmarks import WAYS, in_way, members
+from lm_eval_epidemia.benchmarks.intervention import INTERVENTION
 from lm_eval_epidemia.benchmarks.intervention.metrics import clustered, graded
 from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, questions
 from lm_eval_epidemia.benchmarks.intervention.ways import yes_or_no

@@ -17,7 +17,7 @@ from conftest import REPOSITORY, SUMS
 from lm_evals import KINDS, environment, lm_eval_of
 
 from lm_eval_epidemia import benchmarks
-from lm_eval_epidemia.benchmarks import OBSERVATION
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.harness import discovery, yamls
 
@@ -347,7 +347,7 @@ def test_no_damage_to_our_files_stops_somebody_elses_run(tmp_path, monkeypatch, 
     """Nothing ships here: all that is read is what was damaged, for one way of asking."""
     monkeypatch.setattr(type(OBSERVATION), "ways", {"letters": OBSERVATION.ways["letters"]})
     monkeypatch.setattr(paths, "shipped_groundtruth", lambda: tmp_path / "nothing")
-    monkeypatch.setattr(benchmarks, "BENCHMARKS", (OBSERVATION,))
+    monkeypatch.setattr(benchmarks, "BENCHMARKS", {"observation": OBSERVATION})
     monkeypatch.setattr(yamls, "write", lambda folder, files: None)
     homes, manager = damaged(tmp_path), extended(Asked)
     assert len(homes) > 60

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from replicates import Says
 
 from lm_eval_epidemia import api
-from lm_eval_epidemia.benchmarks import PRIOR, WAYS, in_way, leaves, members
-from lm_eval_epidemia.benchmarks.prior import judged, ways
+from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves, members
+from lm_eval_epidemia.benchmarks.prior import PRIOR, judged, ways
 from lm_eval_epidemia.benchmarks.prior import ways as priors
 from lm_eval_epidemia.benchmarks.prior.quantities import families, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantity

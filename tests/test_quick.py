@@ -9,10 +9,16 @@ from recorded_runs import copied_run
 from report_parts import command, table
 from test_ways import answers_of, replies
 
-from lm_eval_epidemia.benchmarks import QUICK, WAYS, leaves, members
+from lm_eval_epidemia.benchmarks import WAYS, leaves, members
 from lm_eval_epidemia.benchmarks.observation import quick
 from lm_eval_epidemia.benchmarks.observation.metrics import unseen
-from lm_eval_epidemia.benchmarks.observation.quick import Choice, Curve, QuickCell, QuickOutcome
+from lm_eval_epidemia.benchmarks.observation.quick import (
+    QUICK,
+    Choice,
+    Curve,
+    QuickCell,
+    QuickOutcome,
+)
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.core.store import seal_of

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from conftest import REPOSITORY
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS
+from lm_eval_epidemia.benchmarks import WAYS
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.measured import part_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.results.published import observed

@@ -11,7 +11,8 @@ import pytest
 from conftest import REPOSITORY
 
 import lm_eval_epidemia
-from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS
+from lm_eval_epidemia.benchmarks import WAYS
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls

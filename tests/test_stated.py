@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from replicates import Says
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way
-from lm_eval_epidemia.benchmarks.observation import metrics, stated
+from lm_eval_epidemia.benchmarks import WAYS, in_way
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION, metrics, stated
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError

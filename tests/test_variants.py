@@ -15,7 +15,8 @@ from lm_eval.tasks.manager import TaskManager
 from lm_eval.utils import apply_template
 from rounding import log_probability
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, WAYS
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.fewshot import examples
@@ -196,7 +197,7 @@ def put_to_a_model(benchmark, entry, way, variant):
 def test_a_key_of_the_metadata_has_an_effect_where_it_is_heeded_and_nowhere_else(name):
     assert HEEDED.keys() == set(Variant._fields)
     way, usual = WAYS[name], Variant(n_samples=8)
-    (benchmark,) = (one for one in BENCHMARKS if name in one.ways)
+    (benchmark,) = (one for one in BENCHMARKS.values() if name in one.ways)
     entries = [entry for entry in benchmark.asked(name) if entry.name in SMALL]
     assert entries
     for entry in entries:

@@ -17,7 +17,7 @@ from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import COMMON, DistributionWay
 from lm_eval_epidemia.models.baseline import Baseline
 
-ASKED = [(benchmark, way) for benchmark in BENCHMARKS for way in benchmark.ways.values()]
+ASKED = [(benchmark, way) for benchmark in BENCHMARKS.values() for way in benchmark.ways.values()]
 #: Of a way without a task of its own here.
 SMALL = Variant(n_samples=8)
 
@@ -135,7 +135,7 @@ def test_way(benchmark, way):
     check_way(benchmark, way)
 
 
-@pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda benchmark: benchmark.name)
+@pytest.mark.parametrize("benchmark", BENCHMARKS.values(), ids=lambda benchmark: benchmark.name)
 def test_benchmark(benchmark):
     """Its tables agree with each other, in every way."""
     entries = benchmark.entries()

@@ -8,7 +8,7 @@ import pytest
 from report_parts import HEROIN, by, table, write
 from test_approved import approved
 
-from lm_eval_epidemia.benchmarks import OBSERVATION
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.prompts import WORDINGS

@@ -10,8 +10,8 @@ from conftest import REPOSITORY, answers_to, evaluate
 from lm_eval.utils import sanitize_list
 from scripted_server import scripted
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way
-from lm_eval_epidemia.benchmarks.observation import letters, metrics
+from lm_eval_epidemia.benchmarks import WAYS, in_way
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION, letters, metrics
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.responses import answered

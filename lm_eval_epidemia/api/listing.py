@@ -153,7 +153,7 @@ def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.D
     """
     look()
     task = task_name(task)
-    of = {name: benchmark for benchmark in BENCHMARKS for name in benchmark.entries()}
+    of = {name: benchmark for benchmark in BENCHMARKS.values() for name in benchmark.entries()}
     if task not in of:
         if leaf := leaves().get(task):
             raise EpidemiaError(

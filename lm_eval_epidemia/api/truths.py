@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way, leaves, unions
+from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves, unions
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.store import look

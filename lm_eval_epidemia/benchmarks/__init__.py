@@ -6,21 +6,45 @@ files, hooks, samples, export, cost, report and site use only these tables.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Leaf
-from lm_eval_epidemia.benchmarks.intervention import INTERVENTION
-from lm_eval_epidemia.benchmarks.observation import OBSERVATION, QUICK, UNDATED
-from lm_eval_epidemia.benchmarks.prior import PRIOR
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest, words_of
+from lm_eval_epidemia.core.lazy import Lazy
 from lm_eval_epidemia.core.store import opened
 from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.surveys import fresh
 
-BENCHMARKS: tuple[Benchmark, ...] = (OBSERVATION, QUICK, UNDATED, INTERVENTION, PRIOR)
+BENCHMARKS: Lazy[Benchmark] = Lazy(
+    __name__,
+    {
+        "observation": "observation:OBSERVATION",
+        "quick": "observation.quick:QUICK",
+        "undated": "observation.undated:UNDATED",
+        "intervention": "intervention:INTERVENTION",
+        "prior": "prior:PRIOR",
+    },
+)
 
-#: Every way of asking by its name, in the order of all lists.
-WAYS: dict[str, Way] = {name: way for each in BENCHMARKS for name, way in each.ways.items()}
+
+class _EveryWay(Mapping[str, Way]):
+    """Every way of asking by its name, in the order of all lists."""
+
+    def __getitem__(self, name: str) -> Way:
+        for benchmark in BENCHMARKS.values():
+            if name in benchmark.ways:
+                return benchmark.ways[name]
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for benchmark in BENCHMARKS.values() for name in benchmark.ways)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+WAYS = _EveryWay()
 
 
 def in_way(name: str, way: str) -> str:
@@ -36,7 +60,7 @@ def leaves() -> dict[str, Leaf]:
     """
     return {
         in_way(entry.name, way): Leaf(benchmark, entry, way, in_way(entry.group, way))
-        for benchmark in BENCHMARKS
+        for benchmark in BENCHMARKS.values()
         for way in benchmark.ways
         for entry in benchmark.entries().values()
     }
@@ -75,7 +99,7 @@ def groups() -> dict[str, Benchmark]:
     """Return the top-level groups, by lm-eval's names, in their usual order."""
     return {
         in_way(group, way): benchmark
-        for benchmark in BENCHMARKS
+        for benchmark in BENCHMARKS.values()
         for way in benchmark.ways
         for group in (*benchmark.every_group, *benchmark.unions)
         if group not in benchmark.unions or in_way(group, way) in unions()
@@ -157,7 +181,7 @@ def members(name: str) -> list[tuple[str, str]]:
         If no such name exists (suggesting the nearest), or none of its truths is available (saying
         what it needs).
     """
-    here = {benchmark.name: set(benchmark.available()) for benchmark in BENCHMARKS}
+    here = {benchmark.name: set(benchmark.available()) for benchmark in BENCHMARKS.values()}
     declared = meant(name)
     asked = [leaf for leaf in declared if leaf.entry.name in here[leaf.benchmark.name]]
     if not asked:

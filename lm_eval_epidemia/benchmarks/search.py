@@ -61,7 +61,7 @@ def _entry(name: str, says: str, conditions: Iterable[str] = (), text: Iterable[
 def entries() -> Iterator[Entry]:
     """Yield everything that can be found: tasks in the plain way, groups in all ways, surveys."""
     declared, sets = all_tasks(), quantities.available()
-    for benchmark in BENCHMARKS:
+    for benchmark in BENCHMARKS.values():
         for name, entry in benchmark.entries().items():
             if (task := declared.get(name)) is None:
                 asked = quantities.load(name).quantities if name in sets else ()

@@ -117,7 +117,7 @@ def _quoted(text: str) -> None:
 def _task(name: str, leaf: Leaf, every: bool) -> None:
     """Show one task in one way of asking."""
     from lm_eval_epidemia.api import load_truth
-    from lm_eval_epidemia.benchmarks import OBSERVATION
+    from lm_eval_epidemia.benchmarks.observation import OBSERVATION
     from lm_eval_epidemia.estimate import store
 
     way, entry = leaf.benchmark.ways[leaf.way], leaf.entry
@@ -279,7 +279,7 @@ def _source(truth: Truth, task: Task) -> None:
 
 def _survey(survey: Record) -> None:
     """Show a survey: its source, and the groups that contain its tasks."""
-    from lm_eval_epidemia.benchmarks import OBSERVATION
+    from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 
     here = OBSERVATION.available()
     print(survey.survey)
@@ -303,7 +303,7 @@ def _group(name: str) -> None:
     from lm_eval_epidemia.benchmarks import BENCHMARKS, made_of, meant
     from lm_eval_epidemia.surveys.catalogue import how_to_build
 
-    available = {benchmark.name: {*benchmark.available()} for benchmark in BENCHMARKS}
+    available = {benchmark.name: {*benchmark.available()} for benchmark in BENCHMARKS.values()}
     leaves = meant(name)
     here = [leaf for leaf in leaves if leaf.entry.name in available[leaf.benchmark.name]]
     waiting = Counter(leaf.entry.facets.get("survey", "") for leaf in leaves if leaf not in here)
@@ -328,7 +328,8 @@ def _group(name: str) -> None:
 
 def _members(name: str, here: Sequence[Leaf]) -> Any:
     """Count the tasks and prompts of a group by survey, or by task where there is none."""
-    from lm_eval_epidemia.benchmarks import OBSERVATION, in_way
+    from lm_eval_epidemia.benchmarks import in_way
+    from lm_eval_epidemia.benchmarks.observation import OBSERVATION
     from lm_eval_epidemia.estimate import store
     from lm_eval_epidemia.harness.cost import cost
     from lm_eval_epidemia.score.score import Anchors

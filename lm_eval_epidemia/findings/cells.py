@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, Benchmark, in_way
+from lm_eval_epidemia.benchmarks import WAYS, Benchmark, in_way
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
 from lm_eval_epidemia.benchmarks.observation.metrics import DROPPED
 from lm_eval_epidemia.core.distance import Array

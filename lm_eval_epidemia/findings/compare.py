@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from lm_eval_epidemia.benchmarks import PRIOR, Benchmark, in_way, leaves
+from lm_eval_epidemia.benchmarks import Benchmark, in_way, leaves
+from lm_eval_epidemia.benchmarks.prior import PRIOR
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.pool import Pool
 from lm_eval_epidemia.results.choose import KEY, paired

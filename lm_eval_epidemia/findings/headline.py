@@ -11,7 +11,6 @@ from typing import NamedTuple
 import pandas as pd
 
 from lm_eval_epidemia.benchmarks import (
-    OBSERVATION,
     WAYS,
     Benchmark,
     groups,
@@ -21,6 +20,7 @@ from lm_eval_epidemia.benchmarks import (
     unions,
     within,
 )
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.finding import Finding, columns_of

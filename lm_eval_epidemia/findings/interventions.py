@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks import INTERVENTION, in_way
+from lm_eval_epidemia.benchmarks import in_way
+from lm_eval_epidemia.benchmarks.intervention import INTERVENTION, metrics
 from lm_eval_epidemia.benchmarks.intervention import graph as causal
-from lm_eval_epidemia.benchmarks.intervention import metrics
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES, Effect, effects
 from lm_eval_epidemia.benchmarks.intervention.metrics import Graded, graded
 from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, DoPair, Questions, questions

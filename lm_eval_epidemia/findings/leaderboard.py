@@ -9,7 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, groups, in_way, leaves, unions, within
+from lm_eval_epidemia.benchmarks import groups, in_way, leaves, unions, within
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import FINDINGS

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, in_way, leaves, unions
+from lm_eval_epidemia.benchmarks import in_way, leaves, unions
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.apart import Known
 from lm_eval_epidemia.findings.compare import POPULATION, population_uncut
 from lm_eval_epidemia.score.collect import LOW_MASS

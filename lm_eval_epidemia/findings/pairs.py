@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way, leaves
+from lm_eval_epidemia.benchmarks import WAYS, groups, in_way, leaves
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.finding import Finding, make_finding

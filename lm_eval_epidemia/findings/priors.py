@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks import PRIOR, in_way, leaves
-from lm_eval_epidemia.benchmarks.prior import metrics
+from lm_eval_epidemia.benchmarks import in_way, leaves
+from lm_eval_epidemia.benchmarks.prior import PRIOR, metrics
 from lm_eval_epidemia.benchmarks.prior.judged import Judged, Stated, mean_of
 from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask, beatable, everything, knower
 from lm_eval_epidemia.benchmarks.prior.quantities import store

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import PRIOR, WAYS
-from lm_eval_epidemia.benchmarks.prior import ways
+from lm_eval_epidemia.benchmarks import WAYS
+from lm_eval_epidemia.benchmarks.prior import PRIOR, ways
 from lm_eval_epidemia.benchmarks.prior.judged import Stated, of_baseline, proportions
 from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask
 from lm_eval_epidemia.benchmarks.prior.quantities import families

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks import PRIOR, groups
+from lm_eval_epidemia.benchmarks import groups
+from lm_eval_epidemia.benchmarks.prior import PRIOR
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.compare import (
     CONFIDENCE,

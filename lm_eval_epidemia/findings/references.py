@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS
+from lm_eval_epidemia.benchmarks import WAYS
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part, part_of
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.core.distance import Array

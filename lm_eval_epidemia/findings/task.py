@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, leaves
+from lm_eval_epidemia.benchmarks import leaves
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.elicit.wording import Wording, ways_of

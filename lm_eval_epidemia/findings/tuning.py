@@ -23,7 +23,8 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way
+from lm_eval_epidemia.benchmarks import WAYS, groups, in_way
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.measured import Measured
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import store

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import UNDATED, in_way
+from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.benchmarks.observation import undated
 from lm_eval_epidemia.benchmarks.observation import years as measures
 from lm_eval_epidemia.benchmarks.observation.measured import Part
-from lm_eval_epidemia.benchmarks.observation.undated import course_of, lived, log_ratios
+from lm_eval_epidemia.benchmarks.observation.undated import UNDATED, course_of, lived, log_ratios
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.cells import answers, cells, with_known
 from lm_eval_epidemia.findings.finding import Finding, make_finding

@@ -23,8 +23,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, in_way, leaves, made_of, members, names
-from lm_eval_epidemia.benchmarks.observation import STANDIN
+from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves, made_of, members, names
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION, STANDIN
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.console import print_anything, separated
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural

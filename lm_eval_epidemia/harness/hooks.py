@@ -16,7 +16,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.elicit.within import is_withheld
-from lm_eval_epidemia.harness.discovery import check_lm_eval
 from lm_eval_epidemia.harness.written import Tried, first_read
 from lm_eval_epidemia.score.collect import once
 
@@ -87,6 +86,8 @@ def _load(
         metadata and the model's arguments.
     """
     # lm-eval loads all tasks of a run before it scores any: the next model gets its own warnings.
+    from lm_eval_epidemia.harness.discovery import check_lm_eval
+
     notices.forget()
     check_lm_eval()
     variant, name = Variant.of(metadata), in_way(epidemia_task, epidemia_way)
@@ -145,7 +146,12 @@ def _first_read(way: Way) -> Callable[..., Any]:
     return filter_fn
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Hook:
+    """Return a hook; only the benchmarks up to its own are imported."""
+    while not name.startswith("__") and name not in _made and (hook := next(_more, None)):
+        _made[hook.name] = hook
+    if name in _made:
+        return _made[name]
     if name in ("process_results", "process_written"):
         raise EpidemiaError(
             "these task files are from version 0.1.0: write them again with 'epidemia tasks "
@@ -157,7 +163,7 @@ def __getattr__(name: str) -> Any:
 def _hooks() -> Iterator[Hook]:
     """What task files name: ``load``, and for each way ``process_letters``, ``letters_score``..."""
     yield Hook("load", _load)
-    for benchmark in BENCHMARKS:
+    for benchmark in BENCHMARKS.values():
         measure = once(benchmark.measure)
         for name, way in benchmark.ways.items():
             metrics = benchmark.metrics(way)
@@ -169,4 +175,5 @@ def _hooks() -> Iterator[Hook]:
                 yield Hook(named, metric.of) if metric.of else MeasuredHook(named, measure, of)
 
 
-globals().update({hook.name: hook for hook in _hooks()})
+_made: dict[str, Hook] = {}
+_more = _hooks()

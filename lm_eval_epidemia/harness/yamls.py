@@ -196,7 +196,7 @@ def render(
     from lm_eval_epidemia.benchmarks import BENCHMARKS
 
     files: dict[str, str] = {}
-    for benchmark in BENCHMARKS:
+    for benchmark in BENCHMARKS.values():
         for way in benchmark.ways.values():
             if chosen(way):
                 files |= _of_way(benchmark, way, dataset, variant or Variant())

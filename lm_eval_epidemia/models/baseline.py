@@ -19,7 +19,7 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
 #: The kinds of all benchmarks.
-KINDS = tuple(dict.fromkeys(kind for benchmark in BENCHMARKS for kind in benchmark.kinds))
+KINDS = tuple(dict.fromkeys(kind for benchmark in BENCHMARKS.values() for kind in benchmark.kinds))
 
 #: Those that err, by as much as `noise` says.
 ERRING = ("noisy", "calibrated", "overconfident", "vague")

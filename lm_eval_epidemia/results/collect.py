@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, UNDATED, in_way, leaves, unions
+from lm_eval_epidemia.benchmarks import in_way, leaves, unions
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
+from lm_eval_epidemia.benchmarks.observation.undated import UNDATED
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, built
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.names import GROUPS

@@ -18,8 +18,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, WAYS, groups, in_way, leaves
+from lm_eval_epidemia.benchmarks import WAYS, groups, in_way, leaves
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.harness.keys import SECRET

@@ -127,7 +127,7 @@ def read_results(folders: Iterable[Path]) -> Results:
     tasks = {asked.task for file in files for asked in file.scores}
     installed = {
         task: Installed(benchmark.version(truth), truth.fingerprint)
-        for benchmark in BENCHMARKS
+        for benchmark in BENCHMARKS.values()
         for task in tasks.intersection(benchmark.available())
         for truth in [benchmark.plain.load(task)]  # the same in every way
     }

@@ -17,3 +17,6 @@ class Numbered(Letters):
 
     def choices(self, truth):
         return [str(number) for number in range(1, len(truth.levels) + 1)]
+
+
+WAY = Numbered()

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
-from lm_eval_epidemia.benchmarks.observation import metrics, quick, respondents, undated
-from lm_eval_epidemia.benchmarks.observation.likelihood import Closed
+from lm_eval_epidemia.benchmarks.observation import metrics, respondents
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.way import Metric
@@ -74,7 +73,7 @@ class Observation(Benchmark):
             "domain": record(task.survey).domain,
             "dimension": f"d = {len(task.given)}",
         }
-        if WAYS[Closed.name].asks(task):
+        if WAYS["closed"].asks(task):
             facets["subset"] = "closed"
         group, part = task.group, f"{task.group}_{task.survey}"
         also: tuple[str, ...] = ()
@@ -113,15 +112,16 @@ class Observation(Benchmark):
         number, ends = len(truth.given), anchors(truth.weights, truth.p, truth.d_perfect())
         return {
             "weight": truth.weights.tolist(),
-            **_distributions([truth.levels] * number, truth.p, truth.n, truth.n_eff),
+            **distributions([truth.levels] * number, truth.p, truth.n, truth.n_eff),
             "d_zero": [ends.zero] * number,
             "d_perfect": [ends.perfect] * number,
         }
 
 
-def _distributions(
+def distributions(
     levels: list[tuple[str, ...]], p: Array, n: Any, n_eff: Array
 ) -> dict[str, Sequence[Any]]:
+    """Return the columns of `Benchmark.cells` that say what is true, with 95 % intervals."""
     low, high = interval(p, n_eff)
     return {
         "n": np.asarray(n).tolist(),
@@ -133,106 +133,4 @@ def _distributions(
     }
 
 
-class QuickLook(Benchmark):
-    """A quick look: a benchmark of its own, so that no table ranks it beside full runs."""
-
-    name = "quick"
-    base = "_epidemia_quick"
-    groups = (quick.GROUP,)
-    ways = quick.WAYS
-    primary = "score"
-    says = "Quick look: predicted score, 0 to 100"
-    digits = 1
-    kinds = respondents.KINDS
-    predicts = True
-    without_anchors = (
-        "predicts other groups' scores and has no anchors of its own; 'epidemia anchors "
-        "epidemia_low epidemia_high' prints theirs"
-    )
-    measure = staticmethod(quick.measure)
-
-    def entries(self) -> dict[str, TaskEntry]:
-        return {
-            name: TaskEntry(name, quick.GROUP, "", f"Quick look at {of.group}", {}, name, of)
-            for name, of in quick.choices().items()
-        }
-
-    def available(self) -> list[str]:
-        """Return the quick tasks all of whose truths ship."""
-        return [
-            name
-            for name, choice in quick.choices().items()
-            if all(store.vintages(task, "shipped") for task in {cell.task for cell in choice.cells})
-        ]
-
-    def metadata(self, truth: quick.QuickTruth) -> dict[str, str]:
-        return {"predicts": truth.choice.group, "truth": truth.fingerprint}
-
-    def answers(
-        self, truth: quick.QuickTruth, kind: str, noise: float = 1.0, seed: int = 0
-    ) -> list[Array]:
-        tasks = {cell.truth.task: cell.truth for cell in truth.asked}
-        of = {name: respondents.answers(own, kind, noise, seed) for name, own in tasks.items()}
-        return [of[cell.truth.task][cell.cell] for cell in truth.asked]
-
-    def cells(self, truth: quick.QuickTruth) -> dict[str, Sequence[Any]]:
-        """Return what is true in the cells, and whose they are.
-
-        ``weight`` is per unit of distance; see `quick`.
-        """
-        columns: dict[str, Any] = {
-            "of_task": [own.task for own, *_ in truth.asked],
-            "of_cell": [cell for _, cell, _ in truth.asked],
-            "weight": [cell.weight for cell in truth.choice.cells],
-        }
-        for own, cell, _ in truth.asked:
-            at = [cell]
-            known = _distributions([own.levels], own.p[at], own.n[at], own.n_eff[at])
-            for name, values in known.items():
-                columns.setdefault(name, []).extend(values)
-        return columns
-
-
-class WithoutYear(Benchmark):
-    """Questions without a year, and so without a truth: the answers say when a model lives."""
-
-    name = "undated"
-    base = "_epidemia_undated"
-    groups = (undated.GROUP,)
-    ways = undated.WAYS
-    primary = "choice_mass"
-    says = "No score: 'epidemia report --show year-lived' shows it"
-    digits = 2
-    scored = False
-    groups_version = TASK_VERSION
-    kinds = respondents.KINDS
-    without_anchors = "has no truth and no score"
-    measure = staticmethod(undated.measure)
-    answers = staticmethod(undated.answers)
-
-    def entries(self) -> dict[str, TaskEntry]:
-        entries = {}
-        for name, of in undated.declared().items():
-            title = of.title.replace("Year, ", "") + " (no year named)"
-            facets, outcome = {"survey": of.survey}, (of.survey, of.outcome)
-            entries[name] = TaskEntry(name, undated.GROUP, "", title, facets, outcome, of)
-        return entries
-
-    def available(self) -> list[str]:
-        return [n for n, of in undated.declared().items() if store.is_available(of.name)]
-
-    def metrics(self, way: Any) -> Mapping[str, Metric]:
-        """Return the metrics of how a model answered; none says how well."""
-        return {**way.diagnostics, **super().metrics(way)}
-
-    def metadata(self, truth: undated.Undated) -> dict[str, str]:
-        return OBSERVATION.metadata(truth.dated)
-
-    def version(self, truth: undated.Undated) -> int:
-        return OBSERVATION.version(truth.dated)
-
-    def cells(self, truth: undated.Undated) -> dict[str, Sequence[Any]]:
-        return {"levels": [list(truth.levels)] * len(truth.given)}
-
-
-OBSERVATION, QUICK, UNDATED = Observation(), QuickLook(), WithoutYear()
+OBSERVATION = Observation()

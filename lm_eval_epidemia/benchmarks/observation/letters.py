@@ -290,3 +290,6 @@ class Sampled(Letters):
 
     def by_position(self, answers: Sequence[Response]) -> Array | None:
         return written_by_position(answers)
+
+
+WAY, SAMPLED = Letters(), Sampled()

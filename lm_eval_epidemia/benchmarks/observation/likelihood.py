@@ -160,3 +160,6 @@ class Rag(Written):
 
     def asks(self, task: Task) -> bool:
         return task.retrieval
+
+
+WAY, CLOSED, RAG = Likelihood(), Closed(), Rag()

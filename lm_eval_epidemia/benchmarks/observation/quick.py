@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks.benchmark import Measurement
+from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Measurement, TaskEntry
+from lm_eval_epidemia.benchmarks.observation import distributions, respondents
 from lm_eval_epidemia.benchmarks.observation.letters import by_level
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
@@ -335,3 +336,66 @@ def _distances(truth: QuickTruth, said: Array) -> Array:
         displayed = softmax(logprobs[:, : len(own.levels)])
         distances.append(apart(own.p[cell], by_level(displayed, np.array(orders))))
     return np.array(distances)
+
+
+class QuickLook(Benchmark):
+    """A quick look: a benchmark of its own, so that no table ranks it beside full runs."""
+
+    name = "quick"
+    base = "_epidemia_quick"
+    groups = (GROUP,)
+    ways = WAYS
+    primary = "score"
+    says = "Quick look: predicted score, 0 to 100"
+    digits = 1
+    kinds = respondents.KINDS
+    predicts = True
+    without_anchors = (
+        "predicts other groups' scores and has no anchors of its own; 'epidemia anchors "
+        "epidemia_low epidemia_high' prints theirs"
+    )
+    measure = staticmethod(measure)
+
+    def entries(self) -> dict[str, TaskEntry]:
+        return {
+            name: TaskEntry(name, GROUP, "", f"Quick look at {of.group}", {}, name, of)
+            for name, of in choices().items()
+        }
+
+    def available(self) -> list[str]:
+        """Return the quick tasks all of whose truths ship."""
+        return [
+            name
+            for name, choice in choices().items()
+            if all(store.vintages(task, "shipped") for task in {cell.task for cell in choice.cells})
+        ]
+
+    def metadata(self, truth: QuickTruth) -> dict[str, str]:
+        return {"predicts": truth.choice.group, "truth": truth.fingerprint}
+
+    def answers(
+        self, truth: QuickTruth, kind: str, noise: float = 1.0, seed: int = 0
+    ) -> list[Array]:
+        tasks = {cell.truth.task: cell.truth for cell in truth.asked}
+        of = {name: respondents.answers(own, kind, noise, seed) for name, own in tasks.items()}
+        return [of[cell.truth.task][cell.cell] for cell in truth.asked]
+
+    def cells(self, truth: QuickTruth) -> dict[str, Sequence[Any]]:
+        """Return what is true in the cells, and whose they are.
+
+        ``weight`` is per unit of distance; see `quick`.
+        """
+        columns: dict[str, Any] = {
+            "of_task": [own.task for own, *_ in truth.asked],
+            "of_cell": [cell for _, cell, _ in truth.asked],
+            "weight": [cell.weight for cell in truth.choice.cells],
+        }
+        for own, cell, _ in truth.asked:
+            at = [cell]
+            known = distributions([own.levels], own.p[at], own.n[at], own.n_eff[at])
+            for name, values in known.items():
+                columns.setdefault(name, []).extend(values)
+        return columns
+
+
+QUICK = QuickLook()

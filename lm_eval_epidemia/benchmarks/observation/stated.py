@@ -152,3 +152,6 @@ class Stated(Asked):
     def told(self, p: Array) -> Array:
         """Round a distribution to whole per cents."""
         return np.array(in_whole(p)) / 100
+
+
+WAY = Stated()

@@ -17,22 +17,23 @@ years with ``Q(t) - min Q`` up to the 95 % quantile of F(1, N - 1) are those tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks.benchmark import Measurement
-from lm_eval_epidemia.benchmarks.observation import respondents
+from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Measurement, TaskEntry
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION, TASK_VERSION, respondents
 from lm_eval_epidemia.benchmarks.observation.letters import InOrders, Response
 from lm_eval_epidemia.benchmarks.observation.years import YEAR
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.prompts import TaskQuestions
 from lm_eval_epidemia.elicit.variants import Variant
+from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.elicit.wording import ways_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.store import GroundTruth
@@ -371,3 +372,48 @@ def measure(answers: Sequence[Response]) -> Measurement:
     # All prompts, without --limit.
     seen = float(collect.collected(WAYS, answers).answered.mean())
     return Measurement({"seen": seen}, kept=kept)
+
+
+class WithoutYear(Benchmark):
+    """Questions without a year, and so without a truth: the answers say when a model lives."""
+
+    name = "undated"
+    base = "_epidemia_undated"
+    groups = (GROUP,)
+    ways = WAYS
+    primary = "choice_mass"
+    says = "No score: 'epidemia report --show year-lived' shows it"
+    digits = 2
+    scored = False
+    groups_version = TASK_VERSION
+    kinds = respondents.KINDS
+    without_anchors = "has no truth and no score"
+    measure = staticmethod(measure)
+    answers = staticmethod(answers)
+
+    def entries(self) -> dict[str, TaskEntry]:
+        entries = {}
+        for name, of in declared().items():
+            title = of.title.replace("Year, ", "") + " (no year named)"
+            facets, outcome = {"survey": of.survey}, (of.survey, of.outcome)
+            entries[name] = TaskEntry(name, GROUP, "", title, facets, outcome, of)
+        return entries
+
+    def available(self) -> list[str]:
+        return [n for n, of in declared().items() if store.is_available(of.name)]
+
+    def metrics(self, way: Any) -> Mapping[str, Metric]:
+        """Return the metrics of how a model answered; none says how well."""
+        return {**way.diagnostics, **super().metrics(way)}
+
+    def metadata(self, truth: Undated) -> dict[str, str]:
+        return OBSERVATION.metadata(truth.dated)
+
+    def version(self, truth: Undated) -> int:
+        return OBSERVATION.version(truth.dated)
+
+    def cells(self, truth: Undated) -> dict[str, Sequence[Any]]:
+        return {"levels": [list(truth.levels)] * len(truth.given)}
+
+
+UNDATED = WithoutYear()

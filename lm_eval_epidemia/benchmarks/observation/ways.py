@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from lm_eval_epidemia.benchmarks.observation.letters import Letters, Sampled
-from lm_eval_epidemia.benchmarks.observation.likelihood import Closed, Likelihood, Rag
-from lm_eval_epidemia.benchmarks.observation.stated import Stated
+from lm_eval_epidemia.core.lazy import Lazy
 from lm_eval_epidemia.elicit.way import DistributionWay
 
-WAYS: dict[str, DistributionWay] = {
-    way.name: way for way in (Letters(), Likelihood(), Sampled(), Stated(), Closed(), Rag())
-}
+WAYS: Lazy[DistributionWay] = Lazy(
+    "lm_eval_epidemia.benchmarks.observation",
+    {
+        "letters": "letters:WAY",
+        "likelihood": "likelihood:WAY",
+        "sampled": "letters:SAMPLED",
+        "stated": "stated:WAY",
+        "closed": "likelihood:CLOSED",
+        "rag": "likelihood:RAG",
+    },
+)

@@ -122,7 +122,7 @@ def _fill(folder: Path, out: Path, repository: str | None, stated: bool) -> None
         return way.exported and (way.generated or not stated)
 
     groups: dict[str, list[_Asked]] = {}
-    for benchmark in BENCHMARKS:
+    for benchmark in BENCHMARKS.values():
         for way in filter(chosen, benchmark.ways.values()):
             for entry in benchmark.asked(way.name):
                 asked = _Asked(benchmark, entry, way)

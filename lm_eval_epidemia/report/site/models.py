@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from lm_eval_epidemia.benchmarks import OBSERVATION, in_way, leaves
+from lm_eval_epidemia.benchmarks import in_way, leaves
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.findings.cells import answers
 from lm_eval_epidemia.findings.mean import REACH, with_columns
 from lm_eval_epidemia.findings.task import curve

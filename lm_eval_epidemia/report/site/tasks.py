@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, OBSERVATION, WAYS, in_way, leaves
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
+from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.elicit.prompts import prompt
 from lm_eval_epidemia.elicit.way import DistributionWay
 from lm_eval_epidemia.elicit.wording import Wording, ways_of
@@ -55,7 +56,7 @@ def shown(results: Results, write: Callable[[str, str, Any], None]) -> dict[str,
     by_task = dict([*scores.groupby(["task", "way"], sort=False)])
     own, _ = answers(results)
     truths = store.available()
-    here = {benchmark.name: benchmark.available() for benchmark in BENCHMARKS}
+    here = {benchmark.name: benchmark.available() for benchmark in BENCHMARKS.values()}
     mapped = any(task in truths and countries_of(store.load(task)) for task in {*scores["task"]})
     listed: list[dict[str, Any]] = []
     files = {}

@@ -21,9 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import INTERVENTION, PRIOR, in_way, leaves
+from lm_eval_epidemia.benchmarks import in_way, leaves
+from lm_eval_epidemia.benchmarks.intervention import INTERVENTION
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES
 from lm_eval_epidemia.benchmarks.intervention.questions import TASKS
+from lm_eval_epidemia.benchmarks.prior import PRIOR
 from lm_eval_epidemia.benchmarks.prior.judged import stated_as
 from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask, known_of, win_draws, win_rate
 from lm_eval_epidemia.benchmarks.prior.quantities import answers, store

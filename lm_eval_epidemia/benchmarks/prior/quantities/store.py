@@ -36,6 +36,7 @@ from lm_eval_epidemia.core.names import WAYS, check_name
 from lm_eval_epidemia.core.store import (
     State,
     bases,
+    opened,
     problem,
     read_once,
     seal_of,
@@ -179,6 +180,7 @@ def _folders() -> list[tuple[Path, State]]:
     return [(base / "quantities", state) for base, state in bases()]
 
 
+@opened
 def declared() -> dict[str, DeclaredSet]:
     """Return the sets that are here, by task name: the published first, then by name.
 
@@ -204,6 +206,7 @@ def declared() -> dict[str, DeclaredSet]:
     return dict(sorted(sets.items(), key=lambda item: (not item[1].published, item[0])))
 
 
+@opened
 def available() -> dict[str, DeclaredSet]:
     """Return the sets that can be used, by task name.
 
