@@ -24,9 +24,8 @@ from lm_eval_epidemia.benchmarks.benchmark import Benchmark
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.cli import app as epidemia
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.heeded import HEEDED
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import Way
+from lm_eval_epidemia.elicit.way import HEEDED, Way
 from lm_eval_epidemia.harness.cost import cost
 
 DOCS = Path(__file__).parent

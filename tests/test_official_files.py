@@ -13,7 +13,7 @@ import pytest
 from conftest import nsduh_2023, raw_file
 
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.wording import Wording
+from lm_eval_epidemia.elicit.prompts import Wording
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.build import build
 from lm_eval_epidemia.estimate.check import check

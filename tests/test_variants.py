@@ -20,9 +20,9 @@ from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.fewshot import examples
-from lm_eval_epidemia.elicit.heeded import HEEDED
+from lm_eval_epidemia.elicit.prompts import Wording
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.wording import Wording
+from lm_eval_epidemia.elicit.way import HEEDED
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.harness.guard import _Watched

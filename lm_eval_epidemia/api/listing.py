@@ -11,8 +11,8 @@ from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.store import look
-from lm_eval_epidemia.elicit.heeded import asked_for
 from lm_eval_epidemia.elicit.variants import BASE, Variant
+from lm_eval_epidemia.elicit.way import asked_for
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.registry import entry_of
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record

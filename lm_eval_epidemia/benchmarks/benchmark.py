@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.core.paths import read_yaml
-from lm_eval_epidemia.elicit.heeded import HEEDED
-from lm_eval_epidemia.elicit.way import Metric, Way
+from lm_eval_epidemia.elicit.way import HEEDED, Metric, Way
 from lm_eval_epidemia.score.joint import Draws
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.elicit.prompts import Wording
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
 
 
@@ -360,3 +360,28 @@ class DistributionWay(Way):
         ndarray, shape (C,)
         """
         return np.full(len(values), math.nan)
+
+
+#: By key of ``--metadata``: a function of a way and a declared task that tells whether the key
+#: changes the prompts.
+HEEDED: Mapping[str, Callable[[Way, Any], bool]] = {
+    "orderings": lambda way, task: "design" in way.columns,
+    "n_samples": lambda way, task: "n_samples" in way.columns,
+    "fewshot": lambda way, task: isinstance(way, DistributionWay),
+    "gen_prefix": lambda way, task: True,
+    # A letter that is written has no delimiter before it.
+    "leading_space": lambda way, task: not way.generated,
+    "names": lambda way, task: getattr(task, "names", "") == "random",
+    "system_prompt": lambda way, task: way.system_prompts,
+    "structured": lambda way, task: way.is_structured,
+    "tries": lambda way, task: way.generated,
+    "wording": lambda way, task: isinstance(way, DistributionWay),
+}
+
+
+def asked_for(metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the keys with a value other than the default; a number of answers always counts."""
+    for key, usual in Variant._field_defaults.items():
+        value = metadata.get(key)
+        if value is not None and (value != usual or key == "n_samples"):
+            yield key

@@ -28,8 +28,8 @@ from lm_eval_epidemia.benchmarks.observation import OBSERVATION, STANDIN
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.console import print_anything, separated
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural
-from lm_eval_epidemia.elicit.heeded import asked_for
 from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
+from lm_eval_epidemia.elicit.way import asked_for
 from lm_eval_epidemia.harness.kept import ASKED, check_file, watch
 from lm_eval_epidemia.harness.keys import masking, refuse_keys
 from lm_eval_epidemia.harness.servers import check_template

@@ -16,13 +16,12 @@ import numpy as np
 
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.orderings import LETTERS, SEED, design_of, orderings
-from lm_eval_epidemia.elicit.prompts import ONE_LETTER, prompt
+from lm_eval_epidemia.elicit.prompts import ONE_LETTER, Wording, prompt
 from lm_eval_epidemia.elicit.replies.letters import letter
 from lm_eval_epidemia.elicit.responses import CHOICE_MASS, WRITTEN, logprobs_of, softmax, uneven
 from lm_eval_epidemia.elicit.variants import MOST_SAMPLES, Variant
 from lm_eval_epidemia.elicit.way import DistributionWay, Elicited, Metric, Way
 from lm_eval_epidemia.elicit.within import most_moved
-from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate.store import GroundTruth
 
 

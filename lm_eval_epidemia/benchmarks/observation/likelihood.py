@@ -21,13 +21,12 @@ from lm_eval_epidemia.elicit.intervals import (
     bin_of,
     distribution,
 )
-from lm_eval_epidemia.elicit.prompts import ONE_LETTER, prompt
+from lm_eval_epidemia.elicit.prompts import ONE_LETTER, Wording, prompt
 from lm_eval_epidemia.elicit.replies.letters import letter
 from lm_eval_epidemia.elicit.responses import CHOICE_MASS, WRITTEN, logprobs_of, softmax
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import DistributionWay, Elicited, Metric
 from lm_eval_epidemia.elicit.within import most_moved
-from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.surveys.catalogue import official_cells
 from lm_eval_epidemia.surveys.record import Task

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.core.distance import Array, distance
-from lm_eval_epidemia.elicit.wording import ways_of
+from lm_eval_epidemia.elicit.prompts import ways_of
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.scales import resolution, total_variation
 from lm_eval_epidemia.surveys.catalogue import task

@@ -29,11 +29,10 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.elicit.orderings import LETTERS, orderings
-from lm_eval_epidemia.elicit.prompts import prompt
+from lm_eval_epidemia.elicit.prompts import Wording, prompt
 from lm_eval_epidemia.elicit.responses import CHOICE_MASS, SingleAnswer, logprobs_of, softmax
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.elicit.way import Way
-from lm_eval_epidemia.elicit.wording import Wording
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score.joint import Draws

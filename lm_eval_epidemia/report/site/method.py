@@ -10,8 +10,7 @@ from lm_eval_epidemia.benchmarks.observation.standardised import crude, standard
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.orderings import MAX_ORDERINGS
-from lm_eval_epidemia.elicit.prompts import prompt
-from lm_eval_epidemia.elicit.wording import Wording
+from lm_eval_epidemia.elicit.prompts import Wording, prompt
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import task
 from lm_eval_epidemia.findings.mean import with_columns
