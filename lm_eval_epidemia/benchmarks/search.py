@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from lm_eval_epidemia.benchmarks import BENCHMARKS, groups, in_way, leaves, unions
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
-from lm_eval_epidemia.core.errors import alike, words_of
+from lm_eval_epidemia.core.errors import words_of
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record, records
 
 #: Words that say nothing of what is asked.
@@ -90,15 +92,23 @@ def entries() -> Iterator[Entry]:
         yield _entry(name, f"survey: {survey.title}", survey.variables, about_it)
 
 
+@lru_cache(maxsize=100_000)
+def _alike(word: str, other: str) -> float:
+    """Return how alike two words or names are, from 0 to 1; a prefix of a word scores high."""
+    if len(word) >= 4 and other.startswith(word):
+        return max(0.9, len(word) / len(other))
+    return difflib.SequenceMatcher(None, word, other).ratio()
+
+
 def _meant(word: str, known: Iterable[str]) -> dict[str, float]:
     """Return the known words that a word may mean, and how alike each is to it, from 0 to 1."""
     known = set(known)
     if word in known:
         begun = {other for other in known if len(word) >= STEM and other.startswith(word)}
-        return {other: alike(word, other) for other in {word, *begun}}
+        return {other: _alike(word, other) for other in {word, *begun}}
     near = {}
     for other in known:
-        likeness = alike(word, other)
+        likeness = _alike(word, other)
         is_akin = word[:STEM] == other[:STEM] and likeness >= AKIN
         # A misspelt word usually begins correctly: wealth is not health.
         if word[0] == other[0] and (likeness >= ALIKE or is_akin):

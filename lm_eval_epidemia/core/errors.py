@@ -8,15 +8,12 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 #: A name is suggested if it is at least this close (0 to 1) and near the closest of all.
-CLOSE, NEARLY = 0.6, 0.85
+CLOSE, NEARLY = 0.6, 0.9
 #: If there are more names than this, the shortest are listed instead of the first.
 FEW = 100
-#: Two words at least this close count as the same word.
-ALIKE = 0.65
 
 
 class EpidemiaError(ValueError):
@@ -68,56 +65,36 @@ def words_of(name: str) -> tuple[str, ...]:
     return tuple(re.findall(r"[^\W_]+", name.casefold()))
 
 
-@lru_cache(maxsize=100_000)
-def alike(word: str, other: str) -> float:
-    """Return how alike two words or names are, from 0 to 1; a prefix of a word scores high."""
-    if len(word) >= 4 and other.startswith(word):
-        return max(0.9, len(word) / len(other))
-    return difflib.SequenceMatcher(None, word, other).ratio()
+def _closest(given: str, names: Sequence[str], n: int) -> list[str]:
+    """Return the names that are spelt like a given one, else those that have its words.
 
-
-def _closest(given: str, names: Sequence[str]) -> list[str]:
-    """Return the names that are spelt like a given one or consist of the same words.
-
-    Rare words count more: in ``marijuana_by_age``, "marijuana" says more than "by" and "age". Order
-    does not matter. A word that occurs in some known name is not treated as a misspelling:
-    "marijuana" does not match "marginal".
+    Rare words count more: in ``marijuana_by_age``, "marijuana" says more than "by" and "age".
     """
     words = {name: words_of(name) for name in names}
-    common = Counter(word for several in words.values() for word in set(several))
-    weight = {word: math.log(1 + len(names) / count) for word, count in common.items()}
-    rarest = math.log(1 + len(names))
+    common = Counter(word for several in words.values() for word in {*several})
     asked = words_of(given)
-    likeness = {
-        word: {
-            other: alike(word, other)
-            for other in weight
-            if word not in weight or other.startswith(word)
-        }
-        for word in set(asked)
+    if not asked or any(word not in common for word in asked):
+        folded = {name.casefold(): name for name in names}
+        if near := difflib.get_close_matches(given.casefold(), folded, n, CLOSE):
+            return [folded[name] for name in difflib.get_close_matches(near[0], near, n, NEARLY)]
+        asked = tuple((difflib.get_close_matches(x, common, 1) or [x])[0] for x in asked)
+    rarest = math.log(1 + len(names))
+    weight = {word: math.log(1 + len(names) / count) for word, count in common.items()}
+
+    def weigh(word: str, known: Iterable[str]) -> float:
+        return max((weight[other] for other in known if other.startswith(word)), default=0.0)
+
+    total = sum(weigh(word, common) or rarest for word in asked)
+    # Containing all given words counts four times as much as containing no others.
+    closeness = {
+        name: 5
+        * sum(weigh(word, own) for word in asked)
+        / (4 * total + sum(weight[word] for word in own))
+        for name, own in words.items()
+        if asked and own
     }
-    is_misspelt = not asked or any(word not in weight for word in asked)
-
-    def closeness(name: str) -> tuple[float, float]:
-        as_written = 0.0
-        if is_misspelt:
-            as_written = difflib.SequenceMatcher(None, given.casefold(), name.casefold()).ratio()
-        shared = total = 0.0
-        for word in asked:
-            alikes = likeness[word]
-            other = max(words[name], key=lambda each: alikes.get(each, 0.0), default="")
-            near = alikes.get(other, 0.0)
-            of_it = weight[other] if near >= ALIKE else weight.get(word, rarest)
-            shared += of_it * near * (near >= ALIKE)
-            total += of_it
-        own = sum(weight[word] for word in words[name])
-        # Containing all given words counts four times as much as containing no others.
-        by_words = 5 * shared / (4 * total + own) if own else 0.0
-        return as_written, by_words
-
-    close = [(sum(near), name) for name in names if max(near := closeness(name)) >= CLOSE]
-    close.sort(key=lambda pair: -pair[0])
-    return [name for score, name in close if score >= NEARLY * close[0][0]]
+    best = sorted(closeness, key=lambda name: -closeness[name])[:n]
+    return [name for name in best if closeness[name] >= max(CLOSE, NEARLY * closeness[best[0]])]
 
 
 def nearest(given: str, known: Iterable[str], n: int = 3) -> str:
@@ -138,7 +115,7 @@ def nearest(given: str, known: Iterable[str], n: int = 3) -> str:
         ``"nearest: a, b"``, or ``"known: ..."`` when nothing is close.
     """
     names = sorted(set(known))
-    close = _closest(str(given), names)[:n]
+    close = _closest(str(given), names, n)
     if close:
         return "nearest: " + ", ".join(close)
     if len(names) > FEW:  # among thousands of tasks, name the groups
