@@ -9,6 +9,7 @@ from conftest import called
 from report_parts import command
 from toy_survey import RECORD, build, people
 
+from lm_eval_epidemia.api import tasks
 from lm_eval_epidemia.benchmarks import leaves, members
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core import notices
@@ -98,6 +99,19 @@ def test_a_wrong_record_is_left_out_and_says_why(home, old, new, said, caplog):
     assert store.available()  # what ships goes on
     with pytest.raises(EpidemiaError, match=r"toy\.yaml"):
         catalogue.record("toy")
+    # The next run is told again, though nothing is read again.
+    notices.forget()
+    caplog.clear()
+    catalogue.records()
+    assert said in caplog.text
+
+
+def test_a_record_that_is_written_while_python_runs_is_seen(home):
+    assert TASK not in {*tasks()["task"]} | {*leaves()}
+    (home / "surveys").mkdir()
+    (home / "surveys" / "toy.yaml").write_text(RECORD)
+    assert TASK not in leaves()  # the disk as it was last looked at
+    assert TASK in {*tasks()["task"]} & {*leaves()}
 
 
 def test_a_record_replaces_one_that_ships(home):
