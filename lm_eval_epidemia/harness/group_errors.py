@@ -117,6 +117,7 @@ def write(results: Any, noted: Noted, tasks: Any) -> None:
         if noted.kept:
             results[KEY]["said"] = noted.kept
     except Exception as error:
+        _deny_errors(results, draws)
         notices.warn(
             "errors of groups",
             "the standard errors of groups cannot be computed from the results of this lm-eval "
@@ -124,8 +125,19 @@ def write(results: Any, noted: Noted, tasks: Any) -> None:
         )
 
 
+def _deny_errors(results: dict[str, Any], draws: _Draws) -> None:
+    """Write no error into the rows of groups with our tasks: lm-eval's would be too small."""
+    of, ours = results.get("group_subtasks", {}), {*draws}
+    while more := {group for group in of if group not in ours and ours & {*of[group]}}:
+        ours |= more
+    for table in (results["results"], results.get("groups", {})):
+        for group in ours & {*table} - {*draws}:
+            for metric in {metric for known in draws.values() for metric in known}:
+                table[group][f"{metric}_stderr,none"] = "N/A"
+
+
 def _plain(results: dict[str, Any], draws: _Draws) -> None:
-    """Write the errors of our tasks as plain numbers, or as lm-eval does what is not known."""
+    """Write errors of our tasks that are not known as lm-eval does."""
     for task, known in draws.items():
         row = results["results"][task]
         for metric in known:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -127,18 +127,6 @@ def less_noise(d: Array | float, again: Array | float) -> Array:
     """
     x = 2 * d * np.abs(d) - again * np.abs(again)
     return np.asarray(np.sign(x) * np.sqrt(np.abs(x)))
-
-
-class SharedError(float):
-    """A standard error from a sample that other tasks share, which must not be pooled.
-
-    Its square is NaN. Code that adds squares as if tasks were independent, as lm-eval does for
-    groups, gets NaN instead of an error that is too small; use `joint_error`. Otherwise it is a
-    float, and numpy converts it to one.
-    """
-
-    def __pow__(self, exponent: Any, modulus: None = None) -> float:
-        return math.nan
 
 
 def _sums(draws: Sequence[Draws | None], weights: Sequence[float]) -> dict[str, Array] | None:

@@ -23,7 +23,7 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.elicit.way import Answer
 from lm_eval_epidemia.elicit.within import Within, bounds
 from lm_eval_epidemia.score import collect
-from lm_eval_epidemia.score.joint import Draws, SharedError, joint_error
+from lm_eval_epidemia.score.joint import joint_error
 
 #: Points of the score, and probability of letters behind a number without a bound, that may go
 #: unnoticed where a server did not show them.
@@ -81,19 +81,14 @@ def measure(answers: Sequence[Response]) -> Measurement:
     }
     numbers = {
         "score": measured.score,
-        "score_stderr": _error(draws["score"]),
+        "score_stderr": joint_error([draws["score"]]),
         "score_expected": measured.score_expected,
         "l1": measured.l1,
         "score_population": measured.score_population,
-        "score_population_stderr": _error(draws["score_population"]),
+        "score_population_stderr": joint_error([draws["score_population"]]),
         "l1_population": measured.l1_population,
     }
     return Measurement(numbers | seen, draws, _kept(collected.way.by_position(answers), measured))
-
-
-def _error(draws: Draws | None) -> float:
-    error = joint_error([draws])
-    return SharedError(error) if draws is not None and len(draws.at) else error
 
 
 def _kept(shares: Array | None, measured: Measured) -> str:
