@@ -243,7 +243,7 @@ def _unsaid(
     ]
     for number, path in enumerate(read.paths):
         columns = [column for column in able if column.file == number]
-        block = next(blocks(path, columns, encoding), (0, {}))[1] if columns else {}
+        block = next(blocks(path, columns, encoding), {}) if columns else {}
         for column in columns if block else ():
             values = pd.Series(block[column.name])[:FIRST].astype(object)
             numbers = pd.to_numeric(values, errors="coerce")

@@ -144,7 +144,7 @@ def draft(
     with open_raw(files) as unpacked:
         given = [path for path in files if suffix_of(path.name) != SETUP]
         read = described(given, unpacked, wishes)
-        left_out = unusable(read.columns, read.join or None)
+        left_out = unusable(read.columns, read.join)
         usable = _without(read.columns, left_out)
         named = named_columns(read, left_out, wishes)
         asked_for = {column.name for columns in named.values() for column in columns}

@@ -253,9 +253,9 @@ def _without_columns(path: Path, columns: Sequence[Field]) -> pd.DataFrame:
     import pandas as pd
 
     first = [column for column in columns if column.kind in ("numbers", "texts")][:1]
-    rows = sum(len(block[first[0].name]) for _, block in blocks(path, first)) if first else 0
+    rows = sum(len(block[first[0].name]) for block in blocks(path, first)) if first else 0
     if not rows:
-        raise EpidemiaError(f"{path.name} has no rows, or no column with numbers or text")
+        raise EpidemiaError(f"{path.name} has zero rows, or no column with numbers or text")
     return pd.DataFrame(index=range(rows))
 
 
