@@ -200,10 +200,7 @@ def _joined(
         seen |= {column.casefold() for column in new}
         frame = read.read_columns(file, [key, *new], **kinds)
         frame = frame.astype({key: object} if frame[key].dtype.kind == "O" else {}).set_index(key)
-        if not frame.index.is_unique:
-            raise EpidemiaError(
-                f"{file.name}: column {key} has duplicates, so it cannot join the files"
-            )
+        check_unique(frame.index, file.name)
         if frames and frame.index.dtype != frames[0].index.dtype:
             raise EpidemiaError(
                 f"{file.name}: column {key} contains numbers here and text in another file, so "
@@ -214,6 +211,12 @@ def _joined(
     weights = {column.casefold() for column in record.design.weight}
     frames.sort(key=lambda frame: not weights & {str(column).casefold() for column in frame})
     return pd.concat([frames[0], *(f.reindex(frames[0].index) for f in frames[1:])], axis=1)
+
+
+def check_unique(keys: pd.Index, file: str) -> None:
+    """Refuse a column that joins files if two people have the same number."""
+    if not keys.is_unique:
+        raise EpidemiaError(f"{file}: column {keys.name} has duplicates, so it cannot join files")
 
 
 def load_microdata(

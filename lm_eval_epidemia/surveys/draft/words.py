@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-import yaml
-
 from lm_eval_epidemia.core.names import WAYS
 from lm_eval_epidemia.core.paths import read_yaml
 
@@ -269,32 +267,14 @@ class Mark(NamedTuple):
 
 
 def marks(text: str) -> list[Mark]:
-    """Find the marks of a record: comments, not what a label may say.
-
-    Parameters
-    ----------
-    text : str
-        Valid YAML.
+    """Find the marks of a record.
 
     Returns
     -------
     list of Mark
         In their order; what to check is the rest of the line, or the line itself.
     """
-    lines = text.splitlines()
-    if not any(CHECK in line for line in lines):
-        return []
-    ends: dict[int, int] = {}
-    inside: set[int] = set()
-    for token in yaml.scan(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-        if isinstance(token, yaml.ScalarToken):
-            first, last = token.start_mark, token.end_mark
-            # A block scalar ends at the beginning of the line after it.
-            inside.update(range(first.line, last.line))
-            ends[last.line] = last.column
-    places = [(row, line, line.find(CHECK, ends.get(row, 0))) for row, line in enumerate(lines)]
-    return [
-        Mark(row + 1, line[place + len(CHECK) :].strip() or line.strip())
-        for row, line, place in places
-        if place >= 0 and row not in inside
-    ]
+    # Outside of double quotes: a label may say anything.
+    mark = re.compile(rf'(?:[^"]|"(?:[^"\\]|\\.)*")*?{CHECK}(.*)')
+    found = ((row, mark.match(line)) for row, line in enumerate(text.splitlines(), 1))
+    return [Mark(row, said[1].strip() or said[0].strip()) for row, said in found if said]
