@@ -503,9 +503,9 @@ def test_a_file_of_another_survey_and_a_folder_without_files(tmp_path):
     path = tmp_path / "other.csv"
     path.write_text("a,b\n1,2\n")
     assert refused("meps", path) == (
-        "other.csv lacks column PERWT22F of meps 2022 and 2022-panel27, column PERWT23F of meps "
-        "2023 and 2023-adults, column PERWT21F of meps 2021-panels24-26 (known: a, b): it is "
-        "another vintage, a subset without its weights, or not of this survey"
+        "other.csv lacks column PERWT22F or PERWT23F or PERWT21F of meps 2022 or 2023 or "
+        "2022-panel27 or 2023-adults or 2021-panels24-26 (known: a, b): it is another vintage, a "
+        "subset without its weights, or not of this survey"
     )
     message = refused("meps", tmp_path)
     assert (

@@ -114,7 +114,7 @@ def test_numbers_where_words_are_expected_and_the_reverse(tmp_path, frame):
     ("old", "new", "said"),
     [
         ('["None", "1"]', '["None", "Some "]', "'Some' and 'None' both include 'Some'"),
-        ("[Refused]", "[Female]", "'Female' includes 'Female', which 'missing_texts' drops"),
+        ("[Refused]", "[Female]", "'Female' and 'missing_texts' both include 'Female'"),
         ("texts: [Some]", "codes: [1]", "'Some' has no 'texts', but other levels do"),
         ("texts: [Some]", "texts: [Some], codes: [1]", "needs one of 'codes', 'texts'"),
         ("column: Faith", "column: Faith\n    missing: [9]", "'missing' is for numbers"),

@@ -18,7 +18,7 @@ import numpy as np
 
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few
-from lm_eval_epidemia.core.extras import install
+from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.estimate import published
 from lm_eval_epidemia.estimate.cells import Cells, estimate_task
 from lm_eval_epidemia.estimate.estimators import Contradicted, Counts, OfRecords
@@ -197,13 +197,9 @@ def check_options(replicates: int, backend: str | None, jobs: int) -> None:
     """Refuse invalid options, and builds without the extra ``build``."""
     if replicates < 4:
         raise EpidemiaError(f"--replicates {replicates} is too few for a quantile: give at least 4")
-    try:
+    with needs("build", "building ground truth"):
         import joblib  # noqa: F401
         import lightgbm  # noqa: F401
-    except ImportError as error:
-        raise EpidemiaError(
-            f"building ground truth needs {error.name}: {install('build')}"
-        ) from None
     check_jobs(backend, jobs)
 
 
@@ -307,16 +303,14 @@ def _sample(beside: dict[str, Any] | None, raw: Any, content: dict[str, Any], ap
     """
     number = _replicates_of(estimate["entry"] for estimate in content.values())
     if beside and beside["raw"] == raw and _replicates_of(beside["tasks"].values()) == number:
-        files = beside["files"]
-        key = f"{beside['survey']}_{beside['vintage']}"
-        return str(beside.get("sample") or f"{key} {files['replicates']['sha256'][:12]}")
+        digest = beside["files"]["replicates"]["sha256"][:12]
+        return str(beside.get("sample") or f"{beside['survey']}_{beside['vintage']} {digest}")
     return f"{apart} {hashlib.sha256(json.dumps([raw, number]).encode()).hexdigest()[:12]}"
 
 
 def _replicates_of(entries: Iterable[dict[str, Any]]) -> int:
     """Return how many joint replicates the tasks of a truth have."""
-    numbers = (entry["replicates"]["number"] for entry in entries if "replicates" in entry)
-    return max(map(int, numbers), default=0)
+    return max((int(entry.get("replicates", {}).get("number", 0)) for entry in entries), default=0)
 
 
 def _check_strata(data: Microdata) -> None:

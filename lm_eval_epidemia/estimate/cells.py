@@ -178,14 +178,14 @@ class Cells(ABC):
     adjustments: list[dict[str, Any]]
 
     @property
-    @abstractmethod
     def record_weights(self) -> Array:
         """Weight of each record; shape (n,), empty if there are none."""
+        return np.empty(0)
 
     @property
-    @abstractmethod
     def n(self) -> Codes:
-        """Sampled units in each cell; shape (C,)."""
+        """Sampled units in each cell; shape (C,). 0 if it is not known how many were asked."""
+        return np.zeros(len(self.weights), dtype=np.int64)
 
     @property
     @abstractmethod
