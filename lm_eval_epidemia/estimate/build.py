@@ -35,7 +35,6 @@ from lm_eval_epidemia.estimate.store import (
 )
 from lm_eval_epidemia.estimate.workers import check_jobs, workers
 from lm_eval_epidemia.estimate.write import (
-    finished,
     keep,
     key_of,
     read_kept,
@@ -88,7 +87,8 @@ class _Job(NamedTuple):
         return ready, key_of(ready, self.work.schemes, self.work.replicates)
 
     def is_done(self, data: Microdata) -> bool:
-        return self.path.exists() and finished(self.path, self.prepared(data)[1])
+        """Whether an earlier, interrupted build has estimated it from the same inputs."""
+        return self.path.exists() and read_kept(self.path)["key"] == self.prepared(data)[1]
 
     def do(self, ready: Cells, key: str) -> dict[str, str]:
         """Estimate the task and keep what comes out; if that is contradicted, say why."""
@@ -319,16 +319,14 @@ def _check_strata(data: Microdata) -> None:
         return
     assert data.strata is not None and data.psu is not None
     record_of_psu = np.unique(data.psu, return_index=True)[1]
-    names, sizes = np.unique(data.strata[record_of_psu], return_counts=True)
-    if (single := names[sizes == 1]).size:
+    sizes = np.unique(data.strata[record_of_psu], return_counts=True)[1]
+    if single := int((sizes == 1).sum()):
         design = data.record.design_of(data.vintage)
-        row = int(np.flatnonzero(data.strata == single[0])[0]) + 1
         raise EpidemiaError(
-            f"{data.name}: {single.size} of {len(names)} strata ({design.strata or 'all records'}) "
-            f"have a single PSU ({design.psu or design.unit or 'a record'}), the first in row "
-            f"{row}: so their variance cannot be estimated. Use the complete file; or merge each "
-            "with a neighbouring stratum, as the survey's manual says; or compute errors as if "
-            "rows were drawn independently (--bootstrap iid --bootstrap population)"
+            f"{data.name}: {single} of {len(sizes)} strata ({design.strata or 'all records'}) have "
+            "a single PSU, so their variance cannot be estimated. Use the complete file; or merge "
+            "each with a neighbouring stratum, as the survey's manual says; or compute errors as "
+            "if rows were drawn independently (--bootstrap iid --bootstrap population)"
         )
 
 

@@ -118,7 +118,7 @@ def _absent(task: Task, ways: list[Variable], features: NDArray[Any]) -> list[st
     """Name the levels of a single condition that no record has and that the universe allows."""
     if len(ways) != 1 or ways[0].column in {universe.column for universe in task.universe}:
         return []
-    return [level.label for n, level in enumerate(ways[0].levels) if n not in set(features[:, 0])]
+    return [level.label for n, level in enumerate(ways[0].levels) if n not in features]
 
 
 def _numbered(data: Microdata, task: Task, keep: NDArray[np.bool_]) -> tuple[NDArray[Any], Codes]:

@@ -165,11 +165,10 @@ def _check_known(
     )
 
 
-def _joint_levels(parts: Sequence[NDArray[np.int16]], sizes: Sequence[int]) -> NDArray[np.int16]:
+def joint_levels(levels: Sequence[NDArray[np.int16]], sizes: Sequence[int]) -> Ints:
     """Number the combinations of levels of several variables, the last moving fastest."""
-    missing = np.any([part == MISSING for part in parts], axis=0)
-    numbers = np.ravel_multi_index([part.clip(0) for part in parts], tuple(sizes))
-    return np.where(missing, MISSING, numbers).astype(np.int16)
+    numbers = np.ravel_multi_index(tuple(levels), tuple(sizes), mode="clip")
+    return np.where((np.array(levels) == MISSING).any(axis=0), MISSING, numbers)
 
 
 def _units(column: pd.Series, name: str, file: str) -> Ints:
@@ -326,7 +325,8 @@ def load_microdata(
     for variable, way in variables.items():
         if way.both:
             sizes = [len(variables[part].levels) for part in way.both]
-            levels[variable] = _joint_levels([levels[part] for part in way.both], sizes)
+            joint = joint_levels([levels[part] for part in way.both], sizes)
+            levels[variable] = joint.astype(np.int16)
     return Microdata(
         record=record,
         vintage=vintage,

@@ -21,7 +21,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.paths import sha256_of
 from lm_eval_epidemia.surveys import factbook
-from lm_eval_epidemia.surveys.catalogue import own
 from lm_eval_epidemia.surveys.read import FORMATS, SETUP, stem_of, suffix_of
 from lm_eval_epidemia.surveys.record import Record
 
@@ -66,10 +65,6 @@ def raw_paths(
     folder = raw_folder(survey, vintage)
     if folder.is_dir():
         return [folder], vintage
-    if survey in own():
-        raise EpidemiaError(
-            f"{survey} is your own survey, which cannot be downloaded: give its file with --raw"
-        )
     entry = record.vintages[vintage]
     how = f"give {entry.needed} ({entry.page}) with --raw"
     if all(file.url for file in entry.files):
@@ -319,24 +314,20 @@ def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[
     with tempfile.TemporaryDirectory(prefix="epidemia-") as folder:
         for number, path in enumerate(files):
             suffix, own = suffix_of(path.name), Path(folder) / str(number)
-            if not _is_data(path.name) and suffix not in (".zip", SETUP):
+            if _is_data(path.name):
+                data.append(path)
+            elif suffix == ".zip":
+                own.mkdir()
+                data += _unpack(path, expected, own)
+                # The agency's statements lie beside the archive of the ASCII file.
+                for file in [*statements, *path.parent.iterdir()]:
+                    if suffix_of(file.name) == SETUP and not (own / file.name).exists():
+                        (own / file.name).symlink_to(file.resolve())
+            elif suffix != SETUP:
                 raise EpidemiaError(
                     f"{path.name} is not in a known format (given {path.suffix or 'no suffix'}, "
                     f"expected one of {', '.join([*FORMATS, '.zip'])})"
                 )
-            own.mkdir()
-            here = [path] if _is_data(path.name) else []
-            if suffix == ".zip":
-                here = _unpack(path, expected, own)
-            elif suffix == ".dat":
-                here = [own / path.name]
-                here[0].symlink_to(path.resolve())
-            if any(suffix_of(file.name) == ".dat" for file in here):
-                # The agency's statements lie beside the ASCII file that they belong to.
-                for file in [*statements, *path.parent.iterdir()]:
-                    if suffix_of(file.name) == SETUP and not (own / file.name).exists():
-                        (own / file.name).symlink_to(file.resolve())
-            data += here
         data = _once(data)
         if not data:
             raise EpidemiaError(

@@ -78,7 +78,7 @@ def stem_of(name: str) -> str:
     return Path(name.strip()).stem.casefold()
 
 
-def read_labelled(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
+def read_labelled(path: Any, /, **options: Any) -> tuple[pd.DataFrame, Any]:
     """Read an SPSS, Stata or SAS file, and what it says of its columns.
 
     Parameters
@@ -324,7 +324,7 @@ def read_columns(
                 continue
             frame[name] = frame[name].where(~frame[name].isin(NO_NUMBERS))
         if frame[name].dtype != precision:
-            numbers = _numbers(frame[name], name, path)
+            numbers = numbers_of(frame[name], name, path.name)
             with np.errstate(over="ignore"):  # too large for single precision: infinite
                 frame[name] = numbers.to_numpy(precision, na_value=np.nan)
         if name not in small:
@@ -359,19 +359,19 @@ def rows_said(where: NDArray[np.bool_]) -> str:
     return f"{len(rows)} rows: {shown}{', ...' if len(rows) > 5 else ''}"
 
 
-def _numbers(column: pd.Series, name: str, path: Path) -> pd.Series:
+def numbers_of(column: pd.Series, name: str, file: str) -> pd.Series:
     """Turn codes into numbers; '01' and ' 1' are codes, 'Male' is not."""
     import pandas as pd
 
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        column = pd.Series(column.tolist(), column.index)
+    if column.dtype.kind in "biuf":
+        return column
+    column = pd.Series(column.tolist(), column.index)
     numbers = pd.to_numeric(column, errors="coerce")
     blank = column.isna() | column.map(lambda code: isinstance(code, str) and not code.strip())
     if (words := numbers.isna() & ~blank).any():
         raise EpidemiaError(
-            f"{path.name}: column {name} contains text such as {column[words].iloc[0]!r} "
-            f"({rows_said(words.to_numpy())}), expected numeric codes: export the file with "
-            "codes, not value labels"
+            f"{file}: column {name} contains text such as {column[words].iloc[0]!r} "
+            f"({rows_said(words.to_numpy())}), expected numeric codes: export the file with codes"
         )
     return numbers
 

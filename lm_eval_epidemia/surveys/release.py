@@ -206,13 +206,7 @@ def choose_vintage(
 
 def coded(frame: pd.DataFrame, column: str, file: str) -> NDArray[np.float64]:
     """Return a column of numbers, where others may hold text."""
-    values = frame[column]
-    if values.dtype.kind == "O":
-        raise EpidemiaError(
-            f"{file}: column {column} contains text such as {values.dropna().iloc[0]!r}, expected "
-            "numeric codes: export the file with codes"
-        )
-    return values.to_numpy(np.float64)
+    return read.numbers_of(frame[column], column, file).to_numpy(np.float64)
 
 
 def check_parts(record: Record, files: list[Path]) -> None:
