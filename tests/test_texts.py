@@ -84,7 +84,7 @@ def test_files_are_joined_by_words(tmp_path, frame):
     data = load_microdata(load(tmp_path), [one, other])
     assert data.levels["faith"].tolist() == [MISSING, MISSING, 0, 1, 1, 0]
     numbered = save(frame.assign(id=range(6))[["id", "Faith"]], tmp_path / "other.csv")
-    with pytest.raises(EpidemiaError, match="contains numbers here and text in another file"):
+    with pytest.raises(EpidemiaError, match="contains numbers in one file and text in another"):
         load_microdata(load(tmp_path), [one, numbered])
 
 

@@ -315,9 +315,8 @@ def _replicates_of(entries: Iterable[dict[str, Any]]) -> int:
 
 def _check_strata(data: Microdata) -> None:
     """Refuse a design that tells no variance: a stratum of which one PSU is left."""
-    if not data.has_strata:
+    if data.strata is None or data.psu is None:
         return
-    assert data.strata is not None and data.psu is not None
     record_of_psu = np.unique(data.psu, return_index=True)[1]
     sizes = np.unique(data.strata[record_of_psu], return_counts=True)[1]
     if single := int((sizes == 1).sum()):

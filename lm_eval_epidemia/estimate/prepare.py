@@ -56,8 +56,7 @@ def prepare(data: Microdata, task: Task, estimator: OfRecords | None = None) -> 
     design: dict[str, Any] = {"size": len(data), "row": np.flatnonzero(keep)}
     if data.unit is not None:
         design = {"size": int(data.unit.max()) + 1, "unit": data.unit[keep]}
-    if data.has_strata:
-        assert data.psu is not None and data.strata is not None
+    if data.psu is not None and data.strata is not None:
         stratum_of_psu = np.empty(int(data.psu.max()) + 1, dtype=np.int64)
         stratum_of_psu[data.psu] = data.strata
         design |= {"psu": data.psu[keep], "stratum_of_psu": stratum_of_psu}

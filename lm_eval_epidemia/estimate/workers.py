@@ -63,10 +63,7 @@ def workers(backend: str | None, jobs: int) -> Iterator[None]:
             else:
                 options |= {"initializer": _end_with, "initargs": (os.getpid(),)}
         except ImportError as error:
-            package = {"dask": "dask[distributed]"}.get(str(backend), backend)
-            raise EpidemiaError(
-                f"--backend {backend} needs {error.name}, which is not installed. Install it "
-                f"with: pip install '{package}'"
-            ) from None
+            install = "pip install 'dask[distributed]', or ray"
+            raise EpidemiaError(f"--backend {backend}: {error} ({install})") from None
         with joblib.parallel_config(backend or "loky", **options):
             yield

@@ -215,12 +215,11 @@ def _by_sex(profile: Profile, place: Row) -> Iterator[Row]:
 
 
 def _by_residence(profile: Profile, place: Row) -> Iterator[Row]:
-    urban = TOWN.row(profile)["Urban"]
-    share = {"urban": urban, "rural": None if urban is None else 100 - urban}
+    urban, everybody = TOWN.row(profile)["Urban"], place["Population"]
     for residence, text in OF_RESIDENCES.items():
         people = None
-        if share[residence] is not None and place["Population"] is not None:
-            people = place["Population"] * share[residence] / 100
+        if urban is not None and everybody is not None:
+            people = everybody * (urban if residence == "urban" else 100 - urban) / 100
         row = {**place, "Residence": residence, "Residents": people}
         water = Field(_PEOPLE, "Drinking water source", {"Improved water": text})
         yield row | water.row(profile)

@@ -171,13 +171,6 @@ def joint_levels(levels: Sequence[NDArray[np.int16]], sizes: Sequence[int]) -> I
     return np.where((np.array(levels) == MISSING).any(axis=0), MISSING, numbers)
 
 
-def _units(column: pd.Series, name: str, file: str) -> Ints:
-    """Number the units of a design column."""
-    if (blank := column.isna().to_numpy()).any():
-        raise EpidemiaError(f"{file}: design column {name} is missing in {rows_said(blank)}")
-    return np.unique(column.to_numpy(), return_inverse=True)[1].astype(np.int64)
-
-
 def _joined(
     columns: dict[Path, list[str]], wanted: list[str], record: Record, **kinds: list[str]
 ) -> pd.DataFrame:
@@ -201,10 +194,8 @@ def _joined(
         frame = frame.astype({key: object} if frame[key].dtype.kind == "O" else {}).set_index(key)
         check_unique(frame.index, file.name)
         if frames and frame.index.dtype != frames[0].index.dtype:
-            raise EpidemiaError(
-                f"{file.name}: column {key} contains numbers here and text in another file, so "
-                "the files cannot be joined: write it alike in both"
-            )
+            mixed = "contains numbers in one file and text in another: write it alike in both"
+            raise EpidemiaError(f"{file.name}: column {key} {mixed}")
         frames.append(frame)
     # The file with the weight has everybody; the others have those who were asked or examined.
     weights = {column.casefold() for column in record.design.weight}
@@ -293,7 +284,10 @@ def load_microdata(
         return levels
 
     def units(column: str) -> Ints:
-        return _units(frame[entry.column(column)], column, name)
+        units = frame[entry.column(column)]
+        if (blank := units.isna().to_numpy()).any():
+            raise EpidemiaError(f"{name}: design column {column} is missing in {rows_said(blank)}")
+        return np.unique(units.to_numpy(), return_inverse=True)[1].astype(np.int64)
 
     # A weight that a year does not have is blank throughout in a file of several years.
     weights = [c for c in design.weight if entry.column(c) in frame]
@@ -368,7 +362,7 @@ def check_weights(weight: NDArray[np.float64], column: str, file: str) -> None:
     if len(weight) >= MANY and (most := weight.max()) > weight.sum() / 2:
         raise EpidemiaError(
             f"{what} is {most:g} in row {int(weight.argmax()) + 1}, more than in all other rows "
-            "together: the file was damaged or badly converted; use the official one"
+            "together: is this a code of no answer, or the file damaged?"
         )
 
 
@@ -381,10 +375,8 @@ def check_replicate(
         raise EpidemiaError(f"{what} is missing in {rows_said(blank)}")
     total, known = replicate.sum(dtype=np.float64), weight.sum()
     if not known / APART < total < known * APART:
-        raise EpidemiaError(
-            f"{what} sums to {total:g}, but the weight itself to {known:g}: it is not a replicate "
-            "of it"
-        )
+        sums = f"sums to {total:g}, but the weight itself to {known:g}"
+        raise EpidemiaError(f"{what} {sums}: it is not a replicate of it")
 
 
 def check_nested(

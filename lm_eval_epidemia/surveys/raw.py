@@ -144,13 +144,11 @@ def fetch(url: str, target: Path, sha256: str | None, page: str, progress: bool 
             path=target.parent,
             downloader=partial(_resume, part, progress),
         )
-    except (EpidemiaError, requests.exceptions.HTTPError) as error:
-        raise EpidemiaError(f"{url}: {error}; the site may require a browser: {by_hand}") from None
-    except requests.exceptions.RequestException as error:
+    except (EpidemiaError, requests.exceptions.RequestException) as error:
         kept = f" ({part.stat().st_size:,} bytes are kept)" if part.exists() else ""
         raise EpidemiaError(
-            f"{url} could not be downloaded{kept}: {type(error).__name__}. Run the command again "
-            f"to continue where it stopped, or {by_hand}"
+            f"{url} could not be downloaded{kept}: {error}. Run the command again to continue "
+            f"where it stopped, or, if the site requires a browser, {by_hand}"
         ) from None
     except ValueError:
         raise EpidemiaError(

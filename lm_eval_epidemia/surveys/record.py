@@ -47,12 +47,6 @@ Domain = Literal["health", "economic", "social", "world", "other"]
 PLACE = re.compile(r"\{(?!year\}|conditions\})([A-Za-z0-9_]+)\}")
 
 
-def _address(url: str | None) -> str | None:
-    if url is not None and not url.startswith("https://"):
-        raise ValueError(f"must begin with https://, got {url!r}")
-    return url
-
-
 #: Braces of a subject.
 _BRACES = re.compile(r"\{[^{}]*\}|[{}]")
 
@@ -94,7 +88,7 @@ class File(Strict):
     """
 
     name: str
-    url: Annotated[str | None, AfterValidator(_address)] = None
+    url: str | None = Field(None, pattern="^https://")
     sha256: str | None = None
     members: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
@@ -383,24 +377,17 @@ class Record(Strict):
         if places and "year" in entry.given and "{year}" in str(entry.subject):
             places.add("year")
         if places and places != {*entry.given}:
-            yield (
-                f"its subject has places for {sorted(places)}: expected one place for each of "
-                f"{list(entry.given)}, or {{conditions}} for all of them"
-            )
+            given = list(entry.given)
+            yield f"its subject has places for {sorted(places)}: expected {given} or {{conditions}}"
         has_marginal = not entry.equal and not self.vintages[self.official].tables
         if has_marginal and not self.about(entry.model_copy(update={"given": ()})):
-            yield (
-                "its subject makes no sense without {conditions}: describe in 'anyone' whom "
-                "questions without conditions are about"
-            )
+            yield "its subject makes no sense without {conditions}: say in 'anyone' who is meant"
         ways = self.variables.get(entry.outcome, ())
         if any(way.question is None for way in ways):
             yield f"its outcome {entry.outcome!r} has no 'question'"
         if (most := max((len(way.levels) for way in ways), default=0)) > MAX_LEVELS:
-            yield (
-                f"its outcome {entry.outcome!r} has {most} levels, but answers have letters A to "
-                f"Z, so at most {MAX_LEVELS}"
-            )
+            fault = f"has {most} levels, but at most {MAX_LEVELS} can have a letter (A to Z)"
+            yield f"its outcome {entry.outcome!r} {fault}"
 
     def _way_faults(self) -> Iterator[Fault]:
         for variable, ways in self.variables.items():

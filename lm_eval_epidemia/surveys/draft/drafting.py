@@ -285,10 +285,8 @@ def _variables(
             draft = "text in an encoding that a record cannot declare"
         if not isinstance(draft, str):
             drafts[name] = draft
-        elif column.name in wanted:
-            raise EpidemiaError(
-                f"{wanted[column.name]} {column.name}: this column cannot be used: {draft}"
-            )
+        elif option := wanted.get(column.name):
+            raise EpidemiaError(f"{option} {column.name}: this column cannot be used: {draft}")
         else:
             left_out.setdefault(draft, []).append(column)
     return list(drafts.values())
@@ -309,10 +307,9 @@ def _chosen(
         known = {name.casefold(): draft for name, draft in by_column.items()}
         columns = tuple(draft.column.name for draft in proposed)
         chosen = choose(Proposal(what, option, columns, labels))
-        for name in chosen:
-            if name.casefold() not in known:
-                hint = nearest(name, labels)
-                raise EpidemiaError(f"{option} {name}: no such variable ({hint})")
+        if unknown := [name for name in chosen if name.casefold() not in known]:
+            hint = nearest(unknown[0], labels)
+            raise EpidemiaError(f"{option} {unknown[0]}: no such variable ({hint})")
         return [known[name.casefold()] for name in chosen]
 
     taken = [by_column[column.name] for column in named.get("--outcomes", ())]

@@ -124,15 +124,12 @@ def rows_of(
     if column is not None and column.nunique() > 1:
         keep &= column.to_numpy() == year
         if not keep.any():
-            raise EpidemiaError(
-                f"--year {year}: {read.names} has no record of that year ({column.name})"
-            )
+            given = f"--year {year}: {read.names}"
+            raise EpidemiaError(f"{given} has no record of that year ({column.name})")
         select.append((str(column.name), year, year))
     elif column is not None and year != column.iloc[0]:
-        checks.append(
-            f"{column.name} is {column.iloc[0]:g} in every record, but --year is {year}: "
-            f"questions use {year}"
-        )
+        there = f"{column.name} is {column.iloc[0]:g} in every record"
+        checks.append(f"{there}, but --year is {year}: questions use {year}")
     if weight:
         weights = known_numbers(read.column(weight, "--weight", usable), frame[weight])
         if (blank := keep & np.isnan(weights)).any() and not blank[keep].all():
@@ -151,8 +148,7 @@ def rows_of(
         if fault and asked:
             raise EpidemiaError(
                 f"--strata {strata or NONE} --psu {psu or NONE}: {fault}, so the variance cannot "
-                "be estimated: fix the columns as the survey's manual says, or give --strata none "
-                "--psu none"
+                "be estimated: correct the columns, or give --strata none --psu none"
             )
         if fault:
             checks.append(f"{looking} {fault}: not used")
@@ -262,10 +258,8 @@ def _year(read: Files, column: pd.Series | None, wishes: Wishes) -> tuple[int, s
     for text in [*(path.name for path in read.given), *(header.title for header in read.headers)]:
         if years := re.findall(r"(?<!\d)(?:19|20)\d\d(?!\d)", text):
             return int(years[-1]), f"from {text!r}"
-    raise EpidemiaError(
-        f"{read.names}: the survey year is in neither the file name nor a column called year: "
-        "give --year"
-    )
+    nowhere = "the survey year is in neither the file name nor a column called year: give --year"
+    raise EpidemiaError(f"{read.names}: {nowhere}")
 
 
 def rows_in(path: Path, rows: UsedRows, join: str) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
@@ -276,10 +270,8 @@ def rows_in(path: Path, rows: UsedRows, join: str) -> tuple[NDArray[np.bool_], N
 
     keys = read_columns(path, [join], texts=[join])[join]
     if keys.dtype.kind != rows.keys.dtype.kind:
-        raise EpidemiaError(
-            f"{path.name}: column {join} contains numbers in one file and text in another: write "
-            "it alike in both"
-        )
+        mixed = "contains numbers in one file and text in another: write it alike in both"
+        raise EpidemiaError(f"{path.name}: column {join} {mixed}")
     check_unique(pd.Index(keys), path.name)
     place = pd.Index(rows.keys).get_indexer(pd.Index(keys))
     keep = (place >= 0) & rows.keep[place]

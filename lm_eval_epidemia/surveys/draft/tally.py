@@ -223,7 +223,6 @@ class Tally:
         else:
             self.blank_weight += sum(weight for _, weight in self.unknown.values())
             self.no_numbers = {text: int(count) for text, (count, _) in self.unknown.items()}
-        self.unknown = {}
         return self
 
 

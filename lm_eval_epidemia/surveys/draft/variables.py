@@ -525,21 +525,10 @@ def _amount(kind: str, label: str, column: Field) -> str:
     return f"is {text}" + " years old" * (not re.search(r"\byears?\b|\bold(er)?\b", text))
 
 
-_QUESTIONS = {
-    "age": "How old is this person?",
-    "sex": "What is this person's sex?",
-    "race": "What is this person's race or ethnicity?",
-    "education": "What is this person's level of education?",
-    "region": "Where does this person live?",
-    "marital status": "What is this person's marital status?",
-}
-
-
 def _question(kind: str, column: Field, levels: tuple[DraftLevel, ...], amount: bool) -> str:
     """Ask for a variable: by what it is known as, or by the column's label."""
-    words = {level.label.casefold() for level in levels}
-    if kind in _QUESTIONS and not words & {"yes", "no"}:
-        return _QUESTIONS[kind]
+    if kind in words.QUESTIONS and not {x.label.casefold() for x in levels} & {"yes", "no"}:
+        return words.QUESTIONS[kind]
     if column.label.endswith("?"):
         return shortened(column.label, 400)
     if amount:

@@ -111,6 +111,8 @@ CODED = WORDS["patterns"]["coded"]
 CURRENCIES = {"$": "dollars", "\u20ac": "euros", "\u00a3": "pounds sterling"}
 #: Names of columns that are abbreviations.
 SPELT_OUT = {"bmi": "body mass index", "hrs": "hours"}
+#: How a demographic variable is asked for.
+QUESTIONS = WORDS["questions"]
 #: Answers that continue "is" as they stand, once in lower case.
 PREDICATES = frozenset(WORDS["predicates"].split())
 
@@ -142,15 +144,11 @@ def unanswered(label: str) -> str:
     text = re.sub(r"^[\W\d]+(?=[a-z])|^[a-z][.)]\s+|[\W_]+$", "", text)
     text = re.sub(rf"^({_SILENT['aside']})\b\W+", "", text)
     parts = [part for part in _PARTS.split(text) if part]
+    weak = bool(parts) and all(re.fullmatch(_SILENT["weak"], part) for part in parts)
+    told = (text, _BEGINS.split(text)[0], *(parts if weak else ()))
     for kind in ("not asked", "silent"):
-        said = _SILENT[kind]
-        if re.fullmatch(said, text) or re.fullmatch(said, _BEGINS.split(text)[0]):
+        if any(re.fullmatch(_SILENT[kind], part) for part in told):
             return kind
-        if any(re.fullmatch(said, part) for part in parts) and all(
-            re.fullmatch(_SILENT["weak"], part) for part in parts
-        ):
-            return kind
-    weak = parts and all(re.fullmatch(_SILENT["weak"], part) for part in parts)
     return "weak" if weak else ""
 
 
@@ -212,11 +210,7 @@ def quoted(text: str) -> str:
     """Write a text as a YAML scalar: whatever is in it, it is read back as it is."""
     # JSON's strings are YAML's double-quoted ones, once nothing unprintable is among them.
     scalar = json.dumps(text, ensure_ascii=False)
-    return scalar if scalar.isprintable() else "".join(map(_escaped, scalar))
-
-
-def _escaped(character: str) -> str:
-    return character if character.isprintable() else f"\\U{ord(character):08x}"
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in scalar)
 
 
 def number(value: float) -> str:
