@@ -97,10 +97,7 @@ def fitting_name(files: Sequence[Path], given: str | None = None) -> str:
     ships = records().keys() - own_surveys()
     if name in ships or name in RESERVED:
         what = "a survey that ships" if name in ships else "a group of tasks"
-        raise EpidemiaError(
-            f"{name} is already the name of {what}: give another with --name, for example --name "
-            f"my{name}"
-        )
+        raise EpidemiaError(f"{name} is already the name of {what}: give another with --name")
     return name
 
 
@@ -208,10 +205,7 @@ def check_free(path: Path, replace: bool) -> None:
     if path.suffix != ".yaml":
         raise EpidemiaError(f"--out {path}: a record is a .yaml file")
     if path.exists() and not replace:
-        raise EpidemiaError(
-            f"{path} already exists: overwrite it with --replace, or choose another with --name "
-            "or --out"
-        )
+        raise EpidemiaError(f"{path} already exists: overwrite it with --replace, or give --out")
 
 
 # -- Columns to variables -------------------------------------------------------------------------
