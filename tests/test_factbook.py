@@ -94,11 +94,6 @@ def test_another_file_is_refused_by_name(tmp_path, content):
         factbook.sheets(path)
 
 
-def test_a_part_of_the_book_is_told(tmp_path, caplog):
-    sheet(tmp_path, [profile()])
-    assert "factbook_fields.json has 1 profile, but the last edition has 251" in caplog.text
-
-
 # The route of its own: the raw texts, by other patterns and no code of the package.
 
 

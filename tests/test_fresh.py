@@ -597,9 +597,7 @@ def test_unknown_surveys_tables_and_files_without_columns(raw, declare, tmp_path
         plan("toi", [raw])
     with pytest.raises(EpidemiaError, match="published only as tables"):
         plan("bls", [raw])
-    with pytest.raises(
-        EpidemiaError, match="toy is your own survey, which cannot be downloaded: give its file"
-    ):
+    with pytest.raises(EpidemiaError, match=r"toy 2020 has not been downloaded: give toy\.csv"):
         raise command("toy").exception
     lacking = tmp_path / "toy.csv"
     people().drop(columns="HAPPY").to_csv(lacking, index=False)

@@ -150,7 +150,6 @@ def test_it_is_read_in_the_ways_of_its_variables(tmp_path):
 
 BOTH, LABELLED = "both: [happy, healthy]", "[Both, Happy only, "
 ASKED = "    question: Is this person happy, and are they healthy?\n"
-JOINT = "  extra:\n    - {outcome: both_well"
 GIVEN = "outcome: both_well, given: [region]"
 #: What is changed, to what, the line that is named, and what is said of it.
 WRONG = {
@@ -167,8 +166,8 @@ WRONG = {
     "itself": (BOTH, "both: [happy, both_well]", "happy, both_well", "is a joint outcome itself"),
     "three answers": (LABELLED, "[Happy only, ", "labels:", "needs 4 different answers"),
     "doubled": (LABELLED, "[Both, Both, ", "labels:", "needs 4 different answers"),
-    "a column": (BOTH, f"{BOTH}\n    column: TWO", "column: TWO", "from its variables"),
-    "levels": (BOTH, f"{BOTH}\n    levels: []", "levels: []", "leave it out"),
+    "a column": (BOTH, f"{BOTH}\n    column: TWO", "column: TWO", "Extra inputs"),
+    "levels": (BOTH, f"{BOTH}\n    levels: []", "levels: []", "Extra inputs"),
     "what it has not": (BOTH, f"{BOTH}\n    among: all", "among: all", "Extra inputs"),
     "no question": (ASKED, "", "both_well:", "question: Field required"),
     "a condition": (
@@ -181,10 +180,6 @@ WRONG = {
             "outcome: both_well, given: [happy]",
             "'happy' is both a condition and a part of the outcome",
         ),
-    ),
-    "not joint": (
-        *(JOINT, f"  joint:\n    - {{outcome: happy, given: [region], title: A}}\n{JOINT}"),
-        *("title: A}", "'happy' is not a joint outcome"),
     ),
 }
 

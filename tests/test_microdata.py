@@ -2,7 +2,6 @@
 
 import os
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import official
@@ -15,7 +14,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys import release
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
-from lm_eval_epidemia.surveys.read import MAX_COLUMNS, read_columns, read_grids
+from lm_eval_epidemia.surveys.read import read_columns, read_grids
 from lm_eval_epidemia.surveys.record import Design
 
 pyreadstat = pytest.importorskip("pyreadstat")
@@ -65,7 +64,7 @@ def broken(tmp_path, change, name="NSDUH_2023.parquet", vintage=None):
 def test_a_missing_weight_column(tmp_path):
     message = broken(tmp_path, lambda f: f.rename(columns={"ANALWT2_C": "ANALWT_C"}))
     assert (
-        "NSDUH_2023.parquet lacks column ANALWT2_C of nsduh 2023 and 2022 (nearest: ANALWT_C)"
+        "NSDUH_2023.parquet lacks column ANALWT2_C of nsduh 2023 or 2022 (nearest: ANALWT_C)"
         in message
     )
 
@@ -94,7 +93,6 @@ def test_an_unknown_code(tmp_path):
         (np.nan, "(weight) is missing in 1 rows: 5"),
         (np.inf, "is infinite in 1 rows: 5"),
         (-np.inf, "is infinite in 1 rows: 5"),
-        (1e300, "(weight) sums to 1e+300, too little for any population"),
         (1e9, "(weight) is 1e+09 in row 5, more than in all other rows together"),
     ],
 )
@@ -107,14 +105,9 @@ def test_a_bad_weight(tmp_path, value, said):
     assert f"column ANALWT2_C {said}" in broken(tmp_path, change)
 
 
-@pytest.mark.parametrize(
-    ("factor", "said"),
-    [(0.0, "zero in every row"), (1e-60, "for any population"), (1e303, "for any population")],
-)
-def test_weights_of_no_population(tmp_path, factor, said):
-    """Their squares, or their sum, are no numbers any more."""
-    message = broken(tmp_path, lambda f: f.assign(ANALWT2_C=f["ANALWT2_C"] * factor))
-    assert "column ANALWT2_C (weight)" in message and said in message
+def test_weights_that_are_all_zero(tmp_path):
+    message = broken(tmp_path, lambda f: f.assign(ANALWT2_C=0.0))
+    assert "column ANALWT2_C (weight) is zero in every row" in message
 
 
 def test_replicate_weights_are_found_by_their_numbers(tmp_path, monkeypatch):
@@ -230,7 +223,7 @@ def test_zip_archives_that_are_damaged_or_ambiguous(tmp_path):
         archive.writestr("NSDUH_2023.csv", csv)
     cut = tmp_path / "cut.zip"
     cut.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
-    with pytest.raises(EpidemiaError, match=r"cut\.zip is not a complete zip archive"):
+    with pytest.raises(EpidemiaError, match=r"cut\.zip cannot be unpacked"):
         load_microdata(NSDUH, cut)
     with zipfile.ZipFile(whole, "a") as archive:
         archive.writestr("NSDUH_2022.csv", csv)
@@ -293,7 +286,6 @@ def test_blanks_of_every_kind_are_missing(tmp_path):
     assert frame["x"].isna().all() and frame["Y"].tolist() == [1, 2, 3, 4, 5, 6]
 
 
-WIDE = "".join(f",V{n}" for n in range(MAX_COLUMNS))
 ONE_WIDE_ROW = CSV.replace("\n1", "\n7,1", 5).replace("\n7,1", "\n1", 4)
 NUL = each(lambda line: line.replace(".0,", "\0,", 1).replace(".0,", "\0,", 1))
 MISREAD = {
@@ -312,10 +304,6 @@ MISREAD = {
     "Twins": (each(lambda line: line + ",2", lambda line: line + ",IRSEX"), "irsex and IRSEX"),
     "NUL": (NUL, "contains text"),
     "UTF-16": (CSV.encode("utf-16"), "contains NUL bytes in its header"),
-    "wide": (
-        each(lambda line: line + ",1" * MAX_COLUMNS, lambda line: line + WIDE),
-        "has more than 32,767 columns",
-    ),
 }
 
 
@@ -389,9 +377,9 @@ def unreadable(path):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (a_folder, "is a folder, a pipe or a device"),
-        (a_pipe, "is a folder, a pipe or a device"),
-        (unreadable, "cannot be read: "),
+        (a_folder, "no file "),
+        (a_pipe, "no file "),
+        (unreadable, "cannot be (read|unpacked)"),
     ],
 )
 def test_what_is_called_like_a_survey_file_but_is_none(tmp_path, make, said, suffix):
@@ -402,17 +390,12 @@ def test_what_is_called_like_a_survey_file_but_is_none(tmp_path, make, said, suf
             load_microdata(NSDUH, given)
 
 
-def test_a_name_that_no_file_can_have():
-    with pytest.raises(EpidemiaError, match="cannot be read: File name too long"):
-        load_microdata(NSDUH, Path("n" * 300 + ".csv"))
-
-
 def test_no_room_to_unpack(tmp_path):
-    """A full disk is no damaged archive: here no file may grow beyond 1,000 bytes."""
+    """Here no file may grow beyond 1,000 bytes."""
     archive = tmp_path / "NSDUH_2023.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as bundle:
         bundle.writestr("NSDUH_2023.csv", CSV)
-    said = r"NSDUH_2023\.zip cannot be unpacked.*free some space"
+    said = r"NSDUH_2023\.zip cannot be unpacked in .*File too large"
     with pytest.raises(EpidemiaError, match=said), full_disk(1000):
         load_microdata(NSDUH, archive)
 
@@ -421,5 +404,5 @@ def test_dates_are_no_codes(tmp_path):
     frame = nsduh_2023(50)
     frame["AGE3"] = pd.to_datetime("2020-01-01") + pd.to_timedelta(frame["AGE3"], unit="D")
     frame.to_parquet(tmp_path / "NSDUH_2023.parquet")
-    with pytest.raises(EpidemiaError, match="column AGE3 contains dates such as"):
+    with pytest.raises(EpidemiaError, match="column AGE3 contains dates or times"):
         load_microdata(record("nsduh"), tmp_path / "NSDUH_2023.parquet")

@@ -459,7 +459,7 @@ def test_tables_that_are_not_as_the_record_says(tmp_path, monkeypatch):
     (path,) = official.write_tables(tmp_path, "bls", bls)
     assert build("bls", path, replicates=4, progress=False).key == "bls_2023"
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    assert "needs openpyxl" in refused("bls", path)
+    assert "cannot read cpsaat11.xlsx (" in (said := refused("bls", path)) and "openpyxl" in said
 
 
 # -- Files that are wrong ---------------------------------------------------------------------
@@ -478,7 +478,7 @@ def test_truncated_files_are_named(tmp_path):
     assert "table-43a.xls cannot be read as .xls" in refused("fbi", [tables[0], cut(tables[1])])
     frame = official.people("nsduh", 100)
     archive = official.write("nsduh", tmp_path, frame)
-    assert f"{archive.name} is not a complete zip archive" in refused("nsduh", cut(archive))
+    assert f"{archive.name} cannot be unpacked in" in refused("nsduh", cut(archive))
     stata = cut(official.save(frame, tmp_path / "NSDUH_2023.dta"))
     assert "NSDUH_2023.dta cannot be read as .dta" in refused("nsduh", stata)
     meps = cut(official.save(official.people("meps", 50), tmp_path / "h243.xlsx"))
@@ -503,9 +503,9 @@ def test_a_file_of_another_survey_and_a_folder_without_files(tmp_path):
     path = tmp_path / "other.csv"
     path.write_text("a,b\n1,2\n")
     assert refused("meps", path) == (
-        "other.csv lacks column PERWT22F of meps 2022 and 2022-panel27, column PERWT23F of meps "
-        "2023 and 2023-adults, column PERWT21F of meps 2021-panels24-26 (known: a, b): it is "
-        "another vintage, a subset without its weights, or not of this survey"
+        "other.csv lacks column PERWT22F or PERWT23F or PERWT21F of meps 2022 or 2023 or "
+        "2022-panel27 or 2023-adults or 2021-panels24-26 (known: a, b): it is another vintage, a "
+        "subset without its weights, or not of this survey"
     )
     message = refused("meps", tmp_path)
     assert (
@@ -526,14 +526,6 @@ def test_labels_instead_of_codes_and_an_unknown_code(tmp_path):
         message
     )
     assert "2 rows: 5, 10" in message
-
-
-def test_a_zip_bomb_is_refused(tmp_path):
-    path = official.zipped(tmp_path / "adult21csv.zip", {"adult21.csv": "\0" * 60 * 2**20})
-    assert path.stat().st_size < 100_000
-    message = refused("nhis", path)
-    assert "adult21csv.zip would unpack to 0.1 GiB" in message
-    assert "too large for a survey file" in message
 
 
 def test_what_is_unpacked_stays_inside_and_is_gone_afterwards(tmp_path, monkeypatch, counted_only):

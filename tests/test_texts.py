@@ -84,7 +84,7 @@ def test_files_are_joined_by_words(tmp_path, frame):
     data = load_microdata(load(tmp_path), [one, other])
     assert data.levels["faith"].tolist() == [MISSING, MISSING, 0, 1, 1, 0]
     numbered = save(frame.assign(id=range(6))[["id", "Faith"]], tmp_path / "other.csv")
-    with pytest.raises(EpidemiaError, match="contains numbers here and text in another file"):
+    with pytest.raises(EpidemiaError, match="contains numbers in one file and text in another"):
         load_microdata(load(tmp_path), [one, numbered])
 
 
@@ -114,7 +114,7 @@ def test_numbers_where_words_are_expected_and_the_reverse(tmp_path, frame):
     ("old", "new", "said"),
     [
         ('["None", "1"]', '["None", "Some "]', "'Some' and 'None' both include 'Some'"),
-        ("[Refused]", "[Female]", "'Female' includes 'Female', which 'missing_texts' drops"),
+        ("[Refused]", "[Female]", "'Female' and 'missing_texts' both include 'Female'"),
         ("texts: [Some]", "codes: [1]", "'Some' has no 'texts', but other levels do"),
         ("texts: [Some]", "texts: [Some], codes: [1]", "needs one of 'codes', 'texts'"),
         ("column: Faith", "column: Faith\n    missing: [9]", "'missing' is for numbers"),

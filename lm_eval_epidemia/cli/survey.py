@@ -141,10 +141,9 @@ def _say(draft: Drafted) -> None:
             names = few([column.name or "(no name)" for column in columns])
             table.add_row(reason, f"{len(columns):,}", plain(names))
         show(table)
+    others = {"strata": sampling.strata, "PSUs": sampling.psu, "joined by": source.join}
     design = [f"weight {sampling.weight}" if sampling.weight else "no weight"]
-    design += [f"strata {sampling.strata}"] if sampling.strata else []
-    design += [f"PSUs {sampling.psu}"] if sampling.psu else []
-    design += [f"joined by {source.join}"] if source.join else []
+    design += [f"{what} {column}" for what, column in others.items() if column]
     print(
         f"{draft.name} {sampling.year} ({sampling.year_from}): {source.rows:,} records, "
         f"{', '.join(design)}"

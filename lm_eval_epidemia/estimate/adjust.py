@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate.sampling import Codes
-from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
+from lm_eval_epidemia.surveys.microdata import MISSING, Microdata, joint_levels
 from lm_eval_epidemia.surveys.record import Task
 from lm_eval_epidemia.surveys.variable import Adjustment, Margin, Rake, Rescale
 
@@ -92,10 +92,8 @@ def rake(weight: Array, targets: Sequence[Target]) -> Array:
 
 def _crossed(data: Microdata, variables: Sequence[str]) -> tuple[Codes, int]:
     """Number the cells of several variables' levels crossed, the last varying fastest."""
-    levels = np.array([data.levels[name] for name in variables])
-    sizes = tuple(len(data.variables[name].levels) for name in variables)
-    cell = np.ravel_multi_index(tuple(levels), sizes, mode="clip")
-    return np.where((levels == MISSING).any(axis=0), MISSING, cell), math.prod(sizes)
+    sizes = [len(data.variables[name].levels) for name in variables]
+    return joint_levels([data.levels[name] for name in variables], sizes), math.prod(sizes)
 
 
 def _margin(
@@ -123,12 +121,10 @@ def _margin(
 
 
 def _rake(data: Microdata, rule: Rake, weight: Array) -> tuple[Array, dict[str, Any]]:
-    population = np.ones(len(data), dtype=bool)
-    for universe in rule.among:
-        population &= data.within(universe)
-    known = population.copy()
+    population = np.all([np.ones(len(data), bool), *map(data.within, rule.among)], axis=0)
+    known = population
     if rule.known is not None:
-        known &= ~np.isnan(data.columns[rule.known])
+        known = population & ~np.isnan(data.columns[rule.known])
     targets, met = [], []
     for margin in rule.margins:
         cell, shares = _margin(data, margin, weight, population)

@@ -18,7 +18,7 @@ import numpy as np
 
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few
-from lm_eval_epidemia.core.extras import install
+from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.estimate import published
 from lm_eval_epidemia.estimate.cells import Cells, estimate_task
 from lm_eval_epidemia.estimate.estimators import Contradicted, Counts, OfRecords
@@ -35,7 +35,6 @@ from lm_eval_epidemia.estimate.store import (
 )
 from lm_eval_epidemia.estimate.workers import check_jobs, workers
 from lm_eval_epidemia.estimate.write import (
-    finished,
     keep,
     key_of,
     read_kept,
@@ -88,7 +87,8 @@ class _Job(NamedTuple):
         return ready, key_of(ready, self.work.schemes, self.work.replicates)
 
     def is_done(self, data: Microdata) -> bool:
-        return self.path.exists() and finished(self.path, self.prepared(data)[1])
+        """Whether an earlier, interrupted build has estimated it from the same inputs."""
+        return self.path.exists() and read_kept(self.path)["key"] == self.prepared(data)[1]
 
     def do(self, ready: Cells, key: str) -> dict[str, str]:
         """Estimate the task and keep what comes out; if that is contradicted, say why."""
@@ -197,13 +197,9 @@ def check_options(replicates: int, backend: str | None, jobs: int) -> None:
     """Refuse invalid options, and builds without the extra ``build``."""
     if replicates < 4:
         raise EpidemiaError(f"--replicates {replicates} is too few for a quantile: give at least 4")
-    try:
+    with needs("build", "building ground truth"):
         import joblib  # noqa: F401
         import lightgbm  # noqa: F401
-    except ImportError as error:
-        raise EpidemiaError(
-            f"building ground truth needs {error.name}: {install('build')}"
-        ) from None
     check_jobs(backend, jobs)
 
 
@@ -307,34 +303,29 @@ def _sample(beside: dict[str, Any] | None, raw: Any, content: dict[str, Any], ap
     """
     number = _replicates_of(estimate["entry"] for estimate in content.values())
     if beside and beside["raw"] == raw and _replicates_of(beside["tasks"].values()) == number:
-        files = beside["files"]
-        key = f"{beside['survey']}_{beside['vintage']}"
-        return str(beside.get("sample") or f"{key} {files['replicates']['sha256'][:12]}")
+        digest = beside["files"]["replicates"]["sha256"][:12]
+        return str(beside.get("sample") or f"{beside['survey']}_{beside['vintage']} {digest}")
     return f"{apart} {hashlib.sha256(json.dumps([raw, number]).encode()).hexdigest()[:12]}"
 
 
 def _replicates_of(entries: Iterable[dict[str, Any]]) -> int:
     """Return how many joint replicates the tasks of a truth have."""
-    numbers = (entry["replicates"]["number"] for entry in entries if "replicates" in entry)
-    return max(map(int, numbers), default=0)
+    return max((int(entry.get("replicates", {}).get("number", 0)) for entry in entries), default=0)
 
 
 def _check_strata(data: Microdata) -> None:
     """Refuse a design that tells no variance: a stratum of which one PSU is left."""
-    if not data.has_strata:
+    if data.strata is None or data.psu is None:
         return
-    assert data.strata is not None and data.psu is not None
     record_of_psu = np.unique(data.psu, return_index=True)[1]
-    names, sizes = np.unique(data.strata[record_of_psu], return_counts=True)
-    if (single := names[sizes == 1]).size:
+    sizes = np.unique(data.strata[record_of_psu], return_counts=True)[1]
+    if single := int((sizes == 1).sum()):
         design = data.record.design_of(data.vintage)
-        row = int(np.flatnonzero(data.strata == single[0])[0]) + 1
         raise EpidemiaError(
-            f"{data.name}: {single.size} of {len(names)} strata ({design.strata or 'all records'}) "
-            f"have a single PSU ({design.psu or design.unit or 'a record'}), the first in row "
-            f"{row}: so their variance cannot be estimated. Use the complete file; or merge each "
-            "with a neighbouring stratum, as the survey's manual says; or compute errors as if "
-            "rows were drawn independently (--bootstrap iid --bootstrap population)"
+            f"{data.name}: {single} of {len(sizes)} strata ({design.strata or 'all records'}) have "
+            "a single PSU, so their variance cannot be estimated. Use the complete file; or merge "
+            "each with a neighbouring stratum, as the survey's manual says; or compute errors as "
+            "if rows were drawn independently (--bootstrap iid --bootstrap population)"
         )
 
 

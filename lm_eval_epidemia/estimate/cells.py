@@ -178,14 +178,14 @@ class Cells(ABC):
     adjustments: list[dict[str, Any]]
 
     @property
-    @abstractmethod
     def record_weights(self) -> Array:
         """Weight of each record; shape (n,), empty if there are none."""
+        return np.empty(0)
 
     @property
-    @abstractmethod
     def n(self) -> Codes:
-        """Sampled units in each cell; shape (C,)."""
+        """Sampled units in each cell; shape (C,). 0 if it is not known how many were asked."""
+        return np.zeros(len(self.weights), dtype=np.int64)
 
     @property
     @abstractmethod
@@ -301,16 +301,16 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
         "marginal": ready.marginal.tolist(),
         "bootstrap": {s: {"replicates": len(at), "seed": sampling.SEED} for s, at in draws.items()},
     }
-    steps, step = quantised(p, joint.at)
-    replicated = len(joint.at) > 0
-    if replicated:
+    kept: list[dict[str, Any]] = []
+    if len(joint.at):
+        steps, step = quantised(p, joint.at)
         entry["replicates"] = {"number": len(joint.at), "seed": sampling.SEED, "step": step}
+        kept = [{"cell": c, "steps": row.ravel().tolist()} for c, row in enumerate(steps)]
     if (error := ready.marginal_se) is not None:
         entry["marginal_se"] = error.tolist()
-    kept = [{"cell": c, "steps": row.ravel().tolist()} for c, row in enumerate(steps)]
     return {
         "cells": [dict(zip(columns, row, strict=True)) for row in cells],
-        "replicates": kept if replicated else [],
+        "replicates": kept,
         "distances": {scheme: of.tolist() for scheme, of in distances.items()},
         "entry": entry,
     }

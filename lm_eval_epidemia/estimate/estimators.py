@@ -193,11 +193,8 @@ class Boosting(OfRecords):
         try:
             return boosted.fit_aggregated(weight, ready.cell, ready.outcome, fold, ready.features)
         except lightgbm.basic.LightGBMError as error:
-            raise EpidemiaError(
-                f"{ready.task.name}: LightGBM cannot fit its {len(weight)} records "
-                f"({' '.join(str(error).split())}): is the file complete, and are the weights "
-                "correct?"
-            ) from None
+            what = f"{ready.task.name}: LightGBM cannot fit its {len(weight)} records"
+            raise EpidemiaError(f"{what} ({error}): is the file complete?") from None
 
     def _fits(self, ready: Prepared, weight: Array, seeds: int, *key: int) -> Array:
         """Fit with several choices of folds; shape (S, C, 2)."""
@@ -224,14 +221,13 @@ class Boosting(OfRecords):
     def _simulated(self, ready: Prepared, number: int, p: Array) -> Array:
         """Fit to surveys of a population whose P(Y | X) is the estimate."""
         sample, cell, seeds = ready.sample, ready.cell, boosted.seeds_of_survey(ready.units)
-        alike = intraclass_correlation(sample, cell, ready.outcome, p)
-        fits = np.empty((number, *p.shape))
+        alike, fits = intraclass_correlation(sample, cell, ready.outcome, p), []
         for b in range(number):
             key = 1 + SCHEMES.index("population"), b
             outcome = draw_outcomes(sample, cell, p, alike, rng_of(ready.task.name, *key))
             drawn = replace(ready, outcome=outcome)
-            fits[b] = self._fits(drawn, sample.weight, seeds, *key).mean(axis=0)
-        return fits
+            fits.append(self._fits(drawn, sample.weight, seeds, *key).mean(axis=0))
+        return np.stack(fits)
 
     def check(self, ready: Prepared, p: Array, perfect: float) -> None:
         """Compare a fit with counts, if most people are in cells that can be counted."""
@@ -247,16 +243,14 @@ class Boosting(OfRecords):
         if total <= (own := d_perfect(recounted)):
             return
         worst = [
-            f"{', '.join(ready.given[c])}: {p[c, 1]:.3f}, counted {counted[c, 1]:.3f} (n = "
-            f"{ready.n[c]:,})"
+            f"{', '.join(ready.given[c])}: {p[c, 1]:.3f}, counted {counted[c, 1]:.3f}"
             for c in np.argsort(-apart, kind="stable")[:3]
         ]
         raise Contradicted(
             f"{ready.task.name}: the boosted P({ready.levels[1]}) is {total:.4f} from the counts, "
-            f"more than its own sampling error (D_perfect, {perfect:.4f}) and theirs ({own:.4f}), "
-            f"though {MOST:.0%} of the people are in cells of {COUNTABLE} or more. These cells "
-            f"differ most: {'; '.join(worst)}. Give the task fewer conditions or wider levels, or "
-            "remove it from the record"
+            f"more than its own sampling error (D_perfect, {perfect:.4f}) and theirs ({own:.4f}); "
+            f"these cells differ most: {'; '.join(worst)}. Give the task fewer conditions or wider "
+            "levels, or remove it from the record"
         )
 
     def effective_sizes(self, ready: Prepared, draws: ByScheme, joint: Estimated) -> ByScheme:

@@ -56,8 +56,7 @@ def prepare(data: Microdata, task: Task, estimator: OfRecords | None = None) -> 
     design: dict[str, Any] = {"size": len(data), "row": np.flatnonzero(keep)}
     if data.unit is not None:
         design = {"size": int(data.unit.max()) + 1, "unit": data.unit[keep]}
-    if data.has_strata:
-        assert data.psu is not None and data.strata is not None
+    if data.psu is not None and data.strata is not None:
         stratum_of_psu = np.empty(int(data.psu.max()) + 1, dtype=np.int64)
         stratum_of_psu[data.psu] = data.strata
         design |= {"psu": data.psu[keep], "stratum_of_psu": stratum_of_psu}
@@ -118,7 +117,7 @@ def _absent(task: Task, ways: list[Variable], features: NDArray[Any]) -> list[st
     """Name the levels of a single condition that no record has and that the universe allows."""
     if len(ways) != 1 or ways[0].column in {universe.column for universe in task.universe}:
         return []
-    return [level.label for n, level in enumerate(ways[0].levels) if n not in set(features[:, 0])]
+    return [level.label for n, level in enumerate(ways[0].levels) if n not in features]
 
 
 def _numbered(data: Microdata, task: Task, keep: NDArray[np.bool_]) -> tuple[NDArray[Any], Codes]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.cells import ByScheme, Cells, Estimated, Estimator, equalised
-from lm_eval_epidemia.estimate.sampling import SCHEMES, Codes, Scheme, rng_of
+from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme, rng_of
 from lm_eval_epidemia.surveys.record import Record, Task
 from lm_eval_epidemia.surveys.tables import PublishedTable, load_tables
 
@@ -28,15 +28,6 @@ class Shares(Cells):
 
     p: Array
     n_eff: Array
-
-    @property
-    def record_weights(self) -> Array:
-        return np.empty(0)
-
-    @property
-    def n(self) -> Codes:
-        """0: how many were asked is not published."""
-        return np.zeros(len(self.weights), dtype=np.int64)
 
     @property
     def marginal(self) -> Array:

@@ -376,8 +376,7 @@ def replicate_weights(sample: Sample, survey: str, replicate: int, number: int) 
         mixed = mixture(survey, number, sample.replicate_weights.shape[1])[replicate]
         moved = sample.replicate_weights @ mixed - sample.weight * mixed.sum()
         return np.asarray(sample.weight + np.sqrt(sample.replicate_scale) * moved)
-    if sample.stratum_of_psu is not None:
-        assert sample.psu is not None
+    if sample.stratum_of_psu is not None and sample.psu is not None:
         return sample.weight * multiplicities(sample.stratum_of_psu, survey, replicate)[sample.psu]
     drawn = rng_of(survey, 3, replicate).integers(0, sample.size, sample.size)
     return sample.weight * np.bincount(drawn, minlength=sample.size)[sample.numbers]

@@ -91,7 +91,7 @@ def _write_rows(
                 writer.write_table(pa.Table.from_pylist(named, schema=schema))
         sha256 = paths.sha256_of(temporary)
     path = folder / f"{stem}.parquet"
-    if path.is_dir() or (path.exists() and paths.sha256_of(path) != sha256):
+    if path.exists() and paths.sha256_of(path) != sha256:
         path = folder / f"{stem}.{sha256[:12]}.parquet"
     with paths.writing(path):
         (folder / f"{stem}.new").replace(path)
@@ -164,14 +164,6 @@ def keep(path: Path, key: str, task: dict[str, Any]) -> None:
     """Keep what `estimate_task` returned, whole or not at all."""
     with paths.atomic_write(path) as temporary:
         temporary.write_text(json.dumps({"key": key, "made": task}), encoding="utf-8")
-
-
-def finished(path: Path, key: str) -> bool:
-    """Tell whether an earlier, interrupted build has estimated a task from the same inputs."""
-    try:
-        return read_kept(path)["key"] == key
-    except (OSError, ValueError, TypeError, KeyError):
-        return False
 
 
 def read_kept(path: Path) -> dict[str, Any]:

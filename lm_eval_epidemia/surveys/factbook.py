@@ -16,8 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.core import notices
-from lm_eval_epidemia.core.errors import EpidemiaError, plural
+from lm_eval_epidemia.core.errors import EpidemiaError
 
 #: The book's official name, by which it is known: JSON is no format of survey files.
 FILE = "factbook_fields.json"
@@ -161,9 +160,6 @@ OF_COUNTRIES = (
         {"Households": "municipal", "Industry": "industrial", "Farming": "agricultural"},
     ),
 )
-#: Of countries, territories and seas in the last edition.
-PROFILES = 251
-
 #: Sums of these, by header.
 SUMS = {
     "Land use, sum": ("Cropland", "Pasture", "Forest", "Other land"),
@@ -219,12 +215,11 @@ def _by_sex(profile: Profile, place: Row) -> Iterator[Row]:
 
 
 def _by_residence(profile: Profile, place: Row) -> Iterator[Row]:
-    urban = TOWN.row(profile)["Urban"]
-    share = {"urban": urban, "rural": None if urban is None else 100 - urban}
+    urban, everybody = TOWN.row(profile)["Urban"], place["Population"]
     for residence, text in OF_RESIDENCES.items():
         people = None
-        if share[residence] is not None and place["Population"] is not None:
-            people = place["Population"] * share[residence] / 100
+        if urban is not None and everybody is not None:
+            people = everybody * (urban if residence == "urban" else 100 - urban) / 100
         row = {**place, "Residence": residence, "Residents": people}
         water = Field(_PEOPLE, "Drinking water source", {"Improved water": text})
         yield row | water.row(profile)
@@ -251,17 +246,8 @@ def sheets(path: Path) -> list[list[list[Any]]]:
             f"{path.name} is not the World Factbook file: expected a JSON list of profiles with a "
             f"'code' ({type(error).__name__}: {error})"
         ) from None
-    if len(profiles) != PROFILES:
-        notices.warn(
-            "another number of records",
-            f"{path.name} has {plural(len(profiles), 'profile')}, but the last edition has "
-            f"{PROFILES}: is the file complete?",
-        )
-    return [
-        _sheet([row for each in zip(profiles, places, strict=True) for row in rows_of(*each)])
-        for rows_of in (_countries, _by_age, _by_sex, _by_residence)
-    ]
-
-
-def _sheet(rows: list[Row]) -> list[list[Any]]:
-    return [list(rows[0]), *(list(row.values()) for row in rows)] if rows else []
+    sheets = []
+    for rows_of in (_countries, _by_age, _by_sex, _by_residence):
+        rows = [row for each in zip(profiles, places, strict=True) for row in rows_of(*each)]
+        sheets.append([[*row] for row in rows[:1]] + [[*row.values()] for row in rows])
+    return sheets

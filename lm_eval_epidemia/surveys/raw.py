@@ -11,6 +11,8 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +21,12 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.paths import sha256_of
 from lm_eval_epidemia.surveys import factbook
-from lm_eval_epidemia.surveys.catalogue import own
 from lm_eval_epidemia.surveys.read import FORMATS, SETUP, stem_of, suffix_of
 from lm_eval_epidemia.surveys.record import Record
 
 #: Some agencies refuse programs that do not look like a browser.
 AGENT = "Mozilla/5.0 (compatible; lm-eval-epidemia)"
 TIMEOUT = 60
-
-#: An archive that unpacks to more than this, or that is packed more tightly, is refused. The
-#: largest official one (ACS, both halves of the nation) unpacks to 3 GiB, packed 6 times.
-MAX_UNPACKED = 20 * 2**30
-MAX_RATIO = 200
-SMALL = 50 * 2**20
 
 
 def raw_folder(survey: str, vintage: str) -> Path:
@@ -70,10 +65,6 @@ def raw_paths(
     folder = raw_folder(survey, vintage)
     if folder.is_dir():
         return [folder], vintage
-    if survey in own():
-        raise EpidemiaError(
-            f"{survey} is your own survey, which cannot be downloaded: give its file with --raw"
-        )
     entry = record.vintages[vintage]
     how = f"give {entry.needed} ({entry.page}) with --raw"
     if all(file.url for file in entry.files):
@@ -82,41 +73,36 @@ def raw_paths(
     raise EpidemiaError(f"{survey} {vintage} has not been downloaded: {how}")
 
 
-class _Resuming:
-    """A downloader for pooch that keeps what an interrupted one got and asks for the rest."""
+def _resume(part: Path, progress: bool, url: str, output_file: Any, _pooch: Any) -> None:
+    """Download for pooch: keep what an interrupted download got, and ask for the rest."""
+    import requests
+    from tqdm import tqdm
 
-    def __init__(self, part: Path, progress: bool) -> None:
-        self.part, self.progress = part, progress
-
-    def __call__(self, url: str, output_file: Any, _pooch: Any) -> None:
-        import requests
-        from tqdm import tqdm
-
-        have = self.part.stat().st_size if self.part.exists() else 0
-        headers = {"User-Agent": AGENT, **({"Range": f"bytes={have}-"} if have else {})}
-        with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
-            # 416: the part is already the whole file.
-            if response.status_code != 416:
-                response.raise_for_status()
-                if "text/html" in response.headers.get("Content-Type", ""):
-                    raise EpidemiaError("the site answered with a web page")
-                resumed = response.status_code == 206
-                length = response.headers.get("Content-Length")
-                with (
-                    tqdm(
-                        total=int(length) + have * resumed if length else None,
-                        initial=have * resumed,
-                        desc=self.part.name.removesuffix(".part"),
-                        unit="B",
-                        unit_scale=True,
-                        disable=not self.progress,
-                    ) as bar,
-                    self.part.open("ab" if resumed else "wb") as sink,
-                ):
-                    for block in response.iter_content(1 << 20):
-                        sink.write(block)
-                        bar.update(len(block))
-        self.part.replace(output_file)
+    have = part.stat().st_size if part.exists() else 0
+    headers = {"User-Agent": AGENT, **({"Range": f"bytes={have}-"} if have else {})}
+    with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
+        # 416: the part is already the whole file.
+        if response.status_code != 416:
+            response.raise_for_status()
+            if "text/html" in response.headers.get("Content-Type", ""):
+                raise EpidemiaError("the site answered with a web page")
+            resumed = response.status_code == 206
+            length = response.headers.get("Content-Length")
+            with (
+                tqdm(
+                    total=int(length) + have * resumed if length else None,
+                    initial=have * resumed,
+                    desc=part.name.removesuffix(".part"),
+                    unit="B",
+                    unit_scale=True,
+                    disable=not progress,
+                ) as bar,
+                part.open("ab" if resumed else "wb") as sink,
+            ):
+                for block in response.iter_content(1 << 20):
+                    sink.write(block)
+                    bar.update(len(block))
+    part.replace(output_file)
 
 
 def fetch(url: str, target: Path, sha256: str | None, page: str, progress: bool = True) -> Path:
@@ -156,15 +142,13 @@ def fetch(url: str, target: Path, sha256: str | None, page: str, progress: bool 
             known_hash=None if sha256 is None else f"sha256:{sha256}",
             fname=target.name,
             path=target.parent,
-            downloader=_Resuming(part, progress),
+            downloader=partial(_resume, part, progress),
         )
-    except (EpidemiaError, requests.exceptions.HTTPError) as error:
-        raise EpidemiaError(f"{url}: {error}; the site may require a browser: {by_hand}") from None
-    except requests.exceptions.RequestException as error:
+    except (EpidemiaError, requests.exceptions.RequestException) as error:
         kept = f" ({part.stat().st_size:,} bytes are kept)" if part.exists() else ""
         raise EpidemiaError(
-            f"{url} could not be downloaded{kept}: {type(error).__name__}. Run the command again "
-            f"to continue where it stopped, or {by_hand}"
+            f"{url} could not be downloaded{kept}: {error}. Run the command again to continue "
+            f"where it stopped, or, if the site requires a browser, {by_hand}"
         ) from None
     except ValueError:
         raise EpidemiaError(
@@ -221,13 +205,6 @@ def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
             inside = [item for item in archive.infolist() if not item.is_dir()]
             members = _members(path.name, inside, expected)
             wanted = members + [item for item in inside if suffix_of(item.filename) == SETUP]
-            unpacked = sum(item.file_size for item in wanted)
-            ratio = unpacked / max(sum(item.compress_size for item in wanted), 1)
-            if unpacked > MAX_UNPACKED or (unpacked > SMALL and ratio > MAX_RATIO):
-                raise EpidemiaError(
-                    f"{path.name} would unpack to {unpacked / 2**30:.1f} GiB, {ratio:.0f} times "
-                    "its size, too large for a survey file: download it again"
-                )
             targets = []
             for item in wanted:
                 # Only bare names are used, so that nothing lands outside the folder.
@@ -240,14 +217,10 @@ def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
                 with archive.open(item) as source, target.open("wb") as sink:
                     shutil.copyfileobj(source, sink)
             return targets[: len(members)]
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
         raise EpidemiaError(
-            f"{path.name} is not a complete zip archive ({error}): download it again"
-        ) from None
-    except (OSError, NotImplementedError, RuntimeError) as error:
-        raise EpidemiaError(
-            f"{path.name} cannot be unpacked in {tempfile.gettempdir()} ({error}): free some space "
-            "there, or unpack it with another program and give the file itself"
+            f"{path.name} cannot be unpacked in {tempfile.gettempdir()} ({error}): download it "
+            "again, or unpack it with another program and give the file itself"
         ) from None
 
 
@@ -295,24 +268,13 @@ def raw_files(paths: Sequence[Path], expected: Collection[str] = ()) -> list[Pat
     Raises
     ------
     EpidemiaError
-        If a path does not exist or cannot be read, or a folder contains none of the files.
+        If there is no such file, or a folder contains none of the survey's files.
     """
-    files: list[Path] = []
-    for path in paths:
-        try:
-            here = _files_in(path, expected) if path.is_dir() else [path]
-            for file in here:
-                if not file.exists():
-                    raise EpidemiaError(f"no file {file}")
-                if not file.is_file():
-                    raise EpidemiaError(
-                        f"{file} is a folder, a pipe or a device: give a regular file"
-                    )
-                with file.open("rb") as opened:
-                    opened.read(1)
-        except OSError as error:
-            raise EpidemiaError(f"{path} cannot be read: {error.strerror or error}") from None
-        files += here
+    within = [_files_in(path, expected) if path.is_dir() else [path] for path in paths]
+    files = list(chain.from_iterable(within))
+    for file in files:
+        if not file.is_file():
+            raise EpidemiaError(f"no file {file}")
     return files
 
 
@@ -350,24 +312,20 @@ def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[
     with tempfile.TemporaryDirectory(prefix="epidemia-") as folder:
         for number, path in enumerate(files):
             suffix, own = suffix_of(path.name), Path(folder) / str(number)
-            if not _is_data(path.name) and suffix not in (".zip", SETUP):
+            if _is_data(path.name):
+                data.append(path)
+            elif suffix == ".zip":
+                own.mkdir()
+                data += _unpack(path, expected, own)
+                # The agency's statements lie beside the archive of the ASCII file.
+                for file in [*statements, *path.parent.iterdir()]:
+                    if suffix_of(file.name) == SETUP and not (own / file.name).exists():
+                        (own / file.name).symlink_to(file.resolve())
+            elif suffix != SETUP:
                 raise EpidemiaError(
                     f"{path.name} is not in a known format (given {path.suffix or 'no suffix'}, "
                     f"expected one of {', '.join([*FORMATS, '.zip'])})"
                 )
-            own.mkdir()
-            here = [path] if _is_data(path.name) else []
-            if suffix == ".zip":
-                here = _unpack(path, expected, own)
-            elif suffix == ".dat":
-                here = [own / path.name]
-                here[0].symlink_to(path.resolve())
-            if any(suffix_of(file.name) == ".dat" for file in here):
-                # The agency's statements lie beside the ASCII file that they belong to.
-                for file in [*statements, *path.parent.iterdir()]:
-                    if suffix_of(file.name) == SETUP and not (own / file.name).exists():
-                        (own / file.name).symlink_to(file.resolve())
-            data += here
         data = _once(data)
         if not data:
             raise EpidemiaError(

@@ -7,7 +7,6 @@ printed; `raw` finds the files.
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -79,7 +78,7 @@ def stem_of(name: str) -> str:
     return Path(name.strip()).stem.casefold()
 
 
-def read_labelled(path: Path, **options: Any) -> tuple[pd.DataFrame, Any]:
+def read_labelled(path: Any, /, **options: Any) -> tuple[pd.DataFrame, Any]:
     """Read an SPSS, Stata or SAS file, and what it says of its columns.
 
     Parameters
@@ -150,19 +149,13 @@ def naming(path: Path) -> Iterator[None]:
     except EpidemiaError:
         raise
     except ImportError as error:
-        # pandas names the missing module only in the error that caused its own.
-        cause = error.__cause__ or error.__context__
-        name = error.name or getattr(cause, "name", None) or str(error)
-        raise EpidemiaError(
-            f"reading {path.suffix} files needs {name}: {install('build')}"
-        ) from None
+        raise EpidemiaError(f"cannot read {path.name} ({error}): {install('build')}") from None
     except Exception as error:
         # A reader may quote what it could not read: several lines of it, or control characters.
         text = "".join(c if c.isprintable() else "?" for c in " ".join(str(error).split()))
         raise EpidemiaError(
             f"{path.name} cannot be read as {suffix_of(path.name)} ({type(error).__name__}: "
-            f"{text}): download it again, or save it anew with the program that it comes from, if "
-            "need be in another format"
+            f"{text}): download it again, or save it in another format"
         ) from error
 
 
@@ -202,12 +195,7 @@ def raw_columns(path: Path) -> list[str]:
 
             return list(pyarrow.parquet.read_schema(path).names)
         if suffix in (".csv", *WORKBOOKS):
-            names = head_of(path).names
-            if len(names) == 1 and (other := re.search(r"[;\t|]", names[0])):
-                raise EpidemiaError(
-                    f"{path.name} is separated by {other[0]!r}, expected ',': save it with commas"
-                )
-            return names
+            return head_of(path).names
         if suffix == ".dat":
             return list(_positions(path))
         return list(read_labelled(path, metadataonly=True)[1].column_names)
@@ -301,7 +289,7 @@ def read_columns(
             "right one"
         )
     names = [present[name.casefold()] for name in wanted]
-    suffix = suffix_of(path.name)
+    suffix, dated = suffix_of(path.name), set[str]()
     with naming(path):
         if suffix == ".parquet":
             import pyarrow.parquet
@@ -319,24 +307,24 @@ def read_columns(
             options = {} if suffix == ".xpt" else {"usecols": names}
             frame, told = read_labelled(path, **options)
             frame = frame[names]
-            for name, column in zip(wanted, names, strict=True):
-                if has_dates(told, column) and name not in texts:
-                    raise EpidemiaError(
-                        f"{path.name}: column {name} contains dates or times, expected numeric "
-                        "codes: export the file with codes"
-                    )
+            dated = {name for name in wanted if has_dates(told, present[name.casefold()])}
     frame.columns = pd.Index(wanted)
     if frame.empty:
         raise EpidemiaError(f"{path.name} has zero rows")
     for name in wanted:
         precision = np.float32 if name in small else np.float64
+        if name in dated.difference(texts) or frame[name].dtype.kind in "mM":
+            raise EpidemiaError(
+                f"{path.name}: column {name} contains dates or times, expected numeric codes: "
+                "export the file with codes"
+            )
         if name in texts and frame[name].dtype.kind == "O":
             if (words := _words(frame[name])) is not None:
                 frame[name] = words
                 continue
             frame[name] = frame[name].where(~frame[name].isin(NO_NUMBERS))
         if frame[name].dtype != precision:
-            numbers = _numbers(frame[name], name, path)
+            numbers = numbers_of(frame[name], name, path.name)
             with np.errstate(over="ignore"):  # too large for single precision: infinite
                 frame[name] = numbers.to_numpy(precision, na_value=np.nan)
         if name not in small:
@@ -371,24 +359,19 @@ def rows_said(where: NDArray[np.bool_]) -> str:
     return f"{len(rows)} rows: {shown}{', ...' if len(rows) > 5 else ''}"
 
 
-def _numbers(column: pd.Series, name: str, path: Path) -> pd.Series:
+def numbers_of(column: pd.Series, name: str, file: str) -> pd.Series:
     """Turn codes into numbers; '01' and ' 1' are codes, 'Male' is not."""
     import pandas as pd
 
-    if column.dtype.kind in "mM":  # pandas would count nanoseconds
-        raise EpidemiaError(
-            f"{path.name}: column {name} contains dates such as {column.iloc[0]}, expected "
-            "numeric codes: export the file with codes"
-        )
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        column = pd.Series(column.tolist(), column.index)
+    if column.dtype.kind in "biuf":
+        return column
+    column = pd.Series(column.tolist(), column.index)
     numbers = pd.to_numeric(column, errors="coerce")
     blank = column.isna() | column.map(lambda code: isinstance(code, str) and not code.strip())
     if (words := numbers.isna() & ~blank).any():
         raise EpidemiaError(
-            f"{path.name}: column {name} contains text such as {column[words].iloc[0]!r} "
-            f"({rows_said(words.to_numpy())}), expected numeric codes: export the file with "
-            "codes, not value labels"
+            f"{file}: column {name} contains text such as {column[words].iloc[0]!r} "
+            f"({rows_said(words.to_numpy())}), expected numeric codes: export the file with codes"
         )
     return numbers
 
@@ -421,7 +404,6 @@ def read_grids(path: Path, rows: int | None = None) -> list[list[list[Any]]]:
             book = pd.read_excel(path, sheet_name=None, header=None, dtype=object, nrows=rows)
             sheets = list(book.values())
         elif suffix == ".csv":
-            header(path)
             sheets = [pd.read_csv(path, header=None, dtype=object, nrows=rows)]
         elif suffix == ".parquet":
             import pyarrow as pa
@@ -442,12 +424,7 @@ def read_grids(path: Path, rows: int | None = None) -> list[list[list[Any]]]:
     return [sheet.where(sheet.notna(), None).to_numpy().tolist() for sheet in sheets]
 
 
-#: No survey file is wider: older SAS and Stata stop here, the GSS of 50 years has 6,900 columns.
-MAX_COLUMNS = 32_767
-
-#: Characters of a csv file that its header is looked for in; bytes that are parsed at once, which
-#: no row may exceed.
-HEADER = 4 * 2**20
+#: Bytes of a csv file that are parsed at once, which no row may exceed.
 BLOCK = 16 * 2**20
 
 #: What is no answer, in numbers or in words.
@@ -480,25 +457,24 @@ class CsvHeader(NamedTuple):
 
 def header(path: Path) -> CsvHeader:
     """Read what stands above the people in a csv file, without reading these."""
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        head = file.read(HEADER)
-    if "\0" in head.partition("\n")[0]:
-        raise EpidemiaError(f"{path.name} contains NUL bytes in its header: save it as UTF-8 text")
-    rows = list(islice(csv.reader(io.StringIO(head, newline="")), 4))
+
+    def first_rows(encoding: str) -> list[list[str]]:
+        with path.open(encoding=encoding, errors="replace", newline="") as file:
+            return list(islice(csv.reader(file), 4))
+
+    rows = first_rows("utf-8-sig")
     if any("\ufffd" in name for row in rows for name in row):
-        with path.open(encoding=encoding_of(path), newline="") as file:
-            rows = list(islice(csv.reader(io.StringIO(file.read(HEADER), newline="")), 4))
+        rows = first_rows(encoding_of(path))
     if not rows or not rows[0]:
-        wrong = "does not begin with a header" if head.strip() else "is empty"
-        raise EpidemiaError(f"{path.name} {wrong}: expected column names in the first line")
-    if len(rows[0]) > MAX_COLUMNS:
+        raise EpidemiaError(f"{path.name} is empty: expected column names in the first line")
+    if any("\0" in name for name in rows[0]):
+        raise EpidemiaError(f"{path.name} contains NUL bytes in its header: save it as UTF-8 text")
+    if len(rows[0]) == 1 and (other := re.search(r"[;\t|]", rows[0][0])):
         raise EpidemiaError(
-            f"{path.name} has more than {MAX_COLUMNS:,} columns, more than any survey file: are "
-            "rows and columns swapped? Otherwise save only the columns that the survey record "
-            "names"
+            f"{path.name} is separated by {other[0]!r}, expected ',': save it with commas"
         )
     found = of_platform(rows)
-    if len(rows) <= found.rows and len(head) < HEADER:
+    if len(rows) <= found.rows:
         raise EpidemiaError(f"{path.name} has zero rows")
     return found
 

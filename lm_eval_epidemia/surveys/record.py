@@ -47,39 +47,29 @@ Domain = Literal["health", "economic", "social", "world", "other"]
 PLACE = re.compile(r"\{(?!year\}|conditions\})([A-Za-z0-9_]+)\}")
 
 
-def _address(url: str | None) -> str | None:
-    if url is not None and not url.startswith("https://"):
-        raise ValueError(f"must begin with https://, got {url!r}")
-    return url
+#: Braces of a subject.
+_BRACES = re.compile(r"\{[^{}]*\}|[{}]")
 
 
 def _anyone(text: str | None) -> str | None:
-    if text is not None and not _fits(text, year=2000):
+    if {*_BRACES.findall(text or "")} - {"{year}"}:
         raise ValueError("may contain {year} and no other braces")
     return text
 
 
-def _subject(text: str | None) -> str | None:
-    if text is not None and not _fits(text, year=2000, conditions=""):
+def _subject(text: str) -> str:
+    if {*_BRACES.findall(text)} - {"{year}", "{conditions}"}:
         raise ValueError("may contain {year} and {conditions} and no other braces")
-    if text is not None and "{conditions}" not in text:
+    if "{conditions}" not in text:
         raise ValueError("must contain {conditions}, as in 'a person who {conditions}'")
     return text
 
 
 def _of_task(text: str | None) -> str | None:
     """Check a subject that may have a place for each condition: the record checks their names."""
-    places = dict.fromkeys(PLACE.findall(text or ""), "")
-    return text if text and places and _fits(text, year=2000, **places) else _subject(text)
-
-
-def _fits(text: str, **known: Any) -> bool:
-    """Tell whether a text has no other braces than those of what is known."""
-    try:
-        text.format(**known)
-    except (KeyError, IndexError, ValueError):
-        return False
-    return True
+    known = {"{year}", *(f"{{{name}}}" for name in PLACE.findall(text or ""))}
+    has_places = len(known) > 1 and {*_BRACES.findall(text or "")} <= known
+    return text if text is None or has_places else _subject(text)
 
 
 class File(Strict):
@@ -98,7 +88,7 @@ class File(Strict):
     """
 
     name: str
-    url: Annotated[str | None, AfterValidator(_address)] = None
+    url: str | None = Field(None, pattern="^https://")
     sha256: str | None = None
     members: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
@@ -381,35 +371,23 @@ class Record(Strict):
             if variable in parts:
                 fault = f"is both a condition and a part of the outcome {entry.outcome!r}"
                 yield f"{variable!r} {fault}: remove one"
-        if entry.kind == "joint" and not self.is_joint(entry.outcome):
-            yield (
-                f"its outcome {entry.outcome!r} is not a joint outcome ('both'), as the others "
-                "here are"
-            )
         if entry.equal and entry.equal not in entry.given:
             yield f"'equal' must be one of the conditions {list(entry.given)}, got {entry.equal!r}"
         places = set(PLACE.findall(entry.subject or ""))
-        if "year" in entry.given and places:
-            places |= {"year"} if "{year}" in str(entry.subject) else set()
+        if places and "year" in entry.given and "{year}" in str(entry.subject):
+            places.add("year")
         if places and places != {*entry.given}:
-            yield (
-                f"its subject has places for {sorted(places)}: expected one place for each of "
-                f"{list(entry.given)}, or {{conditions}} for all of them"
-            )
+            given = list(entry.given)
+            yield f"its subject has places for {sorted(places)}: expected {given} or {{conditions}}"
         has_marginal = not entry.equal and not self.vintages[self.official].tables
         if has_marginal and not self.about(entry.model_copy(update={"given": ()})):
-            yield (
-                "its subject makes no sense without {conditions}: describe in 'anyone' whom "
-                "questions without conditions are about"
-            )
+            yield "its subject makes no sense without {conditions}: say in 'anyone' who is meant"
         ways = self.variables.get(entry.outcome, ())
         if any(way.question is None for way in ways):
             yield f"its outcome {entry.outcome!r} has no 'question'"
         if (most := max((len(way.levels) for way in ways), default=0)) > MAX_LEVELS:
-            yield (
-                f"its outcome {entry.outcome!r} has {most} levels, but answers have letters A to "
-                f"Z, so at most {MAX_LEVELS}"
-            )
+            fault = f"has {most} levels, but at most {MAX_LEVELS} can have a letter (A to Z)"
+            yield f"its outcome {entry.outcome!r} {fault}"
 
     def _way_faults(self) -> Iterator[Fault]:
         for variable, ways in self.variables.items():
@@ -438,14 +416,11 @@ class Record(Strict):
             if len({file.year is None for file in vintage.files}) > 1:
                 yield (*place, "files"), "only some files have a year: give every file its year"
             for n, table in enumerate(vintage.tables):
-                ways = self.ways(table.outcome, name)
-                labels = [level.label for level in ways[0].levels] if ways else []
-                if table.shares and labels and list(table.shares) != labels:
-                    yield (
-                        (*place, "tables", n),
-                        f"the table of {table.said} has shares of {list(table.shares)}, but the "
-                        f"variable has the levels {labels}",
-                    )
+                for way in self.ways(table.outcome, name)[:1] if table.shares else ():
+                    labels = [level.label for level in way.levels]
+                    if labels != list(table.shares):
+                        fault = f"has shares of {list(table.shares)}, its outcome levels {labels}"
+                        yield (*place, "tables", n), f"the table of {table.said} {fault}"
 
     def margin_variables(self, vintage: str) -> list[str]:
         """Return the variables by which the adjustments of a vintage weigh."""
@@ -531,12 +506,10 @@ class Record(Strict):
         return next(iter(self.vintages))
 
     def vintage(self, name: str) -> Vintage:
-        try:
-            return self.vintages[name]
-        except KeyError:
-            raise EpidemiaError(
-                f"{self.survey} has no vintage {name!r} ({nearest(name, self.vintages)})"
-            ) from None
+        if name not in self.vintages:
+            hint = nearest(name, self.vintages)
+            raise EpidemiaError(f"{self.survey} has no vintage {name!r} ({hint})")
+        return self.vintages[name]
 
     def ways(self, variable: str, vintage: str) -> tuple[Variable, ...]:
         """Return the possible recordings of `variable` in `vintage`, best first."""

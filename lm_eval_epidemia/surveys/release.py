@@ -151,10 +151,8 @@ class Release(NamedTuple):
             )
         for column in sorted(self.restrictions()):
             if not self.has(column):
-                raise EpidemiaError(
-                    f"{file} lacks column {entry.column(column)} ({nearest(column, columns)}), "
-                    f"which says who belongs to {of}"
-                )
+                hint, column = nearest(column, columns), entry.column(column)
+                raise EpidemiaError(f"{file} lacks column {column} ({hint}) of {of}")
 
 
 def viable_releases(
@@ -166,20 +164,14 @@ def viable_releases(
         return viable
     first = candidates[0]
     others = [r.vintage for r in releases if not r.lacking() and r.entry.year != first.entry.year]
-    looks = (
-        f"looks like {others[0]}: give --vintage {others[0]}"
-        if others
-        else "is another vintage, a subset without its weights, or not of this survey"
-    )
-    having: dict[str, list[str]] = {}
-    for release in candidates:
-        having.setdefault(release.lacking()[0], []).append(release.vintage)
-    lacks = ", ".join(
-        f"column {column} of {first.record.survey} {' and '.join(vintages)}"
-        for column, vintages in having.items()
-    )
+    looks = "is another vintage, a subset without its weights, or not of this survey"
+    if others:
+        looks = f"looks like {others[0]}: give --vintage {others[0]}"
+    lacks = {release.lacking()[0]: None for release in candidates}
+    of = f"{first.record.survey} {' or '.join(release.vintage for release in candidates)}"
     raise EpidemiaError(
-        f"{file} lacks {lacks} ({nearest(next(iter(having)), columns)}): it {looks}"
+        f"{file} lacks column {' or '.join(lacks)} of {of} ({nearest(next(iter(lacks)), columns)}):"
+        f" it {looks}"
     )
 
 
@@ -214,13 +206,7 @@ def choose_vintage(
 
 def coded(frame: pd.DataFrame, column: str, file: str) -> NDArray[np.float64]:
     """Return a column of numbers, where others may hold text."""
-    values = frame[column]
-    if values.dtype.kind == "O":
-        raise EpidemiaError(
-            f"{file}: column {column} contains text such as {values.dropna().iloc[0]!r}, expected "
-            "numeric codes: export the file with codes"
-        )
-    return values.to_numpy(np.float64)
+    return read.numbers_of(frame[column], column, file).to_numpy(np.float64)
 
 
 def check_parts(record: Record, files: list[Path]) -> None:

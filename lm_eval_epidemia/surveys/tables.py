@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys.raw import open_raw
-from lm_eval_epidemia.surveys.read import read_grids
+from lm_eval_epidemia.surveys.read import read_grids, stem_of
 from lm_eval_epidemia.surveys.record import Record, Vintage
 from lm_eval_epidemia.surveys.variable import Level, TableLayout, normalised
 
@@ -64,10 +64,8 @@ class PublishedTable(NamedTuple):
 
 def _number(cell: Any) -> float:
     """Read a printed number; NaN for a dash or anything else that is not one."""
-    if isinstance(cell, (int, float)) and not isinstance(cell, bool):
-        return float(cell)
     try:
-        return float(str(cell).replace(",", "").strip())
+        return float(str(cell).replace(",", ""))
     except ValueError:
         return float("nan")
 
@@ -98,7 +96,7 @@ def _find(
     texts = [[normalised(cell) for cell in row] for row in grid]
     where: dict[str, list[tuple[int, int]]] = {}
     for name in (name for name in headers if name not in of_year):
-        wanted = {normalised(spelling) for spelling in headers[name]}
+        wanted = {*map(normalised, headers[name])}
         where[name] = [
             (r, c) for r, row in enumerate(texts) for c, text in enumerate(row) if text in wanted
         ]
@@ -196,9 +194,9 @@ def _rows(
         cells = {header: row[column] for header, column in place.column.items()}
         names = [cells[f"rows {variable}"] for variable in table.given]
         name = ", ".join(" ".join(str(each).split()) for each in names)
-        others = any(
-            normalised(cells[f"where {c}"]) != normalised(t) for c, t in table.where.items()
-        )
+        others = [
+            c for c, t in table.where.items() if normalised(cells[f"where {c}"]) != normalised(t)
+        ]
         printed = {
             level.label: _number(cells[f"share {level.label}"])
             for level in outcome
@@ -221,7 +219,8 @@ def _rows(
             unknown.append(name)
         elif number in rows:
             raise EpidemiaError(
-                f"{file}: two rows are {_said(given, number)!r}: {rows[number].name!r} and {name!r}"
+                f"{file}: two rows are {', '.join(_labels(given, number))!r}: "
+                f"{rows[number].name!r} and {name!r}"
             )
         else:
             shares = _shares(printed, table, outcome)
@@ -245,9 +244,9 @@ def _rows(
     return dict(sorted(rows.items())), dict(dropped)
 
 
-def _said(given: Sequence[Sequence[Level]], numbers: Sequence[int]) -> str:
-    """Name the conditions of a row."""
-    return ", ".join(levels[n].label for levels, n in zip(given, numbers, strict=True))
+def _labels(given: Sequence[Sequence[Level]], numbers: Sequence[int]) -> tuple[str, ...]:
+    """Return the labels of the conditions of a row."""
+    return tuple(levels[n].label for levels, n in zip(given, numbers, strict=True))
 
 
 def _read(
@@ -261,7 +260,7 @@ def _read(
 
     def check_positive(values: NDArray[np.float64], fault: str) -> None:
         if not (values > 0).all():
-            bad = _said(given, numbers[int(np.argmin(np.nan_to_num(values)))])
+            bad = ", ".join(_labels(given, numbers[int(np.argmin(np.nan_to_num(values)))]))
             raise EpidemiaError(f"{file}: the row {bad!r} has {fault.format(values.min())}")
 
     weights = np.array([row.size for row in rows.values()])
@@ -283,18 +282,14 @@ def _read(
         outcome=table.outcome,
         given=table.given,
         levels=tuple(level.label for level in outcome),
-        cells=tuple(
-            tuple(levels[n].label for levels, n in zip(given, number, strict=True))
-            for number in numbers
-        ),
+        cells=tuple(_labels(given, number) for number in numbers),
         weights=weights / weights.sum(),
         p=p,
         n_eff=n_eff,
         dropped=dropped,
         absent=tuple(
             level.label
-            for levels in given[: len(given) == 1]
-            for n, level in enumerate(levels)
+            for n, level in enumerate(given[0] if len(given) == 1 else ())
             if (n,) not in rows
         ),
     )
@@ -302,9 +297,8 @@ def _read(
 
 def _years(text: str, entry: Vintage) -> bool:
     """Tell whether a text names a vintage: by its year, or as its period is said."""
-    return bool(re.search(rf"(?<!\d){entry.year}(?!\d)", text)) or (
-        bool(entry.period) and entry.period in text
-    )
+    named = re.search(rf"(?<!\d){entry.year}(?!\d)", text)
+    return bool(named or (entry.period and entry.period in text))
 
 
 def tables_vintage(record: Record, paths: Sequence[Path], given: str | None) -> str | None:
@@ -313,10 +307,8 @@ def tables_vintage(record: Record, paths: Sequence[Path], given: str | None) -> 
     By the year printed above the table, else in the file's name.
     """
     candidates = [name for name, entry in record.vintages.items() if entry.tables]
-    if given is not None:
+    if given is not None or not candidates:
         return given if given in candidates else None
-    if not candidates:
-        return None
     if len(record.vintages) == 1:
         return candidates[0]
     # Microdata, unless the files have the tables' headers; published tables are not packed.
@@ -379,16 +371,15 @@ def load_tables(record: Record, paths: Sequence[Path], vintage: str) -> list[Pub
                 file, place = _locate(record, vintage, table, sheets, years)
                 _check_year(record, vintage, place, file, years.get(file))
                 places[file] = place
-            tables.append(
-                _read(record, vintage, table, _together([*places.values()]), ", ".join(places))
-            )
+            together, names = _together([*places.values()]), ", ".join(places)
+            tables.append(_read(record, vintage, table, together, names))
     return tables
 
 
 def _years_of(entry: Vintage, names: Sequence[str]) -> dict[str, int]:
     """Tell the year of each file where the vintage has one per year; all must be there."""
     years = {stem: file.year for file in entry.files for stem in file.stems if file.year}
-    of_names = {name: years.get(Path(name.strip()).stem.casefold()) for name in names}
+    of_names = {name: years.get(stem_of(name)) for name in names}
     if years and sorted(map(str, of_names.values())) != sorted(str(f.year) for f in entry.files):
         raise EpidemiaError(
             f"given {', '.join(names)}, expected {entry.needed}: one file per year, with these "
@@ -413,14 +404,7 @@ def _locate(
             if isinstance(place, _TablePlace):
                 return file, place
             missing = place
-    first = next(iter(grids.values()))
-    texts = {
-        normalised(c): c for grid in first for row in grid[:20] for c in row if isinstance(c, str)
-    }
-    lacking = "; ".join(
-        f"{' or '.join(headers[name])} ({nearest(normalised(headers[name][0]), texts)})"
-        for name in missing
-    )
+    lacking = "; ".join(" or ".join(headers[name]) for name in missing)
     raise EpidemiaError(
         f"{', '.join(grids)} has no table of {table.said}: no header {lacking}. The official "
         f"file is {entry.needed}: {entry.page}"

@@ -161,13 +161,13 @@ def written_out(value: Any) -> Any:
             continue
         match item["each"]:
             case [int(first), int(last)] if first <= last:
-                pass
+                numbers = range(first, last + 1)
             case other:
                 raise ValueError(f"'each' needs two whole numbers such as [18, 88], got {other!r}")
-        for n in range(first, last + 1):
-            texts = {key: str(text).replace("{n}", str(n)) for key, text in item.items()}
-            del texts["each"]
-            levels.append({**texts, "codes": [n]})
+        texts = {key: str(text) for key, text in item.items() if key != "each"}
+        for n in numbers:
+            level = {key: text.replace("{n}", str(n)) for key, text in texts.items()}
+            levels.append({**level, "codes": [n]})
     return levels
 
 
@@ -297,20 +297,16 @@ class Variable(Strict):
             if self.missing_texts:
                 yield ("missing_texts",), "'missing_texts' needs levels that have 'texts'"
             return
-        owner: dict[str, str] = {}
-        give = "give it to one of them"
+        owner = dict.fromkeys(map(str.strip, self.missing_texts), "'missing_texts'")
         for n, level in enumerate(self.levels):
             if not level.texts:
                 fault = f"{level.label!r} has no 'texts', but other levels do: add some"
                 yield ("levels", n), fault
             for text in level.texts:
-                if (first := owner.setdefault(text.strip(), level.label)) != level.label:
-                    fault = f"{level.label!r} and {first!r} both include {text!r}: {give}"
+                label = repr(level.label)
+                if (first := owner.setdefault(text.strip(), label)) != label:
+                    fault = f"{label} and {first} both include {text!r}: give it to one of them"
                     yield ("levels", n, "texts"), fault
-        for text in self.missing_texts:
-            if text.strip() in owner:
-                fault = f"{owner[text.strip()]!r} includes {text!r}, which 'missing_texts' drops"
-                yield ("missing_texts",), f"{fault}: {give}"
         for field in ("missing", "measure"):
             if getattr(self, field):
                 yield (field,), f"{field!r} is for numbers, but the levels are texts"
@@ -343,15 +339,6 @@ class JointOutcome(Strict):
     question: str
     labels: tuple[str, ...]
     revision: int = 0
-
-    @model_validator(mode="before")
-    @classmethod
-    def _has_no_own(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            own = sorted({"column", "levels", "missing", "vintages"} & data.keys())
-            fault = "a joint outcome takes this from its variables: leave it out"
-            refuse(((field,), fault) for field in own)
-        return data
 
     def ways(self, parts: Sequence[Sequence[Variable]]) -> tuple[Variable, ...]:
         """Return how it is recorded: in each way of each of its variables, best first."""

@@ -67,8 +67,8 @@ def has_unit(column: Field, kind: str) -> bool:
         Of `words.DEMOGRAPHIC`, or empty.
     """
     about = f"{_plain(column.name)} {column.label}".casefold()
-    unit = "" if re.search(words.CODED, about) else _told(column)[1]
-    return kind in ("age", "income") or bool(unit)
+    coded = re.search(words.CODED, about)
+    return kind in ("age", "income") or bool(not coded and _told(column)[1])
 
 
 def _told(column: Field) -> tuple[str, str]:
@@ -96,11 +96,11 @@ def _scaled(unit: str, about: str) -> str:
 
     Empty if money is in a unit that its name does not tell (logarithms, ranks, "revenue_m").
     """
-    scale = next((scale for scale, said in words.SCALES.items() if re.search(said, about)), "")
     if unit not in words.CURRENCIES:
         return "" if re.search(r"\b(thousand|million)s\b", about) else unit
-    if scale:
-        return scale if scale == "cents" else f"{scale} {words.CURRENCIES[unit]}"
+    for scale, said in words.SCALES.items():
+        if re.search(said, about):
+            return scale if scale == "cents" else f"{scale} {words.CURRENCIES[unit]}"
     return "" if re.search(words.NO_MONEY, about) else unit
 
 
@@ -142,21 +142,18 @@ def round_cuts(values: Array, weights: Array, whole: bool) -> list[float]:
     def share(cut: float) -> float:
         return float(below[np.searchsorted(values, cut, side="left")])
 
-    near: set[float] = set()
+    kept: list[float] = []
     for quintile in (0.2, 0.4, 0.6, 0.8):
         place = min(int(np.searchsorted(below[1:], quintile)), len(values) - 1)
         for cut in _rounder(values[place], whole):
             if abs(share(cut) - quintile) <= NEAR and LEAST <= share(cut) <= 1 - LEAST:
-                near.add(cut)
+                if share(cut) - (share(kept[-1]) if kept else 0) >= LEAST:
+                    kept.append(cut)
                 break
-    kept: list[float] = []
-    for cut in sorted(near):
-        if share(cut) - (share(kept[-1]) if kept else 0) >= LEAST:
-            kept.append(cut)
     if not kept and len(values) > 1:
         # Most have one number: they are a bin.
         most = int(np.argmax(weights))
-        kept = [float(values[most + 1] if most + 1 < len(values) else values[most])]
+        kept = [float(values[min(most + 1, len(values) - 1)])]
     return kept
 
 

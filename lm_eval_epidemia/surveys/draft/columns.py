@@ -81,11 +81,10 @@ def within(code: float, ranges: Iterable[tuple[float, float]]) -> bool:
 
 
 class Header(NamedTuple):
-    """The metadata of a file: its columns, a title, and the number of rows if given."""
+    """The metadata of a file: its columns, and a title."""
 
     columns: list[Field]
-    title: str
-    rows: int | None
+    title: str = ""
 
 
 def header_of(path: Path, file: int = 0, encoding: str | None = None) -> Header:
@@ -109,21 +108,17 @@ def header_of(path: Path, file: int = 0, encoding: str | None = None) -> Header:
     with read.naming(path):
         if suffix == ".parquet":
             return _of_parquet(path, file)
-        if suffix in (".csv", *read.WORKBOOKS):
-            read.raw_columns(path)
-            names, labels, _ = read.head_of(path)
+        if read.FORMATS[suffix] is None:
+            has_head = suffix in (".csv", *read.WORKBOOKS)
+            names, labels = read.head_of(path)[:2] if has_head else (read.raw_columns(path), [])
             told = zip_longest(names, map(cleaned, labels), fillvalue="")
             kind: Kind = "texts" if suffix == ".csv" else "numbers"
-            columns = [Field(a, file, n, b, kind=kind) for n, (a, b) in enumerate(told, 1)]
-            return Header(columns, "", None)
-        if read.FORMATS[suffix] is None:
-            names = read.raw_columns(path)
-            return Header([Field(name, file, n) for n, name in enumerate(names, 1)], "", None)
+            return Header([Field(a, file, n, b, kind=kind) for n, (a, b) in enumerate(told, 1)])
         options: dict[str, Any] = {"encoding": encoding} if encoding else {}
         if read.FORMATS[suffix] == "read_sav":
             options["user_missing"] = True  # or the ranges are not told
         _, told = read.read_labelled(path, metadataonly=True, **options)
-    return Header(_of_labelled(told, file), cleaned(told.file_label), told.number_rows)
+    return Header(_of_labelled(told, file), cleaned(told.file_label))
 
 
 def _of_parquet(path: Path, file: int) -> Header:
@@ -145,7 +140,7 @@ def _of_parquet(path: Path, file: int) -> Header:
     with pyarrow.parquet.ParquetFile(path) as opened:
         fields = enumerate(opened.schema_arrow, 1)
         columns = [Field(field.name, file, n, kind=kind(field.type)) for n, field in fields]
-        return Header(columns, "", opened.metadata.num_rows)
+        return Header(columns)
 
 
 def _of_labelled(told: Any, file: int) -> list[Field]:
@@ -181,40 +176,38 @@ def _labels(given: dict[Any, Any], of_texts: bool) -> dict[float | str, str]:
     return {code: cleaned(labels[code])[:LONGEST] for code in sorted(labels)}
 
 
-def unusable(columns: Sequence[Field], join: str | None) -> LeftOut:
+def unusable(columns: Sequence[Field], join: str) -> LeftOut:
     """Find columns that no record can name, by the reason.
 
     Parameters
     ----------
     columns : sequence of Field
         Of all files.
-    join : str, optional
-        The one that several files share.
+    join : str
+        The one that several files share; empty if there is one file.
     """
     times = Counter((column.file, column.name.casefold()) for column in columns)
     left_out: LeftOut = {}
     seen: set[str] = set()
     for column in columns:
-        name, reason = column.name, ""
-        if not name.strip():
-            reason = "without a name"
-        elif times[column.file, name.casefold()] > 1:
-            reason = "name shared by several columns (ignoring case)"
-        elif " + " in name or "{yy}" in name or not name.isprintable():
-            reason = "name not allowed in a record ('+', '{yy}', control characters)"
-        elif name.casefold() in seen and not (join and name.casefold() == join.casefold()):
-            reason = "also in another file, which is used"
-        elif column.kind == "dates":
-            reason = "dates or times"
-        elif column.kind == "other":
-            reason = "neither numbers nor text"
-        seen.add(name.casefold())
-        if reason:
-            left_out.setdefault(reason, []).append(column)
+        name = column.name.casefold()
+        reasons = {
+            "without a name": not name.strip(),
+            "name shared by several columns (ignoring case)": times[column.file, name] > 1,
+            "name not allowed in a record ('+', '{yy}', control characters)": " + " in name
+            or "{yy}" in name
+            or not name.isprintable(),
+            "also in another file, which is used": name in seen and name != join.casefold(),
+            "dates or times": column.kind == "dates",
+            "neither numbers nor text": column.kind == "other",
+        }
+        seen.add(name)
+        if any(reasons.values()):
+            left_out.setdefault(next(filter(reasons.get, reasons)), []).append(column)
     return left_out
 
 
-def shared_column(headers: Sequence[Header], names: Sequence[str], given: str | None) -> str | None:
+def shared_column(headers: Sequence[Header], names: Sequence[str], given: str | None) -> str:
     """Guess the column by which several files are joined.
 
     Parameters
@@ -227,8 +220,8 @@ def shared_column(headers: Sequence[Header], names: Sequence[str], given: str | 
 
     Returns
     -------
-    str or None
-        None of a single file.
+    str
+        Empty if there is a single file.
 
     Raises
     ------
@@ -236,29 +229,23 @@ def shared_column(headers: Sequence[Header], names: Sequence[str], given: str | 
         If the files share no column that could be one, or not the one given.
     """
     if len(headers) == 1:
-        return None
+        return ""
     others = [{column.name.casefold() for column in header.columns} for header in headers[1:]]
     shared = [
         column
         for column in headers[0].columns
         if all(column.name.casefold() in other for other in others)
     ]
-    common = [column.name for column in shared]
-    listed = few(common) or "none"
+    common, files = [column.name for column in shared], ", ".join(names)
     if given is not None:
-        if chosen := [name for name in common if name.casefold() == given.casefold()]:
-            return chosen[0]
-        raise EpidemiaError(
-            f"--join {given}: not every file of {', '.join(names)} has this column (common "
-            f"columns: {listed})"
-        )
-    best = [column.name for column in shared if IDENTIFIER.fits(column)]
-    best = best or [name for name in common if re.search(r"id|no|num|seq|key", name.lower())]
+        best = [name for name in common if name.casefold() == given.casefold()]
+        fault = f"--join {given}: not every file of {files} has this column"
+    else:
+        best = [column.name for column in shared if IDENTIFIER.fits(column)]
+        best = best or [name for name in common if re.search(r"id|no|num|seq|key", name.lower())]
+        fault = f"{files} share no column that looks like an identifier of persons: give --join"
     if not best:
-        raise EpidemiaError(
-            f"{', '.join(names)} share no column that looks like an identifier of persons (common "
-            f"columns: {listed}): name it with --join"
-        )
+        raise EpidemiaError(f"{fault} (common columns: {few(common) or 'none'})")
     return best[0]
 
 
@@ -355,31 +342,16 @@ class Files(NamedTuple):
 def described(given: list[Path], unpacked: list[Path], wishes: Wishes) -> Files:
     if twice := [path.name for n, path in enumerate(given) if path in given[:n]]:
         raise EpidemiaError(f"{twice[0]} is given twice: give each file once")
-    if wishes.encoding:
-        _check_encoding(wishes.encoding, unpacked)
+    others = [path.name for path in unpacked if not FORMATS.get(suffix_of(path.name))]
+    if wishes.encoding and others:
+        raise EpidemiaError(
+            f"--encoding applies only to SPSS, Stata and SAS files; {others[0]} is read as UTF-8, "
+            f"or else as Western European: save it as UTF-8 (iconv -f {wishes.encoding} -t utf-8)"
+        )
     headers = [header_of(path, n, wishes.encoding) for n, path in enumerate(unpacked)]
-    for path, header in zip(unpacked, headers, strict=True):
-        if header.rows == 0:
-            raise EpidemiaError(f"{path.name} has zero rows")
     columns = [column for header in headers for column in header.columns]
     join = shared_column(headers, [path.name for path in unpacked], wishes.join)
-    return Files(unpacked, given, headers, columns, join or "")
-
-
-def _check_encoding(encoding: str, files: Sequence[Path]) -> None:
-    import codecs
-
-    try:
-        codecs.lookup(encoding)
-    except LookupError:
-        raise EpidemiaError(
-            f"--encoding {encoding}: unknown; expected, for example, latin-1, cp1251 or shift-jis"
-        ) from None
-    if other := [path.name for path in files if not FORMATS.get(suffix_of(path.name))]:
-        raise EpidemiaError(
-            f"--encoding applies only to SPSS, Stata and SAS files; {other[0]} is read as UTF-8, "
-            f"or else as Western European: save it as UTF-8 (iconv -f {encoding} -t utf-8)"
-        )
+    return Files(unpacked, given, headers, columns, join)
 
 
 def named_columns(read: Files, left_out: LeftOut, wishes: Wishes) -> dict[str, list[Field]]:

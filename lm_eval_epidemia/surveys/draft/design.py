@@ -119,12 +119,10 @@ def body_unit(column: Field, values: pd.Series) -> str:
     """
     if not all(_BARE.fullmatch(words.spelt(t) or "wt") for t in (column.name, column.label)):
         return ""
-    fitting = (
-        unit
-        for unit, ((low, high), (mean_low, mean_high)) in BODIES.items()
-        if values.between(low, high).all() and mean_low <= values.mean() <= mean_high
-    )
-    return next(fitting, "")
+    for unit, (span, of_mean) in BODIES.items():
+        if values.between(*span).all() and of_mean[0] <= values.mean() <= of_mean[1]:
+            return unit
+    return ""
 
 
 def _stem(name: str) -> str:
@@ -210,10 +208,8 @@ def looked_at(
         if not (guess.strata and guess.psu) and (unit := body_unit(column, known)):
             bodies[name] = unit
     weights = [name for name in spans if name not in bodies] or [*bodies]
-    first = weights[0] if weights else ""
-    guess = guess._replace(
-        weights=weights, span=spans.get(first, ""), body=bodies.get(first, ""), unsaid=[]
-    )
+    first = next(iter(weights), "")
+    guess = guess._replace(weights=weights, span=spans.get(first, ""), body=bodies.get(first, ""))
     if weights and not guess.body:
         return guess
     taken = {guess.strata, guess.psu, *guess.replicates, *weights, *named}
@@ -235,21 +231,20 @@ def _unsaid(
         for column in usable
         if not (column.labels and (column.answers or column.kind == "texts"))
         and column.name not in taken
-        and not has_unit(column, kind := kind_of(column))
-        and not kind
+        and not kind_of(column)
+        and not has_unit(column, "")
         and not words.ABOUT_INTERVIEW.fits(column)
         and not words.says_measured(column.name, column.label)
         and not words.says_weight(column.name, column.label)
     ]
     for number, path in enumerate(read.paths):
         columns = [column for column in able if column.file == number]
-        block = next(blocks(path, columns, encoding), (0, {}))[1] if columns else {}
-        for column in columns if block else ():
-            values = pd.Series(block[column.name])[:FIRST].astype(object)
-            numbers = pd.to_numeric(values, errors="coerce")
+        block = next(blocks(path, columns, encoding), {}) if columns else {}
+        for name, column in zip(block, columns, strict=False):
+            numbers = pd.to_numeric(pd.Series(block[name])[:FIRST].astype(object), errors="coerce")
             known = _counting(column, numbers.replace([np.inf], np.nan))
             if known is not None and known.nunique() >= SEVERAL:
-                found += [column.name] if (known != known.round()).mean() > 0.5 else []
+                found += [name] if (known != known.round()).mean() > 0.5 else []
     return found
 
 
@@ -264,9 +259,6 @@ def may_be_weights(names: Sequence[str]) -> str:
 
 def countries_said(usable: Sequence[Field], weight: str, guess: Guess) -> list[str]:
     """Say what a weight has to be multiplied by where a file has several countries."""
-    if not weight:
-        return []
-
     combined, population, countries = (
         [column.name for column in usable if called.fits(column)]
         for called in (words.COMBINED, words.POPULATION, words.COUNTRY)
@@ -274,22 +266,12 @@ def countries_said(usable: Sequence[Field], weight: str, guess: Guess) -> list[s
     into = "into a new column, and give that as --weight"
     if weight in combined:
         return [f"{weight} counts the sizes of countries already: multiply it by no other weight"]
-    if not countries:
+    if not (weight and countries and (combined or population)):
         return []
     if weight in population:
-        other = next(
-            (name for name in guess.weights if name not in population), "a person's weight"
-        )
-        return [
-            f"{weight} says only how much a country counts: multiply it by {other} in each record, "
-            f"{into}"
-        ]
-    among = f"several countries ({countries[0]})"
-    if combined:
-        return [f"{weight} is right within a country: for {among} together use {combined[0]}"]
-    if population:
-        return [
-            f"{weight} is right within a country: for {among} together multiply it by "
-            f"{population[0]}, {into}"
-        ]
-    return []
+        others = [*(name for name in guess.weights if name not in population), "a person's weight"]
+        only = f"{weight} says only how much a country counts"
+        return [f"{only}: multiply it by {others[0]} in each record, {into}"]
+    use = f"use {combined[0]}" if combined else f"multiply it by {population[0]}, {into}"
+    among = f"several countries ({countries[0]}) together"
+    return [f"{weight} is right within a country: for {among} {use}"]

@@ -92,18 +92,13 @@ def fitting_name(files: Sequence[Path], given: str | None = None) -> str:
     EpidemiaError
         If it cannot be one, or is that of a survey that ships.
     """
-    name = given
-    if name is None:
-        name = re.sub(r"[^a-z0-9]", "", files[0].name.split(".")[0].casefold())[:34]
-        name = name if name[:1].isalpha() else f"survey{name}"
+    name = re.sub(r"[^a-z0-9]", "", files[0].name.split(".")[0].casefold())[:34]
+    name = given if given is not None else name if name[:1].isalpha() else f"survey{name}"
     check_name("survey", name)
     ships = records().keys() - own_surveys()
     if name in ships or name in RESERVED:
         what = "a survey that ships" if name in ships else "a group of tasks"
-        raise EpidemiaError(
-            f"{name} is already the name of {what}: give another with --name, for example --name "
-            f"my{name}"
-        )
+        raise EpidemiaError(f"{name} is already the name of {what}: give another with --name")
     return name
 
 
@@ -145,7 +140,7 @@ def draft(
     with open_raw(files) as unpacked:
         given = [path for path in files if suffix_of(path.name) != SETUP]
         read = described(given, unpacked, wishes)
-        left_out = unusable(read.columns, read.join or None)
+        left_out = unusable(read.columns, read.join)
         usable = _without(read.columns, left_out)
         named = named_columns(read, left_out, wishes)
         asked_for = {column.name for columns in named.values() for column in columns}
@@ -177,7 +172,6 @@ def draft(
                 "name others with --outcomes and --given"
             )
         text = record_text(source, variables, plans, left_out)
-        record_of(text)
         notes += [*repeated, *_about_tables(unpacked)]
     if wishes.outcomes and wishes.given:
         notes += _those_without(outcomes, conditions, plans, wishes.tasks)
@@ -213,10 +207,7 @@ def check_free(path: Path, replace: bool) -> None:
     if path.suffix != ".yaml":
         raise EpidemiaError(f"--out {path}: a record is a .yaml file")
     if path.exists() and not replace:
-        raise EpidemiaError(
-            f"{path} already exists: overwrite it with --replace, or choose another with --name "
-            "or --out"
-        )
+        raise EpidemiaError(f"{path} already exists: overwrite it with --replace, or give --out")
 
 
 # -- Columns to variables -------------------------------------------------------------------------
@@ -290,10 +281,8 @@ def _variables(
             draft = "text in an encoding that a record cannot declare"
         if not isinstance(draft, str):
             drafts[name] = draft
-        elif column.name in wanted:
-            raise EpidemiaError(
-                f"{wanted[column.name]} {column.name}: this column cannot be used: {draft}"
-            )
+        elif option := wanted.get(column.name):
+            raise EpidemiaError(f"{option} {column.name}: this column cannot be used: {draft}")
         else:
             left_out.setdefault(draft, []).append(column)
     return list(drafts.values())
@@ -314,16 +303,17 @@ def _chosen(
         known = {name.casefold(): draft for name, draft in by_column.items()}
         columns = tuple(draft.column.name for draft in proposed)
         chosen = choose(Proposal(what, option, columns, labels))
-        for name in chosen:
-            if name.casefold() not in known:
-                hint = nearest(name, labels)
-                raise EpidemiaError(f"{option} {name}: no such variable ({hint})")
+        if unknown := [name for name in chosen if name.casefold() not in known]:
+            hint = nearest(unknown[0], labels)
+            raise EpidemiaError(f"{option} {unknown[0]}: no such variable ({hint})")
         return [known[name.casefold()] for name in chosen]
 
     taken = [by_column[column.name] for column in named.get("--outcomes", ())]
     free = [draft for draft in variables if draft not in taken]
     proposed, notes = conditions_of(free), []
-    if not proposed and "--given" not in named and (proposed := _any_conditions(free)):
+    if not proposed and "--given" not in named:
+        proposed = [draft for draft in free if len(draft.levels) <= 6 and draft.most < 0.9]
+        proposed = proposed[: min(3, len(free) // 2)]
         notes = [
             "no column looks like age, sex, race, education, income, region or marital status, "
             "so other columns with few answers serve as conditions"
@@ -331,12 +321,6 @@ def _chosen(
     conditions = settle("--given", "conditions", proposed)
     most = -(-wishes.tasks // max(min(EACH, len(conditions)), 1))
     outcomes = settle("--outcomes", "outcomes", outcomes_of(variables, conditions, most))
-    if outcomes == conditions and len(outcomes) == 1:
-        name = outcomes[0].column.name
-        raise EpidemiaError(
-            f"--outcomes {name} --given {name}: a column cannot be both outcome and condition: "
-            "name another in one of the options"
-        )
     for draft in outcomes:
         if len(draft.levels) > MAX_LEVELS:
             raise EpidemiaError(
@@ -346,21 +330,15 @@ def _chosen(
     return outcomes, conditions, notes
 
 
-def _any_conditions(drafts: Sequence[Draft]) -> list[Draft]:
-    """Propose conditions where none is demographic: some of the variables with few answers."""
-    able = [draft for draft in drafts if len(draft.levels) <= 6 and draft.most < 0.9]
-    return able[: min(3, len(drafts) // 2)]
-
-
 def _fewer(variables: list[Draft], used: Sequence[Draft], left_out: LeftOut) -> list[Draft]:
     """Keep a record readable: the variables of tasks, and the first of the others."""
     names = {draft.name for draft in used}
     others = [draft for draft in variables if draft.name not in names]
-    if gone := {draft.name for draft in others[max(VARIABLES - len(names), 0) :]}:
+    if gone := others[max(VARIABLES - len(names), 0) :]:
         named = "name them in --outcomes or --given to include them"
-        columns = [draft.column for draft in others if draft.name in gone]
-        left_out[f"beyond the first {VARIABLES} variables: {named}"] = columns
-    return [draft for draft in variables if draft.name not in gone]
+        reason = f"beyond the first {VARIABLES} variables: {named}"
+        left_out[reason] = [draft.column for draft in gone]
+    return [draft for draft in variables if draft not in gone]
 
 
 def _those_without(
@@ -383,16 +361,13 @@ def _those_without(
 
 def _repeated(asked: Sequence[Field], tallies: Mapping[str, Tally]) -> list[str]:
     """Name columns of identifiers of which each is in several records, as of a household."""
-    found = []
-    for column in asked:
-        counts = tallies[column.name].counts
-        if IDENTIFIER.fits(column) and len(counts) < 0.9 * counts.sum():
-            found += [column.name] if len(counts) > counts.sum() / 10 else []
-    return [
-        f"several records have the same {name}: if they are of one person or one household, give "
-        f"--psu {name}, or the standard errors are too small"
-        for name in found[:1]
-    ]
+    for name in (column.name for column in asked if IDENTIFIER.fits(column)):
+        counts = tallies[name].counts
+        if counts.sum() / 10 < len(counts) < 0.9 * counts.sum():
+            same = f"several records have the same {name}: if they are of one person or one"
+            give = f"household, give --psu {name}, or the standard errors are too small"
+            return [f"{same} {give}"]
+    return []
 
 
 def _about_tables(files: Sequence[Path]) -> list[str]:
@@ -401,7 +376,7 @@ def _about_tables(files: Sequence[Path]) -> list[str]:
 
     notes = []
     for path in files:
-        is_csv, is_book = (suffix_of(path.name) in of for of in ((".csv",), WORKBOOKS))
+        is_csv, is_book = suffix_of(path.name) == ".csv", suffix_of(path.name) in WORKBOOKS
         if is_csv and encoding_of(path) != "utf8":
             notes.append(
                 f"{path.name} is not UTF-8 and was read as Western European: if letters look "
@@ -420,13 +395,8 @@ def _about_tables(files: Sequence[Path]) -> list[str]:
 def _nothing_left(names: str, variables: Sequence[Draft], left_out: LeftOut) -> EpidemiaError:
     reasons = sorted(left_out.items(), key=lambda item: -len(item[1]))
     listed = "; ".join(f"{reason}: {len(columns)}" for reason, columns in reasons[:4])
-    gone = f"(left out: {listed or 'nothing'})"
-    if len(variables) > 1:
-        return EpidemiaError(
-            f"{names}: no outcome and condition could be proposed: name them with --outcomes and "
-            f"--given, from {few([draft.column.name for draft in variables])} {gone}"
-        )
+    kept = few([draft.column.name for draft in variables]) or "no column"
     return EpidemiaError(
-        f"{names}: {'one column is' if variables else 'no column is'} left to make tasks from "
-        f"{gone}; a task needs an outcome and a condition"
+        f"{names}: a task needs an outcome and another column as condition: name them with "
+        f"--outcomes and --given, from {kept} (left out: {listed or 'nothing'})"
     )

@@ -21,7 +21,7 @@ from lm_eval_epidemia.surveys.draft.design import (
 )
 from lm_eval_epidemia.surveys.draft.tally import blocks
 from lm_eval_epidemia.surveys.draft.words import WORDS
-from lm_eval_epidemia.surveys.microdata import check_weights
+from lm_eval_epidemia.surveys.microdata import check_unique, check_weights
 from lm_eval_epidemia.surveys.read import read_columns
 
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ def rows_of(
         If a weight was guessed that nobody confirms, a column named is none or cannot serve, or no
         year is known.
     """
+    import pandas as pd
+
     settling = _Settling(read, usable, guess, wishes, choose)
     weight = settling.weight()
     strata, psu, asked = settling.units()
@@ -105,7 +107,7 @@ def rows_of(
     names = {column.name.casefold() for column in of_base}
     years = [c.name for c in usable if c.file == base and c.name.casefold() in YEARS][:1]
     wanted = (read.join, weight, strata, psu, *years)
-    here = [name for name in wanted if name and name.casefold() in names]
+    here = [name for name in wanted if name.casefold() in names - {""}]
     if here:
         frame = read_columns(path, here, texts=[name for name in here if name != weight])
     else:
@@ -116,26 +118,20 @@ def rows_of(
     select: list[tuple[str, float, float]] = []
     checks: list[str] = []
     if guess.body and not weight and wishes.weight is None:
-        name = guess.weights[0]
-        checks.append(
-            f"{name} is {settling.seen()}: it is not used as the weight; to use it, give --weight "
-            f"{name}"
-        )
+        not_used = "it is not used as the weight; to use it, give --weight"
+        checks.append(f"{settling.seen()}: {not_used} {guess.weights[0]}")
     checks += countries_said(usable, weight, guess)
     if column is not None and column.nunique() > 1:
         keep &= column.to_numpy() == year
         if not keep.any():
-            raise EpidemiaError(
-                f"--year {year}: {read.names} has no record of that year ({column.name})"
-            )
+            given = f"--year {year}: {read.names}"
+            raise EpidemiaError(f"{given} has no record of that year ({column.name})")
         select.append((str(column.name), year, year))
     elif column is not None and year != column.iloc[0]:
-        checks.append(
-            f"{column.name} is {column.iloc[0]:g} in every record, but --year is {year}: "
-            f"questions use {year}"
-        )
+        there = f"{column.name} is {column.iloc[0]:g} in every record"
+        checks.append(f"{there}, but --year is {year}: questions use {year}")
     if weight:
-        weights = known_numbers(settling.read.column(weight, "--weight", usable), frame[weight])
+        weights = known_numbers(read.column(weight, "--weight", usable), frame[weight])
         if (blank := keep & np.isnan(weights)).any() and not blank[keep].all():
             select.append((weight, 0, float(np.nanmax(weights[keep]))))
             checks.append(f"{int(blank.sum()):,} records without {weight} are left out")
@@ -145,16 +141,14 @@ def rows_of(
     looks = "look" if len(alike) > 1 else "looks"
     looking = f"{' and '.join(alike)} {looks} like strata or PSUs, but"
     if strata or psu:
-        away = [name for name in (strata, psu) if name and name not in here]
-        if away:
+        if away := [name for name in (strata, psu) if name and name not in here]:
             fault = f"{away[0]} is in another file than the weight"
         else:
             fault = single_units(frame[keep], strata, psu)
         if fault and asked:
             raise EpidemiaError(
                 f"--strata {strata or NONE} --psu {psu or NONE}: {fault}, so the variance cannot "
-                "be estimated: fix the columns as the survey's manual says, or give --strata none "
-                "--psu none"
+                "be estimated: correct the columns, or give --strata none --psu none"
             )
         if fault:
             checks.append(f"{looking} {fault}: not used")
@@ -163,7 +157,7 @@ def rows_of(
         checks.append(f"{looking} nobody named them (--strata, --psu): not used")
     keys = frame[read.join] if read.join else None
     if keys is not None:
-        _check_unique(keys[keep], path)
+        check_unique(pd.Index(keys[keep]), path.name)
     sampling = Sampling(year, year_from, weight, strata, psu, select, checks)
     return UsedRows(sampling, keep, np.where(keep, weights, 0.0), keys)
 
@@ -181,15 +175,15 @@ class _Settling(NamedTuple):
         """Let the user choose among the guesses."""
         assert self.choose is not None
         labels = {column.name: column.label for column in self.usable}
-        doubt = f"{columns[0]} is {self.seen()}" if what == "weight" and self.guess.body else ""
         unsaid = what == "weight" and not self.guess.weights
+        doubt = self.seen() if what == "weight" and self.guess.body else ""
         doubt = may_be_weights(self.guess.unsaid) if unsaid else doubt
         return self.choose(Proposal(what, option, columns, labels, doubt, unsaid))
 
     def seen(self) -> str:
         """Describe the values of the guessed weight."""
-        body = self.guess.body
-        return self.guess.span + (f", as people's {body} are" if body else "")
+        body = f", as people's {self.guess.body} are" if self.guess.body else ""
+        return f"{self.guess.weights[0]} is {self.guess.span}{body}"
 
     def weight(self) -> str:
         guess, given = self.guess, self.wishes.weight
@@ -205,7 +199,7 @@ class _Settling(NamedTuple):
             also = f" --strata {guess.strata}" if guess.strata and guess.psu else ""
             also += f" --psu {guess.psu}" if guess.psu else ""
             looks = "looks" if len(guess.weights) == 1 else "look"
-            seen = f" ({guess.weights[0]} is {self.seen()})" if guess.span else ""
+            seen = f" ({self.seen()})" if guess.span else ""
             yes = "takes none" if guess.body else "accepts what is guessed"
             raise EpidemiaError(
                 f"{few(guess.weights)} {looks} like a weight{seen}: give --weight "
@@ -240,22 +234,14 @@ def _of_years(column: pd.Series) -> bool:
     return column.dtype.kind == "f" and len(known) > 0 and bool(known.between(1900, 2100).all())
 
 
-def _check_unique(keys: pd.Series, path: Path) -> None:
-    if not keys.is_unique:
-        raise EpidemiaError(
-            f"{path.name}: column {keys.name} has duplicates, so it cannot join the files: name "
-            "another with --join"
-        )
-
-
 def _without_columns(path: Path, columns: Sequence[Field]) -> pd.DataFrame:
     """Return a table without columns, as long as a file of which no column is needed yet."""
     import pandas as pd
 
     first = [column for column in columns if column.kind in ("numbers", "texts")][:1]
-    rows = sum(len(block[first[0].name]) for _, block in blocks(path, first)) if first else 0
+    rows = sum(len(block[first[0].name]) for block in blocks(path, first)) if first else 0
     if not rows:
-        raise EpidemiaError(f"{path.name} has no rows, or no column with numbers or text")
+        raise EpidemiaError(f"{path.name} has zero rows, or no column with numbers or text")
     return pd.DataFrame(index=range(rows))
 
 
@@ -272,10 +258,8 @@ def _year(read: Files, column: pd.Series | None, wishes: Wishes) -> tuple[int, s
     for text in [*(path.name for path in read.given), *(header.title for header in read.headers)]:
         if years := re.findall(r"(?<!\d)(?:19|20)\d\d(?!\d)", text):
             return int(years[-1]), f"from {text!r}"
-    raise EpidemiaError(
-        f"{read.names}: the survey year is in neither the file name nor a column called year: "
-        "give --year"
-    )
+    nowhere = "the survey year is in neither the file name nor a column called year: give --year"
+    raise EpidemiaError(f"{read.names}: {nowhere}")
 
 
 def rows_in(path: Path, rows: UsedRows, join: str) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
@@ -286,11 +270,9 @@ def rows_in(path: Path, rows: UsedRows, join: str) -> tuple[NDArray[np.bool_], N
 
     keys = read_columns(path, [join], texts=[join])[join]
     if keys.dtype.kind != rows.keys.dtype.kind:
-        raise EpidemiaError(
-            f"{path.name}: column {join} contains numbers in one file and text in another: write "
-            "it alike in both"
-        )
-    _check_unique(keys, path)
-    place = pd.Index(rows.keys.to_numpy()).get_indexer(pd.Index(keys.to_numpy()))
+        mixed = "contains numbers in one file and text in another: write it alike in both"
+        raise EpidemiaError(f"{path.name}: column {join} {mixed}")
+    check_unique(pd.Index(keys), path.name)
+    place = pd.Index(rows.keys).get_indexer(pd.Index(keys))
     keep = (place >= 0) & rows.keep[place]
     return keep, np.where(keep, rows.weights[place], 0.0)

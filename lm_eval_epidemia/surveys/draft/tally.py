@@ -7,7 +7,7 @@ memory is bounded by the number of columns, not of people.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Real
@@ -62,9 +62,6 @@ CELLS = 8_000_000
 MOST = 4096
 EDGE = 12
 KINDS = 1000
-
-#: Why a column cannot be used, before it is known in which row.
-INFINITE = "infinite numbers"
 
 #: A number as people write it: "$59,400", "59400,50", "1.200 EUR".
 _WRITTEN = re.compile(
@@ -140,15 +137,13 @@ class Tally:
         known = sum(weight for _, weight in texts) if self.words else self.weights.sum()
         return float(self.blank_weight + known)
 
-    def add(self, column: Any, weight: Array, rows: NDArray[np.int64]) -> None:
+    def add(self, column: Any, weight: Array) -> None:
         """Count some more records.
 
         Parameters
         ----------
         column : Series or ndarray, shape (n,)
         weight : ndarray, shape (n,)
-        rows : ndarray, shape (n,)
-            Where they are in the file, from 1.
         """
         import pandas as pd
 
@@ -169,17 +164,10 @@ class Tally:
             self.odd = "dates or times"
         else:
             self._texts([str(value).strip() for value in values], counts, weights)
-        if self.odd == INFINITE:
-            numbers = pd.to_numeric(pd.Series(values, dtype=object), errors="coerce")
-            infinite = np.isinf(numbers.to_numpy(float))[of_record] & known
-            row = rows[infinite][0]
-            self.odd = (
-                f"{INFINITE}, as in row {row:,}: write a finite number, or leave the field empty"
-            )
 
     def _numbers(self, values: Array, counts: Array, weights: Array) -> None:
         if np.isinf(values).any():
-            self.odd = INFINITE
+            self.odd = "infinite numbers: write finite ones, or leave the fields empty"
             return
         values = read.as_meant(values)
         self.whole &= bool((values == np.round(values)).all())
@@ -235,7 +223,6 @@ class Tally:
         else:
             self.blank_weight += sum(weight for _, weight in self.unknown.values())
             self.no_numbers = {text: int(count) for text, (count, _) in self.unknown.items()}
-        self.unknown = {}
         return self
 
 
@@ -254,52 +241,40 @@ def _to_digits(values: Array, digits: int) -> Array:
 
 def blocks(
     path: Path, columns: Sequence[Field], encoding: str | None = None
-) -> Iterator[tuple[int, dict[str, Any]]]:
+) -> Iterator[dict[str, Any]]:
     """Read columns of a file, some rows at a time.
 
     Yields
     ------
-    start : int
-        The first row, from 0.
-    block : dict of str to Series or ndarray
+    dict of str to Series or ndarray
         The rows' values by column name.
     """
     names = [column.name for column in columns]
     size = max(CELLS // max(len(names), 1), 1000)
-    suffix, start = read.suffix_of(path.name), 0
+    suffix = read.suffix_of(path.name)
     with read.naming(path):
         if suffix == ".parquet":
             import pyarrow.parquet
 
             with pyarrow.parquet.ParquetFile(path) as file:
                 for batch in file.iter_batches(size, columns=names):
-                    table = dict(zip(batch.schema.names, batch.columns, strict=True))
-                    yield start, {name: read.parquet_column(table[name]) for name in names}
-                    start += batch.num_rows
-            return
-        if suffix == ".csv":
-            every = read.raw_columns(path)
+                    yield {name: read.parquet_column(batch[name]) for name in names}
+        elif suffix == ".csv":
             places = [column.place - 1 for column in columns]
-            for batch in csv_batches(path, places, len(every), of_texts=True):
+            for batch in csv_batches(path, places, len(read.raw_columns(path)), of_texts=True):
                 # Encoded first: a column of millions of rows has few texts.
                 held = (column.dictionary_encode().to_pandas() for column in batch.columns)
-                yield start, dict(zip(names, held, strict=True))
-                start += batch.num_rows
-            return
-        if read.FORMATS[suffix] is None:
-            untyped = read.untyped(path, names)
-            yield 0, {name: untyped[name] for name in names}
-            return
-        options: dict[str, Any] = {"encoding": encoding} if encoding else {}
-        if suffix != ".xpt":  # of which not every version of the reader can select columns
-            options["usecols"] = names
-        while True:
-            frame, _ = read.read_labelled(path, row_offset=start, row_limit=size, **options)
-            if len(frame):
-                yield start, {name: frame[name] for name in names}
-            if len(frame) < size:
-                return
-            start += size
+                yield dict(zip(names, held, strict=True))
+        elif read.FORMATS[suffix] is None:
+            yield dict(read.untyped(path, names).items())
+        else:
+            from pyreadstat import read_file_in_chunks
+
+            options: dict[str, Any] = {"encoding": encoding} if encoding else {}
+            if suffix != ".xpt":  # of which not every version of the reader can select columns
+                options["usecols"] = names
+            for frame, _ in read_file_in_chunks(read.read_labelled, path, size, **options):
+                yield {name: frame[name] for name in names}
 
 
 def count(
@@ -308,7 +283,7 @@ def count(
     keep: NDArray[np.bool_],
     weight: Array,
     encoding: str | None = None,
-    done: Any = None,
+    done: Callable[[int], Any] = lambda rows: None,
 ) -> dict[str, Tally]:
     """Count the values of columns.
 
@@ -328,13 +303,12 @@ def count(
     dict of str to Tally
         By column name.
     """
-    tallies = {column.name: Tally() for column in columns}
-    for start, block in blocks(path, columns, encoding) if columns else ():
-        rows = len(next(iter(block.values())))
+    tallies, start = {column.name: Tally() for column in columns}, 0
+    for block in blocks(path, columns, encoding) if columns else ():
+        rows = len(block[columns[0].name])
         here, weights = keep[start : start + rows], weight[start : start + rows]
-        places = start + 1 + np.flatnonzero(here)
         for name, column in block.items():
-            tallies[name].add(column[here], weights[here], places)
-        if done is not None:
-            done(rows)
+            tallies[name].add(column[here], weights[here])
+        start += rows
+        done(rows)
     return {name: tally.finished() for name, tally in tallies.items()}

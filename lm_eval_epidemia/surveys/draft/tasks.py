@@ -118,22 +118,20 @@ def planned(
         if out.name != condition.name
     ]
     of_two = min(len(pairs), most * OF_TEN // 10)
-    kept: list[TaskPlan] = []
-    names: set[str] = set()
+    kept: dict[str, TaskPlan] = {}
 
     def take(plans: Sequence[TaskPlan], until: int) -> None:
         for plan in plans:
             name = f"{plan.outcome}_by_{'_'.join(plan.given)}"
-            if len(kept) < until and name not in names and possible(plan):
-                names.add(name)
-                kept.append(plan)
+            if len(kept) < until and name not in kept and possible(plan):
+                kept[name] = plan
 
     take(single, most - of_two)
     # Spread over the outcomes.
-    step = max(len(pairs) // of_two, 1) if of_two else 1
+    step = max(len(pairs) // max(of_two, 1), 1)
     take([*pairs[::step], *pairs], len(kept) + of_two)
     order = {outcome.name: n for n, outcome in enumerate(outcomes)}
-    return sorted(kept, key=lambda plan: (len(plan.given), order[plan.outcome]))
+    return sorted(kept.values(), key=lambda plan: (len(plan.given), order[plan.outcome]))
 
 
 #: A task has people enough.
@@ -160,8 +158,6 @@ def _information(
     table = np.zeros((first.max() + 1, other.max() + 1))
     np.add.at(table, (first, other), weight)
     p = table / table.sum()
-    rows, columns, both = (
-        float(entr(shares).sum()) for shares in (p.sum(axis=1), p.sum(axis=0), p)
-    )
+    rows, columns, both = (entr(of).sum() for of in (p.sum(axis=1), p.sum(axis=0), p))
     least = min(rows, columns)
-    return (rows + columns - both) / least if least > 0 else 1.0
+    return float((rows + columns - both) / least) if least > 0 else 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -169,14 +170,12 @@ def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
         return "dates or times"
     people = sum(count for count, _ in texts.values())
     many = len(texts) > ANSWERS or (len(texts) > VALUES and people < 5 * len(texts))
-    if (tally.texts is None or many) and tally.written > tally.in_words / 2:
-        example = shortened(cleaned(tally.example), 40)
-        return (
-            f"formatted numbers such as '{example}': remove currency signs and commas (59400 or "
-            "59400.50)"
-        )
     if tally.texts is None or many:
-        return "free text, or too many different texts"
+        if tally.written <= tally.in_words / 2:
+            return "free text, or too many different texts"
+        example = shortened(cleaned(tally.example), 40)
+        write = "remove currency signs and commas (59400 or 59400.50)"
+        return f"formatted numbers such as '{example}': {write}"
     labels = {text: str(column.labels.get(text, "")) or cleaned(text) for text in texts}
     silent = [text for text in texts if words.asks_nothing(labels[text])]
     enough = 1 if words.COUNTRY.fits(column) else 3
@@ -257,10 +256,9 @@ def _identify(draft: Draft, tally: Tally) -> bool:
     """Tell whether numbers without labels say who somebody is: by name, else by their look."""
     if not (tally.distinct and tally.whole) or tally.counts.sum() < FEW:
         return False
-    column = draft.column
-    if words.NUMBER.fits(column):
-        return True
-    return tally.numbering and not has_unit(column, draft.kind)
+    return words.NUMBER.fits(draft.column) or (
+        tally.numbering and not has_unit(draft.column, draft.kind)
+    )
 
 
 def _levels(
@@ -456,10 +454,10 @@ def _look_alikes(labels: Sequence[str], shown: Sequence[str]) -> list[str]:
     shown : sequence of str
         As the draft has them.
     """
-    alike: dict[str, list[str]] = {}
+    alike: dict[str, list[str]] = defaultdict(list)
     for label, text in zip(labels, shown, strict=True):
         key = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
-        alike.setdefault(key, []).append(f"'{shortened(text, 60)}'")
+        alike[key].append(f"'{shortened(text, 60)}'")
     return [
         f"{_listed(several)} look alike: if they are the same answer, merge them into one level"
         for several in alike.values()
@@ -522,28 +520,15 @@ def _phrase(kind: str, label: str, column: Field, not_a_word: bool = False) -> s
 def _amount(kind: str, label: str, column: Field) -> str:
     """Say of a person what a number means."""
     text = label[:1].lower() + label[1:]
-    if kind == "age":
-        if re.search(r"\byears?\b|\bold(er)?\b", text):
-            return f"is {text}"
-        return f"is {text} years old"
-    return f"has a value of {text} for '{_about(column)}'"
-
-
-_QUESTIONS = {
-    "age": "How old is this person?",
-    "sex": "What is this person's sex?",
-    "race": "What is this person's race or ethnicity?",
-    "education": "What is this person's level of education?",
-    "region": "Where does this person live?",
-    "marital status": "What is this person's marital status?",
-}
+    if kind != "age":
+        return f"has a value of {text} for '{_about(column)}'"
+    return f"is {text}" + " years old" * (not re.search(r"\byears?\b|\bold(er)?\b", text))
 
 
 def _question(kind: str, column: Field, levels: tuple[DraftLevel, ...], amount: bool) -> str:
     """Ask for a variable: by what it is known as, or by the column's label."""
-    words = {level.label.casefold() for level in levels}
-    if kind in _QUESTIONS and not words & {"yes", "no"}:
-        return _QUESTIONS[kind]
+    if kind in words.QUESTIONS and not {x.label.casefold() for x in levels} & {"yes", "no"}:
+        return words.QUESTIONS[kind]
     if column.label.endswith("?"):
         return shortened(column.label, 400)
     if amount:

@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-import yaml
-
 from lm_eval_epidemia.core.names import WAYS
 from lm_eval_epidemia.core.paths import read_yaml
 
@@ -113,6 +111,8 @@ CODED = WORDS["patterns"]["coded"]
 CURRENCIES = {"$": "dollars", "\u20ac": "euros", "\u00a3": "pounds sterling"}
 #: Names of columns that are abbreviations.
 SPELT_OUT = {"bmi": "body mass index", "hrs": "hours"}
+#: How a demographic variable is asked for.
+QUESTIONS = WORDS["questions"]
 #: Answers that continue "is" as they stand, once in lower case.
 PREDICATES = frozenset(WORDS["predicates"].split())
 
@@ -144,15 +144,11 @@ def unanswered(label: str) -> str:
     text = re.sub(r"^[\W\d]+(?=[a-z])|^[a-z][.)]\s+|[\W_]+$", "", text)
     text = re.sub(rf"^({_SILENT['aside']})\b\W+", "", text)
     parts = [part for part in _PARTS.split(text) if part]
+    weak = bool(parts) and all(re.fullmatch(_SILENT["weak"], part) for part in parts)
+    told = (text, _BEGINS.split(text)[0], *(parts if weak else ()))
     for kind in ("not asked", "silent"):
-        said = _SILENT[kind]
-        if re.fullmatch(said, text) or re.fullmatch(said, _BEGINS.split(text)[0]):
+        if any(re.fullmatch(_SILENT[kind], part) for part in told):
             return kind
-        if any(re.fullmatch(said, part) for part in parts) and all(
-            re.fullmatch(_SILENT["weak"], part) for part in parts
-        ):
-            return kind
-    weak = parts and all(re.fullmatch(_SILENT["weak"], part) for part in parts)
     return "weak" if weak else ""
 
 
@@ -214,11 +210,7 @@ def quoted(text: str) -> str:
     """Write a text as a YAML scalar: whatever is in it, it is read back as it is."""
     # JSON's strings are YAML's double-quoted ones, once nothing unprintable is among them.
     scalar = json.dumps(text, ensure_ascii=False)
-    return scalar if scalar.isprintable() else "".join(map(_escaped, scalar))
-
-
-def _escaped(character: str) -> str:
-    return character if character.isprintable() else f"\\U{ord(character):08x}"
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in scalar)
 
 
 def number(value: float) -> str:
@@ -269,32 +261,14 @@ class Mark(NamedTuple):
 
 
 def marks(text: str) -> list[Mark]:
-    """Find the marks of a record: comments, not what a label may say.
-
-    Parameters
-    ----------
-    text : str
-        Valid YAML.
+    """Find the marks of a record.
 
     Returns
     -------
     list of Mark
         In their order; what to check is the rest of the line, or the line itself.
     """
-    lines = text.splitlines()
-    if not any(CHECK in line for line in lines):
-        return []
-    ends: dict[int, int] = {}
-    inside: set[int] = set()
-    for token in yaml.scan(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-        if isinstance(token, yaml.ScalarToken):
-            first, last = token.start_mark, token.end_mark
-            # A block scalar ends at the beginning of the line after it.
-            inside.update(range(first.line, last.line))
-            ends[last.line] = last.column
-    places = [(row, line, line.find(CHECK, ends.get(row, 0))) for row, line in enumerate(lines)]
-    return [
-        Mark(row + 1, line[place + len(CHECK) :].strip() or line.strip())
-        for row, line, place in places
-        if place >= 0 and row not in inside
-    ]
+    # Outside of double quotes: a label may say anything.
+    mark = re.compile(rf'(?:[^"]|"(?:[^"\\]|\\.)*")*?{CHECK}(.*)')
+    found = ((row, mark.match(line)) for row, line in enumerate(text.splitlines(), 1))
+    return [Mark(row, said[1].strip() or said[0].strip()) for row, said in found if said]

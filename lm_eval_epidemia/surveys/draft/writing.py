@@ -133,8 +133,7 @@ def _design(sampling: Sampling) -> str:
     if not sampling.weight:
         return "no weight: all records count equally"
     if sampling.psu:
-        strata = ", strata and PSUs" if sampling.strata else " and PSUs, of one stratum"
-        return f"weight{strata}"
+        return "weight" + (", strata and PSUs" if sampling.strata else " and PSUs, of one stratum")
     if sampling.strata:
         return "weight and strata: errors assume people drawn one by one in each"
     return "no strata and PSUs: errors assume independently drawn people"
