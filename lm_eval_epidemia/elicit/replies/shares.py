@@ -51,8 +51,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.elicit.orderings import LETTERS
+from lm_eval_epidemia.elicit.replies.forms import Rewriting, form, signs, words
 from lm_eval_epidemia.elicit.replies.letters import before_next_question
-from lm_eval_epidemia.elicit.replies.rewriting import DASHES_AND_QUOTES, Rewriting, table, words
 from lm_eval_epidemia.elicit.replies.thoughts import answer_text, unwrapped
 
 #: Between which a sum counts as 100.
@@ -66,30 +66,8 @@ MOST_TRIES = 100
 
 # ---- Plain text
 
-_SIGNS = {
-    **DASHES_AND_QUOTES,
-    ord("\N{ALMOST EQUAL TO}"): "~",
-    ord("\N{LESS-THAN OR EQUAL TO}"): "<",
-    ord("\N{GREATER-THAN OR EQUAL TO}"): ">",
-    ord("\N{RIGHTWARDS ARROW}"): ":",
-    # Footnotes and halves, that NFKC would make digits.
-    **dict.fromkeys(map(ord, "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"), ""),
-    0xBC: ".25",
-    0xBD: ".5",
-    0xBE: ".75",
-}
-_without_markup = Rewriting(
-    (r"<([A-Za-z][^<>\n]{0,40})>\s{0,3}([^<>]{1,40})</\1>", r" \1: \2 \n"),
-    (r"<\w{1,20}>[^<>\n]{0,20}</\w{1,20}>", " ?? "),
-    # Its ">" is not "more than".
-    (r"<(?:answer|option|choice)\b[^<>\n]{0,20}=\W?([A-Za-z])\W?>", r"\n\1: "),
-    (r"</[A-Za-z][^<>\n]{0,80}>", "\n"),
-    (r"<([A-Za-z][^<>\n]{0,80})>", r" \1 "),
-    (r"[*`\\\"{}\[\]]|(?<!\w)'|'(?!\w)", " "),
-    (r"->|=>", ":"),
-    (r"(?m)^[^\S\n]*(?:[-+•#][^\S\n]{0,3}){0,3}(?:\d{1,2}[.)][^\S\n]{1,3}(?=\S))?", ""),
-    (r"[^\S\n]+", " "),
-)
+_SIGNS = signs("everywhere", "of shares")
+_without_markup = Rewriting("shares")
 
 
 def _plain(text: str) -> str:
@@ -200,7 +178,7 @@ _SAY = rf"(?:[ :=|,(-]|{words('gives', 'people')}|'){{0,9}}"
 _BEFORE = rf"(?:[ :.(|,;-]|{words('begins', 'people')}){{0,12}}"
 _LABEL = (
     rf"(?P<label>{_S}(?:[ .):(|,/-]{{1,4}}{_S})?)[)\]. ]{{0,3}}"
-    rf"(?:\((?!{table('aside')['']})[^()\d\n{_S[1:]}{{1,60}}\) ?)?"
+    rf"(?:\((?!{form('aside')})[^()\d\n{_S[1:]}{{1,60}}\) ?)?"
 )
 _ASIDE = r"(?P<aside> ?\([^()\n]{0,80}\))?"
 _NAMED = re.compile(rf"{_BEFORE}{_LABEL}{_IS} ?\(?{_VALUE}\)?{_AFTER}\)?{_ASIDE}", re.IGNORECASE)
