@@ -572,7 +572,7 @@ REFUSED = [
     (["--dimension", "one"], "expected numbers of conditions"),
     (["--dimension", ""], "expected numbers of conditions"),
     (["--outcomes", "hapy"], "no variable 'hapy' .nearest: happy"),
-    (["--outcomes", "sex"], "sex has no 'question'"),
+    (["--outcomes", "sex"], "sex cannot be an outcome of toy: the record has no 'question'"),
     (["--vintage", "2021"], "no vintage '2021'"),
     *((["--replicates", few], f"--replicates {few} is too few .* at least 4") for few in (0, 3)),
 ]
