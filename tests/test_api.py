@@ -145,25 +145,25 @@ def test_what_does_not_fit_is_refused_by_name():
         (pd.concat([frame(), frame()[:1]]), "q contains age=12-13, answer Yes twice"),
         (frame().replace("18-20", "18-19"), "q's age=18-19, answer Yes (no age '18-19'; nearest: "),
         (frame().replace("Yes", "yes"), "(no answer 'yes'; nearest: Yes)"),
-        (frame().drop(columns="q"), "q has a column p but no column q: to score p, rename it"),
+        (frame().drop(columns="q"), "q has no column q (it has age, answer, p"),
         (frame().drop(columns="age"), "q has no column age"),
-        (frame().set_index("age", drop=False), "q has age both as index and as column"),
+        (frame().set_index("age", drop=False), "q has two columns named age: keep one"),
         (pd.concat([frame(), frame()[["q"]]], axis=1), "q has two columns named q: keep one"),
         (frame().assign(q="much"), "q of age=12-13, answer Yes is 'much': expected a number"),
-        (wide.assign(Maybe=0.0), "q has a column Maybe, which is not an answer"),
+        (wide.assign(Maybe=0.0), "(no answer 'Maybe'; known: No, Yes)"),
         (wide[["No"]], "q has no column Yes"),
-        (lambda condition: [0.2, 0.3, 0.5], "q(age=12-13) has 3 numbers: expected 2"),
+        (lambda condition: [0.2, 0.3, 0.5], "q(age=12-13) is [0.2, 0.3, 0.5]: expected 2"),
         (lambda condition: None, "q(age=12-13) is None: expected 2 probabilities or that of 'Yes'"),
-        (lambda condition: True, "q(age=12-13) is True: expected 2 probabilities or that of"),
+        (lambda condition: True, "q of age=12-13, answer Yes is True: expected a number"),
         (lambda condition: "0.5", "q(age=12-13) is '0.5': expected 2 probabilities or that of"),
-        (lambda condition: [True, False], "q(age=12-13) is [True, False]: expected 2 prob"),
+        (lambda condition: [True, False], "q of age=12-13, answer Yes is True: expected a number"),
         (frame().assign(q=frame().q > 0.5), ": expected a number"),
-        (lambda condition: {"Yes": 0.5}, "q(age=12-13) lacks No"),
+        (lambda condition: {"Yes": 0.5}, "q lacks age=12-13, answer No"),
         (
             lambda condition: {"Yes": 0.5, "Noo": 0.5},
-            "q(age=12-13) contains Noo, which is not an answer (nearest: No)",
+            "q's age=12-13, answer Noo (no answer 'Noo'; nearest: No)",
         ),
-        (lambda condition: thrice, "contains an answer twice"),
+        (lambda condition: thrice, "q contains age=12-13, answer Yes twice"),
         (p + 1j, "q is not an array of numbers (its values have type"),
         (p.astype(str), "q is not an array of numbers (its values have type"),
         (p > 0.5, "q is not an array of numbers (its values have type bool"),
@@ -189,7 +189,7 @@ def test_conditions_that_nobody_has_together_are_refused():
 
 
 def test_one_number_is_of_binary_outcomes_only():
-    with pytest.raises(EpidemiaError, match=r"has 1 numbers: expected \d"):
+    with pytest.raises(EpidemiaError, match=r"is 0.5: expected \d probabilities"):
         score(MANY_ANSWERS, lambda condition: 0.5)
 
 
