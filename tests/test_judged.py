@@ -121,8 +121,6 @@ def test_what_is_not_read_is_flat_and_no_win():
 
 
 def test_what_is_not_known(mixed):
-    with pytest.raises(EpidemiaError, match=r"no baseline draws 'publishd' \(known: corrected\)"):
-        judge(mixed, judged.flat(mixed), draws="publishd")
     with pytest.raises(EpidemiaError, match="there is no baseline kind='calibrate'"):
         forecasters.answers(mixed, "calibrate")
     with pytest.raises(EpidemiaError, match="noise=0"):
