@@ -233,14 +233,10 @@ class Judged(NamedTuple):
         Mean over draws of |mean of the baseline's posterior - truth|.
     ratio : ndarray, shape (Q,)
         `error` over that of the baseline with the smallest samples.
-    ratio_error : ndarray, shape (Q,)
-        Standard error of `ratio`: over repeats, and of the truth itself, which is an estimate (root
-        mean square of how `ratio` changes when it is one standard error higher or lower).
     crps : ndarray, shape (Q,)
         Mean over repeats.
-    baseline_crps : ndarray, shape (Q, S)
-        Mean over draws, of the baseline's posterior.
     crps_ratio : ndarray, shape (Q,)
+        `crps` over the mean one of the baseline's posteriors with the smallest samples.
     wins : ndarray, shape (Q, S)
         Whether the repeats that were read have a smaller mean error than the baseline, times their
         share: in [0, 1].
@@ -260,9 +256,7 @@ class Judged(NamedTuple):
     error: Array
     baseline_error: Array
     ratio: Array
-    ratio_error: Array
     crps: Array
-    baseline_crps: Array
     crps_ratio: Array
     wins: Array
     posterior_error: Array
@@ -428,28 +422,12 @@ def _filled(truth: Quantities, priors: _Priors, read: NDArray[np.bool_]) -> _Pri
 
 
 def _judged(truth: Quantities, priors: _Priors, read: NDArray[np.bool_], published: bool) -> Judged:
-    y, se = truth.column("mean"), truth.column("se")
-    family, a, b = _told(truth)
-    told = families.mean(family, a, b)
-
-    def errors(y: Array) -> tuple[Array, Array]:
-        return np.abs(priors.centre - y[:, None]), np.abs(told - y[:, None, None]).mean(axis=-1)
-
-    off, baseline_error = errors(y)
-    baseline_crps = crps(family, a, b, y[:, None, None]).mean(axis=-1)
+    y, (family, a, b) = truth.column("mean"), _told(truth)
+    off, baseline_error = np.abs(priors.centre - y[:, None]), baseline_errors(truth)
     error, score = mean_of(off), mean_of(priors.crps)
-
-    def relative(y: Array) -> Array:
-        mine, theirs = errors(y)
-        return mean_of(mine) / theirs[:, 0]
-
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratio = relative(y)
-        moved = (relative(y + se) - ratio) ** 2 + (relative(y - se) - ratio) ** 2
-        number = (~np.isnan(off)).sum(axis=1)
-        between = mean_of((off - error[:, None]) ** 2) / np.maximum(number - 1, 1)
-        ratio_error = np.sqrt(between / baseline_error[:, 0] ** 2 + moved / 2)
-        crps_ratio = score / baseline_crps[:, 0]
+        ratio = error / baseline_error[:, 0]
+        crps_ratio = score / crps(family, a, b, y[:, None, None]).mean(axis=-1)[:, 0]
         uncertainty = mean_of(priors.spread) / baseline_error[:, 0]
 
     answered = np.asarray(read.mean(axis=1))
@@ -469,9 +447,7 @@ def _judged(truth: Quantities, priors: _Priors, read: NDArray[np.bool_], publish
         error,
         baseline_error,
         ratio,
-        ratio_error,
         score,
-        baseline_crps,
         crps_ratio,
         won,
         posterior_error,
