@@ -25,6 +25,11 @@ def words(*kinds: str) -> str:
     return "|".join([rf"(?<!{WORD})(?:{whole})(?!{WORD})", *anywhere])
 
 
+def any_of(*kinds: str) -> re.Pattern[str]:
+    """Compile the pattern of `words`, whatever their case."""
+    return re.compile(words(*kinds), re.IGNORECASE)
+
+
 def table(begin: str) -> dict[str, str]:
     """Return the patterns of the kinds that begin so, by the rest of their names."""
     return {kind.removeprefix(begin): form(kind) for kind in FORMS if kind.startswith(begin)}

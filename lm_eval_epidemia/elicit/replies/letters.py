@@ -31,7 +31,7 @@ import re
 import unicodedata
 
 from lm_eval_epidemia.elicit.orderings import LETTERS
-from lm_eval_epidemia.elicit.replies.forms import WORD, Rewriting, signs, words
+from lm_eval_epidemia.elicit.replies.forms import WORD, Rewriting, any_of, signs, words
 from lm_eval_epidemia.elicit.replies.thoughts import answer_text, unwrapped
 
 # ---- Plain text
@@ -100,13 +100,9 @@ _CUTS = re.compile(
 )
 
 
-def _any(*kinds: str) -> re.Pattern[str]:
-    return re.compile(words(*kinds), re.IGNORECASE)
-
-
-_TURN, _IDIOMS, _WEAK, _SUPPOSED = map(_any, ("turn", "idiom", "weak", "supposed"))
-_AGAINST, _LABELLING, _CONCEDES = _any("label", "denied"), _any("label"), _any("concedes")
-_CORRECTS, _TAKEN_BACK = _any("retracts", "corrects"), _any("retracts")
+_TURN, _IDIOMS, _WEAK, _SUPPOSED = map(any_of, ("turn", "idiom", "weak", "supposed"))
+_AGAINST, _LABELLING, _CONCEDES = any_of("label", "denied"), any_of("label"), any_of("concedes")
+_CORRECTS, _TAKEN_BACK = any_of("retracts", "corrects"), any_of("retracts")
 _PAD = rf"(?:(?:{words('pad')})[ .]{{1,2}}|[-•>{_TICK}👉\d.]{{1,3}} ?|选项|選項){{0,8}}"
 _TAIL = rf"(?=\Z| ?(?:です|だ|입니다|이다|,)| (?:{words('tail')}))"
 #: An answer, each with the letter as its group: alone, "the answer is B", "I'd say B", "B is best".

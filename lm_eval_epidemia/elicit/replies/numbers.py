@@ -113,12 +113,8 @@ _LABEL = (
 )
 _NAMED = re.compile(_LABEL, re.IGNORECASE)
 
-#: Every label; which of the numbers asked for those of two are of, and the levels of percentiles.
+#: Every label, and the levels of percentiles.
 LABELS = frozenset({*_NAMES, "quantile"})
-_FIRST, _SECOND = (
-    ("mean", "loc", "mu", "alpha", "first"),
-    ("sd", "scale", "sigma", "beta", "second"),
-)
 _LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 #: Units as people write them; of others the record's own spelling is known.
@@ -279,8 +275,10 @@ def _tokens(text: str, pattern: re.Pattern[str]) -> list[re.Match[str]]:
     return tokens if "".join(token[0] for token in tokens) == text else []
 
 
-#: How `_kinds` writes what is no label.
+#: How `_kinds` writes what is no number: labels of the first one and of the second, and others.
 _CODES = {
+    **dict.fromkeys(("mean", "loc", "mu", "alpha", "first"), "a"),
+    **dict.fromkeys(("sd", "scale", "sigma", "beta", "second"), "b"),
     "separator": ",",
     "also": "&",
     "word": "w",
@@ -335,8 +333,6 @@ def _kinds(tokens: Sequence[re.Match[str]]) -> str:
             kinds += "abcde"[_LEVELS.index(level if level < 1 else level / 100)]
         elif name == "beta" and family and not token.string.startswith(("=", " ="), token.end()):
             family = False
-        elif name in (*_FIRST, *_SECOND):
-            kinds += "a" if name in _FIRST else "b"
         else:
             kinds += _CODES.get(str(name), "")
     if _UNCLEAR.search(kinds):
