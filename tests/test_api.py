@@ -4,7 +4,6 @@ import io
 import math
 import subprocess
 import sys
-from functools import partial
 from itertools import product
 
 import numpy as np
@@ -21,7 +20,6 @@ from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.discovery import pinned
 from lm_eval_epidemia.score.estimates import interval
-from lm_eval_epidemia.score.joint import joint_bias
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 
@@ -465,7 +463,7 @@ def test_what_are_no_draws_is_said():
     for wrong in (found.draws, [found], [1.0], None):
         with pytest.raises(EpidemiaError, match="expects a list of draws, one per task"):
             joint_error(wrong)
-    with pytest.raises(EpidemiaError, match="2 weights for the draws of 1 task"):
+    with pytest.raises(EpidemiaError, match=r"expected a finite number .* each of 1 task"):
         joint_error([found.draws], [0.5, 0.5])
     assert joint_error(draws for draws in [found.draws]) == pytest.approx(found.error)
 
@@ -473,9 +471,7 @@ def test_what_are_no_draws_is_said():
 def test_weights_of_which_no_error_can_come_are_refused():
     draws = Draws("sample", np.array([1.0, 2.0, 4.0]), 0.5)
     wrong = [[0, 0], [-1, 1], [0.5, -0.5], [math.nan, 1], [math.inf, 1], [1], [1] * 3, ["a", 1]]
-    for weights, of in product(
-        [*wrong, np.array([0.0, 0.0])], (joint_error, partial(joint_bias, [1.0, 1.0]))
-    ):
+    for weights in (*wrong, np.array([0.0, 0.0])):
         with pytest.raises(EpidemiaError, match="weights"):
-            of([draws, draws], weights)
+            joint_error([draws, draws], weights)
     assert joint_error([draws, draws], [0, 2]) == pytest.approx(2 * joint_error([draws]))
