@@ -138,9 +138,7 @@ def test_answers_may_stand_in_place_of_posteriors(tmp_path, variables, baselines
             assert made.baseline.variance[place, at] == pytest.approx(values.var(axis=1))
             assert (made.baseline.size[place, at] == size).all()
     told["easy_4"]["10"][0] = [1.0]
-    with pytest.raises(
-        EpidemiaError, match=r"at least 10 items.* or of lists of the answers"
-    ):
+    with pytest.raises(EpidemiaError, match=r"at least 10 items.* or of lists of the answers"):
         imported(write(tmp_path, variables, told))
     told["easy_13"]["5"][0] = [2.0] * 5
     told["easy_4"] = baselines["easy_4"]

@@ -178,7 +178,7 @@ def test_families_follow_from_the_values():
 def test_more_than_a_survey_holds_is_an_error(data):
     for n, seed, message in (
         (400, 0, r"has only \d+ suitable quantities of difficulty 'base'.*fewer with --n"),
-        (3, 0, "at least 4"),
+        (3, 0, "--n 3: expected 4 or more"),
         (8, -1, "expected 0 or more"),
     ):
         with pytest.raises(EpidemiaError, match=message):

@@ -358,12 +358,9 @@ def generate(data: Microdata, n: int = 60, seed: int = 0, name: str | None = Non
     EpidemiaError
         If the survey does not allow so many.
     """
-    if n < len(DIFFICULTIES):
-        raise EpidemiaError(
-            f"--n {n}: expected at least {len(DIFFICULTIES)}, one of each difficulty"
-        )
-    if seed < 0:
-        raise EpidemiaError(f"--seed {seed}: expected 0 or more")
+    for option, value, least in (("--n", n, len(DIFFICULTIES)), ("--seed", seed, 0)):
+        if value < least:
+            raise EpidemiaError(f"{option} {value}: expected {least} or more")
     slices = Slices(data)
     pieces = _pieces(slices, n, seed)
     sums = [

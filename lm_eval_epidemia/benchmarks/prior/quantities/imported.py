@@ -141,6 +141,7 @@ def imported(files: Sequence[Path], name: str | None = None) -> Quantities:
         variables = _VARIABLES.validate_python(content)
     except ValueError as error:
         raise EpidemiaError(f"{path}: {problem(error)}: {_FORM}") from error
+    draws = [_sums(n, of.family, baselines, baselines_path) for n, of in variables.items()]
     name = name or path.stem.removesuffix("_variables")
     return Quantities(
         task=PREFIX + name,
@@ -158,14 +159,7 @@ def imported(files: Sequence[Path], name: str | None = None) -> Quantities:
             _quantity(each, variables, _people(variables[each], baselines.get(each)), path)
             for each in variables
         ),
-        baselines={
-            "published": stack_draws(
-                [
-                    _sums(each, variables[each].family, baselines, baselines_path)
-                    for each in variables
-                ]
-            )
-        },
+        baselines={"published": stack_draws(draws)},
         scored="published",
         fingerprint="",
     )

@@ -124,11 +124,9 @@ def worded(base: str, conditions: Sequence[Condition]) -> str:
     variable = VARIABLES[base]
     involved = [variable, *(VARIABLES[condition.variable] for condition in conditions)]
     age = max([ADULT, *(other.age for other in involved if isinstance(other, YesNoVariable))])
-    people = (
-        f"adults aged {age} and over in the civilian noninstitutionalized population of the "
-        f"United States"
-    )
-    people += joined([condition.phrase for condition in conditions])
+    civilians = "the civilian noninstitutionalized population of the United States"
+    clauses = joined([condition.phrase for condition in conditions])
+    people = f"adults aged {age} and over in {civilians}{clauses}"
     if isinstance(variable, Measurement):
         what = f"the mean {variable.words} (in {variable.unit}) of {people}"
     else:
