@@ -383,7 +383,7 @@ def test_fresh_tasks_are_of_the_two_variables(data, raw):
 
     def refused(outcome, *given):
         task = FreshTask(title="", outcome=outcome, given=given, survey="duo", seed=1, number=1)
-        return fresh.refusal(data, task, fresh.Informed(data), 20)
+        return fresh.refusal(data, task, fresh.informed_by(data), 20)
 
     # P(A and B | X) is asked, so P(A | B, X) is no news; nor is P(A | B), of everybody's.
     assert refused("happy", "region", "healthy") == "declared"

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import combinations, islice
 from math import comb
 from pathlib import Path
@@ -193,24 +194,20 @@ def normalised_information(joint: Array) -> float:
     return float(np.clip((of_x + of_y - of_both) / least, 0, 1)) if least > 0 else 0.0
 
 
-class Informed:
-    """How far the variables of a survey tell each other, each pair found out once."""
+def informed_by(data: Microdata) -> Callable[[str, str], float]:
+    """Return how far two variables of a survey tell each other, each pair found out once."""
+    levels, ways, asked = data.levels, data.variables, data.weight > 0
+    for universe in data.record.universe:
+        asked &= data.within(universe)
 
-    def __init__(self, data: Microdata) -> None:
-        self._data = data
-        self._known: dict[frozenset[str], float] = {}
-        self._asked = data.weight > 0
-        for universe in data.record.universe:
-            self._asked &= data.within(universe)
+    @cache
+    def told(first: str, second: str) -> float:
+        both = asked & (levels[first] != MISSING) & (levels[second] != MISSING)
+        joint = np.zeros((len(ways[first].levels), len(ways[second].levels)))
+        np.add.at(joint, (levels[first][both], levels[second][both]), data.weight[both])
+        return normalised_information(joint) if both.any() else 0.0
 
-    def __call__(self, first: str, second: str) -> float:
-        if (pair := frozenset((first, second))) not in self._known:
-            levels, ways = self._data.levels, self._data.variables
-            both = self._asked & (levels[first] != MISSING) & (levels[second] != MISSING)
-            joint = np.zeros((len(ways[first].levels), len(ways[second].levels)))
-            np.add.at(joint, (levels[first][both], levels[second][both]), self._data.weight[both])
-            self._known[pair] = normalised_information(joint) if both.any() else 0.0
-        return self._known[pair]
+    return told
 
 
 def _is_part(data: Microdata, task: FreshTask) -> bool:
@@ -229,7 +226,9 @@ def short(zero: float, perfect: float) -> bool:
     return not zero - perfect > TOLD * zero
 
 
-def refusal(data: Microdata, task: FreshTask, informed: Informed, replicates: int) -> str | None:
+def refusal(
+    data: Microdata, task: FreshTask, informed: Callable[[str, str], float], replicates: int
+) -> str | None:
     """Return the reason against a drawn task, a key of `REASONS`; None if it is kept.
 
     D_zero and D_perfect are those of the counted truth, whatever estimates the task: a fit, which
@@ -239,8 +238,8 @@ def refusal(data: Microdata, task: FreshTask, informed: Informed, replicates: in
     ----------
     data : Microdata
     task : FreshTask
-    informed : Informed
-        Of the same data.
+    informed : callable
+        `informed_by` the same data.
     replicates : int
         Of the bootstrap of records that D_perfect is from.
     """
@@ -394,7 +393,7 @@ def plan(
         )
     kept: list[FreshTask] = []
     refused: Counter[str] = Counter()
-    informed = Informed(data)
+    informed = informed_by(data)
     some = islice(draws(space, np.random.default_rng([seed, 0])), ATTEMPTS * n)
     with tqdm(total=n, desc=f"{data.key}, drawing", unit="task", disable=not progress) as bar:
         while len(kept) < n and (draw := next(some, None)) is not None:
@@ -430,14 +429,11 @@ def plan(
 
 def _check(entry: Record, n: int, seed: int, dimension: Sequence[int], vintage: str | None) -> None:
     """Refuse options that cannot be meant."""
-    if n < 1:
-        raise EpidemiaError(f"--n {n}: expected at least 1")
-    if seed < 0:
-        raise EpidemiaError(f"--seed {seed}: expected 0 or more")
+    for option, value, least in (("--n", n, 1), ("--seed", seed, 0)):
+        if value < least:
+            raise EpidemiaError(f"{option} {value}: expected {least} or more")
     if wrong := [number for number in dimension if number not in DIMENSIONS]:
         raise EpidemiaError(f"--dimension {wrong[0]}: a fresh task has 1 to 3 conditions")
-    if not dimension:
-        raise EpidemiaError("--dimension is empty: give one or more of 1, 2 and 3")
     vintages = list(entry.vintages.values()) if vintage is None else [entry.vintage(vintage)]
     if all(each.tables for each in vintages):
         raise EpidemiaError(
