@@ -180,8 +180,7 @@ def test_tasks_list_counts_against_the_whole_study_and_is_never_empty(epidemia):
     none = epidemia("tasks", "list", "epidemia_world", "--survey", "brfss")
     assert none.returncode == 2 and none.stdout == ""
     assert none.stderr == (
-        "error: epidemia_world has no tasks of brfss, only of factbook; those of brfss are in "
-        "epidemia_low, epidemia_high, epidemia_marginal\n"
+        "error: epidemia_world has no tasks of brfss: leave out --survey or the names\n"
     )
 
 

@@ -20,9 +20,9 @@ from lm_eval_epidemia.benchmarks import leaves, members
 from lm_eval_epidemia.benchmarks.observation import fresh as making
 from lm_eval_epidemia.benchmarks.observation.fresh import (
     Draw,
-    Informed,
     Space,
     draws,
+    informed_by,
     make,
     normalised_information,
     plan,
@@ -231,7 +231,7 @@ def refused(data, outcome, *given, replicates=40):
     record = data.record
     task = making._task(data, Draw(outcome, given), 7, 1)
     assert record.survey == task.survey
-    return making.refusal(data, task, Informed(data), replicates)
+    return making.refusal(data, task, informed_by(data), replicates)
 
 
 #: A draw that breaks one rule only, the rule, and a limit under which it would be kept.
@@ -571,14 +571,14 @@ def test_the_command_lists_builds_and_says_what_was_refused(raw, declare, home):
 
 
 REFUSED = [
-    (["--n", 0], "--n 0: expected at least 1"),
+    (["--n", 0], "--n 0: expected 1 or more"),
     (["--seed", -1], "--seed -1: expected 0 or more"),
     (["--dimension", "0"], "a fresh task has 1 to 3 conditions"),
     (["--dimension", "1,4"], "--dimension 4"),
     (["--dimension", "one"], "expected numbers of conditions"),
     (["--dimension", ""], "expected numbers of conditions"),
     (["--outcomes", "hapy"], "no variable 'hapy' .nearest: happy"),
-    (["--outcomes", "sex"], "sex has no 'question'"),
+    (["--outcomes", "sex"], "sex cannot be an outcome of toy: the record has no 'question'"),
     (["--vintage", "2021"], "no vintage '2021'"),
     *((["--replicates", few], f"--replicates {few} is too few .* at least 4") for few in (0, 3)),
 ]

@@ -244,13 +244,13 @@ def test_task_files_of_the_first_version_are_told_from_new_ones():
 
 def test_the_answers_of_a_task_are_put_together_once(monkeypatch):
     """Not once for each of its metrics; and anew for other answers, also to the same prompts."""
-    laid_out, put_together = collect.laid_out, []
+    collected, put_together = collect.collected, []
 
-    def counted(answers, shape):
+    def counted(ways, answers):
         put_together.append(answers[0].task)
-        return laid_out(answers, shape)
+        return collected(ways, answers)
 
-    monkeypatch.setattr(collect, "laid_out", counted)
+    monkeypatch.setattr(collect, "collected", counted)
     other = "epidemia_low_nsduh_heroin_ever_by_age"
     first = evaluate([TASK, other, f"{TASK}_likelihood"])["results"]
     assert sorted(put_together) == sorted([TASK, other, TASK])

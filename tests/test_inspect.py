@@ -367,7 +367,7 @@ def test_entries_of_the_register(epidemia, tmp_path, monkeypatch):
     assert "name the same folder" in epidemia("export", *both).stderr
     assert not (tmp_path / "one").exists()
     alone = epidemia("export", "--inspect-register", tmp_path / "one", "--stated")
-    assert "need --out FOLDER" in alone.stderr and not (tmp_path / "one").exists()
+    assert "give --out FOLDER" in alone.stderr and not (tmp_path / "one").exists()
 
 
 def test_the_register_names_where_the_code_is(monkeypatch, tmp_path):

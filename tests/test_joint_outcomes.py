@@ -378,13 +378,13 @@ def test_fresh_tasks_are_of_the_two_variables(data, raw):
 
     def refused(outcome, *given):
         task = FreshTask(title="", outcome=outcome, given=given, survey="duo", seed=1, number=1)
-        return fresh.refusal(data, task, fresh.Informed(data), 20)
+        return fresh.refusal(data, task, fresh.informed_by(data), 20)
 
     # P(A and B | X) is asked, so P(A | B, X) is no news; nor is P(A | B), of everybody's.
     assert refused("happy", "region", "healthy") == "declared"
     assert refused("happy", "healthy") == refused("healthy", "happy") == "declared"
     assert refused("healthy", "region") != "declared"
-    with pytest.raises(EpidemiaError, match=r"joint outcome; .* --outcomes happy,healthy"):
+    with pytest.raises(EpidemiaError, match=r"give its two variables: happy,healthy"):
         plan("duo", [raw], outcomes=["both_well"], n=1)
 
 

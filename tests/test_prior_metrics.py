@@ -19,9 +19,9 @@ from lm_eval_epidemia.benchmarks.prior.judged import (
     stated_as,
 )
 from lm_eval_epidemia.benchmarks.prior.quantities import store
-from lm_eval_epidemia.benchmarks.prior.ways import REPEATS, UNREAD, Prior, Scored
+from lm_eval_epidemia.benchmarks.prior.ways import REPEATS, UNREAD, Prior
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.responses import answered
+from lm_eval_epidemia.elicit.responses import SingleAnswer, answered
 
 NHANES = "epidemia_prior_nhanes"
 
@@ -41,7 +41,7 @@ def written(truth, values, way="direct"):
 
 def scored(truth, logs):
     return [
-        Scored("grid", truth.task, truth.fingerprint, cell, tuple(logs_of))
+        SingleAnswer("grid", truth.task, truth.fingerprint, cell, tuple(logs_of))
         for cell, logs_of in enumerate(logs)
     ]
 

@@ -343,7 +343,7 @@ def test_a_system_prompt_that_is_none():
     for wrong in ("superforcaster", ["base"], 3):
         with pytest.raises(EpidemiaError, match="is not known"):
             Variant.of({"system_prompt": wrong})
-    with pytest.raises(EpidemiaError, match="nearest: superforecaster"):
+    with pytest.raises(EpidemiaError, match="expected base, conservative, superforecaster"):
         Variant.of({"system_prompt": "superforcaster"})
     with pytest.raises(EpidemiaError, match="system_prompt is put before the prompt by lm-eval"):
         api.questions(TASK, system_prompt="conservative")

@@ -388,11 +388,15 @@ def edit(file, task, change, less=0.013):
 DAMAGES = [
     (NHANES, lambda line: line.replace("n:", "n:one", 1), "cannot be read"),
     (NHANES, lambda line: line.replace("n:", "n:nan;", 1), "cannot be read"),
-    (NHANES, lambda line: "", "the stored answers are empty"),
+    (NHANES, lambda line: "", "the results have 1 quantities, but the task has 74"),
     (NHANES, lambda line: re.sub("(n:[^,]*,)", r"\1-", line, count=1), "-.* is not a distribution"),
     (NHANES, lambda line: re.sub("n:([^,]*),", "n:1e999,", line, count=1), "is not a distribution"),
-    (NHANES, lambda line: " | ".join(["n:1,2"] * 74), "1 estimates of each quantity, expected 5"),
-    (NHANES, lambda line: " | ".join(["-1.0,-2.0"] * 74), "got log-probabilities, expected pr"),
+    (NHANES, lambda line: " | ".join(["n:1,2"] * 74), "got 1 priors of each quantity, expected 5"),
+    (
+        NHANES,
+        lambda line: " | ".join(["-1.0,-2.0"] * 74),
+        "got 2 log-probabilities of each",
+    ),
     (RANDOM, lambda line: "1 2 3", "3 recorded answers"),
     (RANDOM, lambda line: f"x{line}", "expected numbers, - and"),
     (RANDOM, lambda line: f"inf {line.partition(' ')[2]}", "expected numbers, - and"),

@@ -42,7 +42,7 @@ TARGETS = {
 
 @pytest.fixture(scope="module")
 def truth():
-    return store.load(answers.PUBLISHED)
+    return store.load(answers.PUBLISHED)._replace(scored="published")
 
 
 def direct(truth, model, experiment="model_family_comparison"):
@@ -58,7 +58,7 @@ def direct(truth, model, experiment="model_family_comparison"):
 @pytest.mark.parametrize("model", TARGETS)
 def test_what_the_released_answers_give(truth, model):
     """As published, and as the table of docs/guides/priors-published.md has it."""
-    judged = judge(truth, direct(truth, model), published=True, draws="published")
+    judged = judge(truth, direct(truth, model), published=True)
     low = np.where(np.isnan(judged.position), np.nan, judged.position < 0.25)
     numbers = [
         f"{mean_of(judged.ratio):.3f}",
@@ -83,7 +83,7 @@ def test_what_the_released_answers_give(truth, model):
 
 
 def test_wins_of_o4_mini(truth):
-    judged = judge(truth, direct(truth, "o4-mini"), published=True, draws="published")
+    judged = judge(truth, direct(truth, "o4-mini"), published=True)
     for of, expected in (
         (judged.wins, ["70.3", "56.8", "39.2", "32.4"]),
         (judged.posterior_wins, ["81.1", "70.3", "59.5", "51.4"]),
@@ -103,10 +103,10 @@ def test_failures_count_as_the_marginal(truth, model, failures, ratio, crps_rati
     """
     stated = direct(truth, model)
     assert np.isnan(stated.a).sum() == failures
-    judged = judge(truth, stated, draws="published")
+    judged = judge(truth, stated)
     assert f"{judged.ratio.mean():.3f}" == ratio
     assert f"{judged.crps_ratio.mean():.3f}" == crps_ratio
-    dropped = judge(truth, stated, published=True, draws="published")
+    dropped = judge(truth, stated, published=True)
     # Never a win: where some were read, their win counts for their share.
     assert judged.wins == pytest.approx(dropped.wins * judged.answered[:, None])
 
@@ -116,7 +116,7 @@ def test_failures_count_as_the_marginal(truth, model, failures, ratio, crps_rati
         a=np.where(unread, np.where(share, 1, 0), stated.a),
         b=np.where(unread, np.where(share, 1, 1e5), stated.b),
     )
-    judged = judge(truth, widest, draws="published")
+    judged = judge(truth, widest)
     assert f"{judged.ratio.mean():.3f}" == around_zero
     if model == "o4-mini":
         assert f"{judged.crps_ratio.mean():.0f}" == "937"
@@ -127,7 +127,7 @@ def test_the_second_runs_differ_from_the_first(truth):
     for model, effort, ratio in (("gpt-4o", "0.5", "1.686"), ("o4-mini", "medium", "0.954")):
         asked = ("ablations", model, "base", "direct", effort)
         (run,) = [run for run in answers.runs(truth) if run[:5] == asked]
-        judged = judge(truth, stated_as(run.priors), published=True, draws="published")
+        judged = judge(truth, stated_as(run.priors), published=True)
         assert f"{mean_of(judged.ratio):.3f}" == ratio
 
 
@@ -167,7 +167,7 @@ def test_results_per_variable(truth):
     keys = ["experiment", "model", "system_prompt", "protocol", "temperature_or_effort"]
     summary = summary[summary.dataset == "nhanes"].astype({keys[-1]: str}).set_index(keys)
     for run in answers.runs(truth):
-        judged = judge(truth, stated_as(run.priors), published=True, draws="published")
+        judged = judge(truth, stated_as(run.priors), published=True)
         rows = results[(results[keys] == list(run[:5])).all(axis=1)]
         table = rows.pivot(index="variable", columns="trial").loc[names]
         assert np.abs(judged.centre - truth.column("mean")[:, None]) == pytest.approx(

@@ -138,7 +138,7 @@ def test_answers_may_stand_in_place_of_posteriors(tmp_path, variables, baselines
             assert made.baseline.variance[place, at] == pytest.approx(values.var(axis=1))
             assert (made.baseline.size[place, at] == size).all()
     told["easy_4"]["10"][0] = [1.0]
-    with pytest.raises(EpidemiaError, match=r"at least 10 items.* or 25 lists of 10 answers"):
+    with pytest.raises(EpidemiaError, match=r"at least 10 items.* or of lists of the answers"):
         imported(write(tmp_path, variables, told))
     told["easy_13"]["5"][0] = [2.0] * 5
     told["easy_4"] = baselines["easy_4"]
@@ -165,21 +165,19 @@ def test_another_form_is_refused_with_what_was_given_and_expected(tmp_path, vari
         ((but("WeightKg"), baselines), "easy_4 is about a slice of WeightKg, but the file lacks"),
         (
             (variables, less),
-            "5 answers about easy_13 .beta.: missing or empty; expected 25 posteriors of a share: "
-            r'{"easy_13": {"5": \[{"alpha": ..., "beta": ...}, ...\]}}',
+            "5 answers about easy_13 .beta.: missing or empty; expected .* alpha and beta",
         ),
         (
             (variables, short),
-            r"10 answers about easy_4 .normal.: 24 draws; expected 25 posteriors of a mean: "
-            r'{"easy_4": {"10": \[{"mu": ..., "sigma": ...}, ...\]}}',
+            r"10 answers about easy_4 .normal.: 24 draws; expected .* a list of 25 posteriors",
         ),
         ((variables, of_share), "easy_13 .beta.: alpha: Field required"),
-        ((variables, variables), "both contain variables"),
+        ((variables, variables), "got variables, one of each is needed"),
         (
             (variables, {"a": {"b": 1}}),
             "b: expected OpenEstimate's NAME_variables.json .*mu and sigma.*alpha and beta",
         ),
-        ((variables, []), "contains no JSON object"),
+        ((variables, []), "contains nothing"),
         ((variables, {}), "contains nothing"),
         ((changed("easy_4", mean=1e400), baselines), "finite"),
         ((changed("easy_4", se=0), baselines), r"easy_4\.se: .*greater than 0"),
@@ -187,7 +185,7 @@ def test_another_form_is_refused_with_what_was_given_and_expected(tmp_path, vari
     for (one, other), message in cases:
         with pytest.raises(EpidemiaError, match=message):
             imported(write(tmp_path, one, other))
-    with pytest.raises(EpidemiaError, match="no file with baselines was given"):
+    with pytest.raises(EpidemiaError, match="got variables, one of each is needed"):
         imported(FILES[:1])
     with pytest.raises(EpidemiaError, match=r"nowhere.json cannot be read"):
         imported([tmp_path / "nowhere.json"])

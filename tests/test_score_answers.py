@@ -192,15 +192,15 @@ def test_what_does_not_fit_is_refused_by_name():
         (rows.assign(way="closed"), r"no task '\w+' in the way 'closed' \(nearest: "),
         (
             rows.drop(columns="order"),
-            "row 0: a row of the way 'letters' lacks the column order: keep this column and way",
+            "row 0: a row of the way 'letters' does not fit .*missing required field `order`",
         ),
         (
             rows.assign(order="0, 1"),
-            "has '0, 1' in order, where a list of whole numbers is expected: keep",
+            "Expected `array`, got `str` .* keep its columns and way",
         ),
         (
             rows.assign(way="likelihood"),
-            "a row of the way 'likelihood' lacks the column level: kee",
+            "a row of the way 'likelihood' does not fit .*missing required field `level`",
         ),
         (rows.assign(way="stated", p=[[0.5, 0.5]] * len(rows)), r"or way \('stated'\) was changed"),
         (

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from report_parts import COCAINE, EIGHT, HEROIN, NOBODY, RACE, asked, by, scored, table, write
 from scipy import stats
+from test_outcomes import prior_of
 
 from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.estimate import store
@@ -16,7 +17,7 @@ from lm_eval_epidemia.findings.ranks import ranked_tasks, standings
 from lm_eval_epidemia.findings.references import population_known_over
 from lm_eval_epidemia.results.choose import paired
 from lm_eval_epidemia.score.estimates import interval
-from lm_eval_epidemia.score.outcomes import clustered, moderated, prior_of
+from lm_eval_epidemia.score.outcomes import clustered, moderated
 
 EMPLOYER, SALARY = EIGHT[2:4]
 #: Four outcomes of high, one task each.

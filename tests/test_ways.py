@@ -60,9 +60,9 @@ def check_rows(way, truth, rows):
     assert {row["truth"] for row in rows} == {truth.fingerprint}
     for column in {**COMMON, **way.columns}.keys() - {"given"}:
         lacking = {name: value for name, value in rows[0].items() if name != column}
-        with pytest.raises(EpidemiaError, match=f"lacks the column {column}"):
+        with pytest.raises(EpidemiaError, match=f"missing required field `{column}`"):
             way.of_row(lacking)
-        with pytest.raises(EpidemiaError, match=f"in {column}, where a"):
+        with pytest.raises(EpidemiaError, match=rf"at `\$\.{column}"):
             way.of_row(rows[0] | {column: {"no": "value"}})
 
 

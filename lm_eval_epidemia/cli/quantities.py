@@ -43,18 +43,16 @@ def new(
     from lm_eval_epidemia.core.errors import EpidemiaError
     from lm_eval_epidemia.surveys.catalogue import record
     from lm_eval_epidemia.surveys.microdata import load_microdata
-    from lm_eval_epidemia.surveys.raw import raw_paths
 
     name = _checked(name, out)
     entry = record(survey)
-    files, vintage = raw_paths(entry, raw, vintage)
     if all(release.tables for release in entry.vintages.values()):
         raise EpidemiaError(
             f"{survey} is published as tables, but quantities need people's answers: expected a "
             "survey such as nsduh, scf, gss, meps or nhanes"
         )
     paths.check_writable(out or built())
-    _keep(generate(load_microdata(entry, files, vintage), n, seed, name), out)
+    _keep(generate(load_microdata(entry, raw, vintage), n, seed, name), out)
 
 
 @app.command("build")

@@ -64,10 +64,8 @@ def tasks_list(
                 f"{few(beside)}: not about surveys; 'epidemia show NAME' describes them"
             )
         if not wanted & {*declared.task}:
-            surveys, groups = every.survey[every.task.isin(wanted)], declared.group
             raise EpidemiaError(
-                f"{', '.join(separated(names))} has no tasks of {survey}, only of "
-                f"{few([*surveys.unique()])}; those of {survey} are in {few([*groups.unique()])}"
+                f"{few(separated(names))} has no tasks of {survey}: leave out --survey or the names"
             )
         declared = declared[declared.task.isin(wanted)]
     if summary:
@@ -268,15 +266,13 @@ def export(
     """Write questions and truths as a dataset repository, for any harness."""
     if inspect_register and out is not None and out.resolve() == inspect_register.resolve():
         raise EpidemiaError("export: --out and --inspect-register name the same folder: give two")
-    if out is None and (stated or push_to_hub):
-        raise EpidemiaError("export: --stated and --push-to-hub need --out FOLDER")
+    if out is None and (stated or push_to_hub or not inspect_register):
+        raise EpidemiaError("export: give --out FOLDER, or --inspect-register FOLDER alone")
     if inspect_register:
         from lm_eval_epidemia.inspect_ai.register import write
 
         print(write(inspect_register))
     if out is None:
-        if not inspect_register:
-            raise EpidemiaError("export: give --out FOLDER, or --inspect-register FOLDER")
         return
     from lm_eval_epidemia.harness.export import export as export_dataset
 

@@ -6,7 +6,6 @@ import zlib
 
 import numpy as np
 
-from lm_eval_epidemia.core.errors import EpidemiaError, plural
 from lm_eval_epidemia.elicit.orderings import SEED
 from lm_eval_epidemia.elicit.way import DistributionWay, Way
 from lm_eval_epidemia.estimate import store
@@ -49,11 +48,6 @@ def examples(task: str, number: int, way: Way) -> str:
         if store.vintages(name, "shipped")
         if len((truth := store.load(name, state="shipped")).levels) <= MOST_LEVELS
     ]
-    if number > len(others):
-        raise EpidemiaError(
-            f"fewshot {number}: only {plural(len(others), 'task')} of surveys other than {survey} "
-            "can serve as examples; ask for fewer"
-        )
     rng = np.random.default_rng([SEED, zlib.crc32(task.encode())])
     solved = []
     for chosen in rng.choice(len(others), number, replace=False):

@@ -15,7 +15,6 @@ from math import factorial
 import numpy as np
 
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
 LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
@@ -49,10 +48,6 @@ def design_of(levels: int, asked: str | int | None = None) -> str:
     EpidemiaError
         If there is no such design, or it has too many orderings.
     """
-    if not 2 <= levels <= MAX_LEVELS:
-        raise EpidemiaError(
-            f"{levels} levels cannot have letters: expected 2 to {MAX_LEVELS} (A to Z)"
-        )
     every = factorial(levels)
     design = f"random:{MAX_ORDERINGS}" if asked is None else str(asked)
     if design == "all" and every > MAX_ALL:
@@ -103,7 +98,6 @@ def orderings(levels: int, asked: str | int | None = None) -> tuple[tuple[int, .
     return tuple(drawn)
 
 
-@lru_cache(maxsize=64)
 def mirrored(levels: int) -> tuple[tuple[int, ...], ...]:
     """Return two orderings, as listed and reversed: all answers have the same mean position."""
     listed = tuple(range(levels))

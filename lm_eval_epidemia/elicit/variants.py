@@ -42,6 +42,10 @@ _KNOWN: dict[str, tuple[tuple[Any, ...], str]] = {
     "leading_space": ((None, True, False), "true or false"),
     "names": (("", "letters"), "letters, or nothing"),
     "structured": (("", "json", "regex"), "json or regex"),
+    "system_prompt": (
+        tuple(SYSTEM_PROMPTS),
+        f"{', '.join(SYSTEM_PROMPTS)}, or your own text with --system_instruction",
+    ),
     "wording": (tuple(WORDINGS), f"{', '.join(filter(None, WORDINGS))}, or nothing"),
 }
 
@@ -123,20 +127,9 @@ class Variant(NamedTuple):
             raise EpidemiaError(
                 f"gen_prefix {chosen.gen_prefix!r}: expected a text without spaces around it"
             )
-        if any("\ud800" <= character <= "\udfff" for character in chosen.gen_prefix):
-            raise EpidemiaError(
-                f"gen_prefix {chosen.gen_prefix!r} contains half of a surrogate pair: expected "
-                "text that UTF-8 can encode"
-            )
         for name, (known, expected) in _KNOWN.items():
             if (value := getattr(chosen, name)) not in known:
                 raise EpidemiaError(f"{name} {value!r} is not known: expected {expected}")
-        if str(chosen.system_prompt) not in SYSTEM_PROMPTS:
-            raise EpidemiaError(
-                f"system_prompt {chosen.system_prompt!r} is not known "
-                f"({nearest(str(chosen.system_prompt), SYSTEM_PROMPTS)}); give your own text with "
-                "--system_instruction"
-            )
         if chosen.wording and chosen.fewshot:
             raise EpidemiaError(
                 "wording and fewshot were both given, but solved examples exist only in the "

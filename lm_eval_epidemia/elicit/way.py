@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import EpidemiaError, few
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.prompts import Wording
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
@@ -123,21 +123,6 @@ def _python_type(kind: Any) -> Any:
     if isinstance(kind, list):
         return GenericAlias(tuple, (_python_type(kind[0]), ...))
     return _TYPES[kind]
-
-
-def _in_words(kind: Any) -> str:
-    """Name the type of a column: ``"a list of whole numbers"``."""
-    if isinstance(kind, list):
-        return _in_words(kind[0]).replace("a ", "a list of ", 1) + "s"
-    return "a text" if _TYPES[kind] is str else "a whole number"
-
-
-def _is_of(value: Any, kind: Any) -> bool:
-    try:
-        msgspec.convert(value, _python_type(kind), strict=False)
-    except msgspec.ValidationError:
-        return False
-    return True
 
 
 class Way(ABC):
@@ -290,20 +275,11 @@ class Way(ABC):
         """
         try:
             return msgspec.convert(row, self.row, strict=False)
-        except msgspec.ValidationError:
+        except msgspec.ValidationError as error:
             raise EpidemiaError(
-                f"a row of the way {self.name!r} {self._flaw(row)}: keep this column and way as "
-                "`epidemia export` or `questions` wrote them, or export again"
+                f"a row of the way {self.name!r} does not fit ({error}): keep its columns and way "
+                "as `epidemia export` or `questions` wrote them, or export again"
             ) from None
-
-    def _flaw(self, row: Mapping[str, Any]) -> str:
-        """Say which columns a row lacks, or which one is of another type."""
-        names = self.row.__struct_fields__
-        if lacking := [name for name in names if name not in row]:
-            return f"lacks the column {few(lacking)}"
-        kinds = {**COMMON, **self.columns}
-        wrong = next(name for name in names if not _is_of(row[name], kinds[name]))
-        return f"has {row[wrong]!r} in {wrong}, where {_in_words(kinds[wrong])} is expected"
 
 
 class DistributionWay(Way):

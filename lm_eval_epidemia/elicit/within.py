@@ -101,8 +101,7 @@ def most_moved(p: Array, low: Array, high: Array) -> Array:
     """
     answers = p.shape[-1]
     if answers > MOST_ANSWERS:
-        loose: Array = _most_apart(p, low, high).mean(axis=-1)
-        return loose
+        return np.asarray(_most_apart(p, low, high).mean(axis=-1))
     farthest = np.zeros(p.shape[:-2])
     for number in range(1, 2**answers - 1):
         some = (number >> np.arange(answers)) % 2 == 1

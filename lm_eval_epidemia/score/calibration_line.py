@@ -133,10 +133,8 @@ def moments(
     beyond = _beyond(p, replicates, n)
     noise = 0.0
     if len(at):
-        first, second = (
-            mean_over(weights, at * (at - x)),
-            mean_over(weights, beyond * (beyond - at)),
-        )
+        products = at * (at - x), beyond * (beyond - at)
+        first, second = (mean_over(weights, each) for each in products)
         noise = float(2 * first.mean() - second.mean())
     means = [float(mean_over(weights, values)) for values in (x, x * x, y, x * y)]
     of_replicates = np.array([mean_over(weights, values) for values in (at, at * at, at * y)])

@@ -96,16 +96,12 @@ def collected(ways: Mapping[str, Way], answers: Sequence[Answer]) -> Collected:
             "dataset again ('epidemia export'), or install the version of lm-eval-epidemia that "
             "exported it"
         )
-    return Collected(way, truth, *laid_out(answers, (len(truth.given), way.prompts(truth, first))))
-
-
-def laid_out(answers: Sequence[Answer], shape: tuple[int, int]) -> tuple[Array, NDArray[np.bool_]]:
-    """Return `said` and `answered`, as in `Collected`."""
     values = np.array([answer.value for answer in answers], dtype=float)
-    q, answered = np.full((*shape, *values.shape[1:]), np.nan), np.zeros(shape, dtype=bool)
+    answered = np.zeros((len(truth.given), way.prompts(truth, first)), dtype=bool)
+    said = np.full((*answered.shape, *values.shape[1:]), np.nan)
     places = tuple(np.array([(answer.cell, answer.place) for answer in answers]).T)
-    q[places], answered[places] = values, True
-    return q, answered
+    said[places], answered[places] = values, True
+    return Collected(way, truth, said, answered)
 
 
 def complete_cells(asked: Collected, cell: str = "cell") -> NDArray[np.bool_]:

@@ -168,13 +168,13 @@ def _checked(weights: Sequence[float] | None, number: int) -> list[float]:
     try:
         listed = [float(weight) for weight in weights]
     except (TypeError, ValueError):
-        raise EpidemiaError(f"weights {weights!r}: expected one number per task") from None
-    if len(listed) != number:
-        raise EpidemiaError(f"{len(listed)} weights for the draws of {plural(number, 'task')}")
-    if listed and not (all(0 <= weight < math.inf for weight in listed) and any(listed)):
+        listed = [math.nan]
+    is_fine = all(0 <= weight < math.inf for weight in listed) and any(listed) == bool(listed)
+    if len(listed) != number or not is_fine:
         raise EpidemiaError(
-            f"weights {listed}: expected finite numbers of at least 0, not all 0. For the "
-            "difference of two models in a task, give difference(one.draws, other.draws)"
+            f"weights {weights!r}: expected a finite number of at least 0 for each of "
+            f"{plural(number, 'task')}, not all 0. For the difference of two models in a task, "
+            "give difference(one.draws, other.draws)"
         )
     return listed
 
@@ -229,10 +229,8 @@ def own_errors(draws: Sequence[Draws | None]) -> Array:
     return np.sqrt(errors)
 
 
-def joint_bias(
-    values: Sequence[float], draws: Sequence[Draws | None], weights: Sequence[float] | None = None
-) -> float:
-    """Bootstrap estimate of the bias that sampling error gives a weighted sum.
+def joint_bias(values: Sequence[float], draws: Sequence[Draws | None]) -> float:
+    """Bootstrap estimate of the bias that sampling error gives a mean over tasks.
 
     The mean over the replicates minus the value itself (Efron and Tibshirani 1993, section 10.2).
 
@@ -241,13 +239,12 @@ def joint_bias(
     float
         NaN if a task has no replicates.
     """
-    weights = _checked(weights, len(draws))
-    bias = 0.0
-    for value, task, weight in zip(values, draws, weights, strict=True):
+    bias, share = 0.0, 1 / max(len(draws), 1)
+    for value, task in zip(values, draws, strict=True):
         if task is None:
             return math.nan
         if len(task.at):
-            bias += weight * float(task.at.mean() - value)
+            bias += share * float(task.at.mean() - value)
     return bias
 
 

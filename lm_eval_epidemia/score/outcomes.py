@@ -155,8 +155,8 @@ def _inverse_trigamma(x: Array) -> Array:
     return np.asarray(y)
 
 
-def prior_of(variances: ArrayLike, freedom: float) -> Prior | None:
-    """Fit the prior of variances by the moments of their logarithms.
+def priors_from(mean: ArrayLike, variance: ArrayLike, freedom: float) -> tuple[Array, Array]:
+    """Fit priors of variances by the moments of their logarithms.
 
     If ``s^2 ~ s0^2 F(d, d0)``, then ``e = log s^2 - digamma(d / 2) + log(d / 2)`` has mean ``log
     s0^2 - digamma(d0 / 2) + log(d0 / 2)`` and variance ``trigamma(d / 2) + trigamma(d0 / 2)``
@@ -165,31 +165,10 @@ def prior_of(variances: ArrayLike, freedom: float) -> Prior | None:
 
     Parameters
     ----------
-    variances : array_like
-        At least two, each with the same degrees of freedom.
-    freedom : float
-        d > 0.
-
-    Returns
-    -------
-    Prior or None
-        None if half of the variances are 0.
-    """
-    variances = np.asarray(variances, dtype=float)
-    if not (least := SMALLEST * float(np.median(variances))) > 0:
-        return None
-    logs = np.log(np.maximum(variances, least))
-    return Prior(*map(float, priors_from(logs.mean(), logs.var(ddof=1), freedom)))
-
-
-def priors_from(mean: ArrayLike, variance: ArrayLike, freedom: float) -> tuple[Array, Array]:
-    """Fit priors as `prior_of` does, by mean and variance of the logarithms of variances.
-
-    Parameters
-    ----------
     mean, variance : array_like, shape (...)
-        NaN if nothing is known, of which no prior is known.
+        Of the logarithms; NaN if nothing is known, of which no prior is known.
     freedom : float
+        d > 0, of each variance.
 
     Returns
     -------
@@ -315,7 +294,8 @@ def paired(tasks: Sequence[Answers], by_size: bool = True) -> Paired:
     if values <= {0, 1} and len(set(clusters)) == len(clusters) and by_size:
         p, test = mcnemar(wins, losses), MCNEMAR
     else:
-        p, test = _by_t(of), PAIRED_T
+        t = -abs(of.mean) / of.error if of.freedom > 0 else math.nan
+        p, test = 2 * float(special.stdtr(of.freedom, t)), PAIRED_T
     over_tasks = _over_tasks(tasks, by_size)
     most = 1.0 if all(0 <= x <= 1 for x in values) else math.inf
     return Paired(first, second, of, over_tasks, len(set(clusters)), wins, losses, p, test, most)
@@ -377,9 +357,3 @@ def mcnemar(wins: int, losses: int) -> float:
     from scipy import stats  # a third of what a report takes to start
 
     return float(stats.binomtest(wins, wins + losses, 0.5).pvalue)
-
-
-def _by_t(of: Clustered) -> float:
-    if not of.freedom > 0:
-        return math.nan
-    return 2 * float(special.stdtr(of.freedom, -abs(of.mean) / of.error))

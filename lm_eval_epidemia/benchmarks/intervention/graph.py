@@ -38,9 +38,8 @@ class Graph:
 
     @cached_property
     def _network(self) -> nx.DiGraph:
-        network = nx.DiGraph()
+        network = nx.DiGraph(self.edges)
         network.add_nodes_from(self.nodes)
-        network.add_edges_from(self.edges)
         return network
 
     @cached_property

@@ -80,16 +80,13 @@ def _listed(names: Sequence[str]) -> str:
 def _model(prompt: CausalQuestion, names: dict[str, str]) -> str:
     """Describe a causal graphical model with all that is known of it."""
     number = _NUMBERS[len(names) - 2]
-    kind = (
-        f"with {number} variables"
-        if len(names) == 2
-        else (f"whose structure is a directed acyclic graph over {number} variables")
-    )
+    over = "with" if len(names) == 2 else "whose structure is a directed acyclic graph over"
     edges = " ".join(
         f"{names[cause]} causes {names[result]}." for cause, result in prompt.scene.graph.edges
     )
     return (
-        f"Consider a causal graphical model {kind}: {_listed(list(names.values()))}. {edges} "
+        f"Consider a causal graphical model {over} {number} variables: "
+        f"{_listed(list(names.values()))}. {edges} "
         "No other causal relations hold between these variables.\n"
     )
 
@@ -122,10 +119,12 @@ def yes_or_no(reply: str) -> float:
 
 
 class Intervention(Way):
-    """Does a cause have an effect in a causal graph, by the log-probabilities of Yes and No?
+    """Does a cause have an effect in a causal graph, before and after an intervention?
 
     Attributes
     ----------
+    written : bool
+        Whether the answer is written; else the log-probabilities of Yes and No are read.
     intervenes : bool
         Whether it asks before and after interventions.
     """
@@ -134,6 +133,12 @@ class Intervention(Way):
     intervenes = True
     diagnostics = {"choice_mass": CHOICE_MASS}
     request = _ONE_WORD
+
+    def __init__(self, written: bool = False) -> None:
+        if written:
+            self.name, self.suffix = f"{self.name}_written", f"{self.suffix}_written"
+            self.diagnostics, self.request = WRITTEN, _TAGGED
+            self.temperature, self.unread = 0.0, "wrong"
 
     def load(self, task: str) -> Questions:
         return questions(task)
@@ -160,7 +165,10 @@ class Intervention(Way):
             yield {"cell": cell, "prompt": self.worded(prompt, names, values) + self.request}
 
     def read(self, row: Any, responses: Sequence[Any]) -> Chosen | Wrote:
-        return Chosen(self.name, row.task, row.truth, row.cell, logprobs_of(responses, row))
+        about = self.name, row.task, row.truth, row.cell
+        if self.generated:
+            return Wrote(*about, yes_or_no(str(responses[0])))
+        return Chosen(*about, logprobs_of(responses, row))
 
     def choices(self, truth: Questions) -> Sequence[str]:
         return CHOICES
@@ -227,25 +235,9 @@ class Knowledge(Intervention):
         )
 
 
-class InWriting(Intervention):
-    """The answer is written."""
-
-    diagnostics = WRITTEN
-    request = _TAGGED
-    temperature = 0.0
-    unread = "wrong"
-
-    def read(self, row: Any, responses: Sequence[Any]) -> Chosen | Wrote:
-        return Wrote(self.name, row.task, row.truth, row.cell, yes_or_no(str(responses[0])))
-
-
-def _both() -> Iterator[Intervention]:
-    for way in (Intervention, Substitution, Retrieval, Knowledge):
-        more: dict[str, Any] = {"__module__": __name__, "__doc__": InWriting.__doc__}
-        more |= {"name": f"{way.name}_written", "suffix": f"{way.suffix}_written"}
-        written: type[Intervention] = type(f"{way.__name__}Written", (InWriting, way), more)
-        yield from (way(), written())
-
-
 #: Each beside its written form.
-WAYS: dict[str, Intervention] = {way.name: way for way in _both()}
+WAYS: dict[str, Intervention] = {
+    way.name: way
+    for kind in (Intervention, Substitution, Retrieval, Knowledge)
+    for way in (kind(), kind(written=True))
+}

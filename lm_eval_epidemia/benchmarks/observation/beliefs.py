@@ -6,6 +6,7 @@ Nothing is normalised, filled in or left out: the error names anything that does
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -72,38 +73,26 @@ def _from_array(truth: GroundTruth, q: Any) -> Array:
 
 
 def _from_function(truth: GroundTruth, q: Callable[[dict[str, str]], Any]) -> Array:
-    names = _conditions(truth)
-    cells = (dict(zip(names, given, strict=True)) for given in truth.given)
-    return np.array([_row(truth, cell, q(given)) for cell, given in enumerate(cells)])
+    labelled, names = [], _conditions(truth)
+    for cell in truth.given:
+        labelled += _by_answer(truth, cell, q(dict(zip(names, cell, strict=True))))
+    return _aligned(truth, labelled)
 
 
-def _row(truth: GroundTruth, cell: int, given: Any) -> list[float]:
-    """Read what a function said of one cell."""
-    levels, where = truth.levels, _named(truth, truth.given[cell])
-    if isinstance(given, (Mapping, pd.Series)):
-        answers, given = list(map(str, given.keys())), {str(k): p for k, p in given.items()}
-        if len(given) < len(answers):
-            raise EpidemiaError(f"q({where}) contains an answer twice: {few(answers)}")
-        if wrong := [answer for answer in given if answer not in levels]:
-            hint = nearest(wrong[0], levels)
+def _by_answer(
+    truth: GroundTruth, cell: tuple[str, ...], said: Any
+) -> list[tuple[tuple[str, ...], Any]]:
+    """Label what a function said of one cell."""
+    levels = truth.levels
+    if not isinstance(said, (Mapping, pd.Series)):
+        row: Any = [said, 1 - said] if isinstance(said, Real) and len(levels) == 2 else said
+        if np.ndim(row) != 1 or len(row) != len(levels):
             raise EpidemiaError(
-                f"q({where}) contains {few(wrong)}, which is not an answer ({hint})"
+                f"q({_named(truth, cell)}) is {said!r}: expected {len(levels)} probabilities"
+                + (f" or that of {levels[0]!r}" if len(levels) == 2 else "")
             )
-        if lacking := [level for level in levels if level not in given]:
-            raise EpidemiaError(f"q({where}) lacks {few(lacking)}")
-        given = [given[level] for level in levels]
-    try:
-        row = [number(value) for value in ([given] if np.ndim(given) == 0 else given)]
-    except (TypeError, ValueError):
-        raise EpidemiaError(
-            f"q({where}) is {given!r}: expected {len(levels)} probabilities"
-            + (f" or that of {levels[0]!r}" if len(levels) == 2 else "")
-        ) from None
-    if np.ndim(given) == 0 and len(levels) == 2:
-        row.append(1 - row[0])
-    if len(row) != len(levels):
-        raise EpidemiaError(f"q({where}) has {len(row)} numbers: expected {len(levels)}")
-    return row
+        said = dict(zip(levels, row, strict=True))
+    return [((*cell, str(answer)), p) for answer, p in said.items()]
 
 
 def number(value: Any) -> float:
@@ -120,34 +109,21 @@ def _from_frame(truth: GroundTruth, frame: pd.DataFrame) -> Array:
     if len(conditions) == 1 and conditions[0] not in frame and not numbered:
         frame = frame.rename_axis(index=str(frame.index.name or conditions[0]))
     if set(frame.index.names) & set(conditions):
-        if twice := [str(name) for name in frame.index.names if name in frame]:
-            raise EpidemiaError(f"q has {few(twice)} both as index and as column: keep one")
-        frame = frame.reset_index()
-    long = "q" in frame or "answer" in frame
-    needed = [*conditions, *(["answer", "q"] if long else truth.levels)]
-    columns = list(map(str, frame.columns))
+        frame = frame.reset_index(allow_duplicates=True)
+    frame = frame.rename(columns=str)
+    is_long = "q" in frame or "answer" in frame
+    needed, columns = [*conditions, *(["answer", "q"] if is_long else truth.levels)], [*frame]
     if lacking := [name for name in needed if name not in columns]:
-        if lacking == ["q"] and "p" in columns:
-            raise EpidemiaError("q has a column p but no column q: to score p, rename it to q")
         raise EpidemiaError(
             f"q has no column {few(lacking)} (it has {few(columns)}): expected "
             f"{', '.join(conditions)}, with answer and q or with a column per answer"
         )
     if twice := [name for name in needed if columns.count(name) > 1]:
         raise EpidemiaError(f"q has two columns named {few(twice)}: keep one")
-    if not long and (more := [name for name in columns if name not in needed]):
-        hint = nearest(more[0], truth.levels)
-        raise EpidemiaError(f"q has a column {few(more)}, which is not an answer ({hint})")
-    frame = frame.set_axis(columns, axis="columns")
-    keys = [tuple(map(str, row)) for row in frame[conditions].itertuples(index=False)]
-    answers = [(str(answer),) for answer in frame["answer"]] if long else [truth.levels] * len(keys)
-    rows = frame[["q"] if long else list(truth.levels)].itertuples(index=False)
-    values = (
-        ((*key, answer), value)
-        for key, named, row in zip(keys, answers, rows, strict=True)
-        for answer, value in zip(named, row, strict=True)
-    )
-    return _aligned(truth, values)
+    if not is_long:
+        frame = frame.melt(conditions, var_name="answer", value_name="q")
+    labels = frame[[*conditions, "answer"]].astype(str).itertuples(index=False, name=None)
+    return _aligned(truth, zip(labels, frame["q"], strict=True))
 
 
 def _aligned(truth: GroundTruth, labelled: Iterable[tuple[tuple[str, ...], Any]]) -> Array:

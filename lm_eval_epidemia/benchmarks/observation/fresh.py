@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import combinations, islice
 from math import comb
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 from tqdm import tqdm
 
 from lm_eval_epidemia.core import paths
@@ -188,40 +190,28 @@ def normalised_information(joint: Array) -> float:
     """
     p = joint / joint.sum()
     x, y = p.sum(axis=1), p.sum(axis=0)
-    least = min(_entropy(x), _entropy(y))
-    if least <= 0:
-        return 0.0
-    return float(np.clip((_entropy(x) + _entropy(y) - _entropy(p.ravel())) / least, 0, 1))
+    of_x, of_y, of_both = (float(special.entr(each).sum()) for each in (x, y, p))
+    least = min(of_x, of_y)
+    return float(np.clip((of_x + of_y - of_both) / least, 0, 1)) if least > 0 else 0.0
 
 
-def _entropy(p: Array) -> float:
-    some = p[p > 0]
-    return float(-(some * np.log(some)).sum())
+def informed_by(data: Microdata) -> Callable[[str, str], float]:
+    """Return how far two variables of a survey tell each other, each pair found out once."""
+    levels, ways, asked = data.levels, data.variables, data.weight > 0
+    for universe in data.record.universe:
+        asked &= data.within(universe)
+
+    @cache
+    def told(first: str, second: str) -> float:
+        both = asked & (levels[first] != MISSING) & (levels[second] != MISSING)
+        joint = np.zeros((len(ways[first].levels), len(ways[second].levels)))
+        np.add.at(joint, (levels[first][both], levels[second][both]), data.weight[both])
+        return normalised_information(joint) if both.any() else 0.0
+
+    return told
 
 
-class Informed:
-    """How far the variables of a survey tell each other, each pair found out once."""
-
-    def __init__(self, data: Microdata) -> None:
-        self._data = data
-        self._known: dict[frozenset[str], float] = {}
-        self._asked = data.weight > 0
-        for universe in data.record.universe:
-            self._asked &= data.within(universe)
-
-    def __call__(self, first: str, second: str) -> float:
-        if (pair := frozenset((first, second))) not in self._known:
-            levels, ways = self._data.levels, self._data.variables
-            both = self._asked & (levels[first] != MISSING) & (levels[second] != MISSING)
-            shape = len(ways[first].levels), len(ways[second].levels)
-            flat = levels[first][both].astype(np.int64) * shape[1] + levels[second][both]
-            weight = np.bincount(flat, self._data.weight[both], minlength=shape[0] * shape[1])
-            joint = weight.astype(np.float64).reshape(shape)
-            self._known[pair] = normalised_information(joint) if both.any() else 0.0
-        return self._known[pair]
-
-
-def _is_part(data: Microdata, drawn: Draw) -> bool:
+def _is_part(data: Microdata, task: FreshTask) -> bool:
     """Tell whether weights speak for the population where the outcome, but no condition, is known.
 
     A file may hold some variables of a part of the population only, and rake its weights for
@@ -229,7 +219,7 @@ def _is_part(data: Microdata, drawn: Draw) -> bool:
     """
     rules = data.record.vintages[data.vintage].adjustments
     raked = [set(rule.outcomes) for rule in rules if isinstance(rule, Rake)]
-    return any(drawn.outcome not in names and names & set(drawn.given) for names in raked)
+    return any(task.outcome not in names and names & set(task.given) for names in raked)
 
 
 def short(zero: float, perfect: float) -> bool:
@@ -237,7 +227,9 @@ def short(zero: float, perfect: float) -> bool:
     return not zero - perfect > TOLD * zero
 
 
-def refusal(data: Microdata, task: FreshTask, informed: Informed, replicates: int) -> str | None:
+def refusal(
+    data: Microdata, task: FreshTask, informed: Callable[[str, str], float], replicates: int
+) -> str | None:
     """Return the reason against a drawn task, a key of `REASONS`; None if it is kept.
 
     D_zero and D_perfect are those of the counted truth, whatever estimates the task: a fit, which
@@ -247,8 +239,8 @@ def refusal(data: Microdata, task: FreshTask, informed: Informed, replicates: in
     ----------
     data : Microdata
     task : FreshTask
-    informed : Informed
-        Of the same data.
+    informed : callable
+        `informed_by` the same data.
     replicates : int
         Of the bootstrap of records that D_perfect is from.
     """
@@ -257,10 +249,9 @@ def refusal(data: Microdata, task: FreshTask, informed: Informed, replicates: in
     declared = ({*data.record.parts(t.outcome), *t.given} for t in data.record.all_tasks)
     if set(variables) in declared:
         return "declared"
-    pairs = ((a, b) for n, a in enumerate(variables) for b in variables[:n])
-    if any(informed(*pair) >= SAME for pair in pairs):
+    if any(informed(*pair) >= SAME for pair in combinations(variables, 2)):
         return "recoded"
-    if _is_part(data, Draw(task.outcome, task.given)):
+    if _is_part(data, task):
         return "part"
     try:
         ready = prepare(data, task)
@@ -403,7 +394,7 @@ def plan(
         )
     kept: list[FreshTask] = []
     refused: Counter[str] = Counter()
-    informed = Informed(data)
+    informed = informed_by(data)
     some = islice(draws(space, np.random.default_rng([seed, 0])), ATTEMPTS * n)
     with tqdm(total=n, desc=f"{data.key}, drawing", unit="task", disable=not progress) as bar:
         while len(kept) < n and (draw := next(some, None)) is not None:
@@ -416,12 +407,13 @@ def plan(
     by_reason = {why: refused[why] for why in REASONS if refused[why]}
     drawn = FreshDraws(tried=len(kept) + refused.total(), kept=len(kept), refused=by_reason)
     if not kept:
-        reasons = _reasons(drawn)
+        why = _reasons(drawn) or "no outcome can be combined with other variables"
         raise EpidemiaError(
-            f"none of {drawn.tried} draws from {survey} {data.vintage} meets the conditions"
-            + (f" ({reasons})" if reasons else ": no outcome can be combined with other variables")
+            f"none of {drawn.tried} draws from {survey} {data.vintage} meets the conditions ({why})"
         )
-    options: dict[str, Any] = {"n": n, "dimension": space.dimensions, "outcomes": tuple(outcomes)}
+    asked = FreshOptions(
+        n=n, dimension=space.dimensions, outcomes=tuple(outcomes), replicates=replicates
+    )
     fresh_set = FreshSet(
         survey=survey,
         seed=seed,
@@ -431,21 +423,18 @@ def plan(
         rules=RULES,
         draws=drawn,
         tasks=tuple(kept),
-        asked=FreshOptions(**options, replicates=replicates),
+        asked=asked,
     )
     return FreshPlan(data, schemes, fresh_set, sum(space.sizes.values()))
 
 
 def _check(entry: Record, n: int, seed: int, dimension: Sequence[int], vintage: str | None) -> None:
     """Refuse options that cannot be meant."""
-    if n < 1:
-        raise EpidemiaError(f"--n {n}: expected at least 1")
-    if seed < 0:
-        raise EpidemiaError(f"--seed {seed}: expected 0 or more")
+    for option, value, least in (("--n", n, 1), ("--seed", seed, 0)):
+        if value < least:
+            raise EpidemiaError(f"{option} {value}: expected {least} or more")
     if wrong := [number for number in dimension if number not in DIMENSIONS]:
         raise EpidemiaError(f"--dimension {wrong[0]}: a fresh task has 1 to 3 conditions")
-    if not dimension:
-        raise EpidemiaError("--dimension is empty: give one or more of 1, 2 and 3")
     vintages = list(entry.vintages.values()) if vintage is None else [entry.vintage(vintage)]
     if all(each.tables for each in vintages):
         raise EpidemiaError(
@@ -459,26 +448,20 @@ def _check_outcome(entry: Record, name: str) -> None:
     if name not in entry.variables:
         hint = nearest(name, entry.variables)
         raise EpidemiaError(f"{entry.survey} has no variable {name!r} ({hint})")
-    if entry.is_joint(name):
-        raise EpidemiaError(
-            f"{name} is a joint outcome; give its two variables instead: --outcomes "
-            f"{','.join(entry.parts(name))}"
-        )
     asked = [other for other, ways in entry.variables.items() if all(w.question for w in ways)]
-    if name not in asked:
-        raise EpidemiaError(
-            f"{name} has no 'question' in the record of {entry.survey}, so it cannot be an "
-            f"outcome ({nearest(name, asked)})"
-        )
-    if any(len(way.levels) > MAX_LEVELS for way in entry.variables[name]):
-        raise EpidemiaError(
-            f"{name} has more than {MAX_LEVELS} answers, more than there are letters"
-        )
-    if who_is_asked(entry, name) is None:
-        raise EpidemiaError(
-            f"{name} cannot be an outcome: its declared tasks are about some people only, and "
-            "none of their subjects accepts arbitrary conditions"
-        )
+    most = max(len(way.levels) for way in entry.variables[name])
+    for wrong, why in (
+        (entry.is_joint(name), f"give its two variables: {','.join(entry.parts(name))}"),
+        (name not in asked, f"the record has no 'question' of it ({nearest(name, asked)})"),
+        (most > MAX_LEVELS, f"it has {most} answers, more than there are letters"),
+        (
+            who_is_asked(entry, name) is None,
+            "its declared tasks are about some people only, and none of their subjects accepts "
+            "arbitrary conditions",
+        ),
+    ):
+        if wrong:
+            raise EpidemiaError(f"{name} cannot be an outcome of {entry.survey}: {why}")
 
 
 def _task(data: Microdata, drawn: Draw, seed: int, number: int) -> FreshTask:
@@ -495,8 +478,6 @@ def _task(data: Microdata, drawn: Draw, seed: int, number: int) -> FreshTask:
         survey=survey,
         seed=seed,
         number=number,
-        retrieval=False,
-        anyone=None,
     )
 
 

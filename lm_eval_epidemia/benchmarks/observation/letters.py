@@ -101,8 +101,7 @@ def by_level(displayed: Array, orders: np.ndarray[Any, Any]) -> Array:
 
 def mean_by_position(answers: Sequence[Response]) -> Array:
     """Average over prompts what each displayed position got."""
-    displayed: Array = softmax(np.array([answer.value for answer in answers])).mean(axis=0)
-    return displayed
+    return np.asarray(softmax(np.array([answer.value for answer in answers])).mean(axis=0))
 
 
 def order_bias(answers: Sequence[Response]) -> float:
@@ -215,8 +214,7 @@ def written_by_position(answers: Sequence[Response]) -> Array | None:
     if not written:
         return None
     counts = np.bincount(written, minlength=len(answers[0].order)).astype(float)
-    shares: Array = counts / counts.sum()
-    return shares
+    return np.asarray(counts / counts.sum())
 
 
 def written_order_bias(answers: Sequence[Response]) -> float:

@@ -86,8 +86,7 @@ class Likelihood(DistributionWay):
         least = np.minimum(np.where(may, MIDPOINTS, 1.0).min(axis=-1), p)
         most = np.maximum(np.where(may, MIDPOINTS, 0.0).max(axis=-1), p)
         if levels == 2:
-            apart: Array = 2 * np.maximum(most - p, p - least)[:, 0]
-            return apart
+            return np.asarray(2 * np.maximum(most - p, p - least)[:, 0])
         farthest = most_moved(*(of[:, None] for of in (distribution(p, levels), least, most)))
         # Where all may be 0 they count as equally likely, which no bound on shares knows.
         return np.where((least.sum(axis=-1) == 0) & (most.sum(axis=-1) > 0), 2.0, farthest)

@@ -39,10 +39,6 @@ class Places(NamedTuple):
     names: tuple[str, ...]
     within: Mapping[str, Mapping[str, str]]
 
-    def larger(self, kind: str) -> list[str]:
-        """Return the larger place of each cell."""
-        return [self.within[name][kind] for name in self.names]
-
 
 def places_of(part: Part) -> Places | None:
     """Return the places that a part of a task is about; None if it is about none."""
@@ -86,7 +82,8 @@ def averages(part: Part, places: Places, kind: str) -> Array:
         tuple(label for label in cell if label != place)
         for cell, place in zip(compress(part.truth.given, part.complete), places.names, strict=True)
     ]
-    groups = [" & ".join(each) for each in zip(places.larger(kind), map(str, others), strict=True)]
+    larger = (places.within[name][kind] for name in places.names)
+    groups = [" & ".join(each) for each in zip(larger, map(str, others), strict=True)]
     _, at = _numbered(groups)
     total = np.bincount(at, part.weights)
     sums = np.stack([np.bincount(at, part.weights * column) for column in part.p.T], axis=1)

@@ -124,8 +124,7 @@ def smoother(years: NDArray[np.int64], at: NDArray[np.int64], width: float = BAN
     apart = (years - at[:, None]).astype(float)
     near = np.exp(-0.5 * (apart / width) ** 2)
     none, first, second = ((near * apart**power).sum(axis=1, keepdims=True) for power in range(3))
-    weights: Array = near * (second - first * apart) / (none * second - first**2)
-    return weights
+    return np.asarray(near * (second - first * apart) / (none * second - first**2))
 
 
 def smoothed(weights: Array, p: Array) -> Array:
@@ -253,8 +252,7 @@ def lived(course: Course, answer: Array) -> Lived:
     squared = np.einsum("tij,ti->tj", axes, answer - course.seen) ** 2
 
     def distances(misfit: float) -> Array:
-        of_years: Array = (squared / (variances + misfit)).sum(axis=1)
-        return of_years
+        return np.asarray((squared / (variances + misfit)).sum(axis=1))
 
     misfit = 0.0
     if free and distances(0.0).min() > free:
@@ -360,8 +358,7 @@ def elicited(answers: Sequence[Response]) -> Array | None:
     asked = collect.collected(WAYS, answers)
     if not collect.readable(asked, answers) or not collect.complete_cells(asked).all():
         return None
-    q: Array = WAY.by_order(asked.said, answers[0], len(asked.truth.levels)).mean(axis=1)
-    return q
+    return np.asarray(WAY.by_order(asked.said, answers[0], len(asked.truth.levels)).mean(axis=1))
 
 
 def measure(answers: Sequence[Response]) -> Measurement:

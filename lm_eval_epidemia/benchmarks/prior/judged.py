@@ -28,7 +28,6 @@ from lm_eval_epidemia.benchmarks.prior.quantities.families import (
 )
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities, Samples
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 
 #: Standard deviation of the baselines' prior of a mean, around 0. The paper's text calls 100,000
 #: its variance; the published code, and the published posteriors, have it as the sd.
@@ -234,14 +233,10 @@ class Judged(NamedTuple):
         Mean over draws of |mean of the baseline's posterior - truth|.
     ratio : ndarray, shape (Q,)
         `error` over that of the baseline with the smallest samples.
-    ratio_error : ndarray, shape (Q,)
-        Standard error of `ratio`: over repeats, and of the truth itself, which is an estimate (root
-        mean square of how `ratio` changes when it is one standard error higher or lower).
     crps : ndarray, shape (Q,)
         Mean over repeats.
-    baseline_crps : ndarray, shape (Q, S)
-        Mean over draws, of the baseline's posterior.
     crps_ratio : ndarray, shape (Q,)
+        `crps` over the mean one of the baseline's posteriors with the smallest samples.
     wins : ndarray, shape (Q, S)
         Whether the repeats that were read have a smaller mean error than the baseline, times their
         share: in [0, 1].
@@ -261,9 +256,7 @@ class Judged(NamedTuple):
     error: Array
     baseline_error: Array
     ratio: Array
-    ratio_error: Array
     crps: Array
-    baseline_crps: Array
     crps_ratio: Array
     wins: Array
     posterior_error: Array
@@ -281,10 +274,8 @@ class _Priors(NamedTuple):
     after: Array
 
 
-def judge(
-    truth: Quantities, stated: Stated, published: bool = False, draws: str | None = None
-) -> Judged:
-    """Compare stated priors with the truth, and with the baselines.
+def judge(truth: Quantities, stated: Stated, published: bool = False) -> Judged:
+    """Compare stated priors with the truth, and with the baseline that scores are relative to.
 
     Parameters
     ----------
@@ -293,24 +284,16 @@ def judge(
     published : bool
         Whether unreadable repeats are dropped, as in the published numbers. Otherwise each counts
         as the `flat` prior, and never as a win.
-    draws : str, optional
-        A baseline of ``truth.baselines``; by default the one that scores use.
-
-    Raises
-    ------
-    EpidemiaError
-        If there is no such baseline.
     """
-    drawn = _baseline(truth, draws)
     read = families.valid(*stated)
     a = np.where(read, stated.a, np.nan)
-    priors = _of_families(truth, Stated(stated.family, a, stated.b), drawn)
-    counted = priors if published else _filled(truth, priors, read, drawn)
-    return _judged(truth, counted, read, drawn, published)
+    priors = _of_families(truth, stated._replace(a=a))
+    counted = priors if published else _filled(truth, priors, read)
+    return _judged(truth, counted, read, published)
 
 
-def judge_grid(truth: Quantities, logprobs: Array, draws: str | None = None) -> Judged:
-    """Compare distributions over the points of a grid with the truth, and with the baselines.
+def judge_grid(truth: Quantities, logprobs: Array) -> Judged:
+    """Compare distributions over the points of a grid with the truth and the baseline.
 
     Parameters
     ----------
@@ -318,19 +301,16 @@ def judge_grid(truth: Quantities, logprobs: Array, draws: str | None = None) -> 
     logprobs : ndarray, shape (Q, G)
         Log-probability of each point, not normalised. A quantity with one that is not finite counts
         as not read: as the `flat` prior, and never as a win.
-    draws : str, optional
-        See `judge`.
 
     Returns
     -------
     Judged
         With one repeat.
     """
-    drawn = _baseline(truth, draws)
     at = np.array([ways.points(quantity) for quantity in truth.quantities], dtype=float)
     read = np.asarray(np.isfinite(logprobs).all(axis=1, keepdims=True))
-    priors = _of_points(truth, at, special.log_softmax(np.where(read, logprobs, 0), axis=1), drawn)
-    return _judged(truth, _filled(truth, priors, read, drawn), read, drawn, False)
+    priors = _of_points(truth, at, special.log_softmax(np.where(read, logprobs, 0), axis=1))
+    return _judged(truth, _filled(truth, priors, read), read, False)
 
 
 def proportions(truth: Quantities) -> NDArray[np.bool_]:
@@ -369,9 +349,9 @@ def part_of(truth: Quantities, kept: NDArray[np.bool_]) -> Quantities:
     )
 
 
-def baseline_errors(truth: Quantities, draws: str | None = None) -> Array:
-    """Return the mean errors of the baselines' posterior means, shape (Q, S)."""
-    told = families.mean(*_told(truth, _baseline(truth, draws)))
+def baseline_errors(truth: Quantities) -> Array:
+    """Return the mean errors of the baseline's posterior means, shape (Q, S)."""
+    told = families.mean(*_told(truth))
     return np.asarray(np.abs(told - truth.column("mean")[:, None, None]).mean(axis=-1))
 
 
@@ -382,51 +362,41 @@ def mean_of(values: Array, axis: int | tuple[int, ...] = -1) -> Array:
         return np.asarray(np.where(there, values, 0).sum(axis=axis) / there.sum(axis=axis))
 
 
-def _baseline(truth: Quantities, draws: str | None) -> Samples:
-    name = draws or truth.scored
-    if name not in truth.baselines:
-        raise EpidemiaError(
-            f"{truth.task} has no baseline draws {name!r} ({nearest(name, truth.baselines)})"
-        )
-    return truth.baselines[name]
-
-
-def _told(truth: Quantities, drawn: Samples) -> tuple[NDArray[np.int64], Array, Array]:
-    """Return the baselines' posteriors.
+def _told(truth: Quantities) -> tuple[NDArray[np.int64], Array, Array]:
+    """Return the baseline's posteriors.
 
     The published prior of a mean, Normal(0, 1e5), is flat for centimetres, not for incomes: other
     draws than the published ones have a prior that is flat in every unit.
     """
-    is_published = drawn is truth.baselines.get("published")
-    flat_sd = FLAT_SD if is_published else np.inf
-    return of_baseline(proportions(truth), drawn, flat_sd)
+    flat_sd = FLAT_SD if truth.scored == "published" else np.inf
+    return of_baseline(proportions(truth), truth.baseline, flat_sd)
 
 
-def _sampled(truth: Quantities, drawn: Samples) -> tuple[Any, ...]:
+def _sampled(truth: Quantities) -> tuple[Any, ...]:
     """Return what an update takes of samples, each of shape (Q, 1, S, D)."""
     is_share = proportions(truth)[:, None, None]
-    return tuple(each[:, None] for each in (is_share, *drawn))
+    return tuple(each[:, None] for each in (is_share, *truth.baseline))
 
 
-def _of_families(truth: Quantities, stated: Stated, drawn: Samples) -> _Priors:
+def _of_families(truth: Quantities, stated: Stated) -> _Priors:
     y = truth.column("mean")[:, None]
     return _Priors(
         families.mean(*stated),
         families.sd(*stated),
         families.cdf(*stated, y),
         crps(*stated, y),
-        posterior_mean(*(each[:, :, None, None] for each in stated), *_sampled(truth, drawn)),
+        posterior_mean(*(each[:, :, None, None] for each in stated), *_sampled(truth)),
     )
 
 
-def _of_points(truth: Quantities, points: Array, logs: Array, drawn: Samples) -> _Priors:
+def _of_points(truth: Quantities, points: Array, logs: Array) -> _Priors:
     """Describe distributions on points, shape (Q, G), by their log-probabilities."""
     p, y = np.exp(logs), truth.column("mean")[:, None]
     centre = (p * points).sum(axis=1, keepdims=True)
     # A point that is the truth lies on both sides of it.
     position = (p * ((points < y) + 0.5 * (points == y))).sum(axis=1, keepdims=True)
     at = points[:, None, None]
-    is_share, mean, variance, size = (each[:, 0, ..., None] for each in _sampled(truth, drawn))
+    is_share, mean, variance, size = (each[:, 0, ..., None] for each in _sampled(truth))
     # Answers that are all the same leave the points nearest to them.
     known = np.where(variance > 0, variance, np.finfo(float).tiny)
     told = logs[:, None, None] + log_likelihood(at, is_share, mean, known, size)
@@ -440,9 +410,9 @@ def _of_points(truth: Quantities, points: Array, logs: Array, drawn: Samples) ->
     )
 
 
-def _filled(truth: Quantities, priors: _Priors, read: NDArray[np.bool_], drawn: Samples) -> _Priors:
+def _filled(truth: Quantities, priors: _Priors, read: NDArray[np.bool_]) -> _Priors:
     """Put the flat prior where nothing could be read."""
-    instead = _of_families(truth, flat(truth), drawn)
+    instead = _of_families(truth, flat(truth))
     return _Priors(
         *(
             np.where(read.reshape(read.shape + (1,) * (mine.ndim - 2)), mine, theirs)
@@ -451,31 +421,13 @@ def _filled(truth: Quantities, priors: _Priors, read: NDArray[np.bool_], drawn: 
     )
 
 
-def _judged(
-    truth: Quantities, priors: _Priors, read: NDArray[np.bool_], drawn: Samples, published: bool
-) -> Judged:
-    y, se = truth.column("mean"), truth.column("se")
-    family, a, b = _told(truth, drawn)
-    told = families.mean(family, a, b)
-
-    def errors(y: Array) -> tuple[Array, Array]:
-        return np.abs(priors.centre - y[:, None]), np.abs(told - y[:, None, None]).mean(axis=-1)
-
-    off, baseline_error = errors(y)
-    baseline_crps = crps(family, a, b, y[:, None, None]).mean(axis=-1)
+def _judged(truth: Quantities, priors: _Priors, read: NDArray[np.bool_], published: bool) -> Judged:
+    y, (family, a, b) = truth.column("mean"), _told(truth)
+    off, baseline_error = np.abs(priors.centre - y[:, None]), baseline_errors(truth)
     error, score = mean_of(off), mean_of(priors.crps)
-
-    def relative(y: Array) -> Array:
-        mine, theirs = errors(y)
-        return mean_of(mine) / theirs[:, 0]
-
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratio = relative(y)
-        moved = (relative(y + se) - ratio) ** 2 + (relative(y - se) - ratio) ** 2
-        number = (~np.isnan(off)).sum(axis=1)
-        between = mean_of((off - error[:, None]) ** 2) / np.maximum(number - 1, 1)
-        ratio_error = np.sqrt(between / baseline_error[:, 0] ** 2 + moved / 2)
-        crps_ratio = score / baseline_crps[:, 0]
+        ratio = error / baseline_error[:, 0]
+        crps_ratio = score / crps(family, a, b, y[:, None, None]).mean(axis=-1)[:, 0]
         uncertainty = mean_of(priors.spread) / baseline_error[:, 0]
 
     answered = np.asarray(read.mean(axis=1))
@@ -495,9 +447,7 @@ def _judged(
         error,
         baseline_error,
         ratio,
-        ratio_error,
         score,
-        baseline_crps,
         crps_ratio,
         won,
         posterior_error,

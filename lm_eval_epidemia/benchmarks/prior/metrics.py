@@ -255,8 +255,6 @@ def said(line: str, truth: Quantities) -> Stated | Array:
     EpidemiaError
         If the line belongs to another set of quantities, or is damaged.
     """
-    if not line.strip():
-        raise EpidemiaError("the stored answers are empty: the results are damaged")
     parts = [quantity.split(";") for quantity in line.split(" | ")]
     if len(parts) != len(truth.quantities):
         raise EpidemiaError(
@@ -499,20 +497,14 @@ def known_in(text: str, truth: Quantities, way: Way) -> JudgedTask:
     ValueError
         If it is not what `harness` writes of these quantities asked in this way, with the reason.
     """
-    try:
-        stated, complete = said(text, truth), asked(text)
-    except EpidemiaError as error:
-        raise ValueError(str(error)) from None
-    if isinstance(stated, Stated) != way.generated:
+    stated, complete = said(text, truth), asked(text)
+    is_stated = isinstance(stated, Stated)
+    got = (stated.a if isinstance(stated, Stated) else stated).shape[1]
+    number = way.prompts(truth, None) if way.generated else len(ways.points(truth.quantities[0]))
+    if (got, is_stated) != (number, way.generated):
         kinds = ("log-probabilities", "priors")
-        raise ValueError(f"got {kinds[not way.generated]}, expected {kinds[way.generated]}")
-    if isinstance(stated, Stated):
-        number, expected, what = stated.a.shape[1], way.prompts(truth, None), way.prompts_are
-    else:
-        number, expected = stated.shape[1], len(ways.points(truth.quantities[0]))
-        what = "log-probabilities"
-    if number != expected:
-        raise ValueError(f"got {number} {what} of each quantity, expected {expected}")
+        expected = f"{number} {kinds[way.generated]}"
+        raise ValueError(f"got {got} {kinds[is_stated]} of each quantity, expected {expected}")
     return known_of(truth, stated, complete)
 
 

@@ -303,16 +303,6 @@ class Quantile(StatedPrior):
         return _listed(*families.ppf(*prior, LEVELS))
 
 
-class Scored(SingleAnswer):
-    """What a model gives to each number of a quantity's grid.
-
-    Attributes
-    ----------
-    value : tuple of float, length G
-        Natural logarithms, not normalised over the numbers.
-    """
-
-
 def written(quantity: Quantity) -> list[str]:
     """Return the numbers of a quantity's grid as a model reads them, in rising order.
 
@@ -350,9 +340,9 @@ class Grid(AboutQuantities):
                 f"Give {how}{f', {unit}' if unit else ''}.\nAnswer:",
             }
 
-    def read(self, row: Any, responses: Sequence[Any]) -> Scored:
+    def read(self, row: Any, responses: Sequence[Any]) -> SingleAnswer:
         """Read the log-probabilities of the numbers."""
-        return Scored(self.name, row.task, row.truth, row.cell, logprobs_of(responses, row))
+        return SingleAnswer(self.name, row.task, row.truth, row.cell, logprobs_of(responses, row))
 
     def believed(self, belief: Array, row: Any) -> Array:
         """Return the probability of each number: of all that is nearer to it than to another.

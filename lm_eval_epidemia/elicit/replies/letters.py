@@ -31,51 +31,19 @@ import re
 import unicodedata
 
 from lm_eval_epidemia.elicit.orderings import LETTERS
-from lm_eval_epidemia.elicit.replies.rewriting import WORD, Rewriting, words
+from lm_eval_epidemia.elicit.replies.forms import WORD, Rewriting, any_of, signs, words
 from lm_eval_epidemia.elicit.replies.thoughts import answer_text, unwrapped
 
 # ---- Plain text
 
-#: What NFKC does not make plain: emoji of letters, quotes and dashes. Information is no "i".
-_SIGNS = {
-    **{block + i: sign for block in (0x1F150, 0x1F170, 0x1F1E6) for i, sign in enumerate(LETTERS)},
-    **dict.fromkeys((0x2018, 0x2019), "'"),
-    **dict.fromkeys((0x201C, 0x201D, 0x201E, 0xAB, 0xBB, 0x300C, 0x300D, 0x300E, 0x300F), '"'),
-    **dict.fromkeys((0x2010, 0x2011), "-"),
-    **dict.fromkeys(map(ord, "\u2610\u2612\u2716\u2717\u2718\u274c\u274e\u2715"), "\u2717"),
-    **dict.fromkeys(map(ord, "\u2611\u2705\u2713\u2714"), "\u2713"),
-    ord("\N{EM DASH}"): " - ",
-    ord("\N{HORIZONTAL ELLIPSIS}"): "..",
-    # The only two that NFKC would make much longer: they are phrases.
-    **dict.fromkeys((0xFDFA, 0xFDFB), " "),
-    ord("\N{INFORMATION SOURCE}"): None,
-    ord("\N{VARIATION SELECTOR-16}"): None,
+#: What NFKC does not make plain: emoji of letters, quotes and dashes.
+_SIGNS = signs("of letters") | {
+    block + place: letter
+    for block in (0x1F150, 0x1F170, 0x1F1E6)
+    for place, letter in enumerate(LETTERS)
 }
 _TICK, _CROSS = "\u2713", "\u2717"
-_MARKS = _TICK + _CROSS
-
-_to_plain = Rewriting(
-    (r"\[[xX]\]", _TICK),
-    (r"(?m)^((?:[-*+•] ?)?)\[ ?\]", rf"\1{_CROSS}"),
-    # A mark behind what it is about: "A. Yes ✗"
-    (
-        rf"(?m)^(?![-*+•\s]{{0,4}}[{_MARKS}])([^{_MARKS}\n]{{1,200}}?)[\s:]{{0,3}}([{_MARKS}])",
-        r"\2 \1\n",
-    ),
-    (r"~~[^~\n]{1,200}~~", " "),
-    (r"(?i)\b(?:all|any\w{0,5}|every\w{0,5}) but\b", "not"),
-    (r"\\boxed", " answer: "),
-    (r"</?[a-z]{1,20}>", "\n"),
-    (r"\\[A-Za-z]{0,20}|[*`$\"{}#]|(?<=\n)>", " "),
-    # Quotes and underscores around a word, not those inside.
-    (r"(?<![A-Za-z0-9])['_]|['_](?![A-Za-z0-9])", " "),
-    (r"(?<=[a-z])_(?=[a-z])", " "),
-    # A dash between a letter and its answer; any other joins: "18-24", "A-D"
-    (r"\u2013(?=[A-Z][a-z])", " - "),
-    (r"\u2013", "-"),
-    (r"[^\S\n]+", " "),
-    (r"\n[\n ]*| \n[\n ]*", "\n"),
-)
+_to_plain = Rewriting("letters")
 
 #: Prompts begin so, ours and others: a base model goes on to ask itself the next one.
 _NEXT_QUESTION = re.compile(
@@ -126,19 +94,15 @@ _LABEL = re.compile(rf"[\n,;|] ?[-•(\d.) ]{{0,5}}(?:Option )?({_L})(?: ?[.):=(
 #: After these another sentence begins; after those another clause of it.
 _CUTS = re.compile(
     r"(?P<hard>\n|[;。]|\.{2,9}|[.!?](?=[\s\"')\]]|\Z)|(?<=[^\x00-\x7f])[!?])"
-    rf"|(?P<label>[:=→⇒|]|->)|(?<={_L})[.)]|[,、()\[\]]| - |(?=[{_MARKS}])|\s(?={words('turn')})"
-    rf"|\s(?={words('concedes')}|(?:because|since|given|based)\b)",
+    rf"|(?P<label>[:=→⇒|]|->)|(?<={_L})[.)]|[,、()\[\]]| - |(?=[{_TICK}{_CROSS}])"
+    rf"|\s(?={words('turn', 'concedes')}|(?:because|since|given|based)\b)",
     re.IGNORECASE,
 )
 
 
-def _any(*kinds: str) -> re.Pattern[str]:
-    return re.compile(words(*kinds), re.IGNORECASE)
-
-
-_TURN, _IDIOMS, _WEAK, _SUPPOSED = map(_any, ("turn", "idiom", "weak", "supposed"))
-_AGAINST, _LABELLING, _CONCEDES = _any("label", "denied"), _any("label"), _any("concedes")
-_CORRECTS, _TAKEN_BACK = _any("retracts", "corrects"), _any("retracts")
+_TURN, _IDIOMS, _WEAK, _SUPPOSED = map(any_of, ("turn", "idiom", "weak", "supposed"))
+_AGAINST, _LABELLING, _CONCEDES = any_of("label", "denied"), any_of("label"), any_of("concedes")
+_CORRECTS, _TAKEN_BACK = any_of("retracts", "corrects"), any_of("retracts")
 _PAD = rf"(?:(?:{words('pad')})[ .]{{1,2}}|[-•>{_TICK}👉\d.]{{1,3}} ?|选项|選項){{0,8}}"
 _TAIL = rf"(?=\Z| ?(?:です|だ|입니다|이다|,)| (?:{words('tail')}))"
 #: An answer, each with the letter as its group: alone, "the answer is B", "I'd say B", "B is best".

@@ -74,8 +74,8 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import pairwise, zip_longest
 
+from lm_eval_epidemia.elicit.replies.forms import FORMS, Rewriting, form, signs, table
 from lm_eval_epidemia.elicit.replies.letters import before_next_question
-from lm_eval_epidemia.elicit.replies.rewriting import DASHES_AND_QUOTES, Rewriting, table
 from lm_eval_epidemia.elicit.replies.thoughts import answer_text
 
 #: The tag that a model is asked to end with, and how many characters it may hold.
@@ -85,14 +85,7 @@ _EDGE = re.compile(rf"<(/?) ?{TAG} ?>", re.IGNORECASE)
 #: What ends a tag, if no more of it was written.
 _CUT = re.compile(r"<(?:/ ?[prio]{0,5} ?)?\Z", re.IGNORECASE)
 
-_SIGNS = {
-    **DASHES_AND_QUOTES,
-    0x060C: ",",
-    0x3001: ";",  # It parts a list, never thousands.
-    ord("\N{MULTIPLICATION SIGN}"): "x",
-    ord("\N{FRACTION SLASH}"): "/",
-    **dict.fromkeys((0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF, ord("_")), " "),
-}
+_SIGNS = signs("everywhere", "of numbers")
 #: NFKC would make 105 of ten to the fifth, and 1170 of a circled 1 before 170.
 _RAISED = re.compile("[\u2070\u00b9\u00b2\u00b3\u2074-\u2079\u207a\u207b]{1,9}")
 _FIGURE = re.compile(r"(?<![^\W\d_])[^\x00-\x7f]")
@@ -100,22 +93,7 @@ _TIMES_SIGN = re.compile(r"\\(?:times|cdot)(?![A-Za-z])")
 _POWER = re.compile(r"(?<=\d) ?[x*] ?10 ?(?:\^|\*\*) ?\{?([-+]?\d{1,9})\}?(?!\d)")
 
 #: Markup, and what is left of it.
-_without_markup = Rewriting(
-    (r"\\pm(?![a-z])", "±"),
-    (r"\\(?:approx|sim)(?![a-z])", "~"),
-    (r"\\(?:(?:mathcal|mathrm|mathbf|text|left|right|quad)(?![a-z])|[()\[\],;])", " "),
-    (r"\\(?=[a-z%$])", ""),
-    # In dollars, or between the dollars that begin and end a formula
-    (r"\$([^$\n]{0,60}[\d}])\$(?!\d)", r"\1"),
-    (r"(?<![\w*])(\*{1,2})(?=\S)([^*\n]{1,60})\1", r" \2 "),
-    # Left over is a sign of feet or inches.
-    (r"(?<!\w)\"([^\"]{0,300})\"", r" \1 "),
-    (r"(?<!\w)'([^']{0,300})'", r" \1 "),
-    # "<55>" and "<mean>55</mean>"
-    (r"</[a-z ]{1,30}>", " "),
-    (r"<([-+$\d.,]{1,30}|[a-z ]{1,30})>", r" \1 "),
-    flags=re.IGNORECASE,
-)
+_without_markup = Rewriting("numbers")
 _BULLET = re.compile(r"(?m)^ {0,9}[-*\u2022] {1,9}")
 
 PERCENT = r"%|per ?cent(?![a-z])|percentage points?(?![a-z])"
@@ -135,12 +113,8 @@ _LABEL = (
 )
 _NAMED = re.compile(_LABEL, re.IGNORECASE)
 
-#: Every label; which of the numbers asked for those of two are of, and the levels of percentiles.
+#: Every label, and the levels of percentiles.
 LABELS = frozenset({*_NAMES, "quantile"})
-_FIRST, _SECOND = (
-    ("mean", "loc", "mu", "alpha", "first"),
-    ("sd", "scale", "sigma", "beta", "second"),
-)
 _LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 #: Units as people write them; of others the record's own spelling is known.
@@ -149,28 +123,11 @@ _UNITS = (*_MONEY.values(), _METRE, *table("unit ").values(), PERCENT)
 #: What may be counted.
 _COUNTED = r"(?:people|persons?|adults?|households?|families|visits?|times(?! ?[(\d]))"
 
-#: Words that change no number; those of `_WORD` part no numbers either ("3 of 5", "50 a 60").
-_ABOUT = "about|approximately|approx|around|roughly|circa|ca|units?"
-_WORD = (
-    "is|are|with|the|an?|my|prior|family|distribution|distributed|parameters?|params?|values?"
-    "|(?:point )?estimates?|estimated|best|guess|[a-z\u03b8](?= ?[~\u223c])"
-)
 _PUNCTUATION = r"[\s{}\[\]`]|(?<![\d ])\.(?![\d.])|\.(?! ?[\d.$(])"
 #: A dash beside a word: "mean - 55", "55 - sd 3".
 _DASH = r"(?<=[a-z)] )-(?= )|-(?= ?[^\W\d_])"
 
 _WORDS = "(?:hundred|thousand|million|billion|trillion)s?"
-_TIMES = {
-    "hundred": 1e2,
-    "k": 1e3,
-    "thousand": 1e3,
-    "m": 1e6,
-    "million": 1e6,
-    "b": 1e9,
-    "bn": 1e9,
-    "billion": 1e9,
-    "trillion": 1e12,
-}
 #: "millions USD": numbers count so many of it, and "27 million USD" is 27 of them.
 _IN_WORDS = re.compile(rf"(?P<times>{_WORDS}) (?:of )?(?=\S)", re.IGNORECASE)
 
@@ -303,7 +260,7 @@ def _token(unit: str | None) -> list[re.Pattern[str]]:
             rf"(?: ?(?P<percent>{PERCENT}))?)"
             rf"|(?P<unit> ?(?:in )?(?:{phrase})(?![a-z\d]))"
             rf"|(?P<separator>[,;|\n&±]|(?:plus or minus|give or take)(?![a-z]))"
-            rf"|(?:(?P<also>and)|(?P<of>of)|(?P<word>{_WORD})|{_ABOUT})(?![a-z])"
+            rf"|(?:(?P<also>and)|(?P<of>of)|(?P<word>{form('word')})|{form('about')})(?![a-z])"
             rf"|(?P<open>\()|(?P<close>\))|(?P<joint>[-=]>|[:=~\u2192\u2248\u223c])"
             rf"|(?P<dash>{_DASH})|{_PUNCTUATION}",
             re.IGNORECASE,
@@ -318,8 +275,10 @@ def _tokens(text: str, pattern: re.Pattern[str]) -> list[re.Match[str]]:
     return tokens if "".join(token[0] for token in tokens) == text else []
 
 
-#: How `_kinds` writes what is no label.
+#: How `_kinds` writes what is no number: labels of the first one and of the second, and others.
 _CODES = {
+    **dict.fromkeys(("mean", "loc", "mu", "alpha", "first"), "a"),
+    **dict.fromkeys(("sd", "scale", "sigma", "beta", "second"), "b"),
     "separator": ",",
     "also": "&",
     "word": "w",
@@ -349,7 +308,7 @@ def _figure(token: re.Match[str]) -> tuple[float, float]:
 
 def _times(match: re.Match[str]) -> float:
     """Return the magnitude that a word says."""
-    return _TIMES.get((match["times"] or "").lower().rstrip("s"), 1.0)
+    return FORMS["times"].get((match["times"] or "").lower().rstrip("s"), 1.0)
 
 
 def _kinds(tokens: Sequence[re.Match[str]]) -> str:
@@ -374,8 +333,6 @@ def _kinds(tokens: Sequence[re.Match[str]]) -> str:
             kinds += "abcde"[_LEVELS.index(level if level < 1 else level / 100)]
         elif name == "beta" and family and not token.string.startswith(("=", " ="), token.end()):
             family = False
-        elif name in (*_FIRST, *_SECOND):
-            kinds += "a" if name in _FIRST else "b"
         else:
             kinds += _CODES.get(str(name), "")
     if _UNCLEAR.search(kinds):

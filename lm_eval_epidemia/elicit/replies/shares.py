@@ -48,11 +48,12 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.elicit.orderings import LETTERS
+from lm_eval_epidemia.elicit.replies.forms import Rewriting, any_of, form, signs, words
 from lm_eval_epidemia.elicit.replies.letters import before_next_question
-from lm_eval_epidemia.elicit.replies.rewriting import DASHES_AND_QUOTES, Rewriting, table, words
 from lm_eval_epidemia.elicit.replies.thoughts import answer_text, unwrapped
 
 #: Between which a sum counts as 100.
@@ -66,30 +67,8 @@ MOST_TRIES = 100
 
 # ---- Plain text
 
-_SIGNS = {
-    **DASHES_AND_QUOTES,
-    ord("\N{ALMOST EQUAL TO}"): "~",
-    ord("\N{LESS-THAN OR EQUAL TO}"): "<",
-    ord("\N{GREATER-THAN OR EQUAL TO}"): ">",
-    ord("\N{RIGHTWARDS ARROW}"): ":",
-    # Footnotes and halves, that NFKC would make digits.
-    **dict.fromkeys(map(ord, "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"), ""),
-    0xBC: ".25",
-    0xBD: ".5",
-    0xBE: ".75",
-}
-_without_markup = Rewriting(
-    (r"<([A-Za-z][^<>\n]{0,40})>\s{0,3}([^<>]{1,40})</\1>", r" \1: \2 \n"),
-    (r"<\w{1,20}>[^<>\n]{0,20}</\w{1,20}>", " ?? "),
-    # Its ">" is not "more than".
-    (r"<(?:answer|option|choice)\b[^<>\n]{0,20}=\W?([A-Za-z])\W?>", r"\n\1: "),
-    (r"</[A-Za-z][^<>\n]{0,80}>", "\n"),
-    (r"<([A-Za-z][^<>\n]{0,80})>", r" \1 "),
-    (r"[*`\\\"{}\[\]]|(?<!\w)'|'(?!\w)", " "),
-    (r"->|=>", ":"),
-    (r"(?m)^[^\S\n]*(?:[-+•#][^\S\n]{0,3}){0,3}(?:\d{1,2}[.)][^\S\n]{1,3}(?=\S))?", ""),
-    (r"[^\S\n]+", " "),
-)
+_SIGNS = signs("everywhere", "of shares")
+_without_markup = Rewriting("shares")
 
 
 def _plain(text: str) -> str:
@@ -117,6 +96,11 @@ class Labels:
     ----------
     answers : sequence of str
         In displayed order.
+
+    Attributes
+    ----------
+    numbers : list
+        The patterns of texts that are numbers themselves, by place.
     """
 
     def __init__(self, answers: Sequence[str]) -> None:
@@ -124,7 +108,7 @@ class Labels:
         self.texts = [" ".join(_plain(answer).split()).casefold() for answer in answers]
         self._exactly = {text: place for place, text in enumerate(self.texts)}
         # The longest first: one may begin like another.
-        self._words, self._numbers = list[tuple[int, re.Pattern[str]]](), list[Any]()
+        self._words, self.numbers = list[tuple[int, re.Pattern[str]]](), list[Any]()
         for place, text in sorted(enumerate(self.texts), key=lambda one: -len(one[1])):
             written, letter = re.escape(text).replace(r"\ ", " "), self.letters[place]
             if not text:
@@ -141,16 +125,11 @@ class Labels:
                     rf"(?:(?<![\w']){letter}(?:[.):=(|-]| ){{1,4}}|(?P<before>^ ?\|? ?|[,;] ))"
                     rf"{written}{_UNIT}(?=\)?{off})|(?<![\w.-]){written}(?={_UNIT} ?\({letter}\))"
                 )
-                self._numbers.append((place, re.compile(number, re.IGNORECASE | re.MULTILINE)))
+                self.numbers.append((place, re.compile(number, re.IGNORECASE | re.MULTILINE)))
         self._letter = re.compile(
             rf"(?<![\w'])([{''.join(self.letters)}]|[{''.join(self.letters).lower()}](?= ?[).:=|]))"
             r"(?![\w']|-\w)"
         )
-
-    @property
-    def has_numbers(self) -> bool:
-        """Whether a text is a number itself."""
-        return bool(self._numbers)
 
     def signed(self, text: str) -> str:
         """Put a sign in the place of every name of an answer."""
@@ -158,8 +137,8 @@ class Labels:
         for place, text_ in enumerate(self.texts):
             if re.search(rf"(?<!\w){self.letters[place]}[^\w\n]{{1,4}}{re.escape(text_)},\d", text):
                 raise _Unread
-        if all(pattern.search(text) for _, pattern in self._numbers):
-            for place, pattern in self._numbers:
+        if all(pattern.search(text) for _, pattern in self.numbers):
+            for place, pattern in self.numbers:
                 text = pattern.sub(rf"\g<before> {chr(_TEXTS + place)}", text)
         for place, pattern in self._words:
             text = pattern.sub(chr(_TEXTS + place), text)
@@ -200,7 +179,7 @@ _SAY = rf"(?:[ :=|,(-]|{words('gives', 'people')}|'){{0,9}}"
 _BEFORE = rf"(?:[ :.(|,;-]|{words('begins', 'people')}){{0,12}}"
 _LABEL = (
     rf"(?P<label>{_S}(?:[ .):(|,/-]{{1,4}}{_S})?)[)\]. ]{{0,3}}"
-    rf"(?:\((?!{table('aside')['']})[^()\d\n{_S[1:]}{{1,60}}\) ?)?"
+    rf"(?:\((?!{form('aside')})[^()\d\n{_S[1:]}{{1,60}}\) ?)?"
 )
 _ASIDE = r"(?P<aside> ?\([^()\n]{0,80}\))?"
 _NAMED = re.compile(rf"{_BEFORE}{_LABEL}{_IS} ?\(?{_VALUE}\)?{_AFTER}\)?{_ASIDE}", re.IGNORECASE)
@@ -221,10 +200,8 @@ _OUTSIDE = re.compile(
     r"\W{0,4}([^\W\d][^:=|\n\d]{0,60}?)[) ]{0,2}(?:[:=|(]| - )[ ~|(<>]{0,4}\.?\d"
     r"|(?P<letter>[A-Za-z])[.)] ?\d|\d{1,3}%? [A-Za-z] ?\Z"
 )
-_BESIDES, _EXAMPLE, _LAST, _DRAFT, _OTHERS, _CHANGES = (
-    re.compile(words(kind), re.IGNORECASE)
-    for kind in ("besides", "example", "last", "draft", "others", "changes")
-)
+_BESIDES, _EXAMPLE, _LAST = map(any_of, ("besides", "example", "last"))
+_DRAFT, _OTHERS, _CHANGES = map(any_of, ("draft", "others", "changes"))
 _TOTAL = re.compile(
     r"\W{0,3}(?:total|sum|confidence|certainty)\W{1,4}\d{1,3}\W{0,3}\Z", re.IGNORECASE
 )
@@ -316,7 +293,7 @@ def _read(text: str, named: Labels) -> tuple[float, ...] | None:
     lists = [one for one in lists if not _EXAMPLE.search(one.before)]
     if not lists:
         # "1. 30" could be the answer "1"
-        is_open = found or (named.has_numbers and _LISTED.search(text))
+        is_open = found or (named.numbers and _LISTED.search(text))
         return None if is_open else _unlabelled(_plain(text), len(named.letters))
     last = lists[-1]
     if all(one.numbers == last.numbers for one in lists):
@@ -338,13 +315,11 @@ def _unlabelled(text: str, levels: int) -> tuple[float, ...] | None:
 def _from_json(text: str, named: Labels) -> tuple[list[_List], str]:
     """Return the lists in JSON, and the text around it."""
     decoder = json.JSONDecoder(object_pairs_hook=_Pairs)
-    found, rest, done, start = list[_List](), list[str](), 0, 0
-    for _ in range(MOST_TRIES):
-        if not (opening := re.compile(r"[{\[]").search(text, start)):
-            break
-        start = opening.start() + 1
+    found, rest, done = list[_List](), list[str](), 0
+    openings = (at.start() for at in re.finditer(r"[{\[]", text) if at.start() >= done)
+    for start in islice(openings, MOST_TRIES):
         try:
-            data, end = decoder.raw_decode(text, opening.start())
+            data, end = decoder.raw_decode(text, start)
             entries = list(_entries(data, None, named))
         except ValueError:
             continue
@@ -355,10 +330,10 @@ def _from_json(text: str, named: Labels) -> tuple[list[_List], str]:
             places = dict(entries)
             if sorted(places) != list(range(len(named.letters))) or len({*entries}) > len(places):
                 raise _Unread
-            before = text[done : opening.start()]
+            before = text[done:start]
             found.append(_List(tuple(places[i] for i in sorted(places)), before[-300:]))
             rest.append(before)
-            start = done = end
+            done = end
     return found, "\n".join([*rest, text[done:]])
 
 

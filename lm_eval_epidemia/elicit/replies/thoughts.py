@@ -1,48 +1,19 @@
 """The thought before a reply is taken away: an answer is what follows the last end of a thought.
 
 Models mark their thoughts in many ways, but every mark says what it is: a tag in some brackets
-whose name speaks of thinking. So one pattern finds them all, and a table has the marks that are no
-tags. A thought that was opened and not ended is all there is: the reply was cut in it.
+whose name speaks of thinking, or one of a few that are no tags (``forms.yaml``). A thought that was
+opened and not ended is all there is: the reply was cut in it.
 """
 
 from __future__ import annotations
 
 import re
 
-#: A tag: ``<think>``, ``</seed:think>``, ``<|END_THINKING|>``, ``[/THINK]``, ``◁think▷``.
-_TAG = (
-    r"(?:<\|?|\[|◁)(?P<{ends}>/|\|?(?:\w{{1,9}}:)?end_(?:of_)?)?(?:[\w.:|-]{{1,30}}[:|_-])?"
-    r"(?:inner_?)?(?:think|thought|reason|scratchpad|monologue|analysis)(?:s|ing)?"
-    r"(?:[:|_-][\w:]{{1,20}})?(?:\s[^<>\[\]◁▷\n]{{0,200}})?/?(?:\|?>|\]|▷)"
-)
-#: Marks that are no tags: of MedGemma, Gemma, Kimi K3, Granite, and gpt-oss with its tokens or not.
-_OPENS = (
-    _TAG.format(ends="ends"),
-    r"(?:<unused94>|<\|channel>)\s{0,9}thought|<unused94>",
-    r"<\|open\|>\s{0,9}think\s{0,9}(?:<\|sep\|>)?",
-    r"here(?: is|'s|\u2019s) my thought process:",
-    r"<\|channel\|>\s{0,9}(?:analysis|commentary)[^<\n]{0,40}(?:<\|message\|>)?",
-    r"(?-i:(?:\A\s{0,9}(?:assistant)?|assistant)(?:analysis|commentary))",
-    # Marks whose special tokens were dropped: where the thought ends is unknown.
-    r"(?-i:\A\s{0,9}(?:thought\n|think(?=[A-Z])))",
-)
-_CLOSES = (
-    r"<unused95>|<channel\|>|<\|close\|>\s{0,9}think\s{0,9}(?:<\|sep\|>)?",
-    r"here(?: is|'s|\u2019s) my response:",
-    r"<\|channel\|>\s{0,9}final[^<\n]{0,40}(?:<\|message\|>)?",
-    r"(?-i:assistantfinal)",
-)
-_MARK = re.compile(rf"(?P<closes>{'|'.join(_CLOSES)})|{'|'.join(_OPENS)}", re.IGNORECASE)
+from lm_eval_epidemia.elicit.replies.forms import form
 
-#: Other special tokens, most of them of the end: ``<|im_end|>``, ``</s>``, ``<end_of_turn>``.
-_SPECIAL = re.compile(
-    r"<\|open\|>\s{0,9}response\s{0,9}<\|sep\|>|<[|\uff5c][^|\uff5c<>\n]{0,40}[|\uff5c]>|</?s>"
-    r"|<(?:eos|bos|pad|(?:end|start)_of_turn)>",
-    re.IGNORECASE,
-)
-
-#: What some models wrap their answer in; the content is the answer.
-_WRAP = re.compile(r"<(/?)(?:final_?)?(?:answer|response|choice|option)>", re.IGNORECASE)
+_MARK = re.compile(rf"(?P<closes>{form('thought closes')})|{form('thought opens')}", re.IGNORECASE)
+_SPECIAL = re.compile(form("special"), re.IGNORECASE)
+_WRAP = re.compile(form("wrap"), re.IGNORECASE)
 
 
 def without_thought(reply: str) -> tuple[str, bool]:

@@ -81,14 +81,10 @@ def runs(truth: Quantities) -> tuple[PublishedRun, ...]:
 
 @lru_cache(maxsize=2)
 def _runs(names: tuple[str, ...]) -> tuple[PublishedRun, ...]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     path = paths.shipped_groundtruth() / "quantities" / ANSWERS
-    try:
-        rows = pq.read_table(path).to_pylist()
-    except (OSError, pa.ArrowException) as error:
-        raise EpidemiaError(f"{path} cannot be read ({error}): reinstall the package") from error
+    rows = pq.read_table(path).to_pylist()
     at = {name: place for place, name in enumerate(names)}
     if unknown := sorted({row["quantity"] for row in rows} - set(at)):
         raise EpidemiaError(
@@ -105,5 +101,4 @@ def _run(key: tuple[str, ...], rows: list[dict[str, Any]], at: dict[str, int]) -
         if row["a"] is not None:
             place = at[row["quantity"]], trials.index(row["trial"])
             priors[place] = FAMILIES.index(row["family"]), row["a"], row["b"]
-    experiment, model, system_prompt, protocol, setting = key
-    return PublishedRun(experiment, model, system_prompt, protocol, setting, trials, priors)
+    return PublishedRun._make((*key, trials, priors))

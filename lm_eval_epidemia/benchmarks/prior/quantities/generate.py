@@ -114,26 +114,6 @@ def family_of(value: Array, everyone: Array, weight: Array) -> Family:
     return "lognormal" if skewed and (value > 0).all() else "normal"
 
 
-def check_family(family: str, value: Array) -> None:
-    """Refuse a family that does not fit the values whose mean it is about.
-
-    Raises
-    ------
-    Refused
-        Naming what does not fit.
-    """
-    if family == "beta" and (wrong := value[(value < 0) | (value > 1)]).size:
-        raise Refused(
-            f"a beta prior needs values between 0 and 1, but {wrong.size} are not, such as "
-            f"{wrong[0]:g}"
-        )
-    if family == "lognormal" and (wrong := value[value <= 0]).size:
-        raise Refused(
-            f"a lognormal prior needs positive values, but {wrong.size} are not, such as "
-            f"{wrong[0]:g}"
-        )
-
-
 class Slices:
     """The slices of a survey.
 
@@ -378,17 +358,11 @@ def generate(data: Microdata, n: int = 60, seed: int = 0, name: str | None = Non
     EpidemiaError
         If the survey does not allow so many.
     """
-    if n < len(DIFFICULTIES):
-        raise EpidemiaError(
-            f"--n {n}: expected at least {len(DIFFICULTIES)}, one of each difficulty"
-        )
-    if seed < 0:
-        raise EpidemiaError(f"--seed {seed}: expected 0 or more")
+    for option, value, least in (("--n", n, len(DIFFICULTIES)), ("--seed", seed, 0)):
+        if value < least:
+            raise EpidemiaError(f"{option} {value}: expected {least} or more")
     slices = Slices(data)
-    by_difficulty = _pieces(slices, n, seed)
-    pieces = [kept for several in by_difficulty.values() for kept in several]
-    if len(pieces) < n:
-        raise _too_many(slices, n, seed, by_difficulty)
+    pieces = _pieces(slices, n, seed)
     sums = [
         draw_samples(
             kept.value[kept.people], data.weight[kept.people], np.random.default_rng([seed, 1, k])
@@ -425,14 +399,20 @@ def generate(data: Microdata, n: int = 60, seed: int = 0, name: str | None = Non
     )
 
 
-def _pieces(slices: Slices, n: int, seed: int) -> dict[str, list[_Slice]]:
-    """Return `n` slices by difficulty; fewer where one runs out, and no more of those after it."""
+def _pieces(slices: Slices, n: int, seed: int) -> list[_Slice]:
+    """Return `n` slices, the easier first; an error says of which difficulty there are too few."""
     rng = np.random.default_rng([seed, 0])
-    pieces: dict[str, list[_Slice]] = {}
+    pieces: list[_Slice] = []
     for conditions, difficulty in enumerate(DIFFICULTIES):
-        share = n // len(DIFFICULTIES) + (conditions < n % len(DIFFICULTIES))
-        wanted = min([share, *map(len, pieces.values())])
-        pieces[difficulty] = _some(slices, conditions, difficulty, wanted, rng)
+        wanted = n // len(DIFFICULTIES) + (conditions < n % len(DIFFICULTIES))
+        kept = _some(slices, conditions, difficulty, wanted, rng)
+        if len(kept) < wanted:
+            raise EpidemiaError(
+                f"{slices.record.survey} {slices.data.vintage} has only {len(kept)} suitable "
+                f"quantities of difficulty {difficulty!r}, not {wanted}: ask for fewer with --n, "
+                "or give another --seed"
+            )
+        pieces += kept
     return pieces
 
 
@@ -453,21 +433,6 @@ def _some(
             continue
         seen.add(same)
     return kept
-
-
-def _too_many(slices: Slices, n: int, seed: int, pieces: dict[str, list[_Slice]]) -> EpidemiaError:
-    """Say of which difficulty a survey has the fewest slices, and a number that fits."""
-    fewest = min(pieces, key=lambda difficulty: len(pieces[difficulty]))
-    few, fits = len(pieces[fewest]), n
-    # Fewer are drawn otherwise, so that the number that is named must have been tried.
-    while sum(map(len, pieces.values())) < fits:
-        fits = len(DIFFICULTIES) * min(map(len, pieces.values()))
-        pieces = _pieces(slices, fits, seed)
-    mend = f"ask for fewer with --n {fits}" if fits else "give another --seed, or a larger survey"
-    return EpidemiaError(
-        f"{slices.record.survey} {slices.data.vintage} has only {few} suitable quantities of "
-        f"difficulty {fewest!r}, not {-(-n // len(DIFFICULTIES))}: {mend}"
-    )
 
 
 def _error_said(design: SampleDesign, data: Microdata) -> str:

@@ -132,23 +132,16 @@ def imported(files: Sequence[Path], name: str | None = None) -> Quantities:
         If a file is missing or has another form, or a variable lacks its baselines, or the
         variable without conditions that it is a slice of.
     """
-    by_kind: dict[str, tuple[Path, dict[str, Any]]] = {}
-    for path in files:
-        kind, content = _read(path)
-        if kind in by_kind:
-            raise EpidemiaError(f"{path} and {by_kind[kind][0]} both contain {kind}: {_FORM}")
-        by_kind[kind] = (path, content)
-    for kind in ("variables", "baselines"):
-        if kind not in by_kind:
-            raise EpidemiaError(
-                f"no file with {kind} was given, only {few(list(map(str, files)))}: {_FORM}"
-            )
-    path, content = by_kind["variables"]
+    read = {kind: (content, path) for path in files for kind, content in [_read(path)]}
+    if not len(read) == len(files) == 2:
+        given = few([*map(str, files)])
+        raise EpidemiaError(f"{given}: got {' and '.join(read)}, one of each is needed: {_FORM}")
+    (content, path), (baselines, baselines_path) = read["variables"], read["baselines"]
     try:
         variables = _VARIABLES.validate_python(content)
     except ValueError as error:
         raise EpidemiaError(f"{path}: {problem(error)}: {_FORM}") from error
-    baselines_path, baselines = by_kind["baselines"]
+    draws = [_sums(n, of.family, baselines, baselines_path) for n, of in variables.items()]
     name = name or path.stem.removesuffix("_variables")
     return Quantities(
         task=PREFIX + name,
@@ -166,14 +159,7 @@ def imported(files: Sequence[Path], name: str | None = None) -> Quantities:
             _quantity(each, variables, _people(variables[each], baselines.get(each)), path)
             for each in variables
         ),
-        baselines={
-            "published": stack_draws(
-                [
-                    _sums(each, variables[each].family, baselines, baselines_path)
-                    for each in variables
-                ]
-            )
-        },
+        baselines={"published": stack_draws(draws)},
         scored="published",
         fingerprint="",
     )
@@ -183,9 +169,7 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
     """Read a file, and tell by its first entry what it holds."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise EpidemiaError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise EpidemiaError(f"{path} cannot be read ({error}): {_FORM}") from error
     first = next(iter(content.values()), None) if isinstance(content, dict) else None
     keys = set(first) if isinstance(first, dict) else set()
@@ -193,8 +177,7 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
         return "variables", content
     if keys & {str(size) for size in SIZES}:
         return "baselines", content
-    what = few(sorted(map(str, keys or content))) if isinstance(content, dict) else "no JSON object"
-    raise EpidemiaError(f"{path} contains {what or 'nothing'}: {_FORM}")
+    raise EpidemiaError(f"{path} contains {few(sorted(map(str, keys))) or 'nothing'}: {_FORM}")
 
 
 def _people(variable: _Variable, baselines: Any) -> int:
@@ -260,12 +243,7 @@ def _sums(name: str, family: Family, baselines: Mapping[str, Any], path: Path) -
         else:
             fault = "" if len(sums) == DRAWS else f"{len(sums)} draws"
         if fault:
-            what = "share" if form is _BetaPosterior else "mean"
-            each = ", ".join(f'"{key}": ...' for key in form.model_fields)
-            raise EpidemiaError(
-                f"{path}: posteriors of {size} answers about {name} ({family}): {fault}; expected "
-                f'{DRAWS} posteriors of a {what}: {{"{name}": {{"{size}": [{{{each}}}, ...]}}}}, '
-                f"or {DRAWS} lists of {size} answers"
-            )
+            about = f"draws of {size} answers about {name} ({family})"
+            raise EpidemiaError(f"{path}: {about}: {fault}; {_FORM}")
         listed.append(sums)
     return listed

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -43,14 +44,14 @@ def span(mean: float, sd: float, least: float | None = None) -> tuple[float, flo
     if least is not None:
         low = max(low, least)
     exponent = math.floor(math.log10((high - low) / STEPS))
-    for power in (exponent, exponent + 1):
-        for mantissa in _MANTISSAS:
-            digits = max(0, 1 - power)
-            step = round(mantissa * 10.0**power, digits)
-            first = math.floor(low / step + 1e-9) * step
-            if first + STEPS * step >= high - 1e-9 * step:
-                return round(first, digits), round(first + STEPS * step, digits)
-    raise AssertionError("a step of ten times the size is always large enough")
+    # A step of ten times the size is always large enough.
+    for power, mantissa in product((exponent, exponent + 1), _MANTISSAS):
+        digits = max(0, 1 - power)
+        step = round(mantissa * 10.0**power, digits)
+        first = math.floor(low / step + 1e-9) * step
+        if first + STEPS * step >= high - 1e-9 * step:
+            break
+    return round(first, digits), round(first + STEPS * step, digits)
 
 
 #: By the number of conditions.
