@@ -268,6 +268,7 @@ def write(folder: Path, files: dict[str, str], replace: bool = False) -> None:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as staging:
             new = Path(staging) / "new"
+            new.mkdir()
             _fill(new, files)
             try:
                 new.rename(folder)
