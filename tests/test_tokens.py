@@ -1,4 +1,4 @@
-"""Many texts tokenized at once, against the tokenizer on each text."""
+"""Texts put together from the tokens of their lines, against the tokenizer on each text."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.models import choices
 from lm_eval_epidemia.models.choices import batch_encoder
 
 OPTIONS = ["18-25¹", "26 to 34", "35-49\t", "50-64.", " 65 and more", "Prefer\r", "", "é\u2028no"]
@@ -103,8 +105,59 @@ def test_as_the_tokenizer_has_each_text(kind, add_bos_token):
     assert encoder([]) == []
 
 
-def test_a_model_that_encodes_otherwise_than_its_tokenizer_is_followed():
-    lm = model(fast(TOKENIZERS["bytes"]()))
-    honest = lm.tok_encode
-    lm.tok_encode = lambda text: [7, *honest(text)]
+@pytest.mark.parametrize(("kind", "most"), [("bytes", 0.2), ("merges across lines", 1.0)])
+def test_a_known_line_is_not_tokenized_again(kind, most, monkeypatch):
+    tokenizer, given = fast(TOKENIZERS[kind]()), []
+    honest = PreTrainedTokenizerFast.__call__
+
+    def counted(self, text, *args, **more):
+        given.extend(text if isinstance(text, list) else [])
+        return honest(self, text, *args, **more)
+
+    monkeypatch.setattr(PreTrainedTokenizerFast, "__call__", counted)
+    asked = [row["prompt"] for row in split("epidemia_low_acs_salary_by_race")]
+    batch_encoder(model(tokenizer))(asked)
+    assert len(given) <= most * len(asked) and len(given) == len(set(given))
+
+
+def test_offsets_that_lie_are_found_out():
+    """Tokens of a line that depend on the lines before it, from a tokenizer that denies it."""
+    tokenizer = fast(TOKENIZERS["bytes"]())
+
+    class Liar:
+        is_fast = True
+
+        def __getattr__(self, name):
+            return getattr(tokenizer, name)
+
+        def encode(self, text, **special):
+            ids = tokenizer.encode(text, **special)
+            return [*ids[:-1], len(text) % 7] if "65" in text else ids
+
+        def __call__(self, given, return_offsets_mapping=False, **special):
+            found = tokenizer(given, return_offsets_mapping=True, **special)
+            return {**found, "input_ids": [self.encode(text, **special) for text in given]}
+
+    lm = model(Liar())
+    asked = texts()
+    assert batch_encoder(lm)(asked) == [lm.tok_encode(text) for text in asked]
+
+
+def test_a_tokenizer_that_tells_no_offsets():
+    tokenizer = fast(TOKENIZERS["bytes"]())
+
+    class Slow:
+        """As tokenizers in Python are: no offsets, and an error for those who ask for them."""
+
+        is_fast = False
+
+        def __getattr__(self, name):
+            return getattr(tokenizer, name)
+
+        def __call__(self, given, **special):
+            assert "return_offsets_mapping" not in special
+            return tokenizer(given, **special)
+
+    lm = model(Slow())
     assert batch_encoder(lm)(texts(50)) == [lm.tok_encode(text) for text in texts(50)]
+    assert choices._cut([("A\n", "B", True)], choices.Whole([1], None)) is None
