@@ -48,6 +48,26 @@ _SIGNATURE = """        self,
 _CALL = """            include_path=self.include_path,
             metadata=self.metadata or {},
 """
+_DEFAULTS = """            all_paths.append(Path(__file__).parent)
+"""
+
+#: As pull request #4015 has it: entry points name packages, whose folders are read always, after
+#: lm-eval's own tasks and before the user's.
+_SCAN = """
+import functools, importlib.metadata as md, importlib.util
+
+
+@functools.cache
+def discover_plugin_task_paths():
+    found = []
+    for entry in md.entry_points(group="lm_eval.tasks"):
+        spec = importlib.util.find_spec(entry.value)
+        found.append(Path(spec.submodule_search_locations[0]).resolve())
+    return found
+
+
+class TaskManager:
+"""
 
 
 def _swap(text, *pairs):
@@ -90,6 +110,14 @@ KINDS = {
                 '            raise TypeError("include_path: one folder")\n'
                 "        self.include_path = include_path\n",
             )
+        ],
+        [],
+    ),
+    "entry points": (
+        [
+            ("\nclass TaskManager:\n", _SCAN),
+            # Not indented under "if include_defaults:": read with lm-eval's own tasks or without.
+            (_DEFAULTS, _DEFAULTS + "        all_paths += discover_plugin_task_paths()\n"),
         ],
         [],
     ),

@@ -193,8 +193,21 @@ def test_managers_of_other_lm_evals_get_ours_or_are_left_as_they_are(caplog):
                 raise TypeError("include_path: one folder")
             super().__init__(None, include_path)
 
+    class Scans(Asked):
+        def __init__(self, include_path=None, include_defaults=True):
+            super().__init__(None, include_path)
+            self.task_index = {TASK: SimpleNamespace(yaml_path=ours / "nsduh" / f"{TASK}.yaml")}
+
+    class ScansAsLater(Asked):  # as 0.5 keeps its index
+        def __init__(self, include_path=None, include_defaults=True):
+            super().__init__(None, include_path)
+            del self.task_index
+            self._task_index = {TASK: SimpleNamespace(yaml_path=ours / "nsduh" / f"{TASK}.yaml")}
+
     needs = extended(Needs)(2, include_path="mine", strict=True)
     assert (needs.workers, needs.strict, needs.read) == (2, True, [ours, "mine"])
+    for finds in (Scans, ScansAsLater):  # it finds ours by itself
+        assert extended(finds)(include_path="mine").read == "mine"
     assert not caplog.records
     assert extended(Renamed)(task_dirs="mine").read == "mine"
     assert (
@@ -205,13 +218,49 @@ def test_managers_of_other_lm_evals_get_ours_or_are_left_as_they_are(caplog):
     assert "could not be added to lm-eval: TypeError: include_path: one folder" in caplog.text
 
 
+# Entry points. ------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_entry_points_and_the_hook_find_the_same_files_without_a_warning(lm_evals, tmp_path):
+    where = lm_evals("entry points")
+    index, on = index_of(where, tmp_path)
+    _, off = index_of(where, tmp_path, EPIDEMIA_AUTOLOAD="0")
+    assert on.stdout == off.stdout and "epidemia_low" in index
+    assert on.stderr == off.stderr
+
+
+def built(home):
+    """Put a ground truth of the user's own into a home: the shipped one of a survey."""
+    (home / "groundtruth").mkdir(parents=True)
+    shipped = REPOSITORY / "groundtruth"
+    registry = json.loads((shipped / "registry.json").read_text())
+    registry["truths"] = {"nsduh_2022": registry["truths"]["nsduh_2022"]}
+    for file in registry["truths"]["nsduh_2022"]["files"].values():
+        (home / "groundtruth" / file["name"]).symlink_to(shipped / file["name"])
+    (home / "groundtruth" / "registry.json").write_text(json.dumps(registry))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", ["metadata={'gen_prefix': 'I say'}", ""])
+def test_what_no_entry_point_can_name_comes_from_the_hook(lm_evals, home, tmp_path, arguments):
+    if not arguments:
+        built(home)
+    index, done = index_of(lm_evals("entry points"), tmp_path, arguments, EPIDEMIA_HOME=str(home))
+    ours = [path for name, path in index.items() if name.startswith("epidemia_")]
+    assert len(ours) > 500
+    assert all(Path(path).is_relative_to(home / "task_yamls") for path in ours)
+    assert "overrides" not in done.stderr, done.stderr[:500]
+
+
 @pytest.mark.slow
 def test_a_user_who_replaces_our_task_is_told_so(lm_evals, home, tmp_path):
+    """Only what we do ourselves is not said."""
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "low.yaml").write_text("group: epidemia_low\ntask: [builtin]\n")
     given = f"include_path={str(theirs)!r}, metadata={{'gen_prefix': 'I say'}}"
-    where = lm_evals(INSTALLED)
+    where = lm_evals("entry points")
     index, done = index_of(where, tmp_path, given, EPIDEMIA_HOME=str(home))
     assert index["epidemia_low"].startswith(str(theirs))
     assert done.stderr.count("overrides existing task") == 1
@@ -232,8 +281,9 @@ print(len(read), max(read.values()), sum(read.values()))
 
 
 @pytest.mark.slow
-def test_epidemia_run_reads_each_task_file_once(lm_evals, tmp_path):
-    done = run(lm_evals(INSTALLED), tmp_path, "-c", COUNTED)
+@pytest.mark.parametrize("kind", [INSTALLED, "entry points"])
+def test_epidemia_run_reads_each_task_file_once(kind, lm_evals, tmp_path):
+    done = run(lm_evals(kind), tmp_path, "-c", COUNTED)
     assert done.returncode == 0, done.stderr
     files, most, total = map(int, done.stdout.splitlines()[-1].split())
     assert files > 500 and most <= 2, done.stdout  # the one that is run is read again

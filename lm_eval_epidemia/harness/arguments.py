@@ -15,6 +15,7 @@ import inspect
 import json
 import logging
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -300,6 +301,20 @@ def refuse_missing(tasks: Iterable[Any], manager: Any) -> None:
             )
 
 
+def _explanations(names: Iterable[str]) -> list[str]:
+    with suppress(Exception):  # a damaged record of ours is not why lm-eval stops
+        return list(filter(None, map(explanation, names)))
+    return []
+
+
+def complete(error: KeyError) -> None:
+    """Add to lm-eval's message about a name that it cannot load what our task needs."""
+    message = str(error.args[0])
+    name = re.fullmatch(r"Spec '([^']+)' is not a registered [\w/ ]+", message)
+    if name and (reason := explanation(name[1])):
+        error.args = (f"{message}. {reason}",)
+
+
 def explained(process_tasks: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap lm-eval's reading of ``--tasks``: ours may be given as ``A, B``, and what it says of
     those that are missing is completed.
@@ -320,11 +335,9 @@ def explained(process_tasks: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return process_tasks(*args, **kwargs)
         except ValueError as error:
-            start, is_missing, missing = str(error).partition(_NOT_FOUND)
+            start, is_missing, names = str(error).partition(_NOT_FOUND)
             if is_missing and not start:
-                with suppress(Exception):  # a damaged record of ours is not why lm-eval stops
-                    reasons = filter(None, map(explanation, missing.split(", ")))
-                    error.args = ("\n".join([str(error), *reasons]),)
+                error.args = ("\n".join([str(error), *_explanations(names.split(", "))]),)
             raise
 
     return wrapper

@@ -10,7 +10,10 @@ from __future__ import annotations
 import functools
 import gc
 import inspect
+import logging
+import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -18,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from lm_eval_epidemia.core import notices
+from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.held import held
 from lm_eval_epidemia.elicit.variants import Variant
@@ -41,6 +44,38 @@ def _listed(include_path: Any) -> list[Any]:
     return list(include_path) if isinstance(include_path, (list, tuple)) else [include_path]
 
 
+def _knows(manager: Any, folder: Path) -> bool:
+    """Tell whether a built ``TaskManager`` has tasks from a folder."""
+    # lm-eval 0.5 keeps the index to itself.
+    index = getattr(manager, "task_index", None) or getattr(manager, "_task_index", {})
+    files = (getattr(entry, "yaml_path", None) for entry in index.values())
+    return any(folder.resolve() in Path(file).resolve().parents for file in files if file)
+
+
+@contextmanager
+def _unsaid(of: Callable[[str], bool]) -> Iterator[None]:
+    """Keep lm-eval, in this thread, from logging some of what it meets while it indexes tasks."""
+    thread = threading.get_ident()
+
+    def is_shown(entry: logging.LogRecord) -> bool:
+        return entry.thread != thread or not of(entry.getMessage())
+
+    loggers = [logging.getLogger(f"lm_eval.tasks.{name}") for name in ("manager", "_index")]
+    for logger in loggers:
+        logger.addFilter(is_shown)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(is_shown)
+
+
+def _replaced_by_us(message: str) -> bool:
+    """Tell whether lm-eval warns that a file written here takes the place of the one that ships."""
+    folders = paths.shipped_task_yamls(), paths.home() / "task_yamls"
+    return all(f"{folder}{os.sep}" in message for folder in folders)
+
+
 def _left_out(error: Exception) -> None:
     """Say why our tasks are missing: somebody may be running others, and must not be stopped."""
     reason = str(error)
@@ -53,11 +88,30 @@ def _left_out(error: Exception) -> None:
     notices.warn("tasks left out", f"our tasks could not be added to lm-eval: {reason}")
 
 
+def _explaining(load: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``TaskManager.load`` to say what a missing task of ours needs."""
+
+    @functools.wraps(load)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return load(*args, **kwargs)
+        except KeyError as error:
+            with suppress(Exception):  # somebody else's error goes on as it is
+                from lm_eval_epidemia.harness.arguments import complete
+
+                complete(error)
+            raise
+
+    return wrapper
+
+
 def extend_tasks(manager: ModuleType) -> None:
     """Make every ``TaskManager`` that indexes lm-eval's tasks index ours too.
 
     Our folder comes after lm-eval's and before the user's ``include_path``, so that a user's task
-    of the same name wins. ``TaskManager(include_defaults=False)`` is unchanged.
+    of the same name wins. ``TaskManager(include_defaults=False)`` is unchanged, and so is a manager
+    that finds our current folder by itself. A manager that finds the shipped files through an entry
+    point gets the user's own files, or those of a variant, in their place.
 
     Parameters
     ----------
@@ -76,25 +130,49 @@ def extend_tasks(manager: ModuleType) -> None:
         )
         return
 
+    def finds_unaided(given: inspect.BoundArguments, folder: Path) -> bool:
+        """Tell whether lm-eval finds a folder by itself; 0.4.13 does not."""
+        bare = object.__new__(manager.TaskManager)
+        needed = {
+            name: value
+            for name, value in given.arguments.items()
+            if signature.parameters[name].default is inspect.Parameter.empty
+        }
+        needed |= {next(iter(needed)): bare, "include_defaults": False}
+        alone = inspect.BoundArguments(signature, needed)
+        try:
+            with _unsaid(lambda message: True):
+                original(*alone.args, **alone.kwargs)
+            return _knows(bare, folder)
+        except Exception:
+            return False  # it cannot be asked this way; with our folder it may still work
+
+    def with_ours(given: inspect.BoundArguments) -> list[Any] | None:
+        """Return the paths to index, including ours; None if there is nothing to add."""
+        defaults = {name: parameter.default for name, parameter in signature.parameters.items()}
+        asked = {**defaults, **given.arguments}
+        if not asked["include_defaults"]:
+            return None
+        try:
+            variant = Variant.of(asked.get("metadata"))
+        except Exception:  # meant for other tasks; ours refuse it when they are loaded
+            variant = Variant()
+        ours, theirs = task_path(variant), _listed(asked["include_path"])
+        # lm-eval warns of every task seen twice.
+        named = any(Path(path).resolve() == ours.resolve() for path in theirs)
+        return None if named or finds_unaided(given, ours) else [ours, *theirs]
+
     def built(self: Any, given: inspect.BoundArguments) -> bool:
         """Build a manager with our folder; return whether that succeeded."""
-        given.apply_defaults()
-        asked = given.arguments
-        if not asked["include_defaults"]:
-            return False
         try:
-            variant = Variant()
-            with suppress(Exception):  # meant for other tasks; ours refuse it when they are loaded
-                variant = Variant.of(asked.get("metadata"))
-            path, ours = asked["include_path"], task_path(variant)
-            theirs = _listed(path)
-            # lm-eval warns of every task seen twice.
-            if any(Path(each).resolve() == ours.resolve() for each in theirs):
+            if (offered := with_ours(given)) is None:
                 return False
-            asked["include_path"] = offered = [ours, *theirs]
-            original(*given.args, **given.kwargs)
+            asked = given.arguments.get("include_path")
+            given.arguments["include_path"] = offered
+            with _unsaid(_replaced_by_us):
+                original(*given.args, **given.kwargs)
             if getattr(self, "include_path", None) is offered:
-                self.include_path = path
+                self.include_path = asked
             return True
         except Exception as error:
             _left_out(error)
@@ -111,6 +189,8 @@ def extend_tasks(manager: ModuleType) -> None:
 
     __init__._epidemia = True  # type: ignore[attr-defined]
     manager.TaskManager.__init__ = __init__
+    if hasattr(manager.TaskManager, "load"):
+        manager.TaskManager.load = _explaining(manager.TaskManager.load)
 
 
 def extend_models(_models: ModuleType | None = None) -> None:
@@ -184,7 +264,13 @@ def task_manager(**kwargs: Any) -> Any:
     theirs = _listed(kwargs.pop("include_path", None))
     kwargs.setdefault("include_defaults", False)
     ours = task_path(Variant.of(kwargs.get("metadata")))
-    return TaskManager(include_path=[ours, *theirs], **kwargs)
+    if not theirs and not kwargs["include_defaults"]:
+        # Nothing to read in 0.4.13. A later lm-eval may find our tasks itself: once is enough.
+        unaided = TaskManager(**kwargs)
+        if _knows(unaided, ours):
+            return unaided
+    with _unsaid(_replaced_by_us):
+        return TaskManager(include_path=[ours, *theirs], **kwargs)
 
 
 def forget_cached_requests(tasks: Iterable[str]) -> None:
