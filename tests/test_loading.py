@@ -199,11 +199,41 @@ def test_an_adapter_that_fits_but_names_another_base_is_warned_of(tiny_llama, tm
         assert (said in caplog.text) == warned
 
 
-def test_an_adapter_of_another_model_on_the_hub_is_refused():
-    with pytest.raises(EpidemiaError, match=r"write a/instruct as base_model_name_or_path in .*ad"):
-        loading._check_base("adapter", "a/base", "a/instruct")
-    loading._check_base("adapter", "b/Base", "a/base")
-    loading._check_base("adapter", "a/base", "a/base")
+def test_an_adapter_of_other_weights_of_the_same_shape_is_refused(
+    tiny_llama, tmp_path, monkeypatch
+):
+    pytest.importorskip("peft")
+    forget()
+    other = tmp_path / "elsewhere" / tiny_llama.name
+    llama(tiny_llama).save_pretrained(other)
+    adapter = adapter_for(llama(tiny_llama), tmp_path / "adapter")
+    path = adapter / "adapter_config.json"
+    config = json.loads(path.read_text())
+
+    def put_on(pretrained, named):
+        path.write_text(json.dumps({**config, "base_model_name_or_path": str(named)}))
+        loading._check_base(str(adapter), str(named), str(pretrained))
+
+    # Of the same name, and a copy of another name
+    path.write_text(json.dumps({**config, "base_model_name_or_path": str(other)}))
+    with pytest.raises(EpidemiaError, match=f"was trained on {other}, whose weights are not those"):
+        load(pretrained=tiny_llama, peft=adapter)
+    copied = copy_of(tiny_llama, tmp_path / "copied")
+    put_on(tiny_llama, copied)
+    # On the Hub: names tell, but where both were downloaded the weights do.
+    with pytest.raises(
+        EpidemiaError, match=r"write a/instruct as base_model_name_or_path in .*adap"
+    ):
+        put_on("a/instruct", "a/base")
+    put_on("a/base", "b/Base")
+    downloaded = {"a/base": tiny_llama, "b/copy": copied, "b/base": other}
+    monkeypatch.setattr(
+        "huggingface_hub.snapshot_download", lambda named, local_files_only: downloaded[named]
+    )
+    put_on("a/base", "b/copy")
+    put_on("b/copy", tiny_llama)
+    with pytest.raises(EpidemiaError, match="whose weights are not those"):
+        put_on("a/base", "b/base")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ base would be loaded silently, and is refused here.
 
 from __future__ import annotations
 
+import filecmp
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ from lm_eval_epidemia.core.notices import warn
 
 #: ``name`` or ``owner/name``: what the Hugging Face Hub calls a model.
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
+
+#: Files of weights, as save_pretrained names them.
+_WEIGHTS = r"(?:model|pytorch_model)[\w.-]*\.(?:safetensors|bin)"
 
 #: Characters of another library's error that are quoted.
 _QUOTED = 400
@@ -147,24 +151,54 @@ def check_adapter(model: Any, peft: str, pretrained: str) -> None:
 
 
 def _check_base(peft: str, named: str | None, pretrained: str) -> None:
-    """Refuse an adapter of another base; warn where names do not tell.
+    """Refuse an adapter of other weights of the same shape; warn where nobody can tell.
 
-    Two ids of the Hub tell, and a folder may hold any of them.
+    Where both bases are here their weights are compared, whatever they are called. Else two ids of
+    the Hub tell, and a folder may hold any of them.
     """
-    if not named or Path(named).name.lower() == Path(pretrained).name.lower():
+    if not named or named == pretrained:
         return
-    if Path(pretrained).exists() or not HUB_ID.fullmatch(named):
+    is_same = _same_weights(named, pretrained)
+    if is_same is None and Path(named).name.lower() == Path(pretrained).name.lower():
+        return
+    if is_same is None and (Path(pretrained).exists() or not HUB_ID.fullmatch(named)):
         warn(
             "adapter of another base",
             f"peft={peft} was trained on {named} by its own account, but is loaded onto "
             f"{pretrained}: unless both have the same weights, the answers belong to neither model",
         )
-    else:
+    elif not is_same:
         raise EpidemiaError(
-            f"peft={peft} was trained on {named}, not on pretrained={pretrained}: give that as "
-            f"pretrained. If both are the same weights, write {pretrained} as "
-            f"base_model_name_or_path in {peft}/adapter_config.json"
+            f"peft={peft} was trained on {named}, whose weights are not those of "
+            f"pretrained={pretrained}: give that as pretrained. If both are the same weights, "
+            f"write {pretrained} as base_model_name_or_path in {peft}/adapter_config.json"
         )
+
+
+def _here(named: str) -> Path | None:
+    """Return the folder of a model, if it is here: as a folder, or downloaded from the Hub."""
+    if Path(named).is_dir():
+        return Path(named)
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(named, local_files_only=True))
+    except Exception:  # no id, or not here
+        return None
+
+
+def _same_weights(*named: str) -> bool | None:
+    """Tell whether two models have the same weights; None if their files are not here, or alike."""
+    folders = [_here(name) for name in named]
+    files, others = (
+        {path.name: path for path in folder.iterdir() if re.fullmatch(_WEIGHTS, path.name)}
+        if folder
+        else {}
+        for folder in folders
+    )
+    if not files or files.keys() != others.keys():
+        return None
+    return all(filecmp.cmp(files[name], others[name], shallow=False) for name in files)
 
 
 def check_model(given: Given) -> bool:
