@@ -459,8 +459,8 @@ def test_lettered_tasks_of_others_and_those_it_cannot_answer(mmlu_style):
     [
         ({"base_url": "http://h/v1"}, "ends in /v1/chat/completions or /v1/completions"),
         ({"num_concurent": 4}, "nearest: num_concurrent"),
-        ({"tokenizer": "x"}, "needs no tokenizer"),
-        ({"variants": "two"}, "expected auto, sum or one"),
+        ({"tokenizer": "x"}, "has no argument 'tokenizer'"),
+        ({"variants": "two"}, "Input should be 'auto', 'sum' or 'one'"),
         ({"model": None}, "give model=NAME"),
         (
             {"api_key_env": "NOT_SET_ANYWHERE"},

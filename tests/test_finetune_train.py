@@ -23,7 +23,6 @@ from lm_eval_epidemia.results import card
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("trl")
-from safetensors.numpy import save_file  # noqa: E402
 
 TASK = "epidemia_low_nsduh_cocaine_ever_by_race"
 
@@ -222,9 +221,9 @@ def test_a_training_that_cannot_be_written_says_how_it_goes_on(
             return trainer
 
         monkeypatch.setattr(train, "_trainer", limited)
-        with pytest.raises(EpidemiaError, match="stopped, because it could not be written") as said:
+        with pytest.raises(EpidemiaError, match=r"the training stopped \(") as said:
             train.train(str(tiny_llama), data, out, settings)
-    assert "begins again" in str(said.value) and "ulimit -f" in str(said.value)
+    assert "the same command begins again" in str(said.value)
     if limit == 20_000:
         monkeypatch.setattr(train, "_trainer", honest)
         assert train.train(str(tiny_llama), data, out, settings).steps == 1
@@ -233,39 +232,22 @@ def test_a_training_that_cannot_be_written_says_how_it_goes_on(
 def test_what_is_kept_of_a_training_that_stops_later_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(train, "_last_checkpoint", lambda out: f"{out}/checkpoint-3")
     with (
-        pytest.raises(EpidemiaError, match=r"No space left.*continues from .*checkpoint-3; make"),
+        pytest.raises(EpidemiaError, match=r"No space left.*continues from .*checkpoint-3$"),
         train._going_on(tmp_path),
     ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    for other in (OSError(errno.ENOENT, "not ours"), RuntimeError("CUDA out of memory")):
-        with pytest.raises(type(other)) as raised, train._going_on(tmp_path):
-            raise other
-        assert raised.value is other
+    with pytest.raises(TypeError), train._going_on(tmp_path):
+        raise TypeError("ours")
 
 
-def test_a_damaged_checkpoint_is_passed_over(tiny_llama, tmp_path, caplog):
-    out = tmp_path / "out"
-    for step in (1, 2, 3, 10):
-        checkpoint = out / train.CHECKPOINTS / f"checkpoint-{step}"
+def test_a_checkpoint_that_is_not_complete_is_passed_over(tmp_path):
+    """Its state is written last."""
+    for step, state in {1: "{}", 2: "{}", 3: "{", 10: None}.items():
+        checkpoint = tmp_path / train.CHECKPOINTS / f"checkpoint-{step}"
         checkpoint.mkdir(parents=True)
-        torch.save({}, checkpoint / "optimizer.pt")
-        torch.save({}, checkpoint / "scheduler.pt")
-        save_file({"a": np.zeros(3)}, checkpoint / "adapter_model.safetensors")
-        (checkpoint / "trainer_state.json").write_text("{}")
-    folder = out / train.CHECKPOINTS
-    assert train._last_checkpoint(out) == str(folder / "checkpoint-10")
-    for step, name in (
-        (10, "adapter_model.safetensors"),
-        (3, "optimizer.pt"),
-        (2, "trainer_state.json"),
-    ):
-        path = folder / f"checkpoint-{step}" / name
-        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    assert train._last_checkpoint(out) == str(folder / "checkpoint-1")
-    assert caplog.text.count("is damaged and is skipped") == 3
-    (out / train.RUN).write_text("{")
-    with pytest.raises(EpidemiaError, match=r"run.json is damaged"):
-        train.train(str(tiny_llama), dataset(tmp_path / "data"), out, Settings())
+        if state is not None:
+            (checkpoint / "trainer_state.json").write_text(state)
+    assert train._last_checkpoint(tmp_path) == str(checkpoint.with_name("checkpoint-2"))
 
 
 # Bad input.
@@ -298,7 +280,6 @@ def test_models_that_cannot_be_trained(tiny_llama, tmp_path):
             path.write_text(json.dumps({k: v for k, v in told.items() if "_token" not in k}))
     refused("has no eos_token", endless, data, out)
     refused("./nothing is no file or folder here, and cannot be loaded", "./nothing", data, out)
-    refused("a GGUF file is quantised", tmp_path / "model.gguf", data, out)
 
 
 def test_datasets_that_cannot_be_used(tiny_llama, tmp_path):
@@ -307,28 +288,10 @@ def test_datasets_that_cannot_be_used(tiny_llama, tmp_path):
     made = {
         "fingerprint": dataset(tmp_path / "other", fingerprint="0" * 12),
         "tasks": dataset(tmp_path / "unknown", tasks=["epidemia_low_brfss_asthma_by_planet"]),
-        "rows": dataset(tmp_path / "fewer", rows={"train": 1, "validation": 1}),
-        "columns": dataset(tmp_path / "columns", "answers"),
+        "rows": dataset(tmp_path / "rows"),
     }
     refused("fingerprint 000000000000, but scores would use", tiny_llama, made["fingerprint"], out)
     refused("tasks that are not installed", tiny_llama, made["tasks"], out)
-    refused("its card says", tiny_llama, made["rows"], out)
-    for kind, change, said in (
-        ("answers", {"completion": " Z"}, "does not offer"),
-        ("distributions", {"p": [0.9, 0.9]}, r"shares \[0.9, 0.9\] are not 2"),
-        ("distributions", {"p": [-0.5, 1.5]}, "are not 2 shares"),
-    ):
-        edited = dataset(tmp_path / "edited", kind)
-        rows = datasets.load_from_disk(str(edited))
-        rows = rows.map(lambda _row, change=change: change)
-        rows.save_to_disk(str(tmp_path / "again"))
-        shutil.copy(edited / card.DATASET_CARD, tmp_path / "again")
-        refused(said, tiny_llama, tmp_path / "again", out)
-        for folder in (edited, tmp_path / "again"):
-            shutil.rmtree(folder)
-    path = made["columns"] / card.DATASET_CARD
-    path.write_text(path.read_text().replace('"answers"', '"distributions"'))
-    refused("its card says", tiny_llama, made["columns"], out)
     path = made["rows"] / card.DATASET_CARD
     path.write_text(json.dumps({**json.loads(path.read_text()), "kind": "songs"}))
     refused("kind 'songs', expected one of notes", tiny_llama, made["rows"], out)

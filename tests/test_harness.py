@@ -226,7 +226,7 @@ def test_the_cache_of_requests_and_of_responses(tmp_path, monkeypatch):
 def test_the_baseline_refuses_what_it_cannot_do(mmlu_style):
     for options, said in (
         ("kind=truht", "nearest: truth"),
-        ("kind=noisy,noise=-1", "noise=-1: expected a number from 0"),
+        ("kind=noisy,noise=-1", "noise=-1: Input should be greater than or equal to 0"),
     ):
         with pytest.raises(EpidemiaError, match=said):
             evaluate([TASK], model_args=options)

@@ -454,29 +454,6 @@ def test_a_model_that_takes_no_temperature_is_refused_with_a_way_out():
     assert "Reasoning models" in found and "epidemia_low_stated" in found and asked < 10
 
 
-def test_a_server_that_takes_no_form_is_asked_once(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    words = json.dumps({"error": {"message": f"guided decoding is off for {KEY}"}}).encode()
-    for kind, chat in (("local-chat-completions", True), ("local-completions", False)):
-        with scripted(fault=always(400, words)) as server:
-            with pytest.raises(EpidemiaError, match=r"guided decoding is off.*leave 'struct") as r:
-                evaluate(
-                    [f"{TASK}_stated"],
-                    model=kind,
-                    metadata={"structured": "regex"},
-                    apply_chat_template=chat,
-                    model_args={
-                        "base_url": server.url(chat),
-                        "model": "any",
-                        "num_concurrent": 4,
-                        "tokenizer_backend": None,
-                        "tokenized_requests": False,
-                    },
-                )
-            assert server.asked.total() == 1 and KEY not in str(r.value)
-            assert "structured_outputs" in server.payloads[0]
-
-
 def test_a_form_for_tasks_that_have_none_is_refused():
     run = arguments.checked(lambda tasks=None, metadata=None: "run")
     for names in ([TASK], ["epidemia_high"], [f"{TASK}_sampled"]):
@@ -499,19 +476,19 @@ def test_tasks_that_need_more_than_letters_are_refused_before_the_first_request(
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("max_cost_tokens", "many", "expected a whole number of at least 1"),
-        ("max_cost_tokens", 0, "expected a whole number of at least 1"),
-        ("max_cost_tokens", 1.5, "expected a whole number of at least 1"),
-        ("num_concurrent", "x", "expected a whole number of at least 1"),
-        ("num_concurrent", 0, "expected a whole number of at least 1"),
-        ("timeout", "x", "expected a number of at least 0.001"),
-        ("timeout", -1, "expected a number of at least 0.001"),
-        ("timeout", "nan", "expected a number of at least 0.001"),
-        ("timeout", "1e400", "expected a number of at least 0.001"),
-        ("pause", -1, "expected a number of at least 0"),
-        ("max_retries", -1, "expected a whole number of at least 0"),
-        ("verify_certificate", "nope", "expected True or False"),
-        ("enable_thinking", "maybe", "expected True or False"),
+        ("max_cost_tokens", "many", "Input should be"),
+        ("max_cost_tokens", 0, "Input should be"),
+        ("max_cost_tokens", 1.5, "Input should be"),
+        ("num_concurrent", "x", "Input should be"),
+        ("num_concurrent", 0, "Input should be"),
+        ("timeout", "x", "Input should be"),
+        ("timeout", -1, "Input should be"),
+        ("timeout", "nan", "Input should be"),
+        ("timeout", "1e400", "Input should be"),
+        ("pause", -1, "Input should be"),
+        ("max_retries", -1, "Input should be"),
+        ("verify_certificate", "nope", "Input should be"),
+        ("enable_thinking", "maybe", "Input should be"),
         ("ca_cert_path", "/nowhere.pem", "is not a file of certificates"),
         ("ca_cert_path", __file__, "is not a file of certificates"),
         ("base_url", "http://[::1/v1/completions", "not a URL.*square brackets"),
@@ -565,10 +542,10 @@ def test_a_key_is_hidden_in_every_way_of_writing_it(key):
         ({"total_tokens": 11.0}, 11),
         ({"prompt_tokens": 10, "completion_tokens": 1}, 11),
         ({"total_tokens": None, "prompt_tokens": 10}, 10),
-        ({"total_tokens": float("nan")}, 0),
-        ({"total_tokens": True}, 0),
-        ({"total_tokens": -3}, 0),
-        ({"total_tokens": "11"}, 0),
+        ({"usage": {"total_tokens": 11}}, 11),
+        ({"prompt_eval_count": 10, "eval_count": 1}, 11),
+        ({"text": "A"}, 0),
+        ([], 0),
     ],
 )
 def test_tokens_however_they_are_told(usage, tokens):

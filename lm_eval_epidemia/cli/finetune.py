@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -156,15 +157,10 @@ def _lora(given: str | None) -> dict[str, int]:
     """Read ``r=16,alpha=32``."""
     if given is None:
         return {}
-    numbers = {}
-    for part in given.split(","):
-        name, _, value = part.strip().partition("=")
-        if name not in ("r", "alpha") or not value.isdigit() or name in numbers:
-            raise EpidemiaError(f"--lora {given!r}: expected r=16 or r=16,alpha=32")
-        numbers[name] = int(value)
-    if "r" not in numbers:
-        raise EpidemiaError(f"--lora {given!r} gives no rank: expected r=16 or r=16,alpha=32")
-    return numbers
+    if not (numbers := re.fullmatch(r"r=(\d+)(?:,\s*alpha=(\d+))?", given.strip())):
+        raise EpidemiaError(f"--lora {given!r}: expected r=16 or r=16,alpha=32")
+    rank, alpha = numbers.groups()
+    return {"r": int(rank)} | ({"alpha": int(alpha)} if alpha else {})
 
 
 def _raw(survey: str, raw: list[Path] | None, vintage: str | None) -> list[Path]:

@@ -25,7 +25,7 @@ from lm_eval_epidemia.finetune.hold_out import (
 )
 from lm_eval_epidemia.finetune.notes import Writer, by_model, by_template, written
 from lm_eval_epidemia.finetune.rows import answers, distributions, prompts_of, statements
-from lm_eval_epidemia.results.card import DATASET_CARD, KINDS, DatasetCard, write_card
+from lm_eval_epidemia.results.card import KINDS, DatasetCard, write_card
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
@@ -257,17 +257,9 @@ def _stated(
     facts = facts_of(data, [task for task in declared if data.can_estimate(task)])
     truth = next(iter(truths.values()))
     if truth.vintage != data.vintage:
-        listed = list(data.record.vintages)
-        how = f"give the file of {truth.vintage}"
-        # Of a later one a truth may be built, and scores would not use it.
-        if listed.index(data.vintage) < listed.index(truth.vintage):
-            how += (
-                f", or build the truth of this one: 'epidemia groundtruth build {survey} --vintage "
-                f"{data.vintage} --raw FILE'"
-            )
         raise EpidemiaError(
             f"{data.name} is {survey} {data.vintage}, but scores use the ground truth of "
-            f"{truth.vintage}: {how}"
+            f"{truth.vintage}: give the file of {truth.vintage}"
         )
     if lacking := [task.name for task in declared if not facts.states(task)]:
         if tasks is not None:
@@ -414,14 +406,9 @@ def check_out(out: Path) -> None:
     EpidemiaError
         Naming the files there.
     """
-    if not out.exists():
-        return
-    if not out.is_dir():
+    if out.exists() and not out.is_dir():
         raise EpidemiaError(f"{out} is a file: give a folder")
-    here = sorted(path.name for path in out.iterdir())
-    if DATASET_CARD in here:
-        raise EpidemiaError(f"{out} already holds a dataset: remove it, or give another folder")
-    if here:
+    if here := sorted(path.name for path in out.glob("*")):
         raise EpidemiaError(f"{out} holds {few(here)}: give a new folder")
 
 

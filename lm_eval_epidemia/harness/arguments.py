@@ -16,11 +16,9 @@ import json
 import logging
 import math
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from typing import Any
 
 from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves, made_of, members, names
@@ -64,7 +62,7 @@ def checked(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         with ExitStack() as stack:
             if ours:
                 alone = len(ours) == len(names)
-                _check_part(given.get("limit"), _samples(given), ours, alone)
+                _check_part(given.get("limit"), given.get("samples"), ours, alone)
                 stack.enter_context(masking(_parsed(given.get("model_args"))))
                 _check(given, ours, alone)
                 check_file(given.get("use_cache"))
@@ -79,15 +77,6 @@ def checked(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
             return simple_evaluate(*args, **kwargs)
 
     return wrapper
-
-
-def _samples(given: Mapping[str, Any]) -> Any:
-    """Return ``--samples``, of which lm-eval's command line drops an empty one."""
-    program, words = Path(sys.argv[0]), {word.partition("=")[0] for word in sys.argv}
-    is_command = {program.stem, program.parent.name} & {"lm_eval", "lm-eval"}
-    if given.get("samples") is None and is_command and words & {"--samples", "-E"}:
-        return {}
-    return given.get("samples")
 
 
 def _check_part(limit: Any, samples: Any, names: Sequence[str], alone: bool) -> None:

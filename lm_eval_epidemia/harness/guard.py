@@ -229,8 +229,7 @@ class _Watched:
             _note_temperature(model, ours[0])
         for request in ours:
             if structure := written.structure_of(request):
-                with written.holding_form(model, structure, request.task_name):
-                    written.refuse_declined(model, request)
+                written.refuse_form(model, structure, request.task_name)
                 break
         names = dict.fromkeys(request.task_name for request in ours)
         ways = {name: WAYS[leaves()[name].way] for name in names if name in leaves()}
@@ -257,7 +256,7 @@ class _Watched:
             part = [requests[place] for place in places]
             with (
                 _own_seeds(model, tried) if is_drawn else nullcontext(),
-                written.holding_form(model, structure, part[0].task_name),
+                written.holding_form(model, structure),
                 written.keeping_thoughts(model if is_ours else None) as told,
             ):
                 texts = _one_each(lm.generate_until(part, *args, **kwargs), part)
@@ -315,10 +314,8 @@ def _explained(lm: Any) -> Iterator[None]:
             unread = isinstance(error, (ValueError, LookupError, TypeError, AssertionError))
             if unread and not isinstance(error, OSError):
                 note = _UNREAD
-            if hasattr(error, "add_note"):
-                error.add_note(note)
-            else:  # Python 3.10
-                logging.getLogger("lm_eval_epidemia").error(note)
+            add = getattr(error, "add_note", logging.getLogger("lm_eval_epidemia").error)
+            add(note)  # logged by Python 3.10
         raise
 
 

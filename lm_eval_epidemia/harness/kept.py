@@ -24,6 +24,7 @@ from tempfile import TemporaryFile
 from typing import Any
 from unittest import mock
 
+from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness.keys import SECRET
 
@@ -70,7 +71,7 @@ def check_file(use_cache: Any) -> None:
     path = Path(f"{use_cache}_rank0.db")
     # It logs the traceback of an error that we report in a line.
     logging.getLogger("sqlitedict").setLevel(logging.CRITICAL)
-    check_writable(f"--use_cache {use_cache}", path.parent)
+    check_writable(path.parent)
     try:
         with closing(_opened(path if path.exists() else ":memory:")) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -131,7 +132,7 @@ def claimed(database: Any, asks: Mapping[str, str]) -> Iterator[None]:
         with writing(database):
             yield
     finally:
-        with suppress(sqlite3.Error), closing(_opened(database.filename)) as connection:
+        with suppress(EpidemiaError), _locked(database) as connection:
             if not _answers(connection, database):
                 connection.execute("DROP TABLE IF EXISTS epidemia")
 
@@ -159,9 +160,7 @@ def note(
     """
     if database is None:
         return
-    with writing(database), closing(_opened(database.filename)) as connection:
-        # Of two runs that begin at once the second finds what the first wrote.
-        connection.execute("BEGIN IMMEDIATE")
+    with _locked(database) as connection:
         if not (record := _record(connection)) and (many := _answers(connection, database)):
             raise EpidemiaError(
                 f"{database.filename} holds {many:,} answers, but not whose they are: give another "
@@ -182,7 +181,6 @@ def note(
         connection.execute("CREATE TABLE IF NOT EXISTS epidemia (record TEXT)")
         connection.execute("DELETE FROM epidemia")
         connection.execute("INSERT INTO epidemia VALUES (?)", (json.dumps(record),))
-        connection.execute("COMMIT")
 
 
 def record_of(database: Any) -> dict[str, Any]:
@@ -191,6 +189,14 @@ def record_of(database: Any) -> dict[str, Any]:
         return {}
     with writing(database), closing(_opened(database.filename)) as connection:
         return _record(connection)
+
+
+@contextmanager
+def _locked(database: Any) -> Iterator[sqlite3.Connection]:
+    """Open a file for one transaction: of two runs that begin at once one waits for the other."""
+    with writing(database), closing(_opened(database.filename)) as connection, connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
 
 
 def _opened(path: Any) -> sqlite3.Connection:
@@ -202,38 +208,23 @@ def _answers(connection: sqlite3.Connection, database: Any) -> int:
 
 
 def _record(connection: sqlite3.Connection) -> dict[str, Any]:
-    tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    if ("epidemia",) not in tables:
+    if ("epidemia",) not in connection.execute("SELECT name FROM sqlite_master").fetchall():
         return {}
-    rows = connection.execute("SELECT record FROM epidemia").fetchall()
-    return json.loads(rows[0][0]) if rows else {}
+    row = connection.execute("SELECT record FROM epidemia").fetchone()
+    return json.loads(row[0]) if row else {}
 
 
 #: Bytes that a place must take: about one file of results.
 _ROOM = 2**20
 
 
-def check_writable(given: str, folder: Path) -> None:
-    """Refuse a place where no file can be written.
-
-    Parameters
-    ----------
-    given : str
-        The user's option, for the error.
-    folder : Path
-        Where files shall be; need not exist.
-    """
-    try:
-        while not folder.exists():
-            folder = folder.parent
+def check_writable(folder: Path) -> None:
+    """Refuse a folder where no file can be written, before a model is asked."""
+    with paths.writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder) as file:
             file.write(bytes(_ROOM))
             file.flush()
-    except OSError as error:
-        raise EpidemiaError(
-            f"{given}: {folder} cannot be written ({error.strerror}): give another path, or free "
-            "some space"
-        ) from None
 
 
 def watch(tracker: Any) -> None:
@@ -249,17 +240,15 @@ def watch(tracker: Any) -> None:
     if not given:
         return
     path = Path(given)
-    check_writable(f"--output_path {given}", path.parent if path.suffix == ".json" else path)
+    check_writable(path.parent if path.suffix == ".json" else path)
 
     def save(usual: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-        from lm_eval.loggers import evaluation_tracker
+        from lm_eval.loggers.evaluation_tracker import eval_logger
         from lm_eval.utils import make_table
-
-        logger = evaluation_tracker.eval_logger
 
         def warning(said: str, *more: Any) -> None:
             if not said.startswith("Could not save"):
-                return logger.warning(said, *more)
+                return eval_logger.log(logging.WARNING, said, *more)
             # lm-eval prints its tables after this.
             for column in {"results", "groups"} & kwargs.get("results", {}).keys():
                 print(make_table(kwargs["results"], column))
@@ -268,9 +257,7 @@ def watch(tracker: Any) -> None:
                 "some space or give another path (with --use_cache nothing is asked twice)"
             ) from None
 
-        told: Any = logging.LoggerAdapter(logger, {})
-        told.warning = warning
-        with mock.patch.object(evaluation_tracker, "eval_logger", told):
+        with mock.patch.object(eval_logger, "warning", warning):
             usual(*args, **kwargs)
 
     for name in ("save_results_aggregated", "save_results_samples"):

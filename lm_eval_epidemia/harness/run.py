@@ -7,29 +7,18 @@ enough.
 from __future__ import annotations
 
 import sys
-from dataclasses import fields
 from pathlib import Path
 from traceback import extract_tb
-from typing import Any
-
-import yaml
 
 from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.core.console import separated
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness import discovery
 from lm_eval_epidemia.harness.discovery import check_lm_eval
 
 #: Where lm-eval refuses what it was given, with a traceback: folders (of its tasks, those who read
 #: them and not what is below) and files.
 _ARGUMENTS = ("_cli", "config", "tasks", "api/registry.py", "api/model.py")
-
-#: Types of --config that lm-eval takes for granted, and an example of each.
-_CONFIGURED: dict[str, tuple[Any, str]] = {
-    "model": (str, "hf"),
-    "limit": ((int, float), "10"),
-    **dict.fromkeys(("model_args", "metadata", "gen_kwargs"), ((dict, str), "{NAME: VALUE}")),
-}
 
 
 def only_ours(tasks: list[str]) -> bool:
@@ -39,42 +28,21 @@ def only_ours(tasks: list[str]) -> bool:
     )
 
 
-def _configured(path: Path) -> dict[str, Any]:
-    """Read lm-eval's --config file."""
+def _configured(path: str) -> str | list[str] | None:
+    """Return the tasks of lm-eval's --config file."""
+    from lm_eval.config.evaluate_config import EvaluatorConfig
+
     try:
-        options = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise EpidemiaError(f"--config {path} cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise EpidemiaError(f"--config {path} cannot be read as YAML: {reason}") from None
-    if not isinstance(options, dict):
-        raise EpidemiaError(
-            f"--config {path} is of type {type(options).__name__}: expected options of lm-eval by "
-            "name, such as 'tasks: [epidemia_low]'"
-        )
-    tasks = options.get("tasks")
-    listed = tasks if isinstance(tasks, list) else [tasks]
-    if tasks is not None and not all(isinstance(name, str) for name in listed):
+        tasks = EvaluatorConfig.load_yaml_config(path).get("tasks")
+    except (OSError, TypeError, ValueError) as error:
+        raise EpidemiaError(f"--config {path}: {' '.join(str(error).split())}") from None
+    listed = tasks if isinstance(tasks, list) else [tasks or ""]
+    if not all(isinstance(name, str) for name in listed):
         raise EpidemiaError(
             f"--config {path} has tasks: {tasks!r}: expected a list of names, such as "
             "[epidemia_low]"
         )
-    for key, (kinds, example) in _CONFIGURED.items():
-        if (given := options.get(key)) is not None and not isinstance(given, kinds):
-            raise EpidemiaError(
-                f"--config {path} has {key}: {given!r}: expected, for example, {key}: {example}"
-            )
-    from lm_eval.config.evaluate_config import EvaluatorConfig
-
-    known = [field.name for field in fields(EvaluatorConfig)]
-    for key in options:
-        if key not in known:
-            raise EpidemiaError(
-                f"--config {path} has {key!r}, which is not an option of lm-eval "
-                f"({nearest(key, known)})"
-            )
-    return options
+    return tasks
 
 
 def _requested() -> list[str]:
@@ -86,8 +54,8 @@ def _requested() -> list[str]:
     except ValueError as error:  # braces that are no JSON
         raise EpidemiaError(str(error)) from None
     tasks = parsed.tasks
-    if parsed.config:
-        tasks = _configured(Path(parsed.config)).get("tasks") if tasks is None else tasks
+    if parsed.config and tasks is None:
+        tasks = _configured(parsed.config)
     listed = [tasks] if isinstance(tasks, str) else tasks
     if not listed or not any(name.strip() for name in listed):
         raise EpidemiaError(

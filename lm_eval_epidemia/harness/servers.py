@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import re
 import ssl
 import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from http.client import HTTPException
 from typing import Any, NoReturn
-from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, build_opener
 
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.extras import needs
 
-#: The most seconds that the question may take, and bytes of the answer that are read.
-PATIENCE, MOST_BYTES = 3.0, 1_000_000
+#: The most seconds that the question may take.
+PATIENCE = 3.0
 
 
 class Unavailable(str):
     """The reply of a server that is not ready to answer (HTTP 503)."""
-
-
-class _NoRedirect(HTTPRedirectHandler):
-    """Takes a redirect as the answer, and asks nobody else."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
 
 
 def beside(url: str, name: str) -> str:
@@ -110,25 +100,20 @@ def what_it_says(
         By path, the JSON of the answer or `Unavailable`; under "Server", that header of the last
         answer. Paths without a usable answer are missing.
     """
-    context = verify if isinstance(verify, ssl.SSLContext) else ssl.create_default_context()
-    if verify is False:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with needs("api", "asking a server"):
+        import httpx
     answers: dict[str, Any] = {}
-    other = (ValueError, LookupError, TypeError, RecursionError)
 
     def ask(path: str) -> None:
-        opener = build_opener(_NoRedirect, HTTPSHandler(context=context))
-        with suppress(OSError, HTTPException, *other):
-            try:
-                with opener.open(beside(url, path), timeout=PATIENCE) as reply:
-                    answers[path] = json.loads(reply.read(MOST_BYTES))
-                    answers["Server"] = reply.headers.get("Server", "")
-            except HTTPError as error:
-                with error:
-                    if error.code == 503:
-                        answers[path] = Unavailable(error.read(2000).decode(errors="replace"))
+        with suppress(httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError):
+            reply = httpx.get(beside(url, path), timeout=PATIENCE, verify=verify)
+            if reply.status_code == 503:
+                answers[path] = Unavailable(reply.text)
+            elif reply.is_success:
+                answers[path] = reply.json()
+                answers["Server"] = reply.headers.get("Server", "")
 
-    # A timeout of urllib is one for each piece of an answer: a thread can be left behind.
+    # A timeout of httpx is one for each piece of an answer: a thread can be left behind.
     asking = [threading.Thread(target=ask, args=(path,), daemon=True) for path in paths]
     ends = time.monotonic() + PATIENCE
     for thread in asking:

@@ -32,7 +32,6 @@ from unittest import mock
 from lm_eval_epidemia.benchmarks import Way
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.replies.thoughts import opened_by
-from lm_eval_epidemia.harness.keys import quoted
 
 _KEYS = ("response_format", "structured_outputs")
 
@@ -54,78 +53,22 @@ def structure_of(request: Any) -> str:
     return json.dumps(asked, sort_keys=True) if asked else ""
 
 
-def refuse_declined(model: Any, request: Any) -> None:
-    """Ask a server once for a reply in a form, since lm-eval would retry a declined request.
-
-    Parameters
-    ----------
-    model : LM
-        Without lm-eval's cache around it; nothing is sent unless it is behind a server.
-    request : Instance
-        A request for a reply in a form.
-
-    Raises
-    ------
-    EpidemiaError
-        If the server understood the request and declined it.
-    """
-    if "TemplateAPI" not in [kind.__name__ for kind in type(model).__mro__]:
-        return
-    import requests
-
-    context, arguments = request.args
-    payload = model._create_payload(
-        model.create_message([context]),
-        generate=True,
-        gen_kwargs={**copy.deepcopy(dict(arguments)), "max_gen_toks": 16},
-        seed=model._seed,
-        eos=model.eos_string,
-    )
-    try:
-        reply = requests.post(
-            model.base_url,
-            json=payload,
-            headers=model.header,
-            timeout=model.timeout,
-            verify=model.verify_certificate,
-        )
-    except requests.RequestException:
-        return  # lm-eval tries again, and says what is wrong
-    if reply.status_code in (400, 422):
-        words = quoted(reply.text, model.header)
-        raise EpidemiaError(
-            f"{request.task_name}: {model.base_url} declined a request for structured output "
-            f"(HTTP {reply.status_code}): {words}. If it does not support structured output, "
-            "leave 'structured' out of --metadata"
-        )
-
-
-@contextmanager
-def holding_form(model: Any, structure: str, task: str) -> Iterator[None]:
-    """Let a model accept structured-output requests in a block; restore it afterwards.
+def refuse_form(model: Any, structure: str, task: str) -> None:
+    """Refuse a model that cannot hold its replies to a form, before it is asked.
 
     Parameters
     ----------
     model : LM
         Without lm-eval's cache around it.
     structure : str
-        As `structure_of` returns it; nothing is done if empty.
+        As `structure_of` returns it.
     task : str
-        Of one of the requests, for errors.
-
-    Raises
-    ------
-    EpidemiaError
-        If the model does not support it.
+        Of one of the requests, for the error.
     """
     names = [kind.__name__ for kind in type(model).__mro__]
-    if structure and "VLLM" in names:
-        with _engine(model):
-            yield
-        return
     lacks = next((_WITHOUT[name] for name in names if name in _WITHOUT), ())
     served = hasattr(model, "_create_payload") and not any(key in structure for key in lacks)
-    if structure and not served and "Baseline" not in names:
+    if not served and not {"VLLM", "Baseline"} & set(names):
         raise EpidemiaError(
             f"{task}: {names[0]} cannot restrict its replies to "
             f"{'a regular expression' if 'regex' in structure else 'a JSON schema'}: use a vLLM "
@@ -133,7 +76,20 @@ def holding_form(model: Any, structure: str, task: str) -> Iterator[None]:
             "openai-chat-completions with structured=json) or vllm, or leave 'structured' out of "
             "--metadata"
         )
-    yield
+
+
+def holding_form(model: Any, structure: str) -> AbstractContextManager[Any]:
+    """Let vLLM in this process accept requests for a form in a block; others do by themselves.
+
+    Parameters
+    ----------
+    model : LM
+        Without lm-eval's cache around it.
+    structure : str
+        As `structure_of` returns it; nothing is done if empty.
+    """
+    is_vllm = any(kind.__name__ == "VLLM" for kind in type(model).__mro__)
+    return _engine(model) if structure and is_vllm else nullcontext()
 
 
 def _engine(model: Any) -> AbstractContextManager[Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -266,17 +265,15 @@ def write(folder: Path, files: dict[str, str], replace: bool = False) -> None:
         return
     with paths.writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
-            _fill(temporary, files)
-            temporary.chmod(0o755)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as staging:
+            new = Path(staging) / "new"
+            new.mkdir()
+            _fill(new, files)
             try:
-                temporary.replace(folder)
+                new.rename(folder)
             except OSError:
                 if not folder.is_dir():
                     raise
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _fill(folder: Path, files: dict[str, str]) -> None:

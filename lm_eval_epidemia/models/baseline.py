@@ -6,26 +6,24 @@ everything that reads results.
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from lm_eval.api.model import LM
+from pydantic import BaseModel, Field
 
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, Way, leaves
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.models.loading import read_arguments
 
 #: The kinds of all benchmarks.
 KINDS = tuple(dict.fromkeys(kind for benchmark in BENCHMARKS.values() for kind in benchmark.kinds))
 
 #: Those that err, by as much as `noise` says.
 ERRING = ("noisy", "calibrated", "overconfident", "vague")
-
-#: Its arguments, besides those that lm-eval passes to every model.
-ARGUMENTS = ("kind", "noise", "seed", "position_bias")
 
 #: Stands for log 0: finite, as a model's log-probabilities are, and exp() of it is exactly 0.
 LOG_ZERO = -1e4
@@ -34,15 +32,13 @@ LOG_ZERO = -1e4
 LARGEST = 1e9
 
 
-def _number(name: str, given: Any, at_least: float) -> float:
-    try:
-        number = float(given)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not at_least <= number <= LARGEST:
-        expected = f"expected a number from {at_least:g} to {LARGEST:g}"
-        raise EpidemiaError(f"epidemia-baseline: {name}={given!r}: {expected}")
-    return number
+class Settings(BaseModel, extra="forbid"):
+    """The arguments of `Baseline`, which says what they are."""
+
+    kind: str = "truth"
+    noise: float | None = Field(None, ge=0, le=LARGEST)
+    seed: int = Field(0, ge=0, le=LARGEST)
+    position_bias: float = Field(0, ge=-LARGEST, le=LARGEST)
 
 
 class Baseline(LM):
@@ -68,34 +64,23 @@ class Baseline(LM):
     def __init__(
         self,
         kind: str = "truth",
-        noise: float | None = None,
-        seed: int = 0,
-        position_bias: float = 0.0,
+        *,
         batch_size: Any = None,
         max_batch_size: Any = None,
         device: Any = None,
-        **unknown: Any,
+        **arguments: Any,
     ) -> None:
         super().__init__()
-        for name in sorted(unknown):
-            hint = nearest(name, ARGUMENTS)
-            raise EpidemiaError(
-                f"epidemia-baseline has no argument {name!r} ({hint}); it accepts "
-                f"{', '.join(ARGUMENTS)}"
-            )
+        given = read_arguments("epidemia-baseline", Settings, {"kind": kind, **arguments})
         if kind not in KINDS:
             raise EpidemiaError(f"epidemia-baseline has no kind={kind!r} ({nearest(kind, KINDS)})")
-        if noise is not None and kind not in ERRING:
+        if given.noise is not None and kind not in ERRING:
             raise EpidemiaError(
-                f"epidemia-baseline: noise={noise} would change nothing for kind={kind}: leave it "
-                f"out, or give a kind with noise ({', '.join(ERRING)})"
+                f"epidemia-baseline: noise={given.noise:g} would change nothing for kind={kind}: "
+                f"leave it out, or give a kind with noise ({', '.join(ERRING)})"
             )
-        self.kind = kind
-        self.noise = _number("noise", 1.0 if noise is None else noise, at_least=0)
-        self.seed = int(_number("seed", seed, at_least=0))
-        if self.seed != float(seed):
-            raise EpidemiaError(f"epidemia-baseline: seed={seed!r}: expected a whole number")
-        self.position_bias = _number("position_bias", position_bias, at_least=-LARGEST)
+        self.kind, self.seed, self.position_bias = kind, given.seed, given.position_bias
+        self.noise = 1.0 if given.noise is None else given.noise
         self._believes: dict[str, Any] = {}
         self._leaves = leaves()
 

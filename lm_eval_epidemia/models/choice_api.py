@@ -10,26 +10,27 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from itertools import islice
-from queue import SimpleQueue
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from lm_eval.api.model import LM
 from lm_eval.models.api_models import JsonChatStr
+from pydantic import BaseModel, Field
 from tqdm import tqdm
 
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural
+from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.harness.kept import KEPT, LOST, note, record_of, writing
 from lm_eval_epidemia.harness.keys import headers, refuse_keys
 from lm_eval_epidemia.models.choices import remember
 from lm_eval_epidemia.models.endpoint import Endpoint
+from lm_eval_epidemia.models.loading import read_arguments
 from lm_eval_epidemia.models.served import (
     LEAST_MASS,
     WAY_OUT,
@@ -43,31 +44,32 @@ from lm_eval_epidemia.models.served import (
 from lm_eval_epidemia.models.servers import BY_NAME
 
 
-def one_of(name: str, given: Any, expected: str, known: Iterable[Any]) -> None:
-    """Refuse an argument that is not one of the known values."""
-    if repr(given) not in map(repr, known):  # 1 is not True
-        raise EpidemiaError(f"choice-api: {name}={given}: expected {expected}")
+class Settings(BaseModel, extra="forbid", coerce_numbers_to_str=True):
+    """The arguments of `ChoiceAPI`, which says what they are."""
 
-
-def number_of(name: str, given: Any, least: float, whole: bool = False) -> Any:
-    """Read a numeric argument, which lm-eval may pass as text."""
-    try:
-        number = int(str(given)) if whole else float(given)
-    except (TypeError, ValueError):
-        number = math.nan
+    base_url: str = ""
+    model: str | None = None
+    num_concurrent: int = Field(8, ge=1)
+    variants: Literal["auto", "sum", "one"] = "auto"
+    max_cost_tokens: int | None = Field(None, ge=1)
     # Larger numbers must be typing errors.
-    if not least <= number <= threading.TIMEOUT_MAX:
-        kind = "a whole number" if whole else "a number"
-        raise EpidemiaError(f"choice-api: {name}={given}: expected {kind} of at least {least:g}")
-    return number
+    timeout: float = Field(120, ge=0.001, le=threading.TIMEOUT_MAX)
+    max_retries: int = Field(9, ge=0)
+    pause: float = Field(1, ge=0, le=threading.TIMEOUT_MAX)
+    api_key_env: str = "OPENAI_API_KEY"
+    header_env: str | None = None
+    verify_certificate: bool = True
+    ca_cert_path: Path | None = None
+    enable_thinking: bool | None = None
+    server: str = "auto"
 
 
-def certificates(path: str | None) -> bool | ssl.SSLContext:
+def certificates(path: Path | None) -> bool | ssl.SSLContext:
     """Return the authorities to check certificates against: the usual ones, or those of a file."""
     if path is None:
         return True
     try:
-        return ssl.create_default_context(cafile=str(path))
+        return ssl.create_default_context(cafile=path)
     except OSError as error:  # also an SSLError: not a file of certificates
         raise EpidemiaError(
             f"choice-api: ca_cert_path={path} is not a file of certificates (PEM): {error}"
@@ -125,66 +127,46 @@ class ChoiceAPI(LM):
 
     def __init__(
         self,
-        base_url: str | None = None,
-        model: str | None = None,
-        num_concurrent: int = 8,
-        variants: str = "auto",
-        max_cost_tokens: int | None = None,
-        timeout: float = 120,
-        max_retries: int = 9,
-        pause: float = 1.0,
-        api_key_env: str = "OPENAI_API_KEY",
-        header_env: str | None = None,
-        verify_certificate: bool = True,
-        ca_cert_path: str | None = None,
-        enable_thinking: bool | None = None,
-        server: str = "auto",
         batch_size: Any = None,
         max_batch_size: Any = None,
         device: Any = None,
-        **unknown: Any,
+        **arguments: Any,
     ) -> None:
         super().__init__()
-        keys = {"api_key_env": api_key_env, "header_env": header_env}
-        refuse_keys({**unknown, **keys, "base_url": base_url})
-        for name in unknown:
-            known = set(ChoiceAPI.__init__.__annotations__) - {"unknown", "return"}
-            hint = nearest(name, known)
-            raise EpidemiaError(
-                f"choice-api has no argument {name!r} ({hint}); it needs no tokenizer"
-            )
-        url = urlsplit(base_url or "")
+        refuse_keys(arguments)
+        given = read_arguments("choice-api", Settings, arguments)
+        url = urlsplit(given.base_url)
         ends = ("/completions", "/api/generate")
         if url.scheme not in ("http", "https") or not url.path.endswith(ends):
             raise EpidemiaError(
-                f"choice-api: base_url={base_url}: expected a URL that begins with http and ends "
-                "in /v1/chat/completions or /v1/completions (for Ollama also /api/generate)"
+                f"choice-api: base_url={given.base_url}: expected a URL that begins with http and "
+                "ends in /v1/chat/completions or /v1/completions (for Ollama also /api/generate)"
             )
-        if not model:
+        if not given.model:
             raise EpidemiaError("choice-api: give model=NAME, the server's name for the model")
-        one_of("variants", variants, "auto, sum or one", ("auto", "sum", "one"))
-        servers = ("auto", *BY_NAME)
-        one_of("server", server, f"one of {', '.join(servers)}", servers)
-        one_of("verify_certificate", verify_certificate, "True or False", (True, False))
-        one_of("enable_thinking", enable_thinking, "True or False", (None, True, False))
-        self.model, self.base_url = str(model), str(base_url)
+        if given.server not in (servers := ("auto", *BY_NAME)):
+            raise EpidemiaError(
+                f"choice-api: server={given.server}: expected one of {', '.join(servers)}"
+            )
+        self.model, self.base_url = given.model, given.base_url
         self.chat = url.path.endswith("/chat/completions")
-        self.concurrent = number_of("num_concurrent", num_concurrent, 1, whole=True)
+        self.concurrent = given.num_concurrent
         self.endpoint = Endpoint(
             self.base_url,
-            headers(api_key_env, header_env),
+            headers(given.api_key_env, given.header_env),
             self.concurrent,
-            number_of("timeout", timeout, 0.001),
-            number_of("max_retries", max_retries, 0, whole=True) + 1,
-            number_of("pause", pause, 0),
-            verify_certificate and certificates(ca_cert_path),
+            given.timeout,
+            given.max_retries + 1,
+            given.pause,
+            given.verify_certificate and certificates(given.ca_cert_path),
         )
-        self.variants, self.enable_thinking = variants, str(enable_thinking)
-        thinks = {"chat_template_kwargs": {"enable_thinking": enable_thinking}}
-        more = {} if enable_thinking is None else thinks
-        self.served = Served(self.endpoint, self.model, self.chat, variants, more, server)
-        if max_cost_tokens is not None:
-            self.served.most = number_of("max_cost_tokens", max_cost_tokens, 1, whole=True)
+        self.variants, self.enable_thinking = given.variants, str(given.enable_thinking)
+        thinks = {"chat_template_kwargs": {"enable_thinking": given.enable_thinking}}
+        more = {} if given.enable_thinking is None else thinks
+        self.served = Served(
+            self.endpoint, self.model, self.chat, given.variants, more, given.server
+        )
+        self.served.most = given.max_cost_tokens
         #: Prompts of a run that the server's filter of contents declined.
         self.declined = 0
 
@@ -273,37 +255,25 @@ class ChoiceAPI(LM):
         self.served.longest_text = max(map(len, texts), default=0)
         # Equal beginnings side by side, so that they meet in the server's prefix cache.
         left = iter(sorted(prompts, key=lambda prompt: str(prompt.context)))
-        # Written by those who ask: an interrupt of the thread that keeps may come anywhere in it,
-        # and nothing is lost by that.
-        finished: list[tuple[Prompt, Answered | BaseException]] = []
-        wake: SimpleQueue[None] = SimpleQueue()
+        under_way: dict[Future[Answered], Prompt] = {}
         began: list[Answered] = []
         declined: list[Answered] = []
         # Of all: a run that goes on may have little left but what is declined.
         letters = sum(len(prompt.requests) for prompt in prompts) or 1
         in_all = len(prompts) * (1 + len(self.cache_hook.dbdict or ()) / letters)
-        seen, begun, kept, answered, written = False, 0, 0, 0, 0
+        seen, answered, written = False, 0, 0
         #: Not yet written: a model that never begins with a letter leaves nothing in the cache.
         held: list[tuple[Any, Any]] = []
 
-        def ask(prompt: Prompt) -> None:
-            try:
-                finished.append((prompt, self.served.answer(prompt)))
-            except BaseException as error:
-                finished.append((prompt, error))
-            wake.put(None)
-
         def begin(most: int) -> None:
-            nonlocal begun
             for prompt in islice(left, most):
-                pool.submit(ask, prompt)
-                begun += 1
+                under_way[pool.submit(self.served.answer, prompt)] = prompt
 
         def keep() -> list[BaseException]:
             """Write what has come; return what went wrong."""
-            nonlocal seen, kept, answered, written
-            ready = finished[kept:]
-            good = [(prompt, reply) for prompt, reply in ready if isinstance(reply, Answered)]
+            nonlocal seen, answered, written
+            ready = [future for future in under_way if future.done() and not future.cancelled()]
+            good = [(under_way[each], each.result()) for each in ready if not each.exception()]
             declined.extend(reply for _, reply in good if reply.declined)
             held.extend(pair for prompt, reply in good for pair in take(prompt, reply))
             seen = seen or any(is_seen(reply) for _, reply in good)
@@ -313,13 +283,16 @@ class ChoiceAPI(LM):
                 with writing(self.cache_hook.dbdict):
                     remember(self, held)
                 held.clear()
-            kept, answered = kept + len(ready), answered + len(good)
+            answered += len(good)
             written = answered if seen else 0
             began.extend(reply for _, reply in good if not reply.declined)
             if self.served.counts:
                 bar.set_postfix_str(f"{self.served.tokens:,} tokens", refresh=False)
             bar.update(len(good))
-            return [reply for _, reply in ready if isinstance(reply, BaseException)]
+            # Last, so that an interrupt loses nothing that has come.
+            for future in ready:
+                del under_way[future]
+            return [error for future in ready if (error := future.exception())]
 
         self.endpoint.stopped.clear()
         with (
@@ -329,8 +302,8 @@ class ChoiceAPI(LM):
         ):
             try:
                 begin(1)  # finds out how the server is asked
-                while begun > kept:
-                    wake.get()
+                while under_way:
+                    wait(under_way, return_when=FIRST_COMPLETED)
                     for error in keep():
                         raise error
                     if len(declined) > MOST_DECLINED * in_all:
@@ -339,10 +312,10 @@ class ChoiceAPI(LM):
                     is_over = len(began) >= ENOUGH or answered == len(prompts)
                     if not seen and began and is_over:
                         raise self._without_letters(began[:ENOUGH])
-                    most = self._affordable(begun - kept)
+                    most = self._affordable(len(under_way))
                     begin(most if self.served.how else min(most, 1))
             except KeyboardInterrupt:
-                _logger.warning("epidemia: waiting for %d unfinished requests", begun - kept)
+                _logger.warning("epidemia: waiting for %d unfinished requests", len(under_way))
                 raise
             finally:
                 # Nothing more is begun; what is under way is waited for and kept.

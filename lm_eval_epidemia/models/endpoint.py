@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -26,7 +27,6 @@ from lm_eval_epidemia.models.replies import (
     Unreached,
     as_said,
     refuse_filtered,
-    seconds_of,
     words_of,
 )
 
@@ -39,6 +39,8 @@ with needs("api", "--model choice-api"):
         wait_exponential,
         wait_random_exponential,
     )
+    from urllib3.exceptions import InvalidHeader
+    from urllib3.util import Retry
 
 #: Seconds of a pause at most, and how long a server may ask to be left alone.
 LONGEST_PAUSE, PATIENCE = 60.0, 600.0
@@ -48,9 +50,6 @@ UNREACHED = 4
 
 #: Addresses that lead nowhere, however often one asks.
 NOWHERE = (httpx.InvalidURL, httpx.ProxyError)
-
-#: Bytes of an answer that are read.
-MOST_BYTES = 10_000_000
 
 _logger = logging.getLogger("lm_eval_epidemia")
 
@@ -223,18 +222,22 @@ class Endpoint:
                     body += chunk
                     if time.monotonic() > ends:
                         raise BadReply(f"timeout (no complete answer in {self.timeout:g} s)")
-                    if len(body) > MOST_BYTES:
-                        raise BadReply("an answer without end")
         except httpx.TimeoutException:
             raise BadReply(f"timeout (no answer in {self.timeout:g} s)") from None
         except (httpx.UnsupportedProtocol, httpx.LocalProtocolError, *NOWHERE) as error:
             raise EpidemiaError(f"{url} cannot be reached: {self.scrubbed(str(error))}") from None
         except (httpx.TransportError, httpx.DecodingError) as error:
-            self._refuse_certificate(url, error)
-            words = f"is base_url correct, and is the server running? ({self.scrubbed(str(error))})"
+            said = self.scrubbed(str(error))
+            if "CERTIFICATE_VERIFY_FAILED" in said:
+                raise EpidemiaError(
+                    f"{url}: its certificate is not trusted ({said}): give the authority's "
+                    "certificate with ca_cert_path=FILE, or skip the check with "
+                    "verify_certificate=False"
+                ) from None
             # Refused, reset, ended in mid-body: not the words, in which numbers differ.
             what = f"connection failed ({type(error).__name__})"
             if isinstance(error, httpx.ConnectError):
+                words = f"is base_url correct, and is the server running? ({said})"
                 raise Unreached(what, words) from None
             raise BadReply(what) from None
         if reply.status_code != 200:
@@ -250,24 +253,13 @@ class Endpoint:
             refuse_filtered(words_of(body))
         raise BadReply(fault, as_said(self.scrubbed(words_of(body))))
 
-    def _refuse_certificate(self, url: str, error: BaseException | None) -> None:
-        """Raise if a connection failed because of a certificate, which asking again won't mend."""
-        while error is not None:
-            if isinstance(error, ssl.SSLCertVerificationError):
-                raise EpidemiaError(
-                    f"{url}: its certificate is not trusted "
-                    f"({self.scrubbed(error.verify_message)}): give the authority's certificate "
-                    "with ca_cert_path=FILE, or skip the check with verify_certificate=False"
-                ) from None
-            error = error.__cause__ or error.__context__
-
     def _not_well(self, status: int, headers: Mapping[str, str], words: str) -> NoReturn:
         """Raise what a status other than 200 comes to; `words` are the server's."""
         said = f"; the server said: {words}"
         if status == 429 and "insufficient_quota" in words:
             raise EpidemiaError(f"{self.url}: the quota is used up{said}")
         if status in (408, 409, 425, 429) or status >= 500:
-            seconds = seconds_of(headers.get("retry-after"))
+            seconds = _seconds_of(headers.get("retry-after"))
             if seconds is not None and seconds > PATIENCE:
                 raise EpidemiaError(
                     f"{self.url} asks to wait {seconds:.0f} s (HTTP {status}): run the same "
@@ -317,3 +309,10 @@ def _fault_of(state: RetryCallState) -> BadReply:
     """Return what went wrong in the latest try."""
     fault: Any = state.outcome and state.outcome.exception()
     return fault
+
+
+def _seconds_of(retry_after: str | None) -> float | None:
+    """Read Retry-After: seconds, or a date (RFC 9110, 10.2.3); what is neither is passed over."""
+    with suppress(InvalidHeader):
+        return float(Retry().parse_retry_after(retry_after)) if retry_after else None
+    return None

@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from lm_eval_epidemia.core.errors import EpidemiaError
+from pydantic import BaseModel, ValidationError
+
+from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.notices import warn
 
@@ -25,6 +27,8 @@ _WEIGHTS = r"(?:model|pytorch_model)[\w.-]*\.(?:safetensors|bin)"
 
 #: Characters of another library's error that are quoted.
 _QUOTED = 400
+
+M = TypeVar("M", bound=BaseModel)
 
 
 class Given(NamedTuple):
@@ -72,6 +76,29 @@ def loading(what: object) -> Iterator[None]:
         raise EpidemiaError(
             f"{what}{where} cannot be loaded ({type(error).__name__}: {said})"
         ) from error
+
+
+def read_arguments(name: str, kind: type[M], given: Mapping[str, Any]) -> M:
+    """Read a model's arguments, which lm-eval may pass as text.
+
+    Parameters
+    ----------
+    name : str
+        Of the model, after ``--model``.
+    kind : type
+        What arguments there are.
+    given : mapping
+    """
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        argument = str(fault["loc"][0])
+        if fault["type"] == "extra_forbidden":
+            raise EpidemiaError(
+                f"{name} has no argument {argument!r} ({nearest(argument, kind.model_fields)})"
+            ) from None
+        raise EpidemiaError(f"{name}: {argument}={given[argument]}: {fault['msg']}") from None
 
 
 def check_arguments(name: str, given: Mapping[str, Any]) -> None:

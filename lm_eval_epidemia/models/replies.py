@@ -11,9 +11,6 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -85,19 +82,6 @@ def words_of(body: bytes) -> str:
 
 def as_said(words: str) -> str:
     return f"the server said: {words}" if words else ""
-
-
-def seconds_of(retry_after: str | None) -> float | None:
-    """Read Retry-After: seconds, or a date (RFC 9110, 10.2.3); what is neither is passed over."""
-    given = retry_after or ""
-    with suppress(ValueError):
-        seconds = float(given)
-        return max(seconds, 0.0) if math.isfinite(seconds) else None
-    with suppress(ValueError, OverflowError):
-        until = parsedate_to_datetime(given)
-        until = until if until.tzinfo else until.replace(tzinfo=timezone.utc)
-        return max((until - datetime.now(timezone.utc)).total_seconds(), 0.0)
-    return None
 
 
 #: Probabilities that sum to more than 1 by this much are no model's, even in bfloat16, where 20

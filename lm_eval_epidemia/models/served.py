@@ -468,25 +468,18 @@ def prompts_of(requests: Sequence[Any], chat: bool) -> list[Prompt]:
 
 #: What servers call the tokens of a prompt and of its answer.
 COUNTS = (
-    ("prompt_tokens", "completion_tokens"),
-    ("prompt_eval_count", "eval_count"),
-    ("tokens_evaluated", "tokens_predicted"),
+    *("prompt_tokens", "completion_tokens"),
+    *("prompt_eval_count", "eval_count"),
+    *("tokens_evaluated", "tokens_predicted"),
 )
 
 
 def counted(reply: Any) -> int:
     """Read how many tokens a request took; 0 if that is not said."""
-    usage: Mapping[str, Any] = reply if isinstance(reply, dict) else {}
-    for name in ("usage", "meta_info"):
-        usage = usage[name] if isinstance(usage.get(name), dict) else usage
-
-    def whole(name: str) -> int:
-        number: Any = usage.get(name)
-        is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
-        return int(number) if is_number and 0 <= number < math.inf else 0
-
-    both = (whole(one) + whole(other) for one, other in COUNTS)
-    return whole("total_tokens") or next(filter(None, both), 0)
+    said: Mapping[str, Any] = reply if isinstance(reply, dict) else {}
+    usage = said.get("usage") or said.get("meta_info") or said
+    parts = sum(usage.get(name) or 0 for name in COUNTS)
+    return int(usage.get("total_tokens") or parts)
 
 
 class ServerTokenizer:

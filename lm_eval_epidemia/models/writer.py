@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.models.loading import loading
 
 #: A note of 200 words and its tags, with room for a slip that the checker then sees.
 MOST_TOKENS = 400
@@ -46,16 +47,11 @@ class ModelWriter:
                 "--writer hf --writer-args pretrained=NAME"
             )
         self.seed = seed
-        try:
-            # The device is what lm_eval's command gives where none is named.
-            given = {"device": "cuda:0", **simple_parse_args_string(args)}
+        # The device is what lm_eval's command gives where none is named.
+        given = {"device": "cuda:0", **simple_parse_args_string(args)}
+        with loading(f"--writer {backend} --writer-args {args!r}"):
             self._model: Any = get_model(backend).create_from_arg_obj(given)
             tokenizer = getattr(self._model, "tokenizer", None)
-        except Exception as error:
-            why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-            raise EpidemiaError(
-                f"--writer {backend} --writer-args {args!r} could not be loaded: {why}"
-            ) from error
         # A chat endpoint has the template itself, and takes messages.
         self._messages = "chat" in backend
         self._templated = tokenizer if getattr(tokenizer, "chat_template", None) else None
