@@ -23,7 +23,7 @@ from lm_eval_epidemia.finetune.facts import facts_of, sample, shuffled, tasks_of
 from lm_eval_epidemia.finetune.hold_out import HoldOut
 from lm_eval_epidemia.finetune.make import divided, make, make_notes
 from lm_eval_epidemia.finetune.notes import by_model, by_template, note, request, subjects, written
-from lm_eval_epidemia.results.card import DATASET_CARD, KINDS, read_dataset
+from lm_eval_epidemia.results.card import DATASET_CARD, KINDS, DatasetCard, read_card
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 
@@ -112,7 +112,7 @@ def test_the_same_seed_gives_the_same_rows(tmp_path, kind):
     sizes = {"train": train, "validation": validation}
     assert {name: len(part) for name, part in first.items()} == sizes
     assert tuple(first["train"][0]) == KINDS[kind]
-    card = read_dataset(tmp_path / "a")
+    card = read_card(tmp_path / "a", DatasetCard)
     assert (card.kind, card.survey, card.vintage) == (kind, "nsduh", "2022")
     assert card.fingerprint == store.load(LOW[0]).fingerprint and card.rows == sizes
     assert sorted(card.tasks) == sorted(LOW) and card.held_out == {}
@@ -170,10 +170,10 @@ def test_both_groups_and_one_task(tmp_path):
     both = "--tasks epidemia_low_nsduh,epidemia_high_nsduh"
     result = run(f"nsduh --kind distributions {both} --out", tmp_path / "d")
     assert result.exit_code == 0, result.output
-    assert len(read_dataset(tmp_path / "d").tasks) == 6 + 22
+    assert len(read_card(tmp_path / "d", DatasetCard).tasks) == 6 + 22
     assert str(tmp_path / "d") in result.output.replace("\n", "")
     run(f"nsduh --kind answers --tasks {LOW[0]} --n 20 --out", tmp_path / "e")
-    assert read_dataset(tmp_path / "e").tasks == [LOW[0]]
+    assert read_card(tmp_path / "e", DatasetCard).tasks == [LOW[0]]
 
 
 def test_statements_say_the_truth(tmp_path):
@@ -300,7 +300,7 @@ def test_facts_are_the_published_ones_or_those_the_file_has(tmp_path, data):
 def test_notes_say_nine_facts_once(tmp_path, raw, data):
     result = run("nsduh --n 100 --seed 4 --raw", raw, "--out", tmp_path / "n")
     assert result.exit_code == 0, result.output
-    card = read_dataset(tmp_path / "n")
+    card = read_card(tmp_path / "n", DatasetCard)
     forms = card.counts.pop("sentence forms")
     assert card.counts == {"people": 100, "written again": 0, "dropped": 0} and forms > 150
     assert list(card.raw) == [raw.name] and len(card.raw[raw.name]) == 64
@@ -520,7 +520,7 @@ def test_the_recipe_with_a_served_model(tmp_path, raw):
             line = line.replace(own, str(here))
         result = run(line.removeprefix("epidemia finetune notes "))
     assert result.exit_code == 0, result.output
-    card = read_dataset(tmp_path / "written")
+    card = read_card(tmp_path / "written", DatasetCard)
     men = sum(" is male" in text for text in texts_of(tmp_path / "written"))
     assert card.rows == {"train": 90, "validation": 10} and 0 < men < 100
     assert card.counts["written again"] == men / 10 and card.counts["dropped"] == 0

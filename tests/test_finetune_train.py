@@ -76,7 +76,7 @@ def trained(tiny_llama, tmp_path_factory):
 def test_what_is_kept_of_a_training(trained, tiny_llama):
     """The step with the lowest loss, as lm-eval loads it; the card says what it came from."""
     out, tuned = trained
-    assert card.read_tuned(out) == tuned
+    assert card.read_card(out, card.Tuned) == tuned
     assert (tuned.base, tuned.how, tuned.steps) == (str(tiny_llama), "lora", 12)
     assert tuned.dataset.tasks == [TASK]
     lines = [line for line in losses_of(out) if line["split"] == "validation"]

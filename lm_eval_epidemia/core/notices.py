@@ -6,13 +6,13 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 SHOWN = 2
 
 _logger = logging.getLogger("lm_eval_epidemia")
 _seen: defaultdict[str, set[str]] = defaultdict(set)
-_muted: list[bool] = []
-_tables: list[bool] = []
+_blocks: list[str] = []
 _heard: list[list[tuple[str, str]]] = []
 
 
@@ -26,18 +26,18 @@ def warn(kind: str, message: str, in_lm_eval: str = "", of_table: str = "") -> N
     kind, message : str
     in_lm_eval, of_table : str
         Endings of the message: one for a run of lm-eval, the other for scoring a table of answers
-        (`of_tables`).
+        (`block`).
     """
     for said in _heard:
         said.append((kind, message))
-    message += of_table if _tables else in_lm_eval
-    if _muted or message in _seen[kind]:
+    message += of_table if "table" in _blocks else in_lm_eval
+    if "muted" in _blocks or message in _seen[kind]:
         return
     _seen[kind].add(message)
     if len(_seen[kind]) <= SHOWN:
         _logger.warning("epidemia: %s", message)
     elif len(_seen[kind]) == SHOWN + 1:
-        where = "" if _tables else "; see the table of results"
+        where = "" if "table" in _blocks else "; see the table of results"
         _logger.warning("epidemia: more tasks have this problem (%s)%s", kind, where)
 
 
@@ -57,21 +57,11 @@ def heard() -> Iterator[list[tuple[str, str]]]:
 
 
 @contextmanager
-def muted() -> Iterator[None]:
-    """Suppress warnings in a block that scores incomplete answers on purpose."""
-    _muted.append(True)
+def block(kind: Literal["muted", "table"]) -> Iterator[None]:
+    """Suppress warnings in a block that scores incomplete answers on purpose, or word them for
+    scoring a table of answers."""
+    _blocks.append(kind)
     try:
         yield
     finally:
-        _muted.pop()
-
-
-@contextmanager
-def of_tables() -> Iterator[None]:
-    """Word the warnings in a block for scoring a table of answers, and start over as a run does."""
-    forget()
-    _tables.append(True)
-    try:
-        yield
-    finally:
-        _tables.pop()
+        _blocks.pop()

@@ -44,18 +44,20 @@ def stamp(path: Path) -> tuple[int, int, int]:
 
 def look() -> None:
     """Look at the user's files: what follows from them is computed anew if any has changed."""
-    files = (path for path in _own_files() if path.is_file())
+    files = (path for path in users_files() if path.is_file())
     disk = [paths.shipped_groundtruth(), *((path, stamp(path)) for path in files)]
     if disk != _disk:
         _disk[:] = disk
         _known.clear()
 
 
-def _own_files() -> Iterator[Path]:
+def users_files() -> Iterator[Path]:
+    """Yield the user's files: records, fresh sets, truths, quantities; not what a build keeps."""
     for place in paths.named_records():
         yield from sorted(place.glob("*.yaml")) if place.is_dir() else [place]
     for name in ("surveys", "fresh", "groundtruth"):
-        for folder, _, files in os.walk(paths.home() / name):
+        for folder, folders, files in os.walk(paths.home() / name):
+            folders[:] = sorted(each for each in folders if not each.startswith("."))
             yield from (Path(folder, file) for file in sorted(files))
 
 

@@ -197,11 +197,6 @@ def folders(base: Path) -> list[Path]:
     return [base, *(base / f"{name}{wide}" for wide in ("", WIDE) for name in APART.values())]
 
 
-def registries() -> list[Path]:
-    """Return the registries of what the user built and of what ships (they need not exist)."""
-    return [folder / REGISTRY for base, _ in bases() for folder in folders(base)]
-
-
 def built_groundtruth() -> Path:
     """Return the folder of ground truth that the user built (it need not exist)."""
     return paths.home() / "groundtruth"

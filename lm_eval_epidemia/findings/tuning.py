@@ -34,7 +34,7 @@ from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.leaderboard import ordered_groups
 from lm_eval_epidemia.findings.mean import grouped, is_silent, mean, with_columns
 from lm_eval_epidemia.findings.references import KNOWS_MARGINAL, known_scores
-from lm_eval_epidemia.results.card import LOSSES, Tuned, read_tuned
+from lm_eval_epidemia.results.card import LOSSES, Tuned, read_card
 from lm_eval_epidemia.results.choose import KEY, of_runs, settings_of_runs
 from lm_eval_epidemia.results.decode import Asked, printable
 from lm_eval_epidemia.results.read import Results
@@ -381,7 +381,7 @@ def losses_of(folder: Path) -> pd.DataFrame:
     EpidemiaError
         If there are none, or they are not as training writes them, or there is no card.
     """
-    path, best = folder / LOSSES, read_tuned(folder).best_step
+    path, best = folder / LOSSES, read_card(folder, Tuned).best_step
     try:
         of = {"step": int, "epoch": float, "split": str, "loss": float}
         table = pd.read_csv(path)[[*of]].astype(of)

@@ -28,7 +28,7 @@ from lm_eval_epidemia.results.card import (
     TUNED_CARD,
     DatasetCard,
     Tuned,
-    read_dataset,
+    read_card,
     write_card,
 )
 
@@ -157,7 +157,7 @@ def _rows(data: Path) -> tuple[DatasetCard, Any]:
 
     from lm_eval_epidemia.estimate import store
 
-    card = read_dataset(data)
+    card = read_card(data, DatasetCard)
     with loading(data):
         rows = load_from_disk(str(data))
     here = store.available()

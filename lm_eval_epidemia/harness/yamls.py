@@ -17,12 +17,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from lm_eval_epidemia.core import folders, paths
-from lm_eval_epidemia.core.store import look
+from lm_eval_epidemia.core.store import look, users_files
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.elicit.variants import SYSTEM_PROMPTS, Variant
-from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.surveys import fresh
-from lm_eval_epidemia.surveys.catalogue import own_files
 
 if TYPE_CHECKING:
     from lm_eval_epidemia.benchmarks import Benchmark, Way
@@ -292,23 +289,12 @@ def task_path(variant: Variant | None = None) -> Path:
     """
     look()
     chosen = (variant or Variant()).in_task_files
-    ships, truths = paths.shipped_groundtruth(), store.registries()
-    # The records of sets of quantities hold the hashes of their draws.
-    theirs, shipped = (
-        sorted((folder / "quantities").glob("*.json"))
-        for folder in (store.built_groundtruth(), ships)
-    )
-    built = [
-        *(path for path in truths if ships not in path.parents),
-        *theirs,
-        *own_files(),
-        *fresh.files(),
-        *(file.parent / store.REGISTRY for file in fresh.files()),
-    ]
-    if not any(file.is_file() for file in built) and not chosen:
+    built = [path for path in users_files() if path.suffix in (".json", ".yaml")]
+    if not built and not chosen:
         return paths.shipped_task_yamls()
     state = hashlib.sha256(__version__.encode())
-    for file in (*truths, *built, *shipped):
+    # Registries and the records of sets of quantities hold the hashes of their numbers.
+    for file in (*sorted(paths.shipped_groundtruth().rglob("*.json")), *built):
         state.update(file.read_bytes() if file.is_file() else b"")
     state.update(_as_yaml(chosen).encode() if chosen else b"")
     folder = paths.home() / "task_yamls" / state.hexdigest()[:12]

@@ -139,7 +139,7 @@ def _results(scores: Sequence[SampleScore]) -> list[Result]:
     surveys = {row["task"]: row["survey"] for row in rows}
     # Inspect shows metrics while answers come in. What is missing at the end, numbers say: `seen`,
     # `tasks`, `answered`, `unseen_mass`.
-    with notices.muted():
+    with notices.block("muted"):
         return [_result(surveys[task], of_task) for task, of_task in answers.items()]
 
 

@@ -119,29 +119,14 @@ def write_card(folder: Path, card: DatasetCard | Tuned) -> Path:
     return path
 
 
-def read_dataset(folder: Path) -> DatasetCard:
-    """Read the card of a dataset.
+def read_card(folder: Path, kind: type[Card]) -> Card:
+    """Read the card of a dataset, or that of an adapter or of tuned weights.
 
     Raises
     ------
     EpidemiaError
         If the folder has none, or another program wrote it.
     """
-    return _read(folder, DatasetCard)
-
-
-def read_tuned(folder: Path) -> Tuned:
-    """Read the card of an adapter or of tuned weights.
-
-    Raises
-    ------
-    EpidemiaError
-        If the folder has none, or another program wrote it.
-    """
-    return _read(folder, Tuned)
-
-
-def _read(folder: Path, kind: type[Card]) -> Card:
     name, command = _PLACES[kind]
     path, mend = folder / name, f"run 'epidemia finetune {command}'"
     try:

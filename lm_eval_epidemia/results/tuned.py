@@ -11,7 +11,7 @@ import pandas as pd
 
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.results.card import TUNED_CARD, Tuned, read_tuned
+from lm_eval_epidemia.results.card import TUNED_CARD, Tuned, read_card
 from lm_eval_epidemia.results.choose import KEY, closest, settings_of_runs
 from lm_eval_epidemia.results.decode import printable
 from lm_eval_epidemia.results.naming import HASHES, Weights
@@ -94,7 +94,7 @@ def _cards(results: Results, notes: Notes) -> dict[int, Found]:
     for run in runs.index:
         for place in near[run]:
             try:
-                card = read_tuned(place)
+                card = read_card(place, Tuned)
             except EpidemiaError as error:
                 text = f"ignored the card of a tuned model in {place}: {error}; copy it again from"
                 notes.append(("", f"{text} the folder that 'epidemia finetune train' wrote"))

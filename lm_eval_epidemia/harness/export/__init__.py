@@ -5,15 +5,15 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
 from rich.console import Console
 from rich.progress import track
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, Way
-from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, Way, in_way
+from lm_eval_epidemia.benchmarks.benchmark import Leaf
 from lm_eval_epidemia.benchmarks.splits import displayed, split
 from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -107,26 +107,18 @@ def check_hub_id(option: str, repository: str) -> None:
         )
 
 
-class _Asked(NamedTuple):
-    """A task in a way of asking."""
-
-    benchmark: Benchmark
-    entry: TaskEntry
-    way: Way
-
-
 def _fill(folder: Path, out: Path, repository: str | None, stated: bool) -> None:
     """Write the export into a folder that will become `out`, the path in its task files."""
 
     def chosen(way: Way) -> bool:
         return way.exported and (way.generated or not stated)
 
-    groups: dict[str, list[_Asked]] = {}
+    groups: dict[str, list[Leaf]] = {}
     for benchmark in BENCHMARKS.values():
         for way in filter(chosen, benchmark.ways.values()):
             for entry in benchmark.asked(way.name):
-                asked = _Asked(benchmark, entry, way)
-                groups.setdefault(way.named(entry.group), []).append(asked)
+                group = way.named(entry.group)
+                groups.setdefault(group, []).append(Leaf(benchmark, entry, way.name, group))
     configs = [
         _config(folder, name, members)
         for name, members in track(
@@ -143,7 +135,7 @@ def _fill(folder: Path, out: Path, repository: str | None, stated: bool) -> None
     yamls.write(folder / "task_yamls", yamls.render(repository or str(out), chosen=chosen))
 
 
-def _config(folder: Path, name: str, members: list[_Asked]) -> Config:
+def _config(folder: Path, name: str, members: list[Leaf]) -> Config:
     """Write the splits of a config.
 
     All splits have all columns, empty if unused: `datasets` and the Hub's viewer refuse splits of a
@@ -151,7 +143,7 @@ def _config(folder: Path, name: str, members: list[_Asked]) -> Config:
     """
     questions, cells = {}, []
     for asked in members:
-        task = asked.way.named(asked.entry.name)
+        task = in_way(asked.entry.name, asked.way)
         questions[task], of_task = _tables(asked)
         cells += of_task
     first, truth = next(iter(questions.values())), pa.Table.from_pylist(cells)
@@ -177,9 +169,9 @@ def _write(table: pa.Table, schema: pa.Schema, path: Path) -> None:
     path.write_bytes(written.getvalue())
 
 
-def _tables(asked: _Asked) -> tuple[pa.Table, list[dict[str, Any]]]:
+def _tables(asked: Leaf) -> tuple[pa.Table, list[dict[str, Any]]]:
     """Return the questions of a task, and a row of truth for each of its cells."""
-    benchmark, entry, way = asked
+    benchmark, entry, way = asked.benchmark, asked.entry, WAYS[asked.way]
     truth = way.load(entry.name)
     cells, canary = benchmark.cells(truth), texts()["canary"]
     questions = split(entry.name, way.name).data.table.replace_schema_metadata(None)
