@@ -178,7 +178,7 @@ def test_ground_truth_holds_no_records_and_no_paths():
     for path in paths.shipped_groundtruth().iterdir():
         assert path.stat().st_size < 4_000_000
     assert sum(path.stat().st_size for path in paths.shipped_groundtruth().iterdir()) < 15_000_000
-    registry = (paths.shipped_groundtruth() / store.REGISTRY).read_text()
+    registry = (paths.shipped_groundtruth() / "registry.json").read_text()
     assert '"file": "nsduh_2022.parquet"' in registry
     assert "/home" not in registry and "/root" not in registry and "/tmp" not in registry
 

@@ -38,7 +38,6 @@ from lm_eval_epidemia.core.store import State, bases, opened, read_once, sha256_
 from lm_eval_epidemia.estimate.meaning import check_meaning
 from lm_eval_epidemia.estimate.registry import (
     COUNTED,
-    REGISTRY,
     Place,
     damaged,
     entry_of,

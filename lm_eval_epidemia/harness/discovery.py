@@ -25,6 +25,7 @@ from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.estimate.registry import REGISTRY
 from lm_eval_epidemia.harness.yamls import task_path
 
 #: Our models, in the form of lm-eval's registry: loaded when first used.
@@ -81,7 +82,7 @@ def _left_out(error: Exception) -> None:
     if not isinstance(error, EpidemiaError):
         reason = f"{type(error).__name__}: {(reason.splitlines() or [''])[0]}"
         with suppress(Exception):  # where even the name of the folder cannot be told
-            if (registry := store.built_groundtruth() / store.REGISTRY).exists():
+            if (registry := store.built_groundtruth() / REGISTRY).exists():
                 reason += f". {registry} may be damaged: move it elsewhere"
         reason += ", or silence this with EPIDEMIA_AUTOLOAD=0"
     notices.warn("tasks left out", f"our tasks could not be added to lm-eval: {reason}")
