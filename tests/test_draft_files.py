@@ -138,7 +138,7 @@ def test_names_of_variables():
     names_of |= {"x_likelihood": "x_likelihood_v"}
     for column, name in names_of.items():
         assert words.variable_name(column, 7) == name
-    assert {way.suffix.split("_")[-1] for way in WAYS.values()} - {""} <= set(names.WAYS)
+    assert {way.suffix.split("_")[-1] for way in WAYS.values()} - {""} <= set(names.ENDINGS)
     groups = {name.removeprefix("epidemia_").split("_")[0] for name in benchmarks.groups()}
     assert groups <= names.RESERVED
 

@@ -26,7 +26,7 @@ GROUPS = (
 )
 
 #: Endings of the ways of asking: a task name with such an ending would be ambiguous.
-WAYS = (
+ENDINGS = (
     "likelihood",
     "sampled",
     "stated",
@@ -43,7 +43,7 @@ WAYS = (
 )
 
 #: Forbidden survey names: ``epidemia_NAME`` would be the name of another group.
-RESERVED = frozenset({*GROUPS, *WAYS})
+RESERVED = frozenset({*GROUPS, *ENDINGS})
 
 #: The pattern of each kind of name, and its description.
 _FORMS = {

@@ -376,18 +376,11 @@ SGLANG = Server(
 )
 
 
-#: What ``server=`` may be.
-BY_NAME = {
-    "ollama": OLLAMA,
-    "llama.cpp": LLAMA_CPP,
-    "mlx": MLX,
-    "sglang": SGLANG,
-    "vllm": VLLM,
-    "openai": OTHER,
-}
-
 #: In the order in which they are believed: others imitate Ollama's ``/api/version``.
-KNOWN = (SGLANG, LLAMA_CPP, VLLM, OLLAMA, MLX)
+KNOWN = {"sglang": SGLANG, "llama.cpp": LLAMA_CPP, "vllm": VLLM, "ollama": OLLAMA, "mlx": MLX}
+
+#: What ``server=`` may be.
+BY_NAME = {**KNOWN, "openai": OTHER}
 
 
 class Found(NamedTuple):
@@ -437,7 +430,7 @@ def find(url: str, given: str, verify: bool | ssl.SSLContext) -> Found:
     if isinstance(answers.get("props"), Unavailable):
         raise BadReply("HTTP 503 at /props", "llama-server says so while it loads its model")
     # Only Ollama has this address.
-    for server in (OLLAMA,) if is_ollamas(url) else KNOWN:
+    for server in (OLLAMA,) if is_ollamas(url) else KNOWN.values():
         if (version := server.tells(answers)) is not None:
             return Found(server, version, False)
     other = OLLAMA if is_ollamas(url) else OTHER

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
-from lm_eval_epidemia.core.names import WAYS, fault_of
+from lm_eval_epidemia.core.names import ENDINGS, fault_of
 from lm_eval_epidemia.surveys.variable import (
     Adjustment,
     Fault,
@@ -354,7 +354,7 @@ class Record(Strict):
                 names.add(task.name)
         for name in names:
             plain, _, way = name.rpartition("_")
-            if way in WAYS and plain in names:
+            if way in ENDINGS and plain in names:
                 fault = f"{name} would also be {plain} in another way of asking"
                 yield ("tasks",), f"{fault}: rename its last variable"
 

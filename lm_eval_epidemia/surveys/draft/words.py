@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from lm_eval_epidemia.core.names import WAYS
+from lm_eval_epidemia.core.names import ENDINGS
 from lm_eval_epidemia.core.paths import read_yaml
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def variable_name(column: str, place: int) -> str:
         name = f"v{name or place}"
     # "a_by_b" would leave open where the outcome ends, "by_a_likelihood" what is asked.
     name = re.sub(r"(?<=_)by(?=_)", "per", name)
-    return f"{name}_v" if name.split("_")[-1] in WAYS or name in _NO_NAMES else name
+    return f"{name}_v" if name.split("_")[-1] in ENDINGS or name in _NO_NAMES else name
 
 
 def apart(name: str, taken: Iterable[str]) -> str:

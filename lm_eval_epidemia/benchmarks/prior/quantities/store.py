@@ -32,7 +32,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
 )
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
-from lm_eval_epidemia.core.names import WAYS, check_name
+from lm_eval_epidemia.core.names import ENDINGS, check_name
 from lm_eval_epidemia.core.store import (
     State,
     bases,
@@ -151,7 +151,7 @@ def check_set(name: str, folder: Path | None = None, option: str = "--name") -> 
     """
     check_name("set of quantities", name, option)
     what = ""
-    if name in GROUPS or name.split("_")[-1] in WAYS:
+    if name in GROUPS or name.split("_")[-1] in ENDINGS:
         what = "the name of a group, or of a set in another way of asking"
     elif (folder or built()).resolve() == built().resolve() and _shipped(name).is_file():
         what = "a set that ships"
