@@ -467,7 +467,7 @@ def test_lettered_tasks_of_others_and_those_it_cannot_answer(mmlu_style):
             "variable named by api_key_env is not set",
         ),
         ({"header_env": "NOT_SET_ANYWHERE"}, "variable named by header_env is not set"),
-        ({"server": "lmstudio"}, "server=lmstudio: expected one of auto, ollama, llama.cpp, mlx"),
+        ({"server": "lmstudio"}, "server=lmstudio: expected one of auto, sglang, llama.cpp, vllm"),
     ],
 )
 def test_arguments(given, said):
