@@ -291,5 +291,5 @@ def test_unknown_names_are_answered_with_the_nearest():
         records.record("nsudh")
     with pytest.raises(EpidemiaError, match="nearest: epidemia_low_nsduh_heroin_ever_by_age"):
         records.task("epidemia_low_nsduh_heroin_ever_by_ages")
-    with pytest.raises(EpidemiaError, match=r"2024.*nearest: 2022, 2023"):
+    with pytest.raises(EpidemiaError, match=r"2024.*nearest: 2023, 2022"):
         records.record("nsduh").vintage("2024")

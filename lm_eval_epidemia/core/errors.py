@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 #: A name is suggested if it is at least this close (0 to 1) and near the closest of all.
-CLOSE, NEARLY = 0.6, 0.9
+CLOSE, NEARLY = 0.6, 0.95
 #: If there are more names than this, the shortest are listed instead of the first.
 FEW = 100
 
@@ -74,9 +74,10 @@ def _closest(given: str, names: Sequence[str], n: int) -> list[str]:
     common = Counter(word for several in words.values() for word in {*several})
     asked = words_of(given)
     if not asked or any(word not in common for word in asked):
-        folded = {name.casefold(): name for name in names}
-        if near := difflib.get_close_matches(given.casefold(), folded, n, CLOSE):
-            return [folded[name] for name in difflib.get_close_matches(near[0], near, n, NEARLY)]
+        folded, typed = {name.casefold(): name for name in names}, given.casefold()
+        if near := difflib.get_close_matches(typed, folded, n, CLOSE):
+            least = NEARLY * difflib.SequenceMatcher(None, near[0], typed).ratio()
+            return [folded[name] for name in difflib.get_close_matches(typed, near, n, least)]
         asked = tuple((difflib.get_close_matches(x, common, 1) or [x])[0] for x in asked)
     rarest = math.log(1 + len(names))
     weight = {word: math.log(1 + len(names) / count) for word, count in common.items()}
