@@ -223,6 +223,8 @@ def test_the_effect_of_a_letter_that_is_not_shown():
     answers = answers_of("letters", EVEN, rows, said)
     found = unseen(answers)
     assert found.mass == pytest.approx(0.1, abs=EXACT)
+    # Of one answer (--limit 1) the mass is known and the score is not.
+    assert unseen(answers[:1]) == pytest.approx((0.1, np.nan), abs=EXACT, nan_ok=True)
     # P~ = (6/7, 1/7) may be (1, 0). Both orders are asked, so that the elicited distribution is
     # (1/2, 1/2) and the score 0; it may be (4/7, 3/7), if B has nothing in one of them alone, an L1
     # of 1/7. That much less of a distance scores more.

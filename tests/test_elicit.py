@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, in_way
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
-from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.benchmarks.splits import displayed, split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.elicit import orderings as orders
 from lm_eval_epidemia.elicit import prompts
@@ -84,6 +84,12 @@ def test_wording_of_one_and_several_conditions():
 
 def test_a_prompt_ends_where_the_letter_begins():
     assert prompts.prompt("Is it?", ["Yes", "No"]) == "Is it?\nA. Yes\nB. No\nAnswer:"
+
+
+def test_prompts_without_an_order_display_their_choices_or_nothing():
+    rows = split("epidemia_intervention_random", "intervention")
+    assert displayed(WAYS["intervention"], None, rows, None) == [["Yes", "No"]] * len(rows)
+    assert displayed(WAYS["direct"], None, split("epidemia_prior_gss", "direct"), None) is None
 
 
 def all_prompts():

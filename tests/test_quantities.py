@@ -367,11 +367,11 @@ def test_implicates_of_a_family_are_one_unit():
 
 
 def test_replicate_weights_give_the_error_where_there_is_no_design():
-    """Means 2 and 4 in two replicates, 3 at the weight: variance = 0.5 * (1 + 1)."""
+    """Means 2, 4 and 2.5 in three replicates, 3 at the weight: variance = 4/9 * (1 + 1 + 1/4)."""
     value, everyone = np.array([2.0, 4.0]), np.ones(2, dtype=bool)
-    replicates = np.array([[1, 0], [0, 1]], dtype=np.float32)
-    found = estimate(value, everyone, SampleDesign(np.ones(2), replicates=replicates, scale=0.5))
-    assert found == pytest.approx((3, 1, 1, 1, 1))
+    replicates = np.array([[1, 0, 3], [0, 1, 1]], dtype=np.float32)
+    found = estimate(value, everyone, SampleDesign(np.ones(2), replicates=replicates, scale=4 / 9))
+    assert found == pytest.approx((3, 1, 1, 2, 1))
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")

@@ -68,3 +68,8 @@ def test_masses_that_are_known_move_nothing():
     p = np.array([[[0.1, 0.2, 0.7]] * 2] * 3)
     assert most_moved(p, p, p).tolist() == [0, 0, 0]
     assert most_moved(p, 0 * p, 0 * p).tolist() == [0, 0, 0]
+
+
+def test_of_many_answers_a_share_can_be_anything_where_nothing_need_have_mass():
+    p = np.eye(MOST_ANSWERS + 1)[:1]
+    assert most_moved(p, 0 * p, 0.1 * p) == 2

@@ -42,6 +42,8 @@ def test_series_today_s_answer_averages_and_changes():
     for _, own in frame.groupby("sex"):
         assert own.today.to_numpy() == pytest.approx(own.p[own.year == "2024"].item())
         assert own.average.to_numpy() == pytest.approx(own.p.mean())
+    off = (frame.p - frame.average).abs().groupby(frame.year.astype(int)).mean()
+    assert years.off_by_year(of, known, average) == pytest.approx(off.to_dict())
     sums = years.change(of, known, 0.5 + 0.3 * (of.p - 0.5))
     squares = ((frame.p - frame.average) ** 2).sum() * 2 / of.p.size
     assert (sums.truth, sums.together) == pytest.approx((squares, 0.3 * squares))
