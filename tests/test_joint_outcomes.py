@@ -17,6 +17,7 @@ from lm_eval_epidemia.benchmarks.observation.fresh import plan
 from lm_eval_epidemia.benchmarks.prior.quantities.generate import Slices
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.elicit import fewshot
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
@@ -82,6 +83,7 @@ def people(rows=1500):
 def write(folder, text=RECORD, name="duo.yaml"):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(text)
+    look()
     return folder / name
 
 

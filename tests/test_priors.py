@@ -20,6 +20,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantity
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.elicit.variants import SYSTEM_PROMPTS, Variant
 from lm_eval_epidemia.harness.cost import cost
 from lm_eval_epidemia.harness.yamls import task_path
@@ -409,6 +410,7 @@ def test_a_set_that_a_user_built_is_found_at_once(home):
     store.write(store.built(), few._replace(title="Another"))
     assert task_path() not in (first, paths.shipped_task_yamls())
     shutil.rmtree(store.built())
+    look()
     assert own not in leaves()
     assert task_path() == paths.shipped_task_yamls()
 

@@ -15,6 +15,7 @@ from lm_eval_epidemia.benchmarks.observation.respondents import answers
 from lm_eval_epidemia.benchmarks.observation.standardised import marginal, recalibrate
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import registry, store
 from lm_eval_epidemia.estimate.check import check
 from lm_eval_epidemia.findings import find, people
@@ -199,6 +200,7 @@ def test_counts_are_of_the_same_file_and_cells():
     # What was built here from another file has none until they are built too.
     folder = store.built_groundtruth() / store.COUNTED
     shutil.copytree(paths.shipped_groundtruth(), folder.parent)
+    look()
     assert store.counts_of(store.load(HOME)).state == "built here" and check(OWNED) == []
     truths = registry.read_registry(folder)
     (folder / truths["scf_2022"]["files"]["replicates"]["name"]).write_bytes(b"?")

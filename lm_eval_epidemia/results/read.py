@@ -14,6 +14,7 @@ import pandas as pd
 
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
+from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.results import replicates
 from lm_eval_epidemia.results.collect import (
@@ -120,6 +121,7 @@ def read_results(folders: Iterable[Path]) -> Results:
     EpidemiaError
         If there is no such file, or none has a task that is known.
     """
+    look()
     folders = tuple(folders)
     paths = result_files(folders)
     files, unread = read_files(paths)
