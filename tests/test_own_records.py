@@ -16,6 +16,7 @@ from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.harness.arguments import checked
 from lm_eval_epidemia.surveys import catalogue
 
 TASK, EVERYBODY = "epidemia_extra_toy_happy_by_sex", "epidemia_marginal_toy_happy"
@@ -112,6 +113,14 @@ def test_a_record_that_is_written_while_python_runs_is_seen(home):
     (home / "surveys" / "toy.yaml").write_text(RECORD)
     assert TASK not in leaves()  # the disk as it was last looked at
     assert TASK in {*tasks()["task"]} & {*leaves()}
+
+
+def test_a_run_from_python_sees_a_record_that_is_written_meanwhile(home):
+    assert TASK not in leaves()
+    (home / "surveys").mkdir()
+    (home / "surveys" / "toy.yaml").write_text(RECORD)
+    with pytest.raises(EpidemiaError, match=f"{TASK} has no ground truth here: it needs toy.csv"):
+        checked(lambda tasks: tasks)([TASK])
 
 
 def test_a_record_replaces_one_that_ships(home):

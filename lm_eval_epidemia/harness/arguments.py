@@ -26,6 +26,7 @@ from lm_eval_epidemia.benchmarks.observation import OBSERVATION, STANDIN
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.console import print_anything, separated
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural
+from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
 from lm_eval_epidemia.elicit.way import asked_for
 from lm_eval_epidemia.harness.kept import ASKED, check_file, watch
@@ -56,9 +57,11 @@ def checked(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
         tasks = given.get("tasks") or []
         tasks = tasks if isinstance(tasks, (list, tuple)) else [tasks]
         names = {_name(task): None for task in tasks}
-        refuse_missing(tasks, given.get("task_manager"))
         # A run without our tasks does not read our files, which may be damaged.
         ours = [name for name in names if name.startswith("epidemia_")]
+        if ours:
+            look()
+        refuse_missing(tasks, given.get("task_manager"))
         with ExitStack() as stack:
             if ours:
                 alone = len(ours) == len(names)
