@@ -12,6 +12,9 @@ from typing import Any
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
+#: More processes of this machine are a slip, and can take all its memory.
+MOST_PER_CORE = 8
+
 
 def _end_with(parent: int) -> None:
     """End this process when its parent does, however that ended: a killed build says nothing."""
@@ -35,10 +38,18 @@ def _lives(parent: int) -> bool:
 
 def check_jobs(backend: str | None, jobs: int) -> None:
     """Refuse an invalid backend or number of processes, before long work starts."""
+    import joblib
+
     if backend not in (None, "loky", "dask", "ray"):
         raise EpidemiaError(f"--backend {backend!r} is not known: expected loky, dask or ray")
     if jobs == 0:
         raise EpidemiaError("--jobs 0: expected at least 1, or -1 for all cores")
+    cores = joblib.cpu_count()
+    if backend in (None, "loky") and jobs > MOST_PER_CORE * cores:
+        raise EpidemiaError(
+            f"--jobs {jobs} on {cores} cores: each process holds a copy of the survey, and more "
+            f"than {MOST_PER_CORE} per core only wait for each other: give {cores}, or -1"
+        )
 
 
 @contextmanager
