@@ -36,7 +36,7 @@ def repository(tmp_path_factory):
     def of_one_survey(asked):
         if asked.entry.part.endswith("_low_nsduh"):
             return tables(asked)
-        key = asked.benchmark.name, asked.way.name
+        key = asked.benchmark.name, asked.way
         if key not in once:
             once[key] = tables(asked)
         return once[key]

@@ -48,8 +48,10 @@ class PublishedRun(NamedTuple):
         "direct", "mean-variance" or "quantile"; of the latter two, the priors that were fitted.
     temperature_or_effort : str
         "0.5" or "medium".
+    trials : tuple of int
+        Numbers of its R repeats, from 0.
     priors : ndarray, shape (Q, R, 3)
-        Of R repeats: family, of `FAMILIES`, and parameters; all NaN if none was read.
+        Family, of `FAMILIES`, and parameters; all NaN if none was read.
     """
 
     experiment: str
@@ -57,6 +59,7 @@ class PublishedRun(NamedTuple):
     system_prompt: str
     protocol: str
     temperature_or_effort: str
+    trials: tuple[int, ...]
     priors: Array
 
 
@@ -98,4 +101,4 @@ def _run(key: tuple[str, ...], rows: list[dict[str, Any]], at: dict[str, int]) -
         if row["a"] is not None:
             place = at[row["quantity"]], trials.index(row["trial"])
             priors[place] = FAMILIES.index(row["family"]), row["a"], row["b"]
-    return PublishedRun._make((*key, priors))
+    return PublishedRun._make((*key, trials, priors))
