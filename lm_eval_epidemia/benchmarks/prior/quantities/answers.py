@@ -81,10 +81,11 @@ def runs(truth: Quantities) -> tuple[PublishedRun, ...]:
 
 @lru_cache(maxsize=2)
 def _runs(names: tuple[str, ...]) -> tuple[PublishedRun, ...]:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     path = paths.shipped_groundtruth() / "quantities" / ANSWERS
-    rows = pq.read_table(path).to_pylist()
+    rows = pq.ParquetFile(pa.BufferReader(path.read_bytes())).read(use_threads=False).to_pylist()
     at = {name: place for place, name in enumerate(names)}
     if unknown := sorted({row["quantity"] for row in rows} - set(at)):
         raise EpidemiaError(

@@ -281,9 +281,11 @@ def _read(path: Path, _draws_stamp: Any) -> Quantities:
 
 def _baselines(content: bytes, quantities: Sequence[Quantity]) -> dict[str, Samples]:
     """Read the draws, in the order in which `_table` writes them."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.read_table(io.BytesIO(content))
+    # `read_table` starts threads, which abort a command that ends while they start.
+    table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
     kinds = table["draws"].unique().to_pylist()
     shape = (len(kinds), len(quantities), len(SIZES), DRAWS)
     values = [table[column].to_numpy().reshape(shape) for column in _COLUMNS]
