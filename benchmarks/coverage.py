@@ -38,9 +38,9 @@ from redraw import (
 )
 from tqdm import tqdm
 
+from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.benchmarks.observation.measured import Measured
 from lm_eval_epidemia.core.distance import distance
-from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.estimators import draw_outcomes, intraclass_correlation
 from lm_eval_epidemia.score.joint import Draws, joint_error

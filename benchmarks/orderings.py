@@ -32,7 +32,7 @@ def main() -> None:
     from lm_eval import simple_evaluate
 
     import lm_eval_epidemia
-    from lm_eval_epidemia.elicit.orderings import orderings
+    from lm_eval_epidemia.ask.orderings import orderings
 
     print("| K | orderings | prompts per cell | " + " | ".join(f"bias {b}" for b in BIASES) + " |")
     print("|--:|---|--:|" + "--:|" * len(BIASES))

@@ -33,10 +33,10 @@ import numpy as np
 from redraw import SEED, counted, factors, redrawable, tilted
 from tqdm import tqdm
 
+from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part
 from lm_eval_epidemia.core.distance import distance
-from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score.joint import joint_error, less_noise
 from lm_eval_epidemia.score.score import anchors, mean, position, scale, uniform, zero

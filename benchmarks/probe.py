@@ -21,11 +21,11 @@ from collections import defaultdict
 import numpy as np
 from scipy import stats
 
+from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.benchmarks.observation import respondents
 from lm_eval_epidemia.benchmarks.observation.fresh import short
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part, part_of
 from lm_eval_epidemia.benchmarks.observation.probe import Alike, contrast, nearest
-from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.probe import PUBLISHED
 from lm_eval_epidemia.surveys.catalogue import all_tasks

@@ -13,8 +13,8 @@ from itertools import combinations
 
 import numpy as np
 
-from lm_eval_epidemia.elicit.orderings import orderings
-from lm_eval_epidemia.elicit.responses import softmax
+from lm_eval_epidemia.ask.orderings import orderings
+from lm_eval_epidemia.ask.responses import softmax
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.score.score import Anchors, scale
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 
-from lm_eval_epidemia.elicit.replies.letters import letter
+from lm_eval_epidemia.ask.replies.letters import letter
 
 PIECES = [
     "A",

@@ -14,8 +14,8 @@ import time
 import datasets
 from lm_eval.api.task import ConfigurableTask
 
+from lm_eval_epidemia.ask.orderings import LETTERS
 from lm_eval_epidemia.benchmarks.splits import split
-from lm_eval_epidemia.elicit.orderings import LETTERS
 
 ROWS = 1000
 TEMPLATE = (

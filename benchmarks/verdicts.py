@@ -47,11 +47,11 @@ from scipy import stats
 from scipy.optimize import brentq
 from tqdm import tqdm
 
+from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.benchmarks import leaves, members
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.benchmarks.observation.respondents import answers
 from lm_eval_epidemia.core.distance import distance
-from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.compare import CONFIDENCE, HERE, compare
 from lm_eval_epidemia.findings.pool import Pool, noise_of

@@ -19,13 +19,13 @@ from numpydoc.docscrape import NumpyDocString
 from sphinx.application import Sphinx
 from typer.main import get_command
 
+from lm_eval_epidemia.ask.variants import Variant
+from lm_eval_epidemia.ask.way import HEEDED, Way
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, groups, members
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.cli import app as epidemia
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import HEEDED, Way
 from lm_eval_epidemia.harness.cost import cost
 
 DOCS = Path(__file__).parent

@@ -1,7 +1,7 @@
 """Do language models know how the world is distributed?
 
 The package plugs survey truths P(Y | X) into EleutherAI's lm-evaluation-harness. Data flow one
-way through its rooms: ``surveys`` (records and microdata), ``estimate`` (ground truth), ``elicit``
+way through its rooms: ``surveys`` (records and microdata), ``estimate`` (ground truth), ``ask``
 (questions), ``score`` (numbers), ``benchmarks``, ``harness`` (lm-eval), ``models``, ``results``,
 ``findings``, ``report``. CONTRIBUTING.md draws them.
 In Python, start at ``lm_eval_epidemia.api``; the command ``epidemia`` is ``cli``.

@@ -263,9 +263,9 @@ def make_lettered_llama(folder: Path) -> Path:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    from lm_eval_epidemia.ask.orderings import LETTERS
     from lm_eval_epidemia.benchmarks.observation import OBSERVATION
     from lm_eval_epidemia.benchmarks.splits import split
-    from lm_eval_epidemia.elicit.orderings import LETTERS
     from lm_eval_epidemia.models.tiny import make_tiny_llama
 
     tasks = [f"epidemia_low_nsduh_{name}_by_age" for name in ("cocaine_ever", "marijuana_ever")]

@@ -7,8 +7,8 @@ import pytest
 from conftest import made_once, recorded
 from report_parts import rewritten
 
+from lm_eval_epidemia.ask.orderings import orderings
 from lm_eval_epidemia.benchmarks import in_way
-from lm_eval_epidemia.elicit.orderings import orderings
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.findings.cells import answers, beside_truth

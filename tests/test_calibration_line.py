@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.benchmarks.observation.apart import line_of, on_scales
 from lm_eval_epidemia.benchmarks.observation.measured import part_of
 from lm_eval_epidemia.benchmarks.observation.respondents import answers
-from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score.calibration_line import line, log_odds, moments
 from lm_eval_epidemia.score.joint import joint_error

@@ -19,12 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_server import LETTERS, VOCABULARY, added, likeliest, logprobs, scripted, truth
 
+from lm_eval_epidemia.ask.within import Within, bounds
 from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.observation import metrics
 from lm_eval_epidemia.benchmarks.observation.metrics import unseen
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.within import Within, bounds
 from lm_eval_epidemia.harness.servers import beside
 from lm_eval_epidemia.models.choice_api import ChoiceAPI
 from lm_eval_epidemia.models.replies import BadReply, Shown, by_text, shown_in

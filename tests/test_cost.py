@@ -3,10 +3,10 @@
 import pytest
 from report_parts import COCAINE, command
 
+from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.harness.cost import cost, tokenizer
 
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from lm_eval_epidemia.ask.orderings import orderings
+from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.benchmarks.observation import letters
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part
 from lm_eval_epidemia.core.distance import distance
-from lm_eval_epidemia.elicit.orderings import orderings
-from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.joint import joint_error, less_noise
 from lm_eval_epidemia.score.score import mean, uniform, zero_one

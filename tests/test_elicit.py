@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lm_eval_epidemia.ask import orderings as orders
+from lm_eval_epidemia.ask import prompts
+from lm_eval_epidemia.ask.prompts import Wording, ways_of
+from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.splits import displayed, split
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit import orderings as orders
-from lm_eval_epidemia.elicit import prompts
-from lm_eval_epidemia.elicit.prompts import Wording, ways_of
-from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 

@@ -11,9 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from conftest import evaluate
 
+from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.variants import Variant
 
 TASK = "epidemia_low_nsduh_heroin_ever_by_race"
 NAME = f"{TASK}_sampled"

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from conftest import raw_file
 
+from lm_eval_epidemia.ask.prompts import Wording
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.prompts import Wording
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys import factbook
 from lm_eval_epidemia.surveys.catalogue import record

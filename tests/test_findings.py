@@ -12,12 +12,12 @@ from recorded_runs import copied_run
 from report_parts import COCAINE, run_as, table, write
 from rich.cells import cell_len
 
+from lm_eval_epidemia.ask.prompts import WORDINGS
 from lm_eval_epidemia.benchmarks import groups, leaves
 from lm_eval_epidemia.benchmarks.observation import places
 from lm_eval_epidemia.benchmarks.observation.probe import FACTOR, LEAST, RATIO
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
 from lm_eval_epidemia.cli.report import read
-from lm_eval_epidemia.elicit.prompts import WORDINGS
 from lm_eval_epidemia.findings import FINDINGS, find
 from lm_eval_epidemia.findings.compare import CONFIDENCE, FEWEST
 from lm_eval_epidemia.findings.finding import Finding

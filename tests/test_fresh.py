@@ -16,6 +16,7 @@ from toy_survey import contents
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.api import questions, tasks
+from lm_eval_epidemia.ask.prompts import TaskQuestions
 from lm_eval_epidemia.benchmarks import leaves, members
 from lm_eval_epidemia.benchmarks.observation import fresh as making
 from lm_eval_epidemia.benchmarks.observation.fresh import (
@@ -31,7 +32,6 @@ from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.store import look
-from lm_eval_epidemia.elicit.prompts import TaskQuestions
 from lm_eval_epidemia.estimate import boosted, estimators, store
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate.check import check_all

@@ -21,10 +21,10 @@ from lm_eval.tasks.manager import TaskManager
 
 import lm_eval_epidemia
 from lm_eval_epidemia import cli
+from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves
 from lm_eval_epidemia.core import extras
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.harness import arguments, discovery, guard, yamls
 from lm_eval_epidemia.harness.cost import cost
 

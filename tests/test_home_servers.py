@@ -10,8 +10,8 @@ from home_servers import AFTER_SAMPLING, NAMES, home, templated
 from scripted_server import added, tokens_of, truth
 from test_choice_api import cached, plain, requests
 
+from lm_eval_epidemia.ask.within import bounds
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.within import bounds
 from lm_eval_epidemia.models.choice_api import ChoiceAPI
 from lm_eval_epidemia.models.servers import PROBE
 

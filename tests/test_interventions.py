@@ -11,6 +11,7 @@ import pytest
 from conftest import evaluate, recorded
 from test_replies import in_turn
 
+from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS, in_way, members
 from lm_eval_epidemia.benchmarks.intervention import INTERVENTION
 from lm_eval_epidemia.benchmarks.intervention.metrics import clustered, graded
@@ -18,7 +19,6 @@ from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, questions
 from lm_eval_epidemia.benchmarks.intervention.ways import yes_or_no
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.variants import Variant
 
 RANDOM = "epidemia_intervention_random"
 NAMES = ("random", "tuebingen", "anticommonsense")

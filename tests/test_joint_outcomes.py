@@ -11,6 +11,7 @@ from toy_survey import HEAD
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.api import load_truth, score
+from lm_eval_epidemia.ask import fewshot
 from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.observation import fresh
 from lm_eval_epidemia.benchmarks.observation.fresh import plan
@@ -18,7 +19,6 @@ from lm_eval_epidemia.benchmarks.prior.quantities.generate import Slices
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.store import look
-from lm_eval_epidemia.elicit import fewshot
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.adjust import adjust

@@ -9,10 +9,10 @@ from conftest import answers_to, evaluate
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lm_eval_epidemia.ask import intervals
+from lm_eval_epidemia.ask.responses import most_mass
 from lm_eval_epidemia.benchmarks.observation import metrics
 from lm_eval_epidemia.benchmarks.observation.likelihood import bin_mass
-from lm_eval_epidemia.elicit import intervals
-from lm_eval_epidemia.elicit.responses import most_mass
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score.score import Anchors
 

@@ -8,7 +8,7 @@ from conftest import rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lm_eval_epidemia.elicit.replies.numbers import LABELS, LONGEST, numbers, tagged
+from lm_eval_epidemia.ask.replies.numbers import LABELS, LONGEST, numbers, tagged
 
 #: What stands in a tag, or a whole reply, and the numbers that are read; "percent" is what a per
 #: cent sign means (null: nothing), "about" why the row is here.

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 from conftest import nsduh_2023, raw_file
 
+from lm_eval_epidemia.ask.prompts import Wording
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.prompts import Wording
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.build import build
 from lm_eval_epidemia.estimate.check import check

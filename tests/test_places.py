@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from recorded_runs import copied_run
 
+from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.benchmarks.observation import places
 from lm_eval_epidemia.benchmarks.observation.measured import part_of
 from lm_eval_epidemia.core.distance import distance
-from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import Answered, with_known
 from lm_eval_epidemia.findings.countries import places as finding

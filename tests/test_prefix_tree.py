@@ -317,7 +317,7 @@ def test_no_tensor_of_prompt_times_vocabulary(tiny_llama, monkeypatch, on_path, 
 @pytest.mark.parametrize("path", ["rows", "tree"])
 def test_beginnings_are_computed_once(tiny_llama, monkeypatch, on_path, path):  # noqa: F811
     """The 24 orders of a question with four answers, after three solved examples."""
-    from lm_eval_epidemia.elicit.variants import Variant
+    from lm_eval_epidemia.ask.variants import Variant
     from lm_eval_epidemia.models.choice_hf import ChoiceHF
 
     rows = list(split(SEVERAL, variant=Variant(fewshot=3)).select(range(24)))

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 from toy_quantities import toy
 
+from lm_eval_epidemia.ask.responses import SingleAnswer, answered
 from lm_eval_epidemia.benchmarks.prior import metrics as priors
 from lm_eval_epidemia.benchmarks.prior import respondents as forecasters
 from lm_eval_epidemia.benchmarks.prior.judged import (
@@ -21,7 +22,6 @@ from lm_eval_epidemia.benchmarks.prior.judged import (
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.ways import REPEATS, UNREAD, Prior
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.responses import SingleAnswer, answered
 
 NHANES = "epidemia_prior_nhanes"
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from replicates import Says
 
 from lm_eval_epidemia import api
+from lm_eval_epidemia.ask.variants import SYSTEM_PROMPTS, Variant
 from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves, members
 from lm_eval_epidemia.benchmarks.prior import PRIOR, judged, ways
 from lm_eval_epidemia.benchmarks.prior import ways as priors
@@ -21,7 +22,6 @@ from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.store import look
-from lm_eval_epidemia.elicit.variants import SYSTEM_PROMPTS, Variant
 from lm_eval_epidemia.harness.cost import cost
 from lm_eval_epidemia.harness.yamls import task_path
 

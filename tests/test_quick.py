@@ -9,6 +9,8 @@ from recorded_runs import copied_run
 from report_parts import command, table
 from test_ways import answers_of, replies
 
+from lm_eval_epidemia.ask.variants import Variant
+from lm_eval_epidemia.ask.within import Within
 from lm_eval_epidemia.benchmarks import WAYS, leaves, members
 from lm_eval_epidemia.benchmarks.observation import quick
 from lm_eval_epidemia.benchmarks.observation.metrics import unseen
@@ -22,8 +24,6 @@ from lm_eval_epidemia.benchmarks.observation.quick import (
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.core.store import seal_of
-from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.within import Within
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.cost import cost
 

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from replicates import Says
 
+from lm_eval_epidemia.ask.orderings import LETTERS
+from lm_eval_epidemia.ask.replies import letters as replies
+from lm_eval_epidemia.ask.replies import thoughts
+from lm_eval_epidemia.ask.replies.letters import letter
+from lm_eval_epidemia.ask.replies.numbers import tagged
+from lm_eval_epidemia.ask.replies.shares import shares
+from lm_eval_epidemia.ask.replies.thoughts import answer_text
 from lm_eval_epidemia.benchmarks import in_way
-from lm_eval_epidemia.elicit.orderings import LETTERS
-from lm_eval_epidemia.elicit.replies import letters as replies
-from lm_eval_epidemia.elicit.replies import thoughts
-from lm_eval_epidemia.elicit.replies.letters import letter
-from lm_eval_epidemia.elicit.replies.numbers import tagged
-from lm_eval_epidemia.elicit.replies.shares import shares
-from lm_eval_epidemia.elicit.replies.thoughts import answer_text
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import written
 from lm_eval_epidemia.score.score import Anchors

@@ -13,9 +13,9 @@ import pytest
 from conftest import REPOSITORY, evaluate
 from report_parts import command
 
+from lm_eval_epidemia.ask.intervals import bin_of
+from lm_eval_epidemia.ask.orderings import LETTERS
 from lm_eval_epidemia.benchmarks.splits import split
-from lm_eval_epidemia.elicit.intervals import bin_of
-from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.estimate import store
 
 TASKS = [

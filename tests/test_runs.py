@@ -11,11 +11,11 @@ from conftest import REPOSITORY
 from recorded_runs import copied_run
 from report_parts import AGE_SEX, COCAINE, HEROIN, MMLU, SALARY, SMALL, by, run_as, table, write
 
+from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.benchmarks.observation import respondents
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.cli.report import read
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.leaderboard import SCALES
 from lm_eval_epidemia.findings.references import known_scores

@@ -20,10 +20,10 @@ from recorded_runs import copied_run
 from report_parts import rewritten, write
 from test_finetune_report import BASE, card, put, renamed
 
+from lm_eval_epidemia.ask.responses import softmax
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.cli.report import read
-from lm_eval_epidemia.elicit.responses import softmax
 from lm_eval_epidemia.estimate import build, store
 from lm_eval_epidemia.findings import FINDINGS, find
 from lm_eval_epidemia.report import charts

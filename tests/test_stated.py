@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from replicates import Says
 
+from lm_eval_epidemia.ask.orderings import mirrored
+from lm_eval_epidemia.ask.replies.shares import normalised, shares
+from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION, metrics, stated
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.orderings import mirrored
-from lm_eval_epidemia.elicit.replies.shares import normalised, shares
-from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.harness.guard import _Watched

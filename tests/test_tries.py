@@ -7,10 +7,10 @@ import pytest
 from conftest import evaluate, recorded
 from test_endpoint import endpoint  # noqa: F401 (a fixture)
 
+from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.harness.written import first_read, until_read
 from lm_eval_epidemia.report.site import replies

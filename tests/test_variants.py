@@ -15,14 +15,14 @@ from lm_eval.tasks.manager import TaskManager
 from lm_eval.utils import apply_template
 from rounding import log_probability
 
+from lm_eval_epidemia.ask.fewshot import examples
+from lm_eval_epidemia.ask.prompts import Wording
+from lm_eval_epidemia.ask.variants import Variant
+from lm_eval_epidemia.ask.way import HEEDED
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.fewshot import examples
-from lm_eval_epidemia.elicit.prompts import Wording
-from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import HEEDED
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.harness.guard import _Watched

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from lm_eval_epidemia.ask.variants import Variant
+from lm_eval_epidemia.ask.way import COMMON, DistributionWay
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import COMMON, DistributionWay
 from lm_eval_epidemia.models.baseline import Baseline
 
 ASKED = [(benchmark, way) for benchmark in BENCHMARKS.values() for way in benchmark.ways.values()]

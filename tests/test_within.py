@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lm_eval_epidemia.elicit.within import MOST_ANSWERS, _most_apart, most_moved
+from lm_eval_epidemia.ask.within import MOST_ANSWERS, _most_apart, most_moved
 
 
 def of(masses):

@@ -8,11 +8,11 @@ import pytest
 from report_parts import HEROIN, by, table, write
 from test_approved import approved
 
+from lm_eval_epidemia.ask.prompts import WORDINGS, Wording
+from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.prompts import WORDINGS, Wording
-from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.findings.references import known_scores

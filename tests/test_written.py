@@ -10,12 +10,12 @@ from conftest import REPOSITORY, answers_to, evaluate
 from lm_eval.utils import sanitize_list
 from scripted_server import scripted
 
+from lm_eval_epidemia.ask.responses import answered
+from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION, letters, metrics
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.responses import answered
-from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.results.decode import Asked
 from lm_eval_epidemia.results.samples import answers_in, elicited

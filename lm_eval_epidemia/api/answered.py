@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from lm_eval_epidemia.ask.responses import most_mass
+from lm_eval_epidemia.ask.variants import Variant
+from lm_eval_epidemia.ask.way import Answer, Way
 from lm_eval_epidemia.benchmarks import WAYS, leaves
 from lm_eval_epidemia.benchmarks.benchmark import Leaf
 from lm_eval_epidemia.benchmarks.observation.beliefs import ROUNDING, number
 from lm_eval_epidemia.benchmarks.splits import displayed
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
-from lm_eval_epidemia.elicit.responses import most_mass
-from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import Answer, Way
 from lm_eval_epidemia.score.joint import Draws
 
 #: What a model answered to exported questions, in one of these columns.

@@ -7,12 +7,12 @@ from typing import Any
 import pandas as pd
 
 from lm_eval_epidemia.api.truths import Truth, members_of_groups, task_name
+from lm_eval_epidemia.ask.variants import BASE, Variant
+from lm_eval_epidemia.ask.way import asked_for
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
 from lm_eval_epidemia.core.store import look
-from lm_eval_epidemia.elicit.variants import BASE, Variant
-from lm_eval_epidemia.elicit.way import asked_for
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.registry import entry_of
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from lm_eval_epidemia.api.truths import Truth, load_truth
+from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.benchmarks.observation.apart import (
     SCALES,
     Tilt,
@@ -20,7 +21,6 @@ from lm_eval_epidemia.benchmarks.observation.apart import (
 from lm_eval_epidemia.benchmarks.observation.beliefs import believed
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.score.joint import Draws, joint_error
 from lm_eval_epidemia.score.scales import agreement_by_chance
 from lm_eval_epidemia.score.score import Anchors

@@ -1,6 +1,6 @@
 """The benchmarks: one folder each, and one line each in the table below.
 
-A benchmark combines ways of asking (`elicit.way`) with metrics and simulated respondents. Task
+A benchmark combines ways of asking (`ask.way`) with metrics and simulated respondents. Task
 files, hooks, samples, export, cost, report and site use only these tables.
 """
 
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
+from lm_eval_epidemia.ask.way import Way
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Leaf
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest, words_of
 from lm_eval_epidemia.core.lazy import Lazy
 from lm_eval_epidemia.core.store import opened
-from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.surveys import fresh
 
 BENCHMARKS: Lazy[Benchmark] = Lazy(

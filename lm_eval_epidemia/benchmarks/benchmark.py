@@ -7,8 +7,8 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from lm_eval_epidemia.ask.way import HEEDED, Metric, Way
 from lm_eval_epidemia.core.paths import read_yaml
-from lm_eval_epidemia.elicit.way import HEEDED, Metric, Way
 from lm_eval_epidemia.score.joint import Draws
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lm_eval_epidemia.ask.fewshot import examples
+from lm_eval_epidemia.ask.variants import Variant
+from lm_eval_epidemia.ask.way import COMMON, DistributionWay, Way
 from lm_eval_epidemia.benchmarks import WAYS
-from lm_eval_epidemia.elicit.fewshot import examples
-from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import COMMON, DistributionWay, Way
 
 if TYPE_CHECKING:
     import datasets
@@ -40,7 +40,7 @@ def split(task: str, way: str = "letters", variant: Variant | None = None) -> da
     """
     import datasets
 
-    from lm_eval_epidemia.elicit.rows import Rows
+    from lm_eval_epidemia.ask.rows import Rows
 
     how, variant = WAYS[way], variant or Variant()
     truth = how.load(task)

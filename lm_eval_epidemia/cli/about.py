@@ -153,8 +153,8 @@ def _task(name: str, leaf: Leaf, every: bool) -> None:
 
 def _question(way: Any, truth: Any, of: str = "") -> None:
     """Print the prompt of the cell with most people, and the number of prompts."""
-    from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, Variant
-    from lm_eval_epidemia.elicit.way import DistributionWay
+    from lm_eval_epidemia.ask.variants import FEWEST_SAMPLES, Variant
+    from lm_eval_epidemia.ask.way import DistributionWay
 
     times, variant = 1.0, Variant()
     if "n_samples" in way.columns:  # they differ in an ordering and a number
@@ -178,7 +178,7 @@ def _question(way: Any, truth: Any, of: str = "") -> None:
 
 def _declared(task: Task, needs: str) -> None:
     """Print the question of a task without a truth here, and what it needs."""
-    from lm_eval_epidemia.elicit.prompts import TaskQuestions, prompt
+    from lm_eval_epidemia.ask.prompts import TaskQuestions, prompt
     from lm_eval_epidemia.surveys.catalogue import record
 
     survey = record(task.survey)

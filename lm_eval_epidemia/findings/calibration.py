@@ -6,8 +6,8 @@ from collections import Counter
 
 import pandas as pd
 
+from lm_eval_epidemia.ask import orderings
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit import orderings
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers
 from lm_eval_epidemia.findings.finding import Finding, make_finding

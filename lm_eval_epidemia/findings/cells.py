@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.benchmarks import WAYS, Benchmark, in_way
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
 from lm_eval_epidemia.benchmarks.observation.metrics import DROPPED
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import few, plural
-from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.findings.mean import with_columns
 from lm_eval_epidemia.results.choose import own_scores
 from lm_eval_epidemia.results.decode import Asked, leaf

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from lm_eval_epidemia.ask.prompts import ways_of
 from lm_eval_epidemia.benchmarks.observation import places as measures
 from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.prompts import ways_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import Answered, cells, with_known
 from lm_eval_epidemia.findings.finding import Finding, make_finding

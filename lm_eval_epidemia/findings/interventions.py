@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.benchmarks.intervention import INTERVENTION, metrics
 from lm_eval_epidemia.benchmarks.intervention import graph as causal
@@ -20,7 +21,6 @@ from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES, Effe
 from lm_eval_epidemia.benchmarks.intervention.metrics import Graded, graded
 from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, DoPair, Questions, questions
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
-from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.parts import in_parts, number, part_rows
 from lm_eval_epidemia.results.published import printed, way_in_study

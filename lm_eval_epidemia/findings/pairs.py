@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
+from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS, groups, in_way, leaves
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
-from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, ordered_groups, pool_of

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from lm_eval_epidemia.ask.variants import FEWEST_SAMPLES, MOST_SAMPLES, Variant
+from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part, part_of
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, MOST_SAMPLES, Variant
-from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.mean import with_columns
 from lm_eval_epidemia.results.choose import KEY

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.benchmarks.observation.apart import (
     Known,
@@ -28,7 +29,6 @@ from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS, answers
 from lm_eval_epidemia.benchmarks.observation.standardised import marginal, parts, recalibrate
 from lm_eval_epidemia.core.distance import Array, distance
-from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.findings.cells import Answered, cells, with_known
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import REACH, averaged

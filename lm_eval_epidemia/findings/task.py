@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from lm_eval_epidemia.ask.prompts import Wording, ways_of
 from lm_eval_epidemia.benchmarks import leaves
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
-from lm_eval_epidemia.elicit.prompts import Wording, ways_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers
 from lm_eval_epidemia.findings.finding import WHO, Finding, make_finding

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lm_eval_epidemia.ask.prompts import WORDINGS
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.prompts import WORDINGS
 from lm_eval_epidemia.findings.compare import outcomes
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import mean

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lm_eval_epidemia.ask.prompts import Wording, ways_of
+from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks.prior.quantities.wording import named
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.prompts import Wording, ways_of
-from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.finetune.words import WORDS
 from lm_eval_epidemia.surveys.catalogue import record

@@ -21,14 +21,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
+from lm_eval_epidemia.ask.variants import Variant, unknown_keys
+from lm_eval_epidemia.ask.way import asked_for
 from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves, made_of, members, names
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION, STANDIN
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.console import print_anything, separated
 from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural
 from lm_eval_epidemia.core.store import look
-from lm_eval_epidemia.elicit.variants import Variant, unknown_keys
-from lm_eval_epidemia.elicit.way import asked_for
 from lm_eval_epidemia.harness.kept import ASKED, check_file, watch
 from lm_eval_epidemia.harness.keys import masking, refuse_keys
 from lm_eval_epidemia.harness.servers import check_template

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.progress import track
 
+from lm_eval_epidemia.ask.orderings import LETTERS
+from lm_eval_epidemia.ask.variants import FEWEST_SAMPLES, Variant
 from lm_eval_epidemia.benchmarks import WAYS, in_way, members
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import needs
-from lm_eval_epidemia.elicit.orderings import LETTERS
-from lm_eval_epidemia.elicit.variants import FEWEST_SAMPLES, Variant
 from lm_eval_epidemia.harness.arguments import unheeded
 
 

@@ -20,10 +20,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any
 from unittest import mock
 
+from lm_eval_epidemia.ask.within import is_withheld
 from lm_eval_epidemia.benchmarks import WAYS, leaves
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError, plural
-from lm_eval_epidemia.elicit.within import is_withheld
 from lm_eval_epidemia.harness import group_errors, hooks, kept, written
 from lm_eval_epidemia.harness.discovery import at_rest, at_work
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from lm_eval_epidemia.ask.variants import SYSTEM_PROMPTS, Variant
 from lm_eval_epidemia.core import folders, paths
 from lm_eval_epidemia.core.store import look, users_files
 from lm_eval_epidemia.core.version import __version__
-from lm_eval_epidemia.elicit.variants import SYSTEM_PROMPTS, Variant
 
 if TYPE_CHECKING:
     from lm_eval_epidemia.benchmarks import Benchmark, Way
@@ -95,7 +95,7 @@ def exported_file(group: str, task: str) -> str:
 
 def _as_text(prefix: str, way: Way) -> str:
     """Write a text so that lm-eval, which looks for columns and templates, gives it back."""
-    from lm_eval_epidemia.elicit.way import COMMON
+    from lm_eval_epidemia.ask.way import COMMON
 
     is_column = prefix in {*COMMON, *way.columns, "prompt"}
     return f"{{{{ {prefix!a} }}}}" if is_column or "{" in prefix else prefix

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from lm_eval_epidemia.ask.orderings import design_of, orderings
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.version import __version__
-from lm_eval_epidemia.elicit.orderings import design_of, orderings
 from lm_eval_epidemia.estimate import store
 
 #: The commit is of this folder.

@@ -15,14 +15,14 @@ from inspect_ai.model import ModelOutput
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, metric, scorer
 from inspect_ai.solver import TaskState
 
+from lm_eval_epidemia.ask.orderings import LETTERS
+from lm_eval_epidemia.ask.responses import softmax
+from lm_eval_epidemia.ask.within import Within
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.letters import Response
 from lm_eval_epidemia.benchmarks.observation.metrics import unseen
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.orderings import LETTERS
-from lm_eval_epidemia.elicit.responses import softmax
-from lm_eval_epidemia.elicit.within import Within
 from lm_eval_epidemia.models.replies import BadReply, Shown, by_text, read_content
 from lm_eval_epidemia.score.collect import once
 from lm_eval_epidemia.score.joint import Draws, joint_error

@@ -12,12 +12,12 @@ from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import GenerateConfig
 from rich.markup import escape
 
+from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.console import separated
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
-from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.inspect_ai.register import BALANCED
 from lm_eval_epidemia.inspect_ai.scoring import SCORERS, in_words
 

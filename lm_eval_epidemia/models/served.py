@@ -17,8 +17,8 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
+from lm_eval_epidemia.ask.within import Withheld, Within
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.within import Withheld, Within
 from lm_eval_epidemia.harness.servers import beside, refuse_template
 from lm_eval_epidemia.models import servers
 from lm_eval_epidemia.models.choices import spaces_moved

@@ -10,8 +10,8 @@ from datetime import datetime, timezone
 
 import pandas as pd
 
+from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few, plural
-from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.results.read import NOT_SETTINGS, SETTINGS, Results
 from lm_eval_epidemia.score.score import Anchors

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from lm_eval_epidemia.ask.way import Metric
 from lm_eval_epidemia.benchmarks import in_way, leaves, unions
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.undated import UNDATED
@@ -22,7 +23,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.names import GROUPS
 from lm_eval_epidemia.core.paths import fresh_tasks, home
 from lm_eval_epidemia.core.store import opened
-from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.results import replicates
 from lm_eval_epidemia.results.decode import (
     POPULATION,

@@ -18,11 +18,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pandas as pd
 
+from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS, groups, in_way, leaves
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.core.version import __version__
-from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.harness.keys import SECRET
 from lm_eval_epidemia.results.decode import number_in
 from lm_eval_epidemia.results.naming import HASHES, KNOWN, Config, Weights, pairs

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.store import look
-from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.results import replicates
 from lm_eval_epidemia.results.collect import (
     ReadFile,

@@ -11,13 +11,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from lm_eval_epidemia.ask.way import Way
 from lm_eval_epidemia.benchmarks import WAYS, leaves
 from lm_eval_epidemia.benchmarks.intervention import INTERVENTION
 from lm_eval_epidemia.benchmarks.intervention.metrics import graded
 from lm_eval_epidemia.benchmarks.prior import PRIOR, metrics
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.score.joint import Draws
 
 Bounds = tuple[float, float]

@@ -15,14 +15,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from lm_eval_epidemia.ask.variants import MOST_SAMPLES
+from lm_eval_epidemia.ask.way import DistributionWay
+from lm_eval_epidemia.ask.within import is_withheld
 from lm_eval_epidemia.benchmarks import WAYS, Way, in_way
 from lm_eval_epidemia.benchmarks.observation import undated
 from lm_eval_epidemia.benchmarks.observation.metrics import DROPPED, against_truth
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.variants import MOST_SAMPLES
-from lm_eval_epidemia.elicit.way import DistributionWay
-from lm_eval_epidemia.elicit.within import is_withheld
 from lm_eval_epidemia.results.decode import POPULATION, Asked, TaskScore, leaf
 from lm_eval_epidemia.score import monte_carlo
 

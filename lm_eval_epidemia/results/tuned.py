@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.core.errors import EpidemiaError, few
-from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.results.card import TUNED_CARD, Tuned, read_card
 from lm_eval_epidemia.results.choose import KEY, closest, settings_of_runs
 from lm_eval_epidemia.results.decode import printable

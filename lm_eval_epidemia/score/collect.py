@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from lm_eval_epidemia.ask.responses import most_mass
+from lm_eval_epidemia.ask.way import Answer, Way
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.responses import most_mass
-from lm_eval_epidemia.elicit.way import Answer, Way
 
 #: Below this mean probability of all letters together, a model does not answer the question.
 LOW_MASS = 0.1

@@ -1,7 +1,7 @@
 """``numbered``: the answers in their natural order, with numbers instead of letters."""
 
+from lm_eval_epidemia.ask.orderings import orderings
 from lm_eval_epidemia.benchmarks.observation.letters import Letters
-from lm_eval_epidemia.elicit.orderings import orderings
 
 
 class Numbered(Letters):

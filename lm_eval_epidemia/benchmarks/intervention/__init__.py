@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lm_eval_epidemia.ask.way import Metric
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.intervention import questions
 from lm_eval_epidemia.benchmarks.intervention.metrics import measure
@@ -15,7 +16,6 @@ from lm_eval_epidemia.benchmarks.intervention.questions import CausalQuestion, Q
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
-from lm_eval_epidemia.elicit.way import Metric
 
 #: Log-odds of an answer that is certain; of a noisy one, before the noise.
 CERTAIN, NOISY = 10.0, 1.0

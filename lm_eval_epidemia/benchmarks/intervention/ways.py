@@ -13,6 +13,10 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from lm_eval_epidemia.ask.replies.thoughts import answer_text
+from lm_eval_epidemia.ask.responses import CHOICE_MASS, WRITTEN, SingleAnswer, logprobs_of
+from lm_eval_epidemia.ask.variants import Variant
+from lm_eval_epidemia.ask.way import Way
 from lm_eval_epidemia.benchmarks.intervention.questions import (
     CausalQuestion,
     GraphTask,
@@ -22,10 +26,6 @@ from lm_eval_epidemia.benchmarks.intervention.questions import (
     retrieval,
 )
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.replies.thoughts import answer_text
-from lm_eval_epidemia.elicit.responses import CHOICE_MASS, WRITTEN, SingleAnswer, logprobs_of
-from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import Way
 
 #: What can be answered, yes first.
 CHOICES = ("Yes", "No")

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from lm_eval_epidemia.ask.prompts import ways_of
+from lm_eval_epidemia.ask.way import Metric
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.observation import metrics, respondents
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.prompts import ways_of
-from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.score.score import anchors

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.score import calibration_line, scales
 from lm_eval_epidemia.score.calibration_line import log_odds, mean_over
 from lm_eval_epidemia.score.joint import Draws, joint_error

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lm_eval_epidemia.ask.orderings import LETTERS, SEED, design_of, orderings
+from lm_eval_epidemia.ask.prompts import ONE_LETTER, Wording, prompt
+from lm_eval_epidemia.ask.replies.letters import letter
+from lm_eval_epidemia.ask.responses import CHOICE_MASS, WRITTEN, logprobs_of, softmax, uneven
+from lm_eval_epidemia.ask.variants import MOST_SAMPLES, Variant
+from lm_eval_epidemia.ask.way import DistributionWay, Elicited, Metric, Way
+from lm_eval_epidemia.ask.within import most_moved
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.orderings import LETTERS, SEED, design_of, orderings
-from lm_eval_epidemia.elicit.prompts import ONE_LETTER, Wording, prompt
-from lm_eval_epidemia.elicit.replies.letters import letter
-from lm_eval_epidemia.elicit.responses import CHOICE_MASS, WRITTEN, logprobs_of, softmax, uneven
-from lm_eval_epidemia.elicit.variants import MOST_SAMPLES, Variant
-from lm_eval_epidemia.elicit.way import DistributionWay, Elicited, Metric, Way
-from lm_eval_epidemia.elicit.within import most_moved
 from lm_eval_epidemia.estimate.store import GroundTruth
 
 
@@ -40,7 +40,7 @@ class Response(NamedTuple):
         Level number at each displayed position; empty if the levels are not displayed.
     design : str or int
         Which prompts the cell has, the same in all answers to a task: a design of orderings (see
-        `elicit.orderings`) or how many answers are drawn.
+        `ask.orderings`) or how many answers are drawn.
     numbers : tuple of float, length K, or None
         Of 100, by displayed position, of any sum, as they were written; None if there are none.
     """

@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks.observation.letters import Response, response_to
-from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.intervals import (
+from lm_eval_epidemia.ask.intervals import (
     BIN_LETTERS,
     BINS,
     MIDPOINTS,
@@ -21,12 +19,14 @@ from lm_eval_epidemia.elicit.intervals import (
     bin_of,
     distribution,
 )
-from lm_eval_epidemia.elicit.prompts import ONE_LETTER, Wording, prompt
-from lm_eval_epidemia.elicit.replies.letters import letter
-from lm_eval_epidemia.elicit.responses import CHOICE_MASS, WRITTEN, logprobs_of, softmax
-from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import DistributionWay, Elicited, Metric
-from lm_eval_epidemia.elicit.within import most_moved
+from lm_eval_epidemia.ask.prompts import ONE_LETTER, Wording, prompt
+from lm_eval_epidemia.ask.replies.letters import letter
+from lm_eval_epidemia.ask.responses import CHOICE_MASS, WRITTEN, logprobs_of, softmax
+from lm_eval_epidemia.ask.variants import Variant
+from lm_eval_epidemia.ask.way import DistributionWay, Elicited, Metric
+from lm_eval_epidemia.ask.within import most_moved
+from lm_eval_epidemia.benchmarks.observation.letters import Response, response_to
+from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.surveys.catalogue import official_cells
 from lm_eval_epidemia.surveys.record import Task

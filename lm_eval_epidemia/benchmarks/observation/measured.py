@@ -14,9 +14,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array, distance
-from lm_eval_epidemia.elicit.way import Elicited
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import joint, monte_carlo
 from lm_eval_epidemia.score import score as scoring

@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lm_eval_epidemia.ask.way import Answer
+from lm_eval_epidemia.ask.within import Within, bounds
 from lm_eval_epidemia.benchmarks.benchmark import Measurement
 from lm_eval_epidemia.benchmarks.observation.letters import Response
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.way import Answer
-from lm_eval_epidemia.elicit.within import Within, bounds
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score.joint import joint_error
 
@@ -135,7 +135,7 @@ class Unseen(NamedTuple):
 def unseen(answers: Sequence[Any]) -> Unseen | None:
     """Bound how much letters that were not shown may change a task's score; warn above 1 point.
 
-    Only bounds of their probabilities are known: see `elicit.within`.
+    Only bounds of their probabilities are known: see `ask.within`.
 
     The distance changes by at most ``sum_x w_x L(x)``, where L(x) bounds the L1 distance between
     the cell's distribution and the one from the true probabilities. The score is monotone in the

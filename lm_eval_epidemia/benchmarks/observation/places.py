@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lm_eval_epidemia.ask.prompts import ways_of
 from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.core.distance import Array, distance
-from lm_eval_epidemia.elicit.prompts import ways_of
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.scales import resolution, total_variation
 from lm_eval_epidemia.surveys.catalogue import task

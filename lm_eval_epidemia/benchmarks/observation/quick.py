@@ -22,17 +22,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import TypeAdapter
 
+from lm_eval_epidemia.ask.orderings import LETTERS, orderings
+from lm_eval_epidemia.ask.prompts import Wording, prompt
+from lm_eval_epidemia.ask.responses import CHOICE_MASS, SingleAnswer, logprobs_of, softmax
+from lm_eval_epidemia.ask.variants import Variant
+from lm_eval_epidemia.ask.way import Way
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Measurement, TaskEntry
 from lm_eval_epidemia.benchmarks.observation import distributions, respondents
 from lm_eval_epidemia.benchmarks.observation.letters import by_level
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.paths import read_yaml
-from lm_eval_epidemia.elicit.orderings import LETTERS, orderings
-from lm_eval_epidemia.elicit.prompts import Wording, prompt
-from lm_eval_epidemia.elicit.responses import CHOICE_MASS, SingleAnswer, logprobs_of, softmax
-from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score.joint import Draws
@@ -64,7 +64,7 @@ class QuickCell(NamedTuple):
     given : tuple of str
         Labels of its conditions.
     orderings : tuple of int
-        Numbers of two of the task's orderings, as `elicit.orderings` lists them.
+        Numbers of two of the task's orderings, as `ask.orderings` lists them.
     weight : float
         w_c, per unit of L1 distance.
     """

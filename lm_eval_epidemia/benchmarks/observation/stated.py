@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from lm_eval_epidemia.ask.orderings import LETTERS, mirrored
+from lm_eval_epidemia.ask.prompts import Wording, prompt
+from lm_eval_epidemia.ask.replies.shares import normalised, shares
+from lm_eval_epidemia.ask.responses import WRITTEN
+from lm_eval_epidemia.ask.variants import Variant
+from lm_eval_epidemia.ask.way import Elicited, Metric
 from lm_eval_epidemia.benchmarks.observation.letters import Asked, Response, place_of, response_to
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.orderings import LETTERS, mirrored
-from lm_eval_epidemia.elicit.prompts import Wording, prompt
-from lm_eval_epidemia.elicit.replies.shares import normalised, shares
-from lm_eval_epidemia.elicit.responses import WRITTEN
-from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import Elicited, Metric
 from lm_eval_epidemia.estimate.store import GroundTruth
 
 _SUM = "The numbers add up to 100. Write nothing else."

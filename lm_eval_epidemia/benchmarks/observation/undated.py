@@ -25,15 +25,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lm_eval_epidemia.ask.prompts import TaskQuestions, ways_of
+from lm_eval_epidemia.ask.variants import Variant
+from lm_eval_epidemia.ask.way import Metric
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Measurement, TaskEntry
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION, TASK_VERSION, respondents
 from lm_eval_epidemia.benchmarks.observation.letters import InOrders, Response
 from lm_eval_epidemia.benchmarks.observation.years import YEAR
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.prompts import TaskQuestions, ways_of
-from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import Metric
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.score import collect

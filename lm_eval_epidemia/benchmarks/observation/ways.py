@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lm_eval_epidemia.ask.way import DistributionWay
 from lm_eval_epidemia.core.lazy import Lazy
-from lm_eval_epidemia.elicit.way import DistributionWay
 
 WAYS: Lazy[DistributionWay] = Lazy(
     "lm_eval_epidemia.benchmarks.observation",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lm_eval_epidemia.ask.way import Metric
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.prior import respondents
 from lm_eval_epidemia.benchmarks.prior.metrics import measure
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities, cells_of
 from lm_eval_epidemia.benchmarks.prior.ways import WAYS
-from lm_eval_epidemia.elicit.way import Metric
 
 
 def _group_of(set_: store.DeclaredSet) -> str:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lm_eval_epidemia.ask.way import Way
 from lm_eval_epidemia.benchmarks.benchmark import Measurement
 from lm_eval_epidemia.benchmarks.prior import judged, respondents, ways
 from lm_eval_epidemia.benchmarks.prior.judged import Judged, Stated, mean_of, stated_as
@@ -24,7 +25,6 @@ from lm_eval_epidemia.benchmarks.prior.ways import WAYS
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.way import Way
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score.estimates import NOTHING, Estimate, pooled
 from lm_eval_epidemia.score.joint import Draws

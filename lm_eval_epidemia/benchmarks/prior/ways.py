@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lm_eval_epidemia.ask.replies.numbers import PERCENT, TAG, labels, numbers, tagged
+from lm_eval_epidemia.ask.responses import WRITTEN, SingleAnswer, logprobs_of
+from lm_eval_epidemia.ask.variants import Variant
+from lm_eval_epidemia.ask.way import Way
 from lm_eval_epidemia.benchmarks.prior.quantities import families, store
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES, LEVELS
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import STEPS, Quantities, Quantity
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.replies.numbers import PERCENT, TAG, labels, numbers, tagged
-from lm_eval_epidemia.elicit.responses import WRITTEN, SingleAnswer, logprobs_of
-from lm_eval_epidemia.elicit.variants import Variant
-from lm_eval_epidemia.elicit.way import Way
 
 #: How often each quantity is asked about.
 REPEATS = 5

@@ -6,11 +6,11 @@ from typing import Any
 
 from markupsafe import Markup
 
+from lm_eval_epidemia.ask.orderings import MAX_ORDERINGS
+from lm_eval_epidemia.ask.prompts import Wording, prompt
 from lm_eval_epidemia.benchmarks.observation.standardised import crude, standardised
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.orderings import MAX_ORDERINGS
-from lm_eval_epidemia.elicit.prompts import Wording, prompt
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import task
 from lm_eval_epidemia.findings.mean import with_columns

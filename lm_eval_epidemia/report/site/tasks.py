@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lm_eval_epidemia.ask.prompts import Wording, prompt, ways_of
+from lm_eval_epidemia.ask.way import DistributionWay
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
-from lm_eval_epidemia.elicit.prompts import Wording, prompt, ways_of
-from lm_eval_epidemia.elicit.way import DistributionWay
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import answers
 from lm_eval_epidemia.findings.compare import POPULATION

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from lm_eval_epidemia.ask.variants import BASE
 from lm_eval_epidemia.benchmarks import in_way, leaves
 from lm_eval_epidemia.benchmarks.intervention import INTERVENTION
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES
@@ -30,7 +31,6 @@ from lm_eval_epidemia.benchmarks.prior.judged import stated_as
 from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask, known_of, win_draws, win_rate
 from lm_eval_epidemia.benchmarks.prior.quantities import answers, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
-from lm_eval_epidemia.elicit.variants import BASE
 from lm_eval_epidemia.results.naming import KNOWN, Weights
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.surveys.catalogue import all_tasks

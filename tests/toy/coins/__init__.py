@@ -3,8 +3,8 @@
 from lm_eval_epidemia.benchmarks.coins.coin import TASKS, WAY
 from lm_eval_epidemia.benchmarks.coins.metrics import measure
 
+from lm_eval_epidemia.ask.way import Metric
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
-from lm_eval_epidemia.elicit.way import Metric
 
 
 class Coins(Benchmark):

@@ -4,10 +4,10 @@ import hashlib
 import math
 from typing import NamedTuple
 
-from lm_eval_epidemia.elicit.intervals import BIN_LETTERS, BINS
-from lm_eval_epidemia.elicit.prompts import prompt
-from lm_eval_epidemia.elicit.responses import CHOICE_MASS, logprobs_of
-from lm_eval_epidemia.elicit.way import Way
+from lm_eval_epidemia.ask.intervals import BIN_LETTERS, BINS
+from lm_eval_epidemia.ask.prompts import prompt
+from lm_eval_epidemia.ask.responses import CHOICE_MASS, logprobs_of
+from lm_eval_epidemia.ask.way import Way
 
 
 class Coin(NamedTuple):

@@ -51,10 +51,10 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.elicit.orderings import LETTERS
-from lm_eval_epidemia.elicit.replies.forms import Rewriting, any_of, form, signs, words
-from lm_eval_epidemia.elicit.replies.letters import before_next_question
-from lm_eval_epidemia.elicit.replies.thoughts import answer_text, unwrapped
+from lm_eval_epidemia.ask.orderings import LETTERS
+from lm_eval_epidemia.ask.replies.forms import Rewriting, any_of, form, signs, words
+from lm_eval_epidemia.ask.replies.letters import before_next_question
+from lm_eval_epidemia.ask.replies.thoughts import answer_text, unwrapped
 
 #: Between which a sum counts as 100.
 LEAST, MOST = 90.0, 110.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from lm_eval_epidemia.elicit.replies.forms import form
+from lm_eval_epidemia.ask.replies.forms import form
 
 _MARK = re.compile(rf"(?P<closes>{form('thought closes')})|{form('thought opens')}", re.IGNORECASE)
 _SPECIAL = re.compile(form("special"), re.IGNORECASE)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from lm_eval_epidemia.ask.orderings import LETTERS
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.orderings import LETTERS
 
 #: A. 0%, B. 0%-5%, ..., U. 95%-100%, V. 100%.
 BINS = ("0%", *(f"{low}%-{low + 5}%" for low in range(0, 100, 5)), "100%")

@@ -6,8 +6,8 @@ import zlib
 
 import numpy as np
 
-from lm_eval_epidemia.elicit.orderings import SEED
-from lm_eval_epidemia.elicit.way import DistributionWay, Way
+from lm_eval_epidemia.ask.orderings import SEED
+from lm_eval_epidemia.ask.way import DistributionWay, Way
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lm_eval_epidemia.ask.replies.thoughts import without_thought
+from lm_eval_epidemia.ask.way import Answer, Metric
+from lm_eval_epidemia.ask.within import Within
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.elicit.replies.thoughts import without_thought
-from lm_eval_epidemia.elicit.way import Answer, Metric
-from lm_eval_epidemia.elicit.within import Within
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
 

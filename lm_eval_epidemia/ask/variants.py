@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from lm_eval_epidemia.ask.orderings import design_of
+from lm_eval_epidemia.ask.prompts import WORDINGS
 from lm_eval_epidemia.core.errors import EpidemiaError, nearest
-from lm_eval_epidemia.elicit.orderings import design_of
-from lm_eval_epidemia.elicit.prompts import WORDINGS
 
 #: The name of none.
 BASE = "base"
@@ -56,7 +56,7 @@ class Variant(NamedTuple):
     Attributes
     ----------
     orderings : str or int, optional
-        Design of the orderings, see `elicit.orderings`.
+        Design of the orderings, see `ask.orderings`.
     n_samples : int
         Answers per cell of a sampled task.
     fewshot : int
@@ -70,7 +70,7 @@ class Variant(NamedTuple):
         Names of the variables of causal graphs: "" for words, "letters" for single letters if names
         are random.
     system_prompt : str
-        Name of the system prompt for a model that writes priors, see `elicit.system`.
+        Name of the system prompt for a model that writes priors, see `ask.system`.
     structured : str
         The form that a server enforces on a written distribution: "" for none, "json" or "regex".
     tries : int

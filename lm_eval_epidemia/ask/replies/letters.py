@@ -30,9 +30,9 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from lm_eval_epidemia.elicit.orderings import LETTERS
-from lm_eval_epidemia.elicit.replies.forms import WORD, Rewriting, any_of, signs, words
-from lm_eval_epidemia.elicit.replies.thoughts import answer_text, unwrapped
+from lm_eval_epidemia.ask.orderings import LETTERS
+from lm_eval_epidemia.ask.replies.forms import WORD, Rewriting, any_of, signs, words
+from lm_eval_epidemia.ask.replies.thoughts import answer_text, unwrapped
 
 # ---- Plain text
 

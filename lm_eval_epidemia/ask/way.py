@@ -13,10 +13,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from lm_eval_epidemia.ask.prompts import Wording
+from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.prompts import Wording
-from lm_eval_epidemia.elicit.variants import Variant
 from lm_eval_epidemia.estimate import store
 
 
@@ -144,7 +144,7 @@ class Way(ABC):
     request : str
         Line of a prompt that says how to answer.
     system_prompts : bool
-        Whether ``--metadata '{"system_prompt": ...}'`` applies, see `elicit.system`.
+        Whether ``--metadata '{"system_prompt": ...}'`` applies, see `ask.system`.
     is_structured : bool
         Whether a server can be asked to enforce the form of a reply: see `structure`.
     temperature : float, optional

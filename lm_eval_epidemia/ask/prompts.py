@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lm_eval_epidemia.ask.orderings import LETTERS
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.elicit.orderings import LETTERS
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
