@@ -61,7 +61,6 @@ SLOWEST = [
     "test_harness",
     "test_folders",
     "test_endpoint",
-    "test_probe",
     "test_rooms",
     "test_guard",
     "test_own_records",

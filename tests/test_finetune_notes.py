@@ -477,7 +477,7 @@ def brief(monkeypatch):
 def test_a_model_whose_notes_say_nothing(tmp_path, raw, tiny_llama, brief):
     """The tiny model writes noise: nothing is kept, nothing is written."""
     model = f"pretrained={tiny_llama},device=cpu,batch_size=10"
-    writer = f"--n 10 --writer hf --writer-args {model}"
+    writer = f"--n 10 --writer hf,{model}"
     said = refused(f"nsduh {writer} --raw", raw, out=tmp_path / "n")
     assert "none of 10 notes states each of its facts once, in 4 attempts: no story (10)" in said
     assert "--writer template" in said
@@ -573,7 +573,6 @@ def test_what_does_not_exist_is_refused(tmp_path, raw):
             "the rows: give a higher --n or a lower --per-person"
         ),
         "nsduh --kind answers --raw x": "answers is made from truths",
-        "nsduh --writer-args pretrained=x": "--writer-args describe a model",
         "nhis --kind answers": "no task of nhis with one condition has a ground truth",
         "nsduh --kind answers --tasks epidemia_low_scf": "do not belong to nsduh",
         "nsduh --kind answers --tasks epidemia_low_nsduh_likelihood": (
@@ -590,7 +589,7 @@ def test_what_does_not_exist_is_refused(tmp_path, raw):
         f"nsduh --raw {raw} --writer vlm": (
             "--writer 'vlm': expected 'template' or a model type of lm-eval (nearest: "
         ),
-        f"nsduh --raw {raw} --writer hf --writer-args pretrained={nowhere}": "cannot be loaded",
+        f"nsduh --raw {raw} --writer hf,pretrained={nowhere}": "cannot be loaded",
     }.items():
         assert said in refused(command, out=tmp_path / "out"), command
 

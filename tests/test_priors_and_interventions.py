@@ -240,25 +240,6 @@ def test_what_the_paper_prints_stands_beside_what_was_asked(results):
     assert not worths.drop([o4, o3, qwen]).any() and [of for of in said if of not in page] == []
 
 
-def test_published_ablations_are_paired_over_quantities(results):
-    rows = find("ablations")(results).table
-    # A user's own: the same answers in other protocols.
-    own = by(rows[rows["model"].str.endswith(CALIBRATED)], "differs in", of="difference")
-    assert own["protocol: direct -> mean_variance"] == pytest.approx(0, abs=1e-12) and len(own) == 3
-    rows = rows[rows["kind"] == "published"]
-    differs = {*rows["differs in"].str.partition(":")[0]}
-    assert differs == {"protocol", "system prompt", "temperature", "reasoning effort"}
-    one = rows[rows["differs in"] == "reasoning effort: medium -> high"].iloc[0]
-    assert len(rows) == 12 and one["model"] == "o4-mini"
-    stating = [of for of in priors.stating() if of.experiment != priors.COMPARED]
-    known = {(of.model, *of.settings.values()): of.known.judged for of in stating}
-    usual, high = (known["o4-mini", "direct", "base", "", effort] for effort in ("medium", "high"))
-    assert (one["difference"], one["difference_error"]) == of_mean(high.ratio - usual.ratio)
-    # 28 of the 370 replies at high effort cannot be read; without them the sign is another.
-    assert (one["unread"], one["unread_then"]) == pytest.approx((0, 28 / 370))
-    assert round(one["difference"], 3) == 0.206 and round(one["where_read"], 3) == -0.037
-
-
 # Interventions: the numbers.
 
 
