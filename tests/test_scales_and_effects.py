@@ -279,17 +279,6 @@ def test_the_examples_of_the_page_are_their_own_arithmetic():
     assert f"anyway, {100 * 0.4 / 0.55:.0f} %" in page
 
 
-def test_the_page_has_the_numbers_of_the_surveys(runs):
-    page, implied = (BACKGROUND / "effects.md").read_text(), table("implied", runs / "drawn")
-    kinds = [f"survey_{kind}" for kind in ("crude", "standardised", "weighted")]
-    for of in implied.to_dict("records"):
-        effects = [f"{of[kind]:+.1f} ± {of[f'{kind}_error']:.1f}" for kind in kinds]
-        task, share = of["task"].removeprefix("epidemia_"), f"{of['people']:.1f} %"
-        cells = [f"`{task}`", of["effect"], share, of["survey_by"], *effects]
-        assert f"| {' | '.join(cells)} |".replace(" +nan ± nan", "") in page
-    assert len(implied) == len(re.findall(r"^\| `(?:high|extra)_", page, re.MULTILINE))
-
-
 # Americans who guessed six shares in 2000, and countries on a map.
 
 
