@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from inspect import getdoc
+from itertools import product
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.ask.way import HEEDED, Way
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, groups, members
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark
+from lm_eval_epidemia.benchmarks.intervention.names import BENCHMARKS as NAMES
+from lm_eval_epidemia.benchmarks.intervention.names import NODES, SAMPLES, named
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.cli import app as epidemia
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -220,6 +223,18 @@ def _anchors() -> str:
     return _table(("task", "cells", "closed", *distances, "mean"), rows, right)
 
 
+def _names() -> str:
+    """The names of variables that are drawn from the list of pairs, a line per sample."""
+    parts = []
+    for benchmark, (graph, size) in product(NAMES, NODES.items()):
+        if benchmark == "random":
+            continue
+        drawn = (named(benchmark, graph, size, i).names for i in range(SAMPLES))
+        lines = "\n".join(f"1. {'; '.join(one)}" for one in drawn)
+        parts.append(f"### {benchmark}, {graph}\n\n{lines}")
+    return "\n\n".join(parts)
+
+
 #: What may be asked for, by name.
 TABLES = {
     "groups": _groups,
@@ -231,6 +246,7 @@ TABLES = {
     "commands": _commands,
     "cards": _cards,
     "anchors": _anchors,
+    "names": _names,
 }
 
 

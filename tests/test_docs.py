@@ -1,6 +1,7 @@
 """The pages say what is so: links, commands, groups, the published numbers, the citation."""
 
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -64,6 +65,13 @@ def test_pages_are_of_one_sitting_and_merged():
         assert page.parent.name not in SHELVES or len(text.split()) <= 2000, page
 
 
+def test_the_house_is_drawn_from_the_code():
+    page = (ROOT / "docs" / "background" / "house.md").read_text()
+    drawn = runpy.run_path(str(ROOT / "docs" / "house.py"))["page"]()
+    assert page == drawn, "run: python docs/house.py"
+    assert len(page.split()) <= 500
+
+
 def test_the_page_of_the_api_names_all_of_it():
     page = (ROOT / "docs" / "reference" / "api.md").read_text()
     assert sorted(re.findall(r"^   (\w+)$", page, re.MULTILINE)) == sorted(api.__all__)
@@ -99,7 +107,7 @@ def test_tasks_and_groups_exist():
 
 
 def test_the_published_numbers_are_those_that_its_code_prints():
-    page = (ROOT / "docs" / "background" / "published-scores.md").read_text()
+    page = (ROOT / "docs" / "background" / "reproduce.md").read_text()
     code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
     shown = re.search(r"```text\n(.*?)```", page, re.DOTALL)
     printed = subprocess.run(
