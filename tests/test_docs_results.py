@@ -43,7 +43,7 @@ HELD = {}
 #: a doctest, replies of a server or of a run that is not kept, or need raw files.
 ELSEWHERE = """
 README.md docs/start/comparing.md docs/guides/report.md docs/guides/fresh.md benchmarks/README.md
-docs/background/performance-measured.md docs/guides/finetuning-writer.md docs/guides/python.md
+docs/background/performance.md docs/guides/finetuning-writer.md docs/guides/python.md
 docs/guides/served-models.md docs/reference/stated.md docs/guides/your-own-survey.md
 """
 
@@ -225,7 +225,7 @@ def wordings():
     np.testing.assert_array_equal(*([metric(of, x, "score") for x in tasks] for of in folders))
 
 
-@held("docs/background/validity-quick-look.md", "\nReal answers: ", whole=False)
+@held("docs/background/quick-look.md", "\nReal answers: ", whole=False)
 def quick_look():
     full = {of: score_of(f"real-model/{of}", f"epidemia_{of}")[0] for of in ("low", "high")}
     for of, score in full.items():

@@ -1,4 +1,4 @@
-"""The benchmarks: one folder each, and one line each in the table below.
+"""The benchmarks: what is measured, one folder each and one line each in `BENCHMARKS`.
 
 A benchmark combines ways of asking (`ask.way`) with metrics and simulated respondents. Task
 files, hooks, samples, export, cost, report and site use only these tables.
