@@ -227,7 +227,7 @@ def the_year_a_model_lives_in():
     yield row(SMALL, cells["lives_in"], float(cells["nearest"]), cells["misfit"])
 
 
-@held("docs/guides/world.md", "### The small model", whole=False)
+@held("docs/guides/world.md", "### The small model")
 def people():
     known = kept("people", "people", "epidemia_people")
     both = SMALL, "the average American of 2000"
