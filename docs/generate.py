@@ -15,7 +15,6 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-import tomllib
 from docutils import nodes
 from numpydoc.docscrape import NumpyDocString
 from sphinx.application import Sphinx
@@ -31,6 +30,7 @@ from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.cli import app as epidemia
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings import FINDINGS, find
 from lm_eval_epidemia.harness.cost import cost
 from lm_eval_epidemia.report.cards import card
 from lm_eval_epidemia.score.score import Anchors
@@ -165,13 +165,11 @@ def _metadata() -> str:
     return _table(("key", "usual", "heeded by the ways"), rows)
 
 
-def _extras() -> str:
-    """The extras for users, and what each installs."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
+def _findings() -> str:
+    """Every finding: its name, and the first line of its docstring."""
+    says = {name: (getdoc(find(name)) or "").partition("\n")[0] for name in FINDINGS}
     return _table(
-        ("extra", "installs"),
-        [(f"`{name}`", _code(extras[name])) for name in extras if name != "dev"],
+        ("finding", "what it shows"), [(f"`{name}`", says[name].rstrip(".")) for name in says]
     )
 
 
@@ -242,7 +240,7 @@ TABLES = {
     "metrics": _metrics,
     "respondents": _respondents,
     "metadata": _metadata,
-    "extras": _extras,
+    "findings": _findings,
     "commands": _commands,
     "cards": _cards,
     "anchors": _anchors,

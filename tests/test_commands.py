@@ -26,7 +26,6 @@ import yaml
 from conftest import REPOSITORY, nsduh_2023, recorded
 from lm_eval._cli import HarnessCLI
 from scripted_server import scripted
-from sums import write_tasks
 from typer.main import get_command
 
 from lm_eval_epidemia import cli
@@ -189,8 +188,6 @@ def desk(tiny_llama, mmlu_style, tmp_path_factory):
     shutil.copytree(mmlu_style, others)
     mmlu = (others / "lettered.yaml").read_text().replace("task: lettered", "task: mmlu")
     (others / "lettered.yaml").write_text(mmlu)
-    (folder / "tasks").mkdir()
-    write_tasks(folder / "tasks")
     for name in ("tiny", "other"):
         recorded(
             folder / "results",

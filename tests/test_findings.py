@@ -132,15 +132,6 @@ def test_where_nothing_was_asked_a_finding_is_empty_and_says_what_to_run(name):
     assert empty or name in ("leaderboard", "tasks", "notes", "population", "scale")
 
 
-def test_the_guide_lists_every_finding_as_help_does():
-    """`--show help` prints the first lines of the findings' docstrings."""
-    page = (REPOSITORY / "docs" / "guides" / "report-findings.md").read_text()
-    listed = dict(re.findall(r"^\| `([\w-]+)` \| (.+) \|$", page, re.M))
-    assert listed == {
-        name: (find(name).__doc__ or "").splitlines()[0].removesuffix(".") for name in FINDINGS
-    }
-
-
 def test_runs_that_differ_in_what_both_ways_heed_are_not_paired(tmp_path):
     """In wording or dtype; `tries` are for what is written. Two runs of letters each have rows."""
     stated, likely = ({f"{COCAINE}_{way}": (50.0, 3.0)} for way in ("stated", "likelihood"))

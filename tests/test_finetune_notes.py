@@ -28,7 +28,7 @@ from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 
 NSDUH = record("nsduh")
-RECIPE = (REPOSITORY / "docs" / "guides" / "finetuning-writer.md").read_text(encoding="utf-8")
+RECIPE = (REPOSITORY / "docs" / "guides" / "finetuning.md").read_text(encoding="utf-8")
 LOW = [
     f"epidemia_low_nsduh_{drug}_ever_by_{by}"
     for by in ("age", "race")

@@ -195,7 +195,7 @@ def test_another_form_is_refused_with_what_was_given_and_expected(tmp_path, vari
 
 
 def test_the_example_of_the_page_makes_files_that_are_imported(tmp_path, monkeypatch):
-    page = (REPOSITORY / "docs" / "guides" / "priors-own.md").read_text()
+    page = (REPOSITORY / "docs" / "guides" / "priors.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(code, {})

@@ -38,7 +38,7 @@ HITS = 20
 #: Where to read on about benchmarks that have no distribution.
 PAGES = {
     "quick": "docs/start/running.md",
-    "undated": "docs/guides/year-lived.md",
+    "undated": "docs/guides/years.md",
     "intervention": "docs/guides/interventional.md",
     "prior": "docs/guides/priors.md",
 }
