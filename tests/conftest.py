@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import shutil
+import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,10 +38,7 @@ if capability := OLDER.get(os.environ.get("ATEN_CPU_CAPABILITY", "")):
 # On a busy machine an example may take any time; the same examples on every machine and day, so
 # that what passes here passes in CI.
 settings.register_profile(
-    "any machine",
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
+    "any machine", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any machine")
 
@@ -114,6 +112,12 @@ def called(monkeypatch, *arguments):
     with pytest.raises(SystemExit) as ended:
         cli.main()
     return ended.value.code or 0
+
+
+def in_a_process(*words, cwd=None, start=(sys.executable,), **more):
+    """Run Python with some words in a process of its own; return how it ended and what it said."""
+    command = [*start, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, **more)
 
 
 @pytest.fixture
@@ -200,6 +204,33 @@ def nsduh_2023(rows: int = 1500, seed: int = 5) -> pd.DataFrame:
             "VEREP": np.where(
                 np.arange(rows) < 50, 1 + np.arange(rows) // 25, 1 + rng.integers(0, 2, rows)
             ).astype(float),
+        }
+    )
+
+
+def people_2022(rows=600, seed=3):
+    """A file in the layout of the NSDUH 2022 subset, of invented people."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(1, 12, rows)
+
+    def first_use(share):
+        used = rng.random(rows) < np.clip(share * (0.2 + age / 8), 0, 0.95)
+        return np.where(used, rng.integers(12, 30, rows), 991).astype(float)
+
+    return pd.DataFrame(
+        {
+            "AGE3": age.astype(float),
+            "irsex": rng.integers(1, 3, rows).astype(float),
+            "NEWRACE2_4grp": rng.integers(1, 5, rows).astype(float),
+            "EDUHIGHCAT": np.where(age <= 3, 5, rng.integers(1, 5, rows)).astype(float),
+            "IRALCAGE": first_use(0.8),
+            "IRCIGAGE": first_use(0.5),
+            "IRMJAGE": first_use(0.5),
+            "IRCOCAGE": first_use(0.2),
+            "IRHERAGE": first_use(0.1),
+            "ANALWT2_C": rng.gamma(1.0, 4000.0, rows) + 1,
+            "VESTR_C": (40001 + np.arange(rows) % 10).astype(float),
+            "VEREP": (1 + np.arange(rows) // 10 % 2).astype(float),
         }
     )
 
@@ -360,20 +391,9 @@ def mmlu_style(tmp_path_factory):
     """Tasks of other people: lettered answers with two solved examples; answers of any length."""
     folder = tmp_path_factory.mktemp("others")
     (folder / "rows.json").write_text(json.dumps(SUMS))
-    head = f"dataset_path: json\ndataset_kwargs:\n  data_files:\n    test: {folder}/rows.json\n"
-    head += "test_split: test\nfewshot_split: test\noutput_type: multiple_choice\n"
-    (folder / "lettered.yaml").write_text(
-        f"task: lettered\n{head}num_fewshot: 2\n"
-        'doc_to_text: "{{question}}\\nA. {{choices[0]}}\\nB. {{choices[1]}}\\nC. {{choices[2]}}\\n'
-        'D. {{choices[3]}}\\nAnswer:"\ndoc_to_choice: ["A", "B", "C", "D"]\ndoc_to_target: answer\n'
-        "metric_list:\n  - metric: acc\n"
-    )
-    (folder / "continued.yaml").write_text(
-        f"task: continued\n{head}doc_to_text: question\n"
-        "doc_to_choice: \"{{[choices[0], choices[1] ~ ' exactly', choices[2] ~ ' or perhaps a "
-        "little more than that', choices[3]]}}\"\n"
-        "doc_to_target: answer\nmetric_list:\n  - metric: acc\n  - metric: acc_norm\n"
-    )
+    for name in ("lettered", "continued"):
+        text = (REPOSITORY / "tests" / "data" / f"{name}.yaml").read_text()
+        (folder / f"{name}.yaml").write_text(text.replace("FOLDER", str(folder)))
     return folder
 
 

@@ -63,6 +63,7 @@ READERS = {
     "OLD-FOLDER": "old",
     "BASE": "tiny",
     "INSTRUCT": "other",
+    '"n_samples": 200': '"n_samples": 20',
 }
 #: Models of the scripted server.
 SERVED = ("PLAIN", "RETRIEVING", "NAME")
@@ -209,6 +210,7 @@ def type_in(monkeypatch, server):
     # Only our tasks are indexed, whatever is asked for: lm-eval's own 14,000 take 20 s.
     monkeypatch.setattr(harness_run, "only_ours", lambda tasks: True)
     monkeypatch.setattr("lm_eval.evaluator.add_env_info", lambda results: None)
+    monkeypatch.setattr("lm_eval_epidemia.findings.interventions.LARGE", {})  # slow to draw
     monkeypatch.setattr("lm_eval.tasks.TaskManager", None)  # put back after the test
 
     def type_in(line):

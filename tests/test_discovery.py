@@ -4,12 +4,12 @@ import json
 import os
 import runpy
 import shutil
-import subprocess
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from conftest import in_a_process
 from lm_evals import STARTUP, environment
 
 from lm_eval_epidemia.core import paths
@@ -27,13 +27,7 @@ for arguments in {cases!r}:
 
 
 def python(code, *flags, **variables):
-    done = subprocess.run(
-        [sys.executable, *flags, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**environment(), **variables},
-        check=False,
-    )
+    done = in_a_process(*flags, "-c", code, env={**environment(), **variables})
     assert done.returncode == 0, done.stderr
     return done
 
@@ -110,16 +104,22 @@ def test_damaged_ground_truth_does_not_stop_other_tasks(folders, home):
     assert "registry.json is damaged" in said
 
 
-def test_the_model_is_registered():
-    code = (
-        "import lm_eval.models\n"
-        "from lm_eval.api.registry import get_model\n"
-        "print(get_model('epidemia-baseline').__name__)"
-    )
-    assert python(code).stdout.strip() == "Baseline"
-    without = "import lm_eval.models\nfrom lm_eval.api.registry import model_registry as r\n"
-    done = python(without + "print('epidemia-baseline' in r)", EPIDEMIA_AUTOLOAD="0")
-    assert done.stdout.strip() == "False"
+#: A model of ours, a watched module as any other, and what lm-eval asks a model, guarded.
+HOOKED = """
+import inspect, lm_eval, lm_eval.evaluator, lm_eval.models, lm_eval.tasks.manager as m
+from lm_eval.api.registry import model_registry
+print("epidemia-baseline" in model_registry)
+print(lm_eval.evaluate is lm_eval.evaluator.evaluate)
+print(hasattr(lm_eval.evaluator.evaluate, "_epidemia"))
+print(vars(m.__loader__) == vars(type(m.__loader__)(m.__name__, m.__file__)))
+print(inspect.getsource(m)[:4])
+"""
+
+
+def test_what_the_hook_does_to_lm_eval():
+    assert python(HOOKED).stdout.split() == ["True"] * 4 + ["from"]
+    off = python(HOOKED, EPIDEMIA_AUTOLOAD="0").stdout.split()
+    assert off == ["False", "True", "False", "True", "from"]
 
 
 def test_a_model_that_lm_eval_found_itself_is_left_alone():
@@ -145,13 +145,8 @@ def test_the_hook_never_raises(tmp_path):
         f"import sys; sys.path.insert(0, {str(site)!r})\n"
         "import lm_eval_epidemia_startup, lm_eval.tasks.manager as m; print(m.TaskManager)"
     )
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", "import site; site.addsitedir = None\n" + code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-        check=False,
-    )
+    own = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    done = in_a_process("-S", "-c", "import site; site.addsitedir = None\n" + code, env=own)
     assert done.returncode == 0, done.stderr
     assert "TaskManager" in done.stdout
     assert done.stderr.count("could not announce itself") == 1
@@ -161,15 +156,6 @@ def test_the_hook_never_raises(tmp_path):
 def test_the_hook_imports_nothing_of_ours_until_lm_eval_is_imported():
     done = python("import sys, json; print([m for m in sys.modules if 'epidemia' in m])")
     assert done.stdout.strip() == "['lm_eval_epidemia_startup']"
-
-
-def test_a_watched_module_looks_as_any_other():
-    code = (
-        "import lm_eval.models, lm_eval.tasks.manager as m, lm_eval.evaluator, inspect\n"
-        "print(vars(m.__loader__) == vars(type(m.__loader__)(m.__name__, m.__file__)))\n"
-        "print(inspect.getsource(m)[:4])"
-    )
-    assert python(code).stdout.split() == ["True", "from"]
 
 
 def test_an_isolated_interpreter_has_the_hook_and_one_without_site_has_not():
@@ -196,29 +182,12 @@ def test_entry_points_are_declared_for_coming_versions():
     assert tasks.value == "lm_eval_epidemia.task_yamls"
 
 
-def test_the_hook_guards_what_lm_eval_asks_a_model():
-    code = (
-        "import lm_eval, lm_eval.evaluator\n"
-        "print(lm_eval.evaluate is lm_eval.evaluator.evaluate, "
-        "hasattr(lm_eval.evaluator.evaluate, '_epidemia'))"
-    )
-    assert python(code).stdout.split() == ["True", "True"]
-    assert python(code, EPIDEMIA_AUTOLOAD="0").stdout.split() == ["True", "False"]
-
-
-@pytest.mark.parametrize("program", ["lm_eval", "-m lm_eval"])
+@pytest.mark.parametrize("program", ["lm_eval", pytest.param("-m lm_eval", marks=pytest.mark.slow)])
 def test_our_errors_end_lm_evals_command_in_a_line(program, tmp_path):
     here = Path(sys.executable).parent / "lm_eval"
     start = [str(here)] if program == "lm_eval" else [sys.executable, "-m", "lm_eval"]
     line = "run --model epidemia-baseline --model_args kind=mien --tasks epidemia_quick"
-    done = subprocess.run(
-        [*start, *line.split()],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        cwd=tmp_path,
-        check=False,
-    )
+    done = in_a_process(*line.split(), start=start, env=environment(), cwd=tmp_path)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     last = done.stderr.strip().splitlines()[-1]
     assert last == "error: epidemia-baseline has no kind='mien' (nearest: mean)"

@@ -2,15 +2,14 @@
 
 import html
 import json
-import math
 import re
+from functools import partial
 
 import numpy as np
 import pytest
-from conftest import raw_file
+import yaml
+from conftest import REPOSITORY, raw_file
 
-from lm_eval_epidemia.ask.prompts import Wording
-from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys import factbook
 from lm_eval_epidemia.surveys.catalogue import record
@@ -20,29 +19,14 @@ from lm_eval_epidemia.surveys.read import read_grids
 WORLD = "epidemia_world_factbook_"
 
 
+TABLES = yaml.safe_load((REPOSITORY / "tests/data/factbook.yaml").read_text())
+
+
 def truth(name):
     return store.load(WORLD + name)
 
 
-@pytest.mark.parametrize(
-    ("text", "number", "year"),
-    [
-        ("38% of total population (2023)", 38.0, 2023),
-        ("257,047,044 (2025 est.)", 257047044.0, 2025),
-        ("83.644 million (2024 est.)", 83644000.0, 2024),
-        ("$1.39 trillion (2024 est.)", 1.39e12, 2024),
-        ("agricultural land: 39.3% (2023 est.)", 39.3, 2023),
-        ("1.5% annual rate of change (2020-25 est.)", 1.5, 2020),
-        ("640,427 sq km ; 549,970 sq km (metropolitan France)", 640427.0, None),
-        ("-68,287 metric tonnes of CO2 (2023 est.)", -68287.0, 2023),
-        ("0.5 %", 0.5, None),
-        # Bounds and words are no numbers.
-        ("<1% (2020)", math.nan, 2020),
-        ("NA", math.nan, None),
-        ("(2022 est.) NA", math.nan, 2022),
-        ("", math.nan, None),
-    ],
-)
+@pytest.mark.parametrize(("text", "number", "year"), TABLES["texts"])
 def test_a_text_is_a_number_and_a_year(text, number, year):
     assert factbook.number(text) == pytest.approx(number, nan_ok=True)
     assert factbook.year(text) == year
@@ -84,14 +68,6 @@ def test_a_country_without_a_field_has_no_figure_of_it(tmp_path):
     assert row["0-14"] == 2100
     assert (row["15-64"], row["Uses the internet"], row["Internet users, year"]) == (None,) * 3
     assert (row["Coal"], row["Forest"], row["Land use, sum"]) == (None,) * 3
-
-
-@pytest.mark.parametrize("content", ["{", "[1]", '{"code": "fr"}', '[{"region": "x"}]'])
-def test_another_file_is_refused_by_name(tmp_path, content):
-    path = tmp_path / "factbook_fields.json"
-    path.write_text(content)
-    with pytest.raises(EpidemiaError, match=r"factbook_fields\.json is not the World Factbook"):
-        factbook.sheets(path)
 
 
 # The route of its own: the raw texts, by other patterns and no code of the package.
@@ -138,101 +114,60 @@ def share(section, field, name=None):
     return of
 
 
-TOWN = share("People and Society", "Urbanization", "urban population")
-CO2 = {
-    "Coal": "from coal and metallurgical coke",
-    "Oil": "from petroleum and other liquids",
-    "Natural gas": "from consumed natural gas",
-}
+SOCIETY = "People and Society"
+TOWN = share(SOCIETY, "Urbanization", "urban population")
 
 
 def women(country):
     return counts(country, "15-64 years")[1]
 
 
-#: Of a task: the share of the first answer in a cell, and how much the cell weighs.
-ROUTES = {
-    "residence_by_country": (lambda c: TOWN(c), people),
-    "electricity_by_country": (
-        share("Energy", "Electricity access", "electrification - total population"),
-        people,
-    ),
-    "internet_by_country": (
-        share("Communications", "Internet users", "percent of population"),
-        people,
-    ),
-    "obese_by_country": (share("People and Society", "Obesity - adult prevalence rate"), people),
-    "married_by_country": (
-        share("People and Society", "Currently married women (ages 15-49)"),
-        women,
-    ),
-    "married_by_18_by_country": (
-        share("People and Society", "Child marriage", "women married by age 18"),
-        women,
-    ),
-    "age_by_country": (
-        lambda c: (
-            sum(counts(c, "0-14 years")) / sum(map(sum, (counts(c, a) for a in AGES.values())))
-        ),
-        people,
-    ),
-    "sex_by_country_age": (
-        lambda c, age: counts(c, AGES[age])[1] / sum(counts(c, AGES[age])),
-        lambda c, age: sum(counts(c, AGES[age])),
-    ),
-    "tobacco_by_country_sex": (
-        lambda c, sex: share("People and Society", "Tobacco use", sex.lower())(c),
-        grown,
-    ),
-    "literate_by_country_sex": (
-        lambda c, sex: share("People and Society", "Literacy", sex.lower())(c),
-        grown,
-    ),
-    "water_by_country_residence": (
-        lambda c, where: share(
-            "People and Society", "Drinking water source", f"improved: {PLACES[where]}"
-        )(c),
-        lambda c, where: (
-            people(c) * (TOWN(c) if PLACES[where] == "urban" else (100 - 100 * TOWN(c)) / 100)
-        ),
-    ),
-    "power_source_by_country": (
-        lambda c: parts(c, "Energy", "Electricity generation sources", ["fossil fuels"]),
-        lambda c: first(c["Energy"]["Electricity"]["installed generating capacity"]),
-    ),
-    "fuel_by_country": (
-        lambda c: parts(c, "Environment", "Carbon dioxide emissions", [CO2["Coal"]], CO2.values()),
-        lambda c: sum(amounts(c, "Environment", "Carbon dioxide emissions", CO2.values())),
-    ),
-    "land_use_by_country": (
-        lambda c: parts(c, "Environment", "Land use", LAND[:2], LAND),
-        lambda c: first(c["Geography"]["Area"]["land"]),
-    ),
-    "water_use_by_country": (
-        lambda c: parts(c, "Environment", "Total water withdrawal", WATER[:1], WATER),
-        lambda c: sum(amounts(c, "Environment", "Total water withdrawal", WATER)),
-    ),
-}
 AGES = {"0 to 14": "0-14 years", "15 to 64": ADULT[0], "65 or older": ADULT[1]}
 PLACES = {"In a town or city": "urban", "In the countryside": "rural"}
-WATER = ["municipal", "industrial", "agricultural"]
-LAND = [
-    *(f"agricultural land: {use}" for use in ("arable land", "permanent crops")),
-    "agricultural land: permanent pasture",
-    *("forest", "other"),
-]
 
 
-def amounts(country, section, field, names):
+def of_age(country, age):
+    return sum(counts(country, AGES[age]))
+
+
+def amounts(section, field, names, country):
     texts = country[section][field]
     return [max(first(texts[name].split(": ")[-1]), 0) for name in names if name in texts]
 
 
-def parts(country, section, field, some, every=None):
+def parts(section, field, some, every, country):
     every = [name for name in every or country[section][field] if name != "note"]
-    return sum(amounts(country, section, field, some)) / sum(
-        amounts(country, section, field, every)
+    return sum(amounts(section, field, some, country)) / sum(
+        amounts(section, field, every, country)
     )
+
+
+def weight_of(section, field, every, place, country):
+    """Weigh a country by a text of another place, or by all the parts."""
+    if place is None:
+        return sum(amounts(section, field, every, country))
+    return first(country[place[0]][place[1]][place[2]])
+
+
+#: Of a task: the share of the first answer in a cell, and how much the cell weighs.
+ROUTES = {
+    **{
+        name: (share(*place), {"people": people, "women": women}[weight])
+        for name, (*place, weight) in TABLES["shares"].items()
+    },
+    "age_by_country": (lambda c: of_age(c, "0 to 14") / sum(of_age(c, a) for a in AGES), people),
+    "sex_by_country_age": (lambda c, age: counts(c, AGES[age])[1] / of_age(c, age), of_age),
+    "tobacco_by_country_sex": (lambda c, sex: share(SOCIETY, "Tobacco use", sex.lower())(c), grown),
+    "literate_by_country_sex": (lambda c, sex: share(SOCIETY, "Literacy", sex.lower())(c), grown),
+    "water_by_country_residence": (
+        lambda c, at: share(SOCIETY, "Drinking water source", f"improved: {PLACES[at]}")(c),
+        lambda c, at: people(c) * (TOWN(c) if PLACES[at] == "urban" else 1 - TOWN(c)),
+    ),
+    **{
+        name: (partial(parts, *of[:3], of[3] or None), partial(weight_of, *of[:2], *of[3:]))
+        for name, of in TABLES["parts"].items()
+    },
+}
 
 
 @pytest.mark.parametrize("name", ROUTES)
@@ -310,25 +245,7 @@ def test_every_large_country_is_there_under_a_name_that_says_which(book):
         label: html.unescape(country["Government"]["Country name"]["conventional short form"])
         for label, country in book.items()
     }
-    assert {label: name for label, name in own.items() if name != label} == {
-        "Central African Republic": "none",
-        "Democratic Republic of the Congo": "DRC",
-        "Dominican Republic": "The Dominican",
-        "Myanmar": "Burma",
-        "Republic of the Congo": "Congo (Brazzaville)",
-        "United Arab Emirates": "none",
-    }
+    others = {label: name for label, name in own.items() if name != label}
+    assert others == TABLES["names"]
     iso = {level.names[1] for level in record("factbook").variables["country"][0].levels}
     assert len(iso) == 125 and all(re.fullmatch("[A-Z]{3}", code) for code in iso)
-
-
-def test_conditions_stand_where_the_subject_has_them():
-    known = truth("tobacco_by_country_sex")
-    cell = known.given.index(("United States", "Female"))
-    assert (
-        Wording(known)
-        .question(cell)
-        .startswith(
-            "Consider a person aged 15 or older living in the United States in 2025 who is female. "
-        )
-    )

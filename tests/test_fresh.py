@@ -3,7 +3,6 @@
 import json
 import logging
 import math
-import re
 import shutil
 
 import numpy as np
@@ -11,7 +10,7 @@ import pandas as pd
 import pytest
 import toy_survey
 import yaml
-from conftest import evaluate
+from conftest import REPOSITORY, evaluate
 from toy_survey import contents
 from typer.testing import CliRunner
 
@@ -50,56 +49,8 @@ FEW = {"n": 2, "dimension": [1]}
 #: Levels of `town` that few people live in: about 12 records each. The record says so too.
 TOWNS = 80
 
-RECORD = (
-    toy_survey.HEAD
-    + """\
-design: {weight: W, strata: STRATUM, psu: PSU}
-vintages:
-  "2020": {year: 2020, files: [{name: toy.csv}], page: "https://example.org/toy"}
-variables:
-  sex:
-    column: SEX
-    levels: [{label: Male, phrase: is male, codes: [1]},
-             {label: Female, phrase: is female, codes: [2]}]
-  region:
-    column: REGION
-    levels: [{each: [1, 3], label: "R{n}", phrase: "lives in region {n}"}]
-  age: {column: AGE, levels: [{each: [1, 4], label: "A{n}", phrase: "is of age {n}"}]}
-  generation:
-    column: AGE
-    levels: [{label: Young, phrase: is young, codes: [1, 2]},
-             {label: Old, phrase: is old, codes: [3, 4]}]
-  town:
-    column: TOWN
-    levels: [{each: [0, 80], label: "T{n}", phrase: "lives in town {n}"}]
-  happy:
-    column: HAPPY
-    question: Is this person happy?
-    levels: [{label: "Yes", phrase: is happy, codes: [1]},
-             {label: "No", phrase: is not happy, codes: [0]}]
-  mood:
-    column: MOOD
-    question: How is this person?
-    levels: [{each: [1, 3], label: "M{n}", phrase: "has mood {n}"}]
-  rare:
-    column: RARE
-    question: Is this rare?
-    levels: [{label: "Yes", phrase: is rare, codes: [1]},
-             {label: "No", phrase: is not rare, codes: [0]}]
-  coin:
-    column: COIN
-    question: Did it fall on its head?
-    levels: [{label: Head, phrase: has thrown a head, codes: [1]},
-             {label: Tail, phrase: has thrown a tail, codes: [0]}]
-  never:
-    column: NEVER
-    levels: [{label: "1", phrase: is one, codes: [1]}, {label: "2", phrase: is two, codes: [2]}]
-tasks:
-  extra:
-    - {outcome: happy, given: [sex], title: "Toy: Happiness by Sex"}
-    - {outcome: mood, given: [happy], title: "Toy: Mood by Happiness"}
-"""
-)
+#: The toy survey, and tasks that name who is asked.
+RECORD, SUBJECTS = (REPOSITORY / "tests/data/toy_fresh.yaml").read_text().split("---\n")
 
 
 def people(seed=3):
@@ -275,17 +226,6 @@ def test_a_condition_of_a_part_of_the_population(raw, home, declare):
     assert refused(data, "mood", "region") is None
 
 
-SUBJECTS = """
-    - {outcome: happy, given: [region], title: a, universe: [{column: AGE, codes: [2, 3]}],
-       subject: "an adult in {year} who {conditions}"}
-    - {outcome: happy, given: [age], title: b, universe: [{column: AGE, codes: [2, 3]}],
-       subject: "an adult in {year} who {conditions}"}
-    - {outcome: rare, given: [region], title: c, subject: "a person living in {conditions}"}
-    - {outcome: coin, given: [region], title: d, universe: [{column: AGE, codes: [2]}],
-       subject: "a person living in {conditions}"}
-"""
-
-
 def test_who_is_asked_is_what_most_declared_tasks_say(tmp_path):
     path = tmp_path / "toy.yaml"
     path.write_text(RECORD + SUBJECTS)
@@ -366,9 +306,8 @@ def test_draws_that_are_given_up(raw, declare, monkeypatch):
     found = planned(raw, n=30)
     assert found.fresh_set.draws.tried == 30 > found.fresh_set.draws.kept
     assert "after 30 of" in found.lacking
-    with pytest.raises(
-        EpidemiaError, match=r"none of .* draws from toy 2020 meets the conditions .*answer"
-    ):
+    none = r"none of .* draws from toy 2020 meets the conditions .*answer"
+    with pytest.raises(EpidemiaError, match=none):
         planned(raw, outcomes=["rare"])
 
 
@@ -568,44 +507,6 @@ def test_the_command_lists_builds_and_says_what_was_refused(raw, declare, home):
     assert "5 tasks of toy 2020 are in" in done.output
     assert "takes the two as independent" in done.output
     assert len(members("epidemia_fresh_toy_7")) == 5
-
-
-REFUSED = [
-    (["--n", 0], "--n 0: expected 1 or more"),
-    (["--seed", -1], "--seed -1: expected 0 or more"),
-    (["--dimension", "0"], "a fresh task has 1 to 3 conditions"),
-    (["--dimension", "1,4"], "--dimension 4"),
-    (["--dimension", "one"], "expected numbers of conditions"),
-    (["--dimension", ""], "expected numbers of conditions"),
-    (["--outcomes", "hapy"], "no variable 'hapy' .nearest: happy"),
-    (["--outcomes", "sex"], "sex cannot be an outcome of toy: the record has no 'question'"),
-    (["--vintage", "2021"], "no vintage '2021'"),
-    *((["--replicates", few], f"--replicates {few} is too few .* at least 4") for few in (0, 3)),
-]
-
-
-def test_what_cannot_be_meant_is_refused(raw, declare):
-    for options, said in REFUSED:
-        done = command("toy", "--raw", raw, *options)
-        assert isinstance(done.exception, EpidemiaError), options
-        assert re.search(said, str(done.exception)), done.exception
-    assert command("toy", "--raw", raw, "--seed", "x").exit_code == 2  # no whole number
-
-
-def test_unknown_surveys_tables_and_files_without_columns(raw, declare, tmp_path):
-    with pytest.raises(EpidemiaError, match=r"no survey 'toi' .nearest: toy"):
-        plan("toi", [raw])
-    with pytest.raises(EpidemiaError, match="published only as tables"):
-        plan("bls", [raw])
-    with pytest.raises(EpidemiaError, match=r"toy 2020 has not been downloaded: give toy\.csv"):
-        raise command("toy").exception
-    lacking = tmp_path / "toy.csv"
-    people().drop(columns="HAPPY").to_csv(lacking, index=False)
-    with pytest.raises(EpidemiaError, match="lacks columns of toy 2020: happy needs HAPPY"):
-        plan("toy", [lacking], progress=False)
-    people().drop(columns="RARE").to_csv(lacking, index=False)
-    with pytest.raises(EpidemiaError, match="lacks the column of rare"):
-        plan("toy", [lacking], outcomes=["rare"], progress=False)
 
 
 def test_a_record_with_another_word_before_conditions():

@@ -1,25 +1,19 @@
 """A real Hugging Face model through lm-eval's own `hf` backend: tiny, random, made on the spot."""
 
 import json
-import os
-import subprocess
 import sys
 
 import numpy as np
 import pytest
-from conftest import recorded
-from rounding import log_probability, metric
+from conftest import in_a_process, recorded
+from rounding import log_probability
 from test_harness import recompute
 
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.score.score import Anchors
 
 torch = pytest.importorskip("torch")
 
-TASKS = [
-    "epidemia_low_nsduh_heroin_ever_by_race",
-    "epidemia_high_nsduh_cocaine_ever_by_age_sex",
-]
+TASKS = ["epidemia_low_nsduh_heroin_ever_by_race", "epidemia_high_nsduh_cocaine_ever_by_age_sex"]
 
 #: Starts a module of Python in two processes that share the work.
 TWO_PROCESSES = [sys.executable, "-m", "accelerate.commands.launch", "--cpu"]
@@ -29,9 +23,8 @@ TWO_PROCESSES += ["--mixed_precision", "no", "--dynamo_backend", "no", "-m"]
 
 def lm_eval(*arguments, launcher=()):
     """Run lm-eval's command line; `epidemia run` spares the tests lm-eval's own index."""
-    command = [*(launcher or [sys.executable, "-m"]), "lm_eval_epidemia", "run"]
-    command += map(str, arguments)
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
+    start = launcher or [sys.executable, "-m"]
+    done = in_a_process("lm_eval_epidemia", "run", *arguments, start=start)
     assert done.returncode == 0, done.stderr[-3000:]
     return done
 
@@ -80,23 +73,3 @@ def test_a_transformer_is_scored_and_its_scores_can_be_recomputed(tiny_llama, tm
             by_hand = [float(logprobs[ids[-1]]) for ids in whole]
             answer = [float(logprob) for logprob, _ in sample["filtered_resps"]]
             assert np.allclose(answer, by_hand, atol=log_probability(by_hand), rtol=0)
-
-
-@pytest.mark.slow
-def test_two_processes_give_the_scores_of_one(tiny_llama, tmp_path):
-    def run(out, launcher=()):
-        given = f"pretrained={tiny_llama},dtype=float32"
-        how = ("--model", "hf", "--model_args", given, "--tasks", ",".join(TASKS))
-        how += ("--device", "cpu", "--batch_size", 16, "--output_path", out, "--log_samples")
-        lm_eval(*how, launcher=launcher)
-        return results_in(out)
-
-    one, two = run(tmp_path / "one"), run(tmp_path / "two", TWO_PROCESSES)
-    assert two["n-samples"] == one["n-samples"]
-    for name in TASKS:
-        samples, anchors = samples_in(tmp_path / "one", name), Anchors.of(store.load(name))
-        apart = log_probability(float(x) for one in samples for x, _ in one["filtered_resps"])
-        for measure, value in one["results"][name].items():
-            if isinstance(value, float):
-                may = metric(measure, apart, anchors.zero - anchors.perfect)
-                assert two["results"][name][measure] == pytest.approx(value, abs=may)
