@@ -1,7 +1,6 @@
 """The Python API: as lm-eval scores, aligned by labels, refusing by name what does not fit."""
 
 import io
-import math
 import subprocess
 import sys
 from itertools import product
@@ -78,8 +77,6 @@ def test_another_vintage_is_another_truth():
     older = load_truth(EXACT, "2019")
     assert isinstance(older, Truth) and older.cite().vintage == "2019"
     assert score(older, older.p).vintage == "2019"
-    with pytest.raises(EpidemiaError, match="no vintage '1066'"):
-        load_truth(EXACT, "1066")
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -121,59 +118,6 @@ def frame(**changed):
     return load_truth(BY_AGE).to_frame().assign(q=lambda rows: rows.p, **changed)
 
 
-def but(value):
-    q = load_truth(BY_AGE).p.copy()
-    q[3, 1] = value
-    return q
-
-
-def test_what_does_not_fit_is_refused_by_name():
-    wide = frame().pivot(index="age", columns="answer", values="q")
-    thrice = pd.Series([0.1, 0.9, 0.1], ["Yes", "No", "Yes"])
-    p = load_truth(BY_AGE).p
-    for q, said in [
-        (np.ones((2, 11)) / 2, "q has shape (2, 11): expected 11 cells x 2 answers"),
-        ("truth", "q is not an array of numbers"),
-        (None, "q has shape (): expected 11 cells"),
-        (but(np.nan), "values outside 0 to 1: age=18-20, answer No: nan"),
-        (but(-0.25), "values outside 0 to 1: age=18-20, answer No: -0.25"),
-        (np.ma.masked_greater(but(0.5), 0.99), "values outside 0 to 1: age=12-13, answer No: nan"),
-        (but(0.5), "does not sum to 1 over the answers: age=18-20: 0.5"),
-        (np.ones((11, 2)), "age=12-13: 2; age=14-15: 2; age=16-17: 2 and 8 more"),
-        (frame()[1:], "q lacks age=12-13, answer Yes"),
-        (pd.concat([frame(), frame()[:1]]), "q contains age=12-13, answer Yes twice"),
-        (frame().replace("18-20", "18-19"), "q's age=18-19, answer Yes (no age '18-19'; nearest: "),
-        (frame().replace("Yes", "yes"), "(no answer 'yes'; nearest: Yes)"),
-        (frame().drop(columns="q"), "q has no column q (it has age, answer, p"),
-        (frame().drop(columns="age"), "q has no column age"),
-        (frame().set_index("age", drop=False), "q has two columns named age: keep one"),
-        (pd.concat([frame(), frame()[["q"]]], axis=1), "q has two columns named q: keep one"),
-        (frame().assign(q="much"), "q of age=12-13, answer Yes is 'much': expected a number"),
-        (wide.assign(Maybe=0.0), "(no answer 'Maybe'; known: No, Yes)"),
-        (wide[["No"]], "q has no column Yes"),
-        (lambda condition: [0.2, 0.3, 0.5], "q(age=12-13) is [0.2, 0.3, 0.5]: expected 2"),
-        (lambda condition: None, "q(age=12-13) is None: expected 2 probabilities or that of 'Yes'"),
-        (lambda condition: True, "q of age=12-13, answer Yes is True: expected a number"),
-        (lambda condition: "0.5", "q(age=12-13) is '0.5': expected 2 probabilities or that of"),
-        (lambda condition: [True, False], "q of age=12-13, answer Yes is True: expected a number"),
-        (frame().assign(q=frame().q > 0.5), ": expected a number"),
-        (lambda condition: {"Yes": 0.5}, "q lacks age=12-13, answer No"),
-        (
-            lambda condition: {"Yes": 0.5, "Noo": 0.5},
-            "q's age=12-13, answer Noo (no answer 'Noo'; nearest: No)",
-        ),
-        (lambda condition: thrice, "q contains age=12-13, answer Yes twice"),
-        (p + 1j, "q is not an array of numbers (its values have type"),
-        (p.astype(str), "q is not an array of numbers (its values have type"),
-        (p > 0.5, "q is not an array of numbers (its values have type bool"),
-        (lambda condition: 1.5, "values outside 0 to 1: age=12-13, answer No: -0.5"),
-    ]:
-        with pytest.raises(EpidemiaError) as raised:
-            score(BY_AGE, q)
-        assert said in str(raised.value)
-        assert "\n" not in str(raised.value)
-
-
 def test_conditions_that_nobody_has_together_are_refused():
     truth = load_truth("epidemia_high_scf_home_ownership_by_age_education_sex_race")
     known = set(truth.given)
@@ -187,17 +131,10 @@ def test_conditions_that_nobody_has_together_are_refused():
         score(truth, pd.concat([long, more]))
 
 
-def test_one_number_is_of_binary_outcomes_only():
-    with pytest.raises(EpidemiaError, match=r"is 0.5: expected \d probabilities"):
-        score(MANY_ANSWERS, lambda condition: 0.5)
-
-
 def test_rounding_to_float32_is_no_mistake_and_nothing_is_normalised():
     q = believed(MANY_ANSWERS)
     exact = score(MANY_ANSWERS, q)
     assert score(MANY_ANSWERS, q.astype(np.float32)).score == pytest.approx(exact.score, abs=1e-3)
-    with pytest.raises(EpidemiaError, match="does not sum to 1"):
-        score(MANY_ANSWERS, np.round(q, 2))
     assert repr(exact) == (
         f"{MANY_ANSWERS} ({exact.vintage}): {exact.score:.1f} ± {exact.error:.1f} of 100 (distance "
         f"{exact.l1:.4f}; {exact.anchors.zero:.4f} scores 0, {exact.anchors.perfect:.4f} scores "
@@ -225,10 +162,6 @@ def test_tasks_lists_every_declared_task_with_what_is_here(home):
     assert tasks(survey="scf", group="epidemia_low_nsduh").empty
     assert set(tasks(group="epidemia_high_closed").group) == {"epidemia_high"}
     assert len(tasks(group="epidemia_high_closed")) == 63
-    with pytest.raises(EpidemiaError, match=r"no survey 'nsdhu' .nearest: nsduh"):
-        tasks(survey="nsdhu")
-    with pytest.raises(EpidemiaError, match=r"no group 'epidemia_lo' .nearest: epidemia_low"):
-        tasks(group="epidemia_lo")
 
 
 @pytest.mark.parametrize("way", OBSERVATION.ways)
@@ -248,8 +181,11 @@ def test_rounding_and_odd_forms_are_no_mistakes():
     assert score(truth, lambda condition: 1 + 2.3e-16).l1 == pytest.approx(certain, abs=1e-12)
     assert load_truth(BY_AGE, vintage=2022).vintage == "2022"
     assert questions(truth).equals(questions(BY_AGE))
-    with pytest.raises(EpidemiaError, match="task None: expected the name of a task"):
-        load_truth(None)
+    assert len(questions(BY_AGE, "sampled", n_samples=8)) == 8 * 11
+    drawn = Draws("sample", np.array([1.0, 2.0, 4.0]), 0.5)
+    assert joint_error([drawn, drawn], [0, 2]) == pytest.approx(2 * joint_error([drawn]))
+    found = score(BY_AGE, truth.p * 0.9 + 0.05)
+    assert joint_error(draws for draws in [found.draws]) == pytest.approx(found.error)
 
 
 def test_nobody_can_change_what_others_load():
@@ -262,36 +198,6 @@ def test_nobody_can_change_what_others_load():
         with pytest.raises(ValueError, match="read-only"):
             values[0] = 0
     assert truth == truth and truth != again and len({truth, again}) == 2
-
-
-def test_a_group_or_a_series_is_told_what_it_is():
-    with pytest.raises(EpidemiaError, match="is a group: name one of its tasks"):
-        load_truth("epidemia_low_nsduh")
-    for wrong, said in ((["a"], "expected the name of a task"), (3, "expected the name of a task")):
-        with pytest.raises(EpidemiaError, match=said):
-            load_truth(wrong)
-    with pytest.raises(EpidemiaError, match="no survey '3'"):
-        tasks(survey=3)
-    with pytest.raises(EpidemiaError, match="q is a Series: give a DataFrame"):
-        score(BY_AGE, frame().set_index(["age", "answer"]).q)
-
-
-def test_what_questions_refuses():
-    for arguments, variant, said in (
-        ((BY_AGE,), {"gen_prefix": "It is"}, "put after the prompt by lm-eval"),
-        ((BY_AGE, "leters"), {}, "no way of asking 'leters' (nearest: letters)"),
-        ((BY_AGE, "closed"), {}, "is not asked in the way 'closed', only letters, likelihood"),
-        ((BY_AGE[:-4],), {}, "nearest: "),
-        ((BY_AGE,), {"few_shot": 3}, "no variant 'few_shot' (nearest: fewshot)"),
-        ((BY_AGE,), {"fewshot": -1}, "fewshot -1: expected a whole number"),
-        ((BY_AGE,), {"n_samples": 8}, "n_samples has no effect on"),
-        (("epidemia_prior_gss",), {"wording": "bare"}, "wording has no effect on"),
-        (("epidemia_low_brfss_asthma_by_state",), {}, "has no ground truth here"),
-    ):
-        with pytest.raises(EpidemiaError) as raised:
-            questions(*arguments, **variant)
-        assert said in str(raised.value)
-    assert len(questions(BY_AGE, "sampled", n_samples=8)) == 8 * 11
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -465,22 +371,3 @@ def test_what_is_made_without_lm_eval_ends_well(tmp_path):
     assert "task epidemia_prior_mine: lm_eval run" in made
     assert "epidemia_prior_mine" in listed
     assert int(started) == 0
-
-
-def test_what_are_no_draws_is_said():
-    found = score(MANY_ANSWERS, lambda condition: believed(MANY_ANSWERS)[0])
-    for wrong in (found.draws, [found], [1.0], None):
-        with pytest.raises(EpidemiaError, match="expects a list of draws, one per task"):
-            joint_error(wrong)
-    with pytest.raises(EpidemiaError, match=r"expected a finite number .* each of 1 task"):
-        joint_error([found.draws], [0.5, 0.5])
-    assert joint_error(draws for draws in [found.draws]) == pytest.approx(found.error)
-
-
-def test_weights_of_which_no_error_can_come_are_refused():
-    draws = Draws("sample", np.array([1.0, 2.0, 4.0]), 0.5)
-    wrong = [[0, 0], [-1, 1], [0.5, -0.5], [math.nan, 1], [math.inf, 1], [1], [1] * 3, ["a", 1]]
-    for weights in (*wrong, np.array([0.0, 0.0])):
-        with pytest.raises(EpidemiaError, match="weights"):
-            joint_error([draws, draws], weights)
-    assert joint_error([draws, draws], [0, 2]) == pytest.approx(2 * joint_error([draws]))

@@ -1,0 +1,57 @@
+"""What slips are told: each row of `data/errors.yaml` is a command or Python, and its message."""
+
+import logging
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import REPOSITORY
+
+from lm_eval_epidemia.core.errors import EpidemiaError
+
+ERRORS = yaml.safe_load((REPOSITORY / "tests" / "data" / "errors.yaml").read_text())
+
+
+def rows(kind):
+    """Each slip of a kind: what it is about, what is typed, what is said."""
+    return [
+        pytest.param(of, line, says, id=f"{of.removeprefix('lm_eval_epidemia.')}: {line}"[:100])
+        for of, slips in ERRORS[kind].items()
+        for line, says in slips.items()
+        if line != "let"
+    ]
+
+
+@pytest.fixture(autouse=True)
+def desk(tmp_path, monkeypatch):
+    """The current folder, with the small files that rows speak of."""
+    for name, text in ERRORS["files"].items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    # lm-eval logs to the stderr that it found first, which was another test's.
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+
+
+@pytest.mark.parametrize(("_", "line", "says"), rows("commands"))
+def test_a_command_refuses_in_one_line_without_a_traceback(_, line, says, epidemia):
+    done = epidemia(*line.split())
+    assert done.returncode == 2, done.stdout
+    *logged, said = done.stderr.splitlines()
+    assert said.startswith("error: ") and says in said and "Traceback" not in done.stderr
+    assert not logged or line.startswith("run ")
+
+
+@pytest.mark.parametrize(("module", "line", "says"), rows("python"))
+def test_python_refuses_in_one_line(module, line, says):
+    """The names are those of the module, of `imports` and of the module's `let`."""
+    names = {**vars(import_module(module)), "Path": Path}
+    names |= {name: import_module(of) for name, of in ERRORS["imports"].items()}
+    for name, expression in ERRORS["python"][module].get("let", {}).items():
+        names[name] = eval(expression, names)
+    with pytest.raises(Exception) as raised:
+        eval(line, names)
+    error = raised.value
+    kind = "" if isinstance(error, EpidemiaError) else f"{type(error).__name__}: "
+    assert says in f"{kind}{error}" and "\n" not in str(error)
