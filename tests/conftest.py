@@ -37,10 +37,7 @@ if capability := OLDER.get(os.environ.get("ATEN_CPU_CAPABILITY", "")):
 # On a busy machine an example may take any time; the same examples on every machine and day, so
 # that what passes here passes in CI.
 settings.register_profile(
-    "any machine",
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
+    "any machine", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("any machine")
 

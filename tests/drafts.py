@@ -1,5 +1,7 @@
 """Invented people in labelled files, for tests of drafting records from them."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -89,3 +91,9 @@ def way(record, name):
 
 def labels_of(record, name):
     return [level.label for level in way(record, name).levels]
+
+
+def csv_of(name="x2020.csv", **columns):
+    """Write people of two sexes and these columns into the current folder; return the path."""
+    pd.DataFrame({"sex": np.resize([1, 2, 2], ROWS), **columns}).to_csv(name, index=False)
+    return Path(name)

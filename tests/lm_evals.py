@@ -91,10 +91,7 @@ KINDS = {
         [(_SIGNATURE, _SIGNATURE.replace("self,", "self,\n        workers: int,"))],
         [(_CALL, "            2,\n" + _CALL)],
     ),
-    "keywords only": (
-        [(_SIGNATURE, _SIGNATURE.replace("self,", "self,\n        *,"))],
-        [],
-    ),
+    "keywords only": ([(_SIGNATURE, _SIGNATURE.replace("self,", "self,\n        *,"))], []),
     "renamed": (
         [
             (_SIGNATURE, _SIGNATURE.replace("include_path:", "task_dirs:")),

@@ -93,10 +93,7 @@ def test_cut_points_missing_codes_and_the_universe(toy, raw):
     expected = np.where(frame["NETWORTH"] == -999, MISSING, expected)
     assert (data.levels["wealth"] == expected).all()
     ready = prepare(data, task(TASK))
-    assert ready.dropped == {
-        "outside the universe (INTERVIEWED)": 50,
-        "wealth missing": 5,
-    }
+    assert ready.dropped == {"outside the universe (INTERVIEWED)": 50, "wealth missing": 5}
     assert len(ready.cell) == 1000 - 55
 
 

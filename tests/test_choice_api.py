@@ -464,10 +464,7 @@ def test_lettered_tasks_of_others_and_those_it_cannot_answer(mmlu_style):
         ({"tokenizer": "x"}, "has no argument 'tokenizer'"),
         ({"variants": "two"}, "Input should be 'auto', 'sum' or 'one'"),
         ({"model": None}, "give model=NAME"),
-        (
-            {"api_key_env": "NOT_SET_ANYWHERE"},
-            "variable named by api_key_env is not set",
-        ),
+        ({"api_key_env": "NOT_SET_ANYWHERE"}, "variable named by api_key_env is not set"),
         ({"header_env": "NOT_SET_ANYWHERE"}, "variable named by header_env is not set"),
         ({"server": "lmstudio"}, "server=lmstudio: expected one of auto, sglang, llama.cpp, vllm"),
     ],

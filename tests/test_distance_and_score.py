@@ -110,11 +110,7 @@ def test_truth_scores_100_and_ignorance_0(problem, perfect):
             assert anchors.score(distance(weights, q, p)) == pytest.approx(0, abs=1e-9)
 
 
-@given(
-    st.lists(st.floats(0, 2), min_size=2, max_size=8),
-    st.floats(0.001, 2),
-    st.floats(0, 0.5),
-)
+@given(st.lists(st.floats(0, 2), min_size=2, max_size=8), st.floats(0.001, 2), st.floats(0, 0.5))
 def test_score_is_between_0_and_100_and_falls_with_distance(distances, zero, perfect):
     scores = scoring.scale(np.sort(distances), zero, perfect)
     assert ((scores >= 0) & (scores <= 100)).all()

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from conftest import evaluate
+from conftest import REPOSITORY, evaluate
 from drafts import LABELS, ROWS, everything, labelled_sav, labels_of, loaded, people, way
 from official import save
 from typer.testing import CliRunner
@@ -28,6 +28,7 @@ from lm_eval_epidemia.surveys.microdata import check_files
 from lm_eval_epidemia.surveys.record import Design
 
 pyreadstat = pytest.importorskip("pyreadstat")
+TABLES = yaml.safe_load((REPOSITORY / "tests" / "data" / "drafts.yaml").read_text("utf-8"))
 
 
 @pytest.fixture
@@ -85,9 +86,6 @@ def test_numbers_are_cut_and_their_labelled_ends_kept(sav, tmp_path):
     assert all(level.phrase.startswith("has a value of") for level in way(record, "bmi").levels)
 
 
-EU = ["AT", "DE", "DK", "FI"]
-
-
 def test_the_quintiles_are_weighted():
     values, even = np.arange(100.0), np.ones(100)
     assert amounts.round_cuts(values, even, True) == [20, 40, 60, 80]
@@ -100,53 +98,7 @@ def test_the_quintiles_are_weighted():
     assert amounts.in_words(None, 30, True) == "Under 30"
 
 
-@pytest.mark.parametrize(
-    ("codes", "labels", "levels", "missing", "said"),
-    [
-        # No labels: each number, with refusals far from the others, which is marked.
-        ([1, 2, 3, 7, 9], {}, ["1", "2", "3"], [7, 9], "far from the other codes: 7, 9"),
-        ([*range(11), 77, 99], {}, [*map(str, range(11))], [77, 99], "codes: 77, 99"),
-        ([-8, -1, 1, 2], {}, ["1", "2"], [-8, -1], "codes: -8, -1"),
-        ([-999, 1, 2], {}, ["1", "2"], [-999], "codes: -999"),
-        # One that nobody has, 8 here, clears no other; a scale to 7 below them is none of them.
-        ([*range(1, 6), 7, 9], {}, ["1", "2", "3", "4", "5"], [7, 9], "codes: 7, 9"),
-        ([*range(1, 8), 66, 77, 99], {}, [*map(str, range(1, 8))], [66, 77, 99], "66, 77, 99"),
-        ([1, 2, 32767], {}, ["1", "2"], [32767], "codes: 32767"),
-        ([0.25, 1.5, 99.99], {}, ["0.25", "1.5"], [99.99], "codes: 99.99"),
-        # What is nearly taken is shown.
-        ([-1, *range(4)], {}, ["-1", "0", "1", "2", "3"], [], "code of no answer? -1"),
-        ([1, 97, 98], {1: "a", 97: "b", 98: "DK"}, ["a", "b"], [98], "or is it none? 97 'b'"),
-        ([1, 2, 3, 4], dict(enumerate(EU, 1)), EU, [], "or is it none? 3 'DK'"),
-        # A scale around zero, neighbours, and wide gaps everywhere are answers.
-        ([-2, -1, 0, 1, 2], {}, ["-2", "-1", "0", "1", "2"], [], None),
-        ([*range(1, 10)], {}, [*map(str, range(1, 10))], [], None),
-        ([10, 50, 99], {}, ["10", "50", "99"], [], None),
-        # Ends of a scale.
-        ([1, 2, 3, 4, 5], {1: "never", 5: "always"}, ["never", "2", "3", "4", "always"], [], None),
-        # One code that was forgotten.
-        (
-            [1, 2, 3],
-            {1: "a", 2: "b"},
-            ["a", "b", "3"],
-            [],
-            "made a level, though without a label: 3",
-        ),
-        # A label that nobody has: in a scale it is a level, beside it not.
-        ([1, 3], {1: "a", 2: "b", 3: "c", 4: "d"}, ["a", "b", "c"], [], None),
-        # Codes in front of labels; labels that are the same.
-        ([1, 2], {1: "1. yes", 2: "(2) no"}, ["yes", "no"], [], None),
-        ([1, 2], {1: "1 - yes", 2: "2 - no"}, ["yes", "no"], [], None),
-        (
-            [1, 2, 3],
-            {1: "1 child", 2: "2 children", 3: "3 or more"},
-            ["1 child", "2 children", "3 or more"],
-            [],
-            None,
-        ),
-        ([1, 2], {1: "other", 2: "other"}, ["other (1)", "other (2)"], [], None),
-        ([0.5, 1.5], {}, ["0.5", "1.5"], [], None),
-    ],
-)
+@pytest.mark.parametrize(("codes", "labels", "levels", "missing", "said"), TABLES["codes"])
 def test_what_becomes_of_codes(tmp_path, codes, labels, levels, missing, said):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
@@ -197,15 +149,7 @@ def test_every_mark_names_what_it_is_about(sav):
 
 
 def test_the_phrase_of_another_race_or_region():
-    for column, label, phrase in (
-        ("race", "Other", "is of another race"),
-        ("race", "other race", "is of another race"),
-        ("race", "Two or more races", "is of two or more races"),
-        ("race", "White", "is White"),
-        ("region", "Other", "lives elsewhere"),
-        ("region", "South", "lives in South"),
-        ("marital", "Other", "answers 'Other' to 'marital'"),
-    ):
+    for column, label, phrase in TABLES["phrases"]:
         found = columns.Field(column, 0, 1)
         assert variables._phrase(kind_of(found), label, found) == phrase
 
@@ -467,40 +411,14 @@ def test_clusters_without_strata_are_of_one_stratum(home, tmp_path):
     assert 1200 / 14 / 2.1 < store.load(task).n_eff[0] < 1200 / 14 * 2.1
 
 
-#: What a column is (or nothing), its name and its label.
-DEMOGRAPHIC = (
-    "age;RIDAGEYR;|age;q1;Age of respondent|age;AGE3;|;agewed;age when first married|"
-    ";IRALCAGE;ALCOHOL AGE OF FIRST USE|;page;|;language;|sex;v2;Are you male or female?|"
-    "sex;RIAGENDR;|;sexfreq;|race;RACETHX;|;racdif1;|education;degree;|;paeduc;father's education|"
-    "income;realinc;|region;REGION21;|;reg16;region at birth|marital status;v9;Marital status|"
-    ";hapmar;happiness of marriage"
-)
-
-
 def test_demographic_columns_are_known_by_name_or_label():
-    for row in DEMOGRAPHIC.split("|"):
-        kind, name, label = row.split(";")
+    for kind, name, label in TABLES["demographic"]:
         assert kind_of(columns.Field(name, 0, 1, label)) == kind, (name, label)
 
 
-NO_ANSWER = (
-    "Refused|DON'T KNOW|Don\u2019t know/Not sure|DK, NA, IAP|-9 NOT ASCERTAINED|-1 INAPPLICABLE|"
-    "BLANK (NO ANSWER)|LEGITIMATE SKIP Logically assigned|Inapplicable: never married|N/A|"
-    "(7) Refused|skipped on web|Missing|Prefer not to say|bad data|keine Angabe|"
-    "not available in this year|N.I.U. (Not in universe)|k.A.|Não sabe|ne sait pas|sans objet|nsp|"
-    "No sabe / No contesta|Weiß nicht|Valid skip|(VOL.) Don't know|DK (DO NOT READ)|99. NA|d.k.|"
-    "INAP. Never married|No data from waves 1-18|Did not answer|SYSMIS|[-2] trifft nicht zu"
-)
-ANSWERED = (
-    "Yes|None|Never|Other|Not sure|Undecided|Missing teeth|Refused a loan|Native American|"
-    "Not married|Nothing|Don't know how to swim|18|Proxy|Other (VOL.)|Skip breakfast|Blank ballot|"
-    "Not available to work|Not eligible to vote|No data plan|Refugee|No opinion"
-)
-
-
 def test_labels_of_no_answer_are_told_from_those_of_answers():
-    assert not [label for label in NO_ANSWER.split("|") if not words.asks_nothing(label)]
-    assert not [label for label in ANSWERED.split("|") if words.asks_nothing(label)]
+    assert not [label for label in TABLES["no answer"] if not words.asks_nothing(label)]
+    assert not [label for label in TABLES["answers"] if words.asks_nothing(label)]
 
 
 def test_most_tasks_have_one_condition_and_spread_over_the_file(tmp_path):
@@ -612,33 +530,7 @@ def test_identifiers_are_left_out_unless_they_are_named(tmp_path, name, values):
 # -- Numbers that have a mean ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "label", "words", "unit"),
-    [
-        ("salary", "", "salary", "$"),
-        ("midpointSalary", "", "midpoint salary", "$"),
-        ("net_worth_eur", "", "net worth", "\u20ac"),
-        ("lohn", "Bruttolohn in Euro", "bruttolohn", "\u20ac"),
-        ("hours_per_week", "", "hours per week", "hours"),
-        ("bmi", "", "body mass index", "kg/m2"),
-        ("BMXWT", "Weight (kg)", "weight", "kg"),
-        ("LBXTC", "Total cholesterol (mg/dL)", "total cholesterol", "mg/dL"),
-        ("q1", "How many hours do you work?", "answer to 'How many hours do you work?'", "hours"),
-        ("score", "", "score", ""),
-        ("salary_k", "", "salary", "thousand dollars"),
-        ("pay", "Pay (thousand EUR)", "pay", "thousand euros"),
-        ("income_000", "", "income", "thousand dollars"),
-        ("x", "Household income in thousands", "household income", "thousand dollars"),
-        ("assets_mln", "", "assets", "million dollars"),
-        ("price_cents", "", "price", "cents"),
-        ("income_pct", "", "income", "%"),
-        ("spending_m", "", "spending m", ""),
-        ("log_wage", "", "log wage", ""),
-        ("x", "Savings in 401(k) plans", "savings in 401(k) plans", "$"),
-        ("x", "Cost per 1,000 people", "cost per 1,000 people", "$"),
-        ("vitk", "Vitamin K (mg)", "vitamin K", "mg"),
-    ],
-)
+@pytest.mark.parametrize(("name", "label", "words", "unit"), TABLES["measures"])
 def test_what_numbers_measure_is_drafted_from_names_and_labels(name, label, words, unit):
     measure = measure_of(Field(name, 0, 1, label), "", True, 40, {})
     assert (measure.words, measure.unit) == (words, unit)

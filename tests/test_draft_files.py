@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 import yaml
 from conftest import REPOSITORY, nsduh_2023
-from drafts import ROWS, everything, labelled_sav, labels_of, loaded, people, way
+from drafts import ROWS, csv_of, everything, labelled_sav, labels_of, loaded, people, way
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from official import save
@@ -28,7 +28,7 @@ from lm_eval_epidemia.surveys import catalogue
 from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.draft import columns, tally, words
 from lm_eval_epidemia.surveys.draft.columns import Wishes
-from lm_eval_epidemia.surveys.draft.drafting import check_free, draft, own_path, write
+from lm_eval_epidemia.surveys.draft.drafting import draft, own_path, write
 from lm_eval_epidemia.surveys.draft.people import Sampling
 from lm_eval_epidemia.surveys.draft.tasks import TaskPlan
 from lm_eval_epidemia.surveys.draft.variables import drafted
@@ -216,7 +216,8 @@ def test_header_rows_of_survey_platforms_are_no_people(tmp_path, above, suffix):
 
 
 @pytest.mark.parametrize("suffix", sorted({*FORMATS} - {".xls", ".dat", ".sas7bdat"}))
-def test_a_draft_reads_the_formats_that_its_error_lists(tmp_path, suffix):
+def test_a_draft_reads_the_formats_that_its_error_lists(tmp_path, suffix, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     frame = pd.DataFrame({"sex": np.resize([1.0, 2.0], ROWS), "mood": np.resize([1.0, 2, 3], ROWS)})
     path = tmp_path / f"x2020{suffix}"
     if suffix == ".por":
@@ -227,124 +228,15 @@ def test_a_draft_reads_the_formats_that_its_error_lists(tmp_path, suffix):
         save(frame, path)
     assert draft([path]).source.rows == ROWS
     with pytest.raises(EpidemiaError, match=re.escape(f"{suffix}, ")):
-        draft([csv_of(tmp_path).rename(tmp_path / "x2020.csv.gz")])
+        draft([csv_of().rename("x2020.csv.gz")])
 
 
 # -- Bad files ---------------------------------------------------------------------------------
 
 
-def csv_of(tmp_path, name="x2020.csv", **columns_):
-    path = tmp_path / name
-    pd.DataFrame({"sex": np.resize([1, 2, 2], ROWS), **columns_}).to_csv(path, index=False)
-    return path
-
-
-@pytest.mark.parametrize(
-    ("columns_", "wishes", "said"),
-    [
-        ({"w": -1.0, "q": 1}, {"weight": "w"}, "w (weight) is negative in 400 rows"),
-        ({"w": 0, "q": 1}, {"weight": "w"}, "w (weight) is zero in every row"),
-        ({"w": "much", "q": 1}, {"weight": "w"}, "column w contains text such as"),
-        ({"q": 1}, {"weight": "wieght"}, "--weight wieght: x2020.csv has no such column"),
-        (
-            {"happy": 1},
-            {"outcomes": ["hapy"]},
-            "--outcomes hapy: x2020.csv has no such column (nearest: happy)",
-        ),
-        ({"q": 1}, {"given": ["sx"]}, "--given sx: x2020.csv has no such column (nearest: sex)"),
-        ({"q": 1}, {"outcomes": ["q"]}, "--outcomes q: this column cannot be used: constant"),
-        ({"q": 1}, {"tasks": 0}, "--tasks 0: expected at least 1"),
-        ({"q": 1}, {"name": "nsduh"}, "nsduh is already the name of a survey that ships"),
-        ({"q": 1}, {"name": "low"}, "low is already the name of a group of tasks"),
-        ({"q": 1}, {"name": "My survey"}, "--name 'My survey': the name of a survey must begin"),
-        ({"q": 1}, {"name": ""}, "--name '': the name of a survey must begin"),
-        ({"q": 1}, {"name": "a" * 300}, "40 at most"),
-        ({"q": 1}, {"year": -5}, "--year -5: expected a year such as 2022"),
-        ({"q": 1}, {"year": 99999}, "--year 99999: expected a year such as 2022"),
-        ({"q": 1}, {"encoding": "cp1251"}, "save it as UTF-8 (iconv -f cp1251 -t utf-8)"),
-        ({"q": 1}, {}, "from sex (left out: constant"),
-        ({"age": np.arange(ROWS) % 50, "q": 1}, {}, "from sex, age (left out: constant"),
-        (
-            {"pay": np.arange(ROWS) + 20_000.0},
-            {"outcomes": ["pay"], "given": ["pay"]},
-            "a task needs an outcome and another column as condition",
-        ),
-        (
-            {"pay": np.where(np.arange(ROWS) == 16, np.inf, np.arange(ROWS) * 3.5)},
-            {"outcomes": ["pay"]},
-            "infinite numbers: write finite ones, or leave the fields empty",
-        ),
-        (
-            {"pay": [f"${59_400 + 7 * n:,}" for n in range(ROWS)]},
-            {"outcomes": ["pay"]},
-            "formatted numbers such as '$59,400': remove currency signs and commas",
-        ),
-        (
-            {"pay": [f"{59_400 + 7 * n},50" for n in range(ROWS)]},
-            {"outcomes": ["pay"]},
-            "formatted numbers such as '59400,50'",
-        ),
-        ({"q": [f"a, {n}" for n in range(ROWS)]}, {"outcomes": ["q"]}, "free text"),
-        (
-            {"weight": np.arange(ROWS) % 60 + 50.0, "q": 1},
-            {},
-            "weight looks like a weight (weight is 50 to 109, mean 78.5, as people's kilograms "
-            "are): give --weight weight to use it, or --weight none if all records count equally "
-            "(--yes takes none)",
-        ),
-        ({"weight": np.arange(ROWS) % 200 + 80.0}, {}, "mean 179.5, as people's pounds are): give"),
-        ({"wgt": [f"0,{n}" for n in range(ROWS)]}, {}, "wgt looks like a weight: give --weight"),
-        (
-            {"weight": np.arange(ROWS) + 50.0, "q": 1},
-            {},
-            "weight looks like a weight (weight is 50 to 449, mean 249.5): give --weight",
-        ),
-        (
-            {"q": [f"a{n % 30}" for n in range(ROWS)]},
-            {"outcomes": ["q"]},
-            "--outcomes q: it has 30 answers, but only 26 letters exist",
-        ),
-    ],
-)
-def test_what_is_refused(tmp_path, columns_, wishes, said):
-    path = csv_of(tmp_path, **columns_)
-    with pytest.raises(EpidemiaError) as raised:
-        draft([path], Wishes(**wishes))
-    assert said in str(raised.value) and "\n" not in str(raised.value)
-
-
-def test_files_that_are_none(tmp_path):
-    (tmp_path / "empty2020.csv").write_text("")
-    (tmp_path / "head2020.csv").write_text("a,b\n")
-    (tmp_path / "x2020.sav").write_bytes(b"$FL2 not at all")
-    (tmp_path / "x2020.docx").write_bytes(b"PK")
-    (tmp_path / "semi2020.csv").write_text("a;b\n1;2\n")
-    (tmp_path / "folder2020").mkdir()
-    pd.DataFrame({"a": [1.0], "b": [2.0]})[:0].to_parquet(tmp_path / "none2020.parquet")
-    for name, said in (
-        ("empty2020.csv", "is empty"),
-        ("head2020.csv", "has zero rows"),
-        ("x2020.sav", "cannot be read as .sav"),
-        ("x2020.docx", "is not in a known format"),
-        ("semi2020.csv", "separated by ';'"),
-        ("folder2020", "is a folder: give the files inside it"),
-        ("none2020.parquet", "has zero rows"),
-        ("gone2020.csv", "no file"),
-    ):
-        with pytest.raises(EpidemiaError) as raised:
-            draft([tmp_path / name])
-        assert said in str(raised.value) and "\n" not in str(raised.value)
-    with pytest.raises(EpidemiaError, match="neither the file name nor a column called year"):
-        draft([csv_of(tmp_path, "x.csv", q=1)])
-    one = csv_of(tmp_path, q=1)
-    with pytest.raises(EpidemiaError, match=r"x2020.csv is given twice"):
-        draft([one, one])
-    with pytest.raises(EpidemiaError, match=r"a record is a .yaml file"):
-        check_free(tmp_path / "x.txt", replace=False)
-
-
-def test_a_long_name_of_a_file_makes_a_name(tmp_path):
-    found = draft([csv_of(tmp_path, "a" * 200 + "2020.csv", q=np.arange(ROWS) % 4)])
+def test_a_long_name_of_a_file_makes_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = draft([csv_of("a" * 200 + "2020.csv", q=np.arange(ROWS) % 4)])
     assert found.name == "a" * 34
 
 
@@ -454,10 +346,7 @@ def test_columns_of_a_parquet_file_that_hold_other_things(tmp_path):
         "neither numbers nor text": ["lists"],
         "empty: nobody has a value": ["nothing"],
         "infinite numbers: write finite ones, or leave the fields empty": ["endless"],
-        "name not allowed in a record ('+', '{yy}', control characters)": [
-            "a + b",
-            "bell\x07",
-        ],
+        "name not allowed in a record ('+', '{yy}', control characters)": ["a + b", "bell\x07"],
     }
 
 

@@ -16,10 +16,7 @@ from lm_eval_epidemia.score.score import Anchors
 
 torch = pytest.importorskip("torch")
 
-TASKS = [
-    "epidemia_low_nsduh_heroin_ever_by_race",
-    "epidemia_high_nsduh_cocaine_ever_by_age_sex",
-]
+TASKS = ["epidemia_low_nsduh_heroin_ever_by_race", "epidemia_high_nsduh_cocaine_ever_by_age_sex"]
 
 #: Starts a module of Python in two processes that share the work.
 TWO_PROCESSES = [sys.executable, "-m", "accelerate.commands.launch", "--cpu"]
