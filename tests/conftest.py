@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import shutil
+import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -114,6 +115,12 @@ def called(monkeypatch, *arguments):
     return ended.value.code or 0
 
 
+def in_a_process(*words, cwd=None, start=(sys.executable,), **more):
+    """Run Python with some words in a process of its own; return how it ended and what it said."""
+    command = [*start, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, **more)
+
+
 @pytest.fixture
 def epidemia(monkeypatch, capsys):
     """Call `epidemia` in this process; return its exit code and what it printed."""
@@ -198,6 +205,33 @@ def nsduh_2023(rows: int = 1500, seed: int = 5) -> pd.DataFrame:
             "VEREP": np.where(
                 np.arange(rows) < 50, 1 + np.arange(rows) // 25, 1 + rng.integers(0, 2, rows)
             ).astype(float),
+        }
+    )
+
+
+def people_2022(rows=600, seed=3):
+    """A file in the layout of the NSDUH 2022 subset, of invented people."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(1, 12, rows)
+
+    def first_use(share):
+        used = rng.random(rows) < np.clip(share * (0.2 + age / 8), 0, 0.95)
+        return np.where(used, rng.integers(12, 30, rows), 991).astype(float)
+
+    return pd.DataFrame(
+        {
+            "AGE3": age.astype(float),
+            "irsex": rng.integers(1, 3, rows).astype(float),
+            "NEWRACE2_4grp": rng.integers(1, 5, rows).astype(float),
+            "EDUHIGHCAT": np.where(age <= 3, 5, rng.integers(1, 5, rows)).astype(float),
+            "IRALCAGE": first_use(0.8),
+            "IRCIGAGE": first_use(0.5),
+            "IRMJAGE": first_use(0.5),
+            "IRCOCAGE": first_use(0.2),
+            "IRHERAGE": first_use(0.1),
+            "ANALWT2_C": rng.gamma(1.0, 4000.0, rows) + 1,
+            "VESTR_C": (40001 + np.arange(rows) % 10).astype(float),
+            "VEREP": (1 + np.arange(rows) // 10 % 2).astype(float),
         }
     )
 

@@ -1,14 +1,12 @@
 """The Python API: as lm-eval scores, aligned by labels, refusing by name what does not fit."""
 
 import io
-import subprocess
-import sys
 from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import REPOSITORY, evaluate
+from conftest import REPOSITORY, evaluate, in_a_process, recorded
 
 from lm_eval_epidemia.api import Draws, Truth, joint_error, load_truth, questions, score, tasks
 from lm_eval_epidemia.benchmarks import WAYS
@@ -219,16 +217,14 @@ machinery.PathFinder.find_spec = lambda name, *more: None if name in gone else f
 """
 
 
-def in_a_process(code, cwd=REPOSITORY):
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=cwd
-    )
+def printed(code, cwd=REPOSITORY):
+    done = in_a_process("-c", code, cwd=cwd)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def test_the_api_needs_no_lm_eval_no_torch_and_no_altair():
-    said = in_a_process(f"""{BLOCKED}
+    said = printed(f"""{BLOCKED}
 from lm_eval_epidemia.api import load_truth, questions, score, tasks
 from lm_eval_epidemia.core.errors import EpidemiaError
 truth = load_truth("{BY_AGE}")
@@ -253,7 +249,7 @@ failed, tried = doctest.testfile(PAGE, module_relative=False, encoding="utf-8")
 assert tried > 10 and not failed
 assert "lm_eval" not in sys.modules and "torch" not in sys.modules
 """
-    in_a_process(tested.replace("PAGE", repr(str(REPOSITORY / "docs" / "guides" / "python.md"))))
+    printed(tested.replace("PAGE", repr(str(REPOSITORY / "docs" / "guides" / "python.md"))))
 
 
 #: Several commands in one process, each with its exit code.
@@ -270,50 +266,32 @@ for line in LINES:
 """
 
 
-def test_what_takes_the_extra_says_so_before_any_work(tmp_path):
+def test_a_wrong_name_and_then_the_missing_extra_are_said_before_any_work(tmp_path):
     """There are no results in 'nothing', which would be said if it were read first."""
+    extra = ", which is not installed. Install it with: "
     needs = {
-        "report nothing --html site": "the site needs itables",
-        "plot leaderboard nothing": "the figure leaderboard needs altair",
-        f"plot bootstrap --task {BY_AGE}": "the figure bootstrap needs altair",
-    }
-    code = BLOCKED + COMMANDS.replace("LINES", repr([*needs]))
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
-    assert done.stdout == "exit 2\n" * len(needs)
-    said = "".join(
-        f"error: {message}, which is not installed. Install it with: {install('report')}\n"
-        for message in needs.values()
-    )
-    assert done.stderr == said
-    assert not list(tmp_path.glob("[!h]*"))  # but for the home of every test
-
-
-def test_a_wrong_name_is_said_before_an_extra_that_is_missing(tmp_path):
-    wrong = {
+        "report nothing --html site": f"the site needs itables{extra}",
+        "plot leaderboard nothing": f"the figure leaderboard needs altair{extra}",
+        f"plot bootstrap --task {BY_AGE}": f"the figure bootstrap needs altair{extra}",
         "groundtruth build nsdhu": "no survey 'nsdhu' (nearest: nsduh)",
         "cost epidemia_lo --tokenizer x": "no task or group 'epidemia_lo' (nearest: epidemia_low",
         f"plot curve x --task {BY_AGE[:-1]}": f"no task '{BY_AGE[:-1]}' (nearest: {BY_AGE}",
     }
     gone = BLOCKED.replace('"altair"', '"altair", "joblib"')
-    code = gone + COMMANDS.replace("LINES", repr([*wrong]))
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
-    assert done.stdout == "exit 2\n" * len(wrong)
-    for line, message in zip(done.stderr.splitlines(), wrong.values(), strict=True):
+    done = in_a_process("-c", gone + COMMANDS.replace("LINES", repr([*needs])), cwd=tmp_path)
+    assert done.stdout == "exit 2\n" * len(needs)
+    for line, message in zip(done.stderr.splitlines(), needs.values(), strict=True):
         assert line.startswith(f"error: {message}")
+        assert not message.endswith(extra) or line.endswith("[report]'")
+    assert not list(tmp_path.glob("[!h]*"))  # but for the home of every test
 
 
 def test_tables_and_the_list_of_figures_do_without_the_extra(tmp_path):
-    from conftest import recorded
-
     from lm_eval_epidemia.report.figures import CHARTS
 
     recorded(tmp_path / "out", [BY_AGE])
     lines = ["plot list", "report out", "report out --show leaderboard --format latex"]
-    said = in_a_process(BLOCKED + COMMANDS.replace("LINES", repr(lines)), tmp_path)
+    said = printed(BLOCKED + COMMANDS.replace("LINES", repr(lines)), tmp_path)
     figures, table, latex, rest = said.split("exit 0\n")
     assert figures.count("\n") >= len(CHARTS) and "100.0" in table and "100.0" in latex
     assert not rest
@@ -321,8 +299,6 @@ def test_tables_and_the_list_of_figures_do_without_the_extra(tmp_path):
 
 def test_reports_the_site_and_the_export_need_no_lm_eval(tmp_path):
     """What runs a model says in a line what it needs; one task is exported."""
-    from conftest import recorded
-
     recorded(tmp_path / "out", [BY_AGE])
     report = ["report out --format csv", "report out --format json", "report out --html site"]
     runs = ["run --model hf --tasks epidemia_low", "demo"]
@@ -336,13 +312,8 @@ export.BENCHMARKS["observation"].available = lambda: ["{BY_AGE}"]
     gone = BLOCKED.replace('"torch", "transformers", "altair", "itables", "vl_convert"', "")
     share = f"share {REPOSITORY / 'docs' / 'results' / 'wording' / 'high-bare'} shared"
     lines = [*report, share, "export --out questions", *runs]
-    done = subprocess.run(
-        [sys.executable, "-c", gone + short + COMMANDS.replace("LINES", repr(lines))],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-    )
+    code = gone + short + COMMANDS.replace("LINES", repr(lines))
+    done = in_a_process("-c", code, cwd=tmp_path)
     ends = [line for line in done.stdout.splitlines() if line.startswith("exit ")]
     assert ends == ["exit 0"] * 5 + ["exit 2"] * 2, done.stderr
     assert (tmp_path / "site" / "index.html").is_file()
@@ -365,7 +336,7 @@ def test_what_is_made_without_lm_eval_ends_well(tmp_path):
     files = f"{data / 'sample_variables.json'} {data / 'sample_baselines.json'}"
     lines = ["run --help", f"quantities import --name mine {files}", "quantities list"]
     code = BLOCKED + THREADS + COMMANDS.replace("LINES", repr(lines)) + "print(count() - before)"
-    ran, made, listed, started = in_a_process(code, tmp_path).split("exit 0\n")
+    ran, made, listed, started = printed(code, tmp_path).split("exit 0\n")
     assert "Run lm-eval with its own options" in ran
     assert f"pip install '{pinned()}'" in ran
     assert "task epidemia_prior_mine: lm_eval run" in made

@@ -8,12 +8,10 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY
+from conftest import REPOSITORY, in_a_process
 
 TOY = Path(__file__).parent / "toy"
 
@@ -108,15 +106,9 @@ def results(package, tmp_path_factory):
         ["plot", "leaderboard", out, "--out", folder / "board.svg"],
     ]
     path = f"{package}{os.pathsep}{REPOSITORY / 'tests'}"
-    done = subprocess.run(
-        [sys.executable, "-c", COMMANDS],
-        input=json.dumps([list(map(str, line)) for line in lines]),
-        capture_output=True,
-        text=True,
-        cwd=package,
-        check=False,
-        env={**os.environ, "PYTHONPATH": path, "EPIDEMIA_AUTOLOAD": "0"},
-    )
+    typed = json.dumps([list(map(str, line)) for line in lines])
+    own = {**os.environ, "PYTHONPATH": path, "EPIDEMIA_AUTOLOAD": "0"}
+    done = in_a_process("-c", COMMANDS, cwd=package, input=typed, env=own)
     assert done.returncode == 0, done.stderr
     rows, table = json.loads(done.stdout.splitlines()[-1])[4:6]
     return folder, json.loads(rows)["leaderboard"], table

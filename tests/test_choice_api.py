@@ -14,7 +14,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from conftest import REPOSITORY, evaluate
+from conftest import REPOSITORY, evaluate, in_a_process
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_server import LETTERS, VOCABULARY, added, likeliest, logprobs, scripted, truth
@@ -457,24 +457,6 @@ def test_lettered_tasks_of_others_and_those_it_cannot_answer(mmlu_style):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"base_url": "http://h/v1"}, "ends in /v1/chat/completions or /v1/completions"),
-        ({"num_concurent": 4}, "nearest: num_concurrent"),
-        ({"tokenizer": "x"}, "has no argument 'tokenizer'"),
-        ({"variants": "two"}, "Input should be 'auto', 'sum' or 'one'"),
-        ({"model": None}, "give model=NAME"),
-        ({"api_key_env": "NOT_SET_ANYWHERE"}, "variable named by api_key_env is not set"),
-        ({"header_env": "NOT_SET_ANYWHERE"}, "variable named by header_env is not set"),
-        ({"server": "lmstudio"}, "server=lmstudio: expected one of auto, sglang, llama.cpp, vllm"),
-    ],
-)
-def test_arguments(given, said):
-    with pytest.raises(EpidemiaError, match=said):
-        ChoiceAPI(**{"base_url": "http://h/v1/completions", "model": "any", **given})
-
-
-@pytest.mark.parametrize(
     ("url", "tokenize"),
     [
         ("http://h:1/v1/chat/completions", "http://h:1/tokenize"),
@@ -498,30 +480,10 @@ def test_on_the_command_line_in_a_chat(tmp_path):
     """All of a task, with lm-eval's own output; no tokenizer, no torch."""
     environment = {**os.environ, "OPENAI_API_KEY": KEY, "PYTHONPATH": str(REPOSITORY)}
     with scripted(ids=True, key=KEY) as server:
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "lm_eval_epidemia",
-                "run",
-                "--model",
-                "choice-api",
-                "--model_args",
-                f"base_url={server.url()},model=any,num_concurrent=8",
-                "--apply_chat_template",
-                "--tasks",
-                f"{TASK},{SEVERAL}",
-                "--output_path",
-                str(tmp_path / "out"),
-                "--log_samples",
-                "--use_cache",
-                str(tmp_path / "cache"),
-            ],
-            capture_output=True,
-            text=True,
-            env=environment,
-            check=False,
-        )
+        line = f"-m lm_eval_epidemia run --model choice-api --tasks {TASK},{SEVERAL} --log_samples"
+        line += f" --apply_chat_template --output_path {tmp_path}/out --use_cache {tmp_path}/cache"
+        line += f" --model_args base_url={server.url()},model=any,num_concurrent=8"
+        done = in_a_process(*line.split(), env=environment)
         assert done.returncode == 0, done.stderr[-3000:]
         assert server.answered.total() == len(split(TASK)) + len(split(SEVERAL))
         assert set(server.answered.values()) == {1}
@@ -579,8 +541,9 @@ def test_two_thousand_prompts_with_faults_and_a_kill(tmp_path):
 
     cache, environment = tmp_path / "responses.db", {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     with scripted(fault=often, most=20) as server:
-        start = [sys.executable, "-c", CLIENT, server.url(False), str(cache)]
-        client = subprocess.Popen(start, env=environment, stderr=subprocess.DEVNULL)
+        start = ["-c", CLIENT, server.url(False), str(cache)]
+        silent = {"env": environment, "stderr": subprocess.DEVNULL}
+        client = subprocess.Popen([sys.executable, *start], **silent)
         ends = time.monotonic() + 300  # on a busy machine
         while server.answered.total() < 700 and time.monotonic() < ends and client.poll() is None:
             time.sleep(0.005)
@@ -593,7 +556,7 @@ def test_two_thousand_prompts_with_faults_and_a_kill(tmp_path):
         # Two letters a prompt, both or none; of what was answered all but what was under way.
         assert letters % 2 == 0 and 0 <= before.total() - letters // 2 <= 8
         assert 700 <= before.total() < 2000
-        again = subprocess.run(start, env=environment, capture_output=True, text=True, check=False)
+        again = in_a_process(*start, env=environment)
         assert again.returncode == 0, again.stderr[-2000:]
         assert again.stdout.strip() == "4000"
         assert set(server.answered) == set(MANY)

@@ -1,15 +1,13 @@
 """`choice-hf` against lm-eval's own `hf` on the same weights: the same numbers, another way."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from functools import cache
 from unittest import mock
 
 import numpy as np
 import pytest
+from conftest import in_a_process
 from lm_eval.api.registry import get_model
 from rounding import assert_same, log_probability, metric
 from test_huggingface import TWO_PROCESSES, lm_eval, results_in, samples_in
@@ -228,8 +226,7 @@ def test_a_run_that_is_killed_goes_on_where_it_stopped(tiny_llama, tmp_path):
     def run(name, batches):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
-        command = [sys.executable, "-c", KILLED, tiny_llama, folder, str(batches), TASK, SEVERAL]
-        done = subprocess.run(command, capture_output=True, check=False, env=os.environ)
+        done = in_a_process("-c", KILLED, tiny_llama, folder, batches, TASK, SEVERAL)
         return done.returncode, (folder / "read.txt").read_text().splitlines()
 
     assert run("whole", -1)[0] == 0

@@ -7,14 +7,13 @@ import importlib
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import rounding
-from conftest import evaluate
+from conftest import evaluate, in_a_process
 
 from lm_eval_epidemia.models.choices import Question
 
@@ -31,14 +30,10 @@ def start(tiny_llama, vllm_venv, tmp_path_factory):
 
     def run(model, tasks, *more):
         script = Path(__file__).with_name("vllm_engine.py")
-        done = subprocess.run(
-            [f"{vllm_venv}/bin/python", script, tiny_llama, out, model, ",".join(tasks), *more],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "PATH": f"{vllm_venv}/bin:{os.environ['PATH']}"},
-        )
-        return done, out
+        words = [script, tiny_llama, out, model, ",".join(tasks), *more]
+        path = {"PATH": f"{vllm_venv}/bin:{os.environ['PATH']}"}
+        start = [f"{vllm_venv}/bin/python"]
+        return in_a_process(*words, start=start, env={**os.environ, **path}), out
 
     return run
 

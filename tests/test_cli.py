@@ -5,7 +5,6 @@ import json
 import os
 import re
 import runpy
-import subprocess
 import sys
 from collections import Counter
 from itertools import chain
@@ -13,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import called, evaluate, nsduh_2023
+from conftest import called, evaluate, in_a_process, nsduh_2023
 from lm_eval.utils import make_table
 from typer.main import get_command
 
@@ -36,19 +35,8 @@ NSDUH = len(record("nsduh").all_tasks)
 
 def process(code, *arguments, cwd=None, **environment):
     """Call the command in a process of its own, after some code."""
-    return subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"{code}\nfrom lm_eval_epidemia.cli import main\nmain()",
-            *arguments,
-        ],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, **environment},
-        check=False,
-    )
+    code = f"{code}\nfrom lm_eval_epidemia.cli import main\nmain()"
+    return in_a_process("-c", code, *arguments, cwd=cwd, env={**os.environ, **environment})
 
 
 def row_of(shown, name):

@@ -4,12 +4,12 @@ import json
 import os
 import runpy
 import shutil
-import subprocess
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from conftest import in_a_process
 from lm_evals import STARTUP, environment
 
 from lm_eval_epidemia.core import paths
@@ -27,13 +27,7 @@ for arguments in {cases!r}:
 
 
 def python(code, *flags, **variables):
-    done = subprocess.run(
-        [sys.executable, *flags, "-c", code],
-        capture_output=True,
-        text=True,
-        env={**environment(), **variables},
-        check=False,
-    )
+    done = in_a_process(*flags, "-c", code, env={**environment(), **variables})
     assert done.returncode == 0, done.stderr
     return done
 
@@ -145,13 +139,8 @@ def test_the_hook_never_raises(tmp_path):
         f"import sys; sys.path.insert(0, {str(site)!r})\n"
         "import lm_eval_epidemia_startup, lm_eval.tasks.manager as m; print(m.TaskManager)"
     )
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", "import site; site.addsitedir = None\n" + code],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-        check=False,
-    )
+    own = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    done = in_a_process("-S", "-c", "import site; site.addsitedir = None\n" + code, env=own)
     assert done.returncode == 0, done.stderr
     assert "TaskManager" in done.stdout
     assert done.stderr.count("could not announce itself") == 1
@@ -211,14 +200,7 @@ def test_our_errors_end_lm_evals_command_in_a_line(program, tmp_path):
     here = Path(sys.executable).parent / "lm_eval"
     start = [str(here)] if program == "lm_eval" else [sys.executable, "-m", "lm_eval"]
     line = "run --model epidemia-baseline --model_args kind=mien --tasks epidemia_quick"
-    done = subprocess.run(
-        [*start, *line.split()],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        cwd=tmp_path,
-        check=False,
-    )
+    done = in_a_process(*line.split(), start=start, env=environment(), cwd=tmp_path)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     last = done.stderr.strip().splitlines()[-1]
     assert last == "error: epidemia-baseline has no kind='mien' (nearest: mean)"

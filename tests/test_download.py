@@ -117,11 +117,6 @@ def test_nobody_answers(tmp_path):
         get("http://127.0.0.1:9/file.zip", tmp_path / "file.zip")
 
 
-def test_a_survey_whose_site_gives_no_address_names_its_page():
-    with pytest.raises(EpidemiaError, match=r"Table 42.*cde\.ucr\.cjis\.gov.*--raw FILE"):
-        download(records.record("fbi"))
-
-
 def test_every_file_of_a_vintage_is_fetched_into_its_folder(server, home):
     """Records want https; this one is changed behind the schema's back to reach the loopback."""
     scf = records.record("scf")

@@ -16,7 +16,6 @@ from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.splits import displayed, split
-from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
 
@@ -55,16 +54,6 @@ def test_designs_are_spelled_out():
     assert orders.orderings(4, 1) == orders.orderings(4, "1") == ((0, 1, 2, 3),)
     # The first N of the default's: a smaller sample is a part of the larger one.
     assert orders.orderings(7, "random:50") == orders.orderings(7)[:50]
-
-
-def test_designs_that_are_refused():
-    for levels, design, message in (
-        *((4, some, "expected 'all', 'random:N'") for some in ("some", "random", "random:1")),
-        *((4, some, "expected 'all', 'random:N'") for some in ("random:x", 2, "", True)),
-        (8, "all", r"8 answers have 40,320 orderings.*random:120"),
-    ):
-        with pytest.raises(EpidemiaError, match=message):
-            orders.design_of(levels, design)
 
 
 def test_wording_of_one_and_several_conditions():

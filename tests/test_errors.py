@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import REPOSITORY
+from conftest import REPOSITORY, people_2022
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 
@@ -23,13 +23,26 @@ def rows(kind):
     ]
 
 
-@pytest.fixture(autouse=True)
-def desk(tmp_path, monkeypatch):
-    """The current folder, with the small files that rows speak of."""
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the files that rows speak of, and invented people of NSDUH 2022."""
+    folder = tmp_path_factory.mktemp("desk")
     for name, text in ERRORS["files"].items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    monkeypatch.chdir(tmp_path)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    people_2022().to_parquet(folder / "nsduh_2022.parquet")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def desk(folder, monkeypatch):
+    """Work there; a command leaves nothing behind."""
+    monkeypatch.chdir(folder)
+    # lm-eval logs to the stderr that it found first, which was another test's.
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    before = {*folder.rglob("*")}
+    yield
+    assert {path for path in {*folder.rglob("*")} - before if path.suffix != ".csv"} == set()
     # lm-eval logs to the stderr that it found first, which was another test's.
     monkeypatch.setattr(logging, "raiseExceptions", False)
 

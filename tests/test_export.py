@@ -3,15 +3,13 @@
 import json
 import re
 import signal
-import subprocess
-import sys
 
 import datasets
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from conftest import REPOSITORY, evaluate
+from conftest import REPOSITORY, evaluate, in_a_process
 
 from lm_eval_epidemia.api import load_truth, score_answers
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
@@ -251,15 +249,6 @@ def test_what_share_wrote_is_not_removed(tmp_path, monkeypatch):
         check(out)
 
 
-@pytest.mark.parametrize("wrong", ["questions", "../x", "a/-b--c", "a/b/c", "me/"])
-def test_what_is_no_id_of_the_hub_is_refused_before_the_work(tmp_path, monkeypatch, wrong):
-    monkeypatch.setattr(exporting, "_fill", lambda *_: pytest.fail("late"))
-    with pytest.raises(EpidemiaError, match=r"--push-to-hub .*: expected an id on the Hub, OWNER"):
-        export(tmp_path / "out", push_to_hub=wrong)
-    with pytest.raises(EpidemiaError, match=r"--dataset .*: expected an id on the Hub, OWNER"):
-        check(tmp_path / "shared", wrong)
-
-
 def test_an_upload_that_fails_says_where_the_files_are(tmp_path, monkeypatch):
     import huggingface_hub
 
@@ -291,7 +280,7 @@ exporting.export(Path(sys.argv[1]))
 def test_a_killed_export_leaves_no_folder_of_its_name(tmp_path, monkeypatch):
     out = tmp_path / "questions"
     for how in ("SIGKILL", "SIGTERM"):
-        done = subprocess.run([sys.executable, "-c", KILLED, out, how], check=False)
+        done = in_a_process("-c", KILLED, out, how)
         assert done.returncode == -getattr(signal, how) and not out.exists()
     monkeypatch.setattr(
         exporting, "_fill", lambda folder, *_: (folder / "README.md").write_text("whole")

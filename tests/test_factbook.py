@@ -10,7 +10,6 @@ import pytest
 from conftest import raw_file
 
 from lm_eval_epidemia.ask.prompts import Wording
-from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys import factbook
 from lm_eval_epidemia.surveys.catalogue import record
@@ -84,14 +83,6 @@ def test_a_country_without_a_field_has_no_figure_of_it(tmp_path):
     assert row["0-14"] == 2100
     assert (row["15-64"], row["Uses the internet"], row["Internet users, year"]) == (None,) * 3
     assert (row["Coal"], row["Forest"], row["Land use, sum"]) == (None,) * 3
-
-
-@pytest.mark.parametrize("content", ["{", "[1]", '{"code": "fr"}', '[{"region": "x"}]'])
-def test_another_file_is_refused_by_name(tmp_path, content):
-    path = tmp_path / "factbook_fields.json"
-    path.write_text(content)
-    with pytest.raises(EpidemiaError, match=r"factbook_fields\.json is not the World Factbook"):
-        factbook.sheets(path)
 
 
 # The route of its own: the raw texts, by other patterns and no code of the package.

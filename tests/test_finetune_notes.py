@@ -8,9 +8,8 @@ from dataclasses import replace
 import datasets
 import numpy as np
 import official
-import pandas as pd
 import pytest
-from conftest import REPOSITORY, nsduh_2023
+from conftest import REPOSITORY, nsduh_2023, people_2022
 from scripted_server import scripted
 from typer.testing import CliRunner
 
@@ -34,33 +33,6 @@ LOW = [
     for by in ("age", "race")
     for drug in ("marijuana", "cocaine", "heroin")
 ]
-
-
-def people_2022(rows=600, seed=3):
-    """A file in the layout of the NSDUH 2022 subset, of invented people."""
-    rng = np.random.default_rng(seed)
-    age = rng.integers(1, 12, rows)
-
-    def first_use(share):
-        used = rng.random(rows) < np.clip(share * (0.2 + age / 8), 0, 0.95)
-        return np.where(used, rng.integers(12, 30, rows), 991).astype(float)
-
-    return pd.DataFrame(
-        {
-            "AGE3": age.astype(float),
-            "irsex": rng.integers(1, 3, rows).astype(float),
-            "NEWRACE2_4grp": rng.integers(1, 5, rows).astype(float),
-            "EDUHIGHCAT": np.where(age <= 3, 5, rng.integers(1, 5, rows)).astype(float),
-            "IRALCAGE": first_use(0.8),
-            "IRCIGAGE": first_use(0.5),
-            "IRMJAGE": first_use(0.5),
-            "IRCOCAGE": first_use(0.2),
-            "IRHERAGE": first_use(0.1),
-            "ANALWT2_C": rng.gamma(1.0, 4000.0, rows) + 1,
-            "VESTR_C": (40001 + np.arange(rows) % 10).astype(float),
-            "VEREP": (1 + np.arange(rows) // 10 % 2).astype(float),
-        }
-    )
 
 
 @pytest.fixture
@@ -553,64 +525,6 @@ def test_the_page_shows_the_prompt_as_it_is_sent(data):
 
 
 # Bad input.
-
-
-def test_what_does_not_exist_is_refused(tmp_path, raw):
-    nowhere = tmp_path / "nowhere"
-    for command, said in {
-        "nsdhu": "no survey 'nsdhu' (nearest: nsduh)",
-        "nsduh --kind answer": "--kind 'answer' is not known (nearest: answers)",
-        "bls": "bls is published as tables, but notes are about people",
-        "nsduh": "nsduh 2023 has not been downloaded",
-        "nsduh --kind answers --n 9": "--n 9: expected at least 10 rows",
-        "nsduh --kind distributions --n 91": "--n 91: there are only 90 different prompts",
-        "nsduh --kind answers --seed -1": "--seed -1: expected 0 or more",
-        "nsduh --kind answers --writer hf": "answers is made from truths",
-        "nsduh --kind answers --per-person 2": "answers is made from truths",
-        f"nsduh --raw {raw} --n 25 --per-person 10": "a number that divides the 25 notes",
-        f"nsduh --raw {raw} --n 10 --per-person 10": (
-            "each person has 10 of the 10 rows or more, and the validation split has a tenth of "
-            "the rows: give a higher --n or a lower --per-person"
-        ),
-        "nsduh --kind answers --raw x": "answers is made from truths",
-        "nsduh --writer-args pretrained=x": "--writer-args describe a model",
-        "nhis --kind answers": "no task of nhis with one condition has a ground truth",
-        "nsduh --kind answers --tasks epidemia_low_scf": "do not belong to nsduh",
-        "nsduh --kind answers --tasks epidemia_low_nsduh_likelihood": (
-            "expected survey tasks asked by letter"
-        ),
-        "nsduh --kind answers --tasks epidemia_lo_nsduh": "no task or group",
-        "nsduh --kind answers --tasks ,": "',' contains no name: expected names",
-        f"nsduh --kind distributions --tasks {LOW[3]}": (
-            "8 rows left, but 10 are needed: hold out less, or give more --tasks"
-        ),
-        f"nsduh --raw {raw} --tasks epidemia_high_nsduh --hold-out cells=0.2": (
-            "no task of the notes has exactly one"
-        ),
-        f"nsduh --raw {raw} --writer vlm": (
-            "--writer 'vlm': expected 'template' or a model type of lm-eval (nearest: "
-        ),
-        f"nsduh --raw {raw} --writer hf --writer-args pretrained={nowhere}": "cannot be loaded",
-    }.items():
-        assert said in refused(command, out=tmp_path / "out"), command
-
-
-@pytest.mark.parametrize("kind", ["answers", "notes"])
-def test_a_hold_out_that_makes_no_sense(tmp_path, raw, kind):
-    command = f"nsduh --kind {kind} --tasks epidemia_low_nsduh"
-    if kind == "notes":
-        command += f" --raw {raw}"
-    for hold_out, said in {
-        "cell=0.2": "expected cells=SHARE",
-        "cells": "expected cells=SHARE",
-        "cells=0": "a share between 0 and 1",
-        "cells=many": "a share between 0 and 1",
-        "cells=0.99": "leaves none of the 11 cells",
-        "conditions=rase": "no task in the dataset has this condition (nearest: race)",
-        "tasks=epidemia_low_nsduh_heroin_ever_by_sex": "the dataset has no such task",
-        "conditions=age,race": "leaves nothing to train on",
-    }.items():
-        assert said in refused(f"{command} --hold-out {hold_out}", out=tmp_path / "out")
 
 
 def test_a_file_without_any_of_the_facts(tmp_path):

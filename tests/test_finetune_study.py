@@ -6,8 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import REPOSITORY
-from test_finetune_notes import people_2022
+from conftest import REPOSITORY, people_2022
 from test_huggingface import lm_eval
 from typer.testing import CliRunner
 

@@ -301,10 +301,6 @@ def test_datasets_that_cannot_be_used(tiny_llama, tmp_path):
 
 def test_settings_and_folders_that_make_no_sense(tiny_llama, tmp_path):
     data = dataset(tmp_path / "data")
-    wrong = [("epochs", 0), ("lr", math.nan), ("r", 0), ("batch_size", 0), ("alpha", 4)]
-    for name, value in (*wrong, ("dtype", "float16"), ("seed", -1), ("seed", 2**32)):
-        with pytest.raises(EpidemiaError, match=name):
-            Settings(**{name: value})
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("")
     with pytest.raises(EpidemiaError, match="is not empty"):

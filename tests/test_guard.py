@@ -4,29 +4,23 @@ import copy
 import functools
 import gc
 import logging
-import math
-import re
-import subprocess
-import sys
 from unittest import mock
 
 import dill
 import lm_eval.caching.cache
 import lm_eval.evaluator
 import pytest
-from conftest import evaluate
+from conftest import evaluate, in_a_process
 from lm_eval.api.model import LM
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.tasks.manager import TaskManager
 
 import lm_eval_epidemia
-from lm_eval_epidemia import cli
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves
 from lm_eval_epidemia.core import extras
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness import arguments, discovery, guard, yamls
-from lm_eval_epidemia.harness.cost import cost
 
 TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
 CLOSED = "epidemia_high_nsduh_marijuana_ever_by_age_sex"
@@ -340,49 +334,10 @@ def test_arguments_that_our_tasks_do_not_heed(given, message, mmlu_style, caplog
     assert "epidemia" not in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        *(
-            ({"limit": limit}, rf"--limit {limit}: expected .* cells")
-            for limit in (0, -1, 1.5, math.nan)
-        ),
-        ({"samples": {}}, r"--samples \{\}: expected"),
-        ({"samples": "rows.json"}, r'--samples "rows.json": expected'),
-        ({"samples": {TASK: []}}, rf"--samples \[\] for {TASK}: expected"),
-        ({"samples": {TASK: [0, -1]}}, r"--samples \[0, -1\] for .* from 0"),
-        ({"samples": {TASK: [22]}}, f"--samples asks {TASK} for prompt 22: it has prompts 0 to 21"),
-        ({"samples": {TASK[:-1]: [0]}}, rf"names {TASK[:-1]}, .* \(nearest: {TASK}"),
-        ({"samples": {"": [0]}}, "--samples names '', which this run does not ask"),
-        ({"gen_kwargs": "temperature=0"}, "temperature=0 makes a model write its likeliest"),
-        ({"gen_kwargs": {"do_sample": False}}, f"do_sample=False .*{ASKED['sampled']} counts"),
-    ],
-)
-def test_what_would_ask_all_or_nothing_or_the_same_is_refused(given, message):
-    with pytest.raises(EpidemiaError, match=message):
-        simple([TASK, ASKED["sampled"]], **{"limit": None, **given})
-
-
-@pytest.mark.parametrize(
-    ("names", "metadata", "says"),
-    [
-        ([INTERVENTION], {"system_prompt": "conservative"}, "it applies to epidemia_prior, "),
-        ([INTERVENTION], {"wording": "bare"}, "it applies to epidemia_low, "),
-        ([INTERVENTION], {"names": "letters"}, "it applies to epidemia_intervention, "),
-        (["epidemia_intervention"], {"orderings": "balanced"}, "it applies to epidemia_low, "),
-        ([TASK, in_way(TASK, "stated")], {"names": "letters"}, f"does not change {TASK}, "),
-        ([TASK], {"n_samples": 100}, "it applies to epidemia_low_sampled, "),
-        ([PRIOR], {"n_samples": 8}, "does not change epidemia_prior_nhanes; it applies to"),
-        ([ASKED["sampled"]], {"leading_space": True}, "it applies to epidemia_low, "),
-        ([PRIOR], {"fewshot": 2}, "does not change epidemia_prior_nhanes; it applies to"),
-    ],
-)
-def test_metadata_without_effect_is_refused_before_the_model_is_loaded(names, metadata, says):
-    with pytest.raises(EpidemiaError, match=re.escape(says)) as refused:
-        lm_eval.evaluator.simple_evaluate("no such model", tasks=names, metadata=metadata)
-    assert str(refused.value).startswith(f"--metadata {next(iter(metadata))} does not change ")
-    with pytest.raises(EpidemiaError, match=re.escape(says)):
-        cost(names, metadata=metadata)
+@pytest.mark.parametrize(("samples", "said"), [({}, "{}"), ("rows.json", '"rows.json"')])
+def test_samples_that_would_ask_all_or_nothing_are_refused(samples, said):
+    with pytest.raises(EpidemiaError, match=f"--samples {said}: expected"):
+        simple([TASK], limit=None, samples=samples)
 
 
 def test_metadata_that_some_tasks_heed_is_a_line_for_the_others(mmlu_style, caplog):
@@ -413,20 +368,6 @@ def test_arguments_that_are_heeded(caplog):
         )
 
 
-def test_arguments_on_the_command_line(monkeypatch, capsys):
-    monkeypatch.setattr("lm_eval.tasks.TaskManager", None)  # put back after the test
-    model = ["run", "--model", "epidemia-baseline", "--model_args", "kind=truth", "--tasks", TASK]
-    for words, says in (
-        ([*model, "--metadata", '{"ordering": 1}'], "'ordering' (nearest: orderings"),
-        (["cost", TASK, "--metadata", '{"ordering": 1}'], "'ordering' (nearest: orderings"),
-        ([*model, "--num_fewshot", "2"], "would be ignored"),
-    ):
-        monkeypatch.setattr(sys, "argv", ["epidemia", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        assert ended.value.code == 2 and says in capsys.readouterr().err.splitlines()[-1]
-
-
 #: `epidemia run` with models whose libraries are missing, each in a fork of this process.
 WITHOUT = """
 import os, sys
@@ -452,8 +393,7 @@ for model in sys.argv[2].split(","):
     ],
 )
 def test_a_model_whose_library_is_missing_names_the_extra(missing, models):
-    command = [sys.executable, "-c", WITHOUT, missing, ",".join(models), TASK]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = in_a_process("-c", WITHOUT, missing, ",".join(models), TASK)
     *runs, rest = done.stderr.split("ended 2\n")
     assert len(runs) == len(models) and not rest and "Traceback" not in done.stderr
     for said, extra in zip(runs, models.values(), strict=True):

@@ -1,13 +1,11 @@
 """A real Hugging Face model through lm-eval's own `hf` backend: tiny, random, made on the spot."""
 
 import json
-import os
-import subprocess
 import sys
 
 import numpy as np
 import pytest
-from conftest import recorded
+from conftest import in_a_process, recorded
 from rounding import log_probability, metric
 from test_harness import recompute
 
@@ -26,9 +24,8 @@ TWO_PROCESSES += ["--mixed_precision", "no", "--dynamo_backend", "no", "-m"]
 
 def lm_eval(*arguments, launcher=()):
     """Run lm-eval's command line; `epidemia run` spares the tests lm-eval's own index."""
-    command = [*(launcher or [sys.executable, "-m"]), "lm_eval_epidemia", "run"]
-    command += map(str, arguments)
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
+    start = launcher or [sys.executable, "-m"]
+    done = in_a_process("lm_eval_epidemia", "run", *arguments, start=start)
     assert done.returncode == 0, done.stderr[-3000:]
     return done
 
