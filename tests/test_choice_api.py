@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import pickle
 import re
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import yaml
 from conftest import REPOSITORY, evaluate, in_a_process
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -87,21 +87,6 @@ def test_by_token_ids_every_letter_is_exact(variants):
     assert any(flag for _, flag in found)
 
 
-def test_in_a_chat_a_letter_is_the_token_without_a_space():
-    messages = [[{"role": "user", "content": text}] for text in TEXTS]
-    with scripted(ids=True) as server:
-        lm = model(server, chat=True)
-        asked = requests(
-            [(lm.apply_chat_template(one), letter) for one in messages for letter in "AB"]
-        )
-        found = lm.loglikelihood(asked, disable_tqdm=True)
-        assert sorted(map(str, messages)) == sorted(str(one["messages"]) for one in server.payloads)
-        assert {one["max_tokens"] for one in server.payloads} == {1}
-        assert {one["temperature"] for one in server.payloads} == {0}
-    expected = [truth(text, letter) for text in TEXTS for letter in "AB"]
-    assert [x for x, _ in found] == pytest.approx(expected, abs=EXACT)
-
-
 @pytest.mark.parametrize(("most", "variants"), [(20, "auto"), (20, "one"), (5, "auto")])
 def test_among_the_likeliest_tokens_the_truth_lies_between_the_bounds(most, variants):
     with scripted(most=most) as server:
@@ -163,13 +148,6 @@ def test_spellings_are_added_up_and_slips_are_not():
     assert first and not second
     ((alone, _),) = by_text(shown, [" B"], add=False)
     assert alone == -2.5 and not isinstance(alone, Within)
-
-
-def test_what_is_between_bounds_survives_the_cache():
-    one = Within(-3.0, -np.inf, -2.0, False)
-    again = pickle.loads(pickle.dumps((one, False)))
-    assert again == (-3.0, False) and json.dumps(again[0]) == "-3.0"
-    assert (again[0].low, again[0].high, again[0].shown) == (-np.inf, -2.0, False)
 
 
 # What it may do to a score.
@@ -264,7 +242,8 @@ def test_bounds_and_warning_are_in_the_results(caplog, tmp_path):
 
 # Bad input: what was answered is kept, what passes is asked again.
 
-PASSING = ["429", "500", "503", "reset", "drop", "json", "empty", "null", "nan"]
+SAID = yaml.safe_load((REPOSITORY / "tests/data/servers.yaml").read_text())
+PASSING = [fault for fault in SAID["passing"] if fault != "drip"]
 
 
 @pytest.mark.parametrize("fault", [*PASSING, "drip"])
@@ -274,26 +253,19 @@ def test_what_passes_is_asked_again_and_said_in_one_line(fault, caplog):
 
     with scripted(fault=fails) as server:
         # A dripping answer would take 40 s.
-        found = ask(server, plain(TEXTS[:12]), timeout=2 if fault == "drip" else 60)
+        lm = model(server, timeout=2 if fault == "drip" else 60)
+        found = lm.loglikelihood(plain(TEXTS[:12]), disable_tqdm=True)
         expected = server.faults[fault]
         assert expected > 2 and server.answered == dict.fromkeys(TEXTS[:12], 1)
     assert len(found) == 48
     said = [one.getMessage() for one in caplog.records if "retrying" in one.getMessage()]
     assert len(said) == 1 and "\n" not in said[0]
-    what = {
-        "429": "HTTP 429",
-        "500": "HTTP 500",
-        "503": "HTTP 503",
-        "reset": "connection failed",
-        "drop": "connection failed",
-        "json": "not JSON",
-        "empty": "without choices",
-        "null": "without log-probabilities",
-        "nan": "not numbers",
-        "drip": "timeout",
-    }
-    assert what[fault] in said[0]
+    assert SAID["passing"][fault] in said[0]
     assert f"{expected} x " in caplog.records[-1].getMessage()
+    low, high = bounds([x for x, _ in found])
+    true = np.exp([added(text, letter) for text in TEXTS[:12] for letter in "ABCD"])
+    assert (low <= true * (1 + EXACT)).all() and (true <= high * (1 + EXACT)).all()
+    assert [*lm.get_model_info()["choice_api"]["asked_again"].values()] == [expected]
 
 
 @pytest.mark.parametrize("fault", ["fewer", "duplicate"])
@@ -337,21 +309,10 @@ def test_a_server_that_stays_down_ends_the_run_in_one_line(tmp_path):
         assert len(before) == 10 and server.answered == dict.fromkeys(TEXTS, 1)
 
 
-REFUSED = {
-    "quota": "the quota is used up",
-    "declined": "gives no log-probabilities of its first token .*_sampled",
-    "null": "gives no log-probabilities of its first token .*_sampled",
-    "long": "maximum context length is 10 tokens",
-    "alone": "shows probabilities after sampling, not those of any",
-    "filtered": r"the content filter declines a prompt of some_task \(content_filter\)",
-    "thinks": r"none of the first 30 answers of any begins with a letter.*'<think>'",
-}
-
-
-@pytest.mark.parametrize("fault", REFUSED)
+@pytest.mark.parametrize("fault", SAID["refused"])
 def test_what_does_not_pass_is_refused_with_a_way_out(fault):
     with scripted(fault=lambda text, times: fault) as server:
-        with pytest.raises(EpidemiaError, match=REFUSED[fault]) as raised:
+        with pytest.raises(EpidemiaError, match=SAID["refused"][fault]) as raised:
             ask(server, plain(TEXTS))
         assert "\n" not in str(raised.value)
         # Nobody pays for a whole run that comes to nothing.
@@ -456,17 +417,7 @@ def test_lettered_tasks_of_others_and_those_it_cannot_answer(mmlu_style):
             evaluate([TASK], model="choice-api", model_args=arguments)
 
 
-@pytest.mark.parametrize(
-    ("url", "tokenize"),
-    [
-        ("http://h:1/v1/chat/completions", "http://h:1/tokenize"),
-        ("https://h/openai/v1/completions", "https://h/openai/tokenize"),
-        (
-            "https://h/deployments/m/chat/completions?api-version=1",
-            "https://h/deployments/m/tokenize",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("url", "tokenize"), SAID["beside"].items())
 def test_where_a_server_tells_its_tokens(url, tokenize):
     assert beside(url, "tokenize") == tokenize
 
@@ -487,6 +438,8 @@ def test_on_the_command_line_in_a_chat(tmp_path):
         assert done.returncode == 0, done.stderr[-3000:]
         assert server.answered.total() == len(split(TASK)) + len(split(SEVERAL))
         assert set(server.answered.values()) == {1}
+        asked = {(one["max_tokens"], one["temperature"]) for one in server.payloads}
+        assert asked == {(1, 0)}
     (file,) = (tmp_path / "out").rglob("results_*.json")
     found = json.loads(file.read_text())
     assert found["config"]["choice_api"]["letters_read_by"] == "token ids"
@@ -571,33 +524,7 @@ def test_two_thousand_prompts_with_faults_and_a_kill(tmp_path):
         assert len(kept) == 4000
 
 
-def test_without_a_kill_none_is_answered_twice(tmp_path):
-    """A fifth of the prompts, whose faults are all that pass but a dripping answer."""
-    prompts = MANY[:400]
-
-    def quick(text, times):
-        return {"drip": None}.get(fault := often(text, times), fault)
-
-    with scripted(fault=quick) as server:
-        lm = model(server, num_concurrent=16, timeout=5)
-        found = lm.loglikelihood(plain(prompts, "AB"), disable_tqdm=True)
-        assert server.answered == dict.fromkeys(prompts, 1)
-        assert set(server.faults) >= set(PASSING)
-    low, high = bounds([x for x, _ in found])
-    true = np.exp([added(text, letter) for text in prompts for letter in "AB"])
-    assert (low <= true * (1 + EXACT)).all() and (true <= high * (1 + EXACT)).all()
-    assert lm.get_model_info()["choice_api"]["asked_again"]["HTTP 429"] == server.faults["429"]
-
-
 def test_an_answer_of_another_form_is_said_and_not_guessed():
-    told = [
-        None,
-        {"content": []},
-        {"content": [{"token": "A", "top_logprobs": []}]},
-        {"content": [{"token": "A", "top_logprobs": [{"token": None, "logprob": -1.0}]}]},
-        {"tokens": ["A"], "top_logprobs": [{"A": 0.7}]},
-        {"tokens": ["A"], "top_logprobs": [{"A": -0.1, "B": -0.2}]},
-    ]
-    for wrong in ({}, [], *({"choices": [{"logprobs": one}]} for one in told)):
+    for wrong in ({}, [], *({"choices": [{"logprobs": one}]} for one in SAID["forms"])):
         with pytest.raises(BadReply):
             shown_in(wrong)
