@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import REPOSITORY
+from official import save
 
 from lm_eval_epidemia.surveys.catalogue import load_record
 
@@ -76,3 +77,10 @@ def csv_of(name="x2020.csv", **columns):
     """Write people of two sexes and these columns into the current folder; return the path."""
     pd.DataFrame({"sex": np.resize([1, 2, 2], ROWS), **columns}).to_csv(name, index=False)
     return Path(name)
+
+
+def file_of(path, labels=None, **columns):
+    """Write people with these answers, over and over, into a file with labels; return the path."""
+    frame = pd.DataFrame({name: np.resize(values, ROWS) for name, values in columns.items()})
+    save(frame, path, **({"variable_value_labels": labels} if labels else {}))
+    return path

@@ -201,9 +201,8 @@ def test_texts_that_are_all_alike_cannot_be_divided():
 
 def test_a_held_out_cell_is_in_no_prompt(tmp_path):
     card = make("nsduh", "distributions", tmp_path / "d", hold_out=HoldOut(cells=0.25))
-    assert {name: len(cells) for name, cells in card.held_out.items()} == {
-        name: 3 if "age" in name else 1 for name in LOW
-    }
+    numbers = {name: len(cells) for name, cells in card.held_out.items()}
+    assert numbers == {name: 3 if "age" in name else 1 for name in LOW}
     # Tasks of the same condition hold out the same people.
     assert len({tuple(card.held_out[name]) for name in LOW[:3]}) == 1
     texts = "".join(texts_of(tmp_path / "d"))
@@ -297,14 +296,14 @@ def test_ten_notes_about_a_person_differ_and_are_in_one_split(tmp_path, raw):
     assert (card.rows, card.counts["people"]) == ({"train": 180, "validation": 20}, 20)
     train, validation = ([row["text"] for row in part] for part in rows_of(tmp_path / "n").values())
     assert len({*train, *validation}) == 200
-    phrases = [
-        [level.phrase for level in NSDUH.ways(name, "2022")[-1].levels] for name in card.facts
-    ]
+    ways = [NSDUH.ways(name, "2022")[-1].levels for name in card.facts]
+    phrases = [[level.phrase for level in levels] for levels in ways]
+
+    def profile(text):
+        return tuple(next(one for one in of if one in text) for of in phrases)
 
     def profiles(texts):
-        return Counter(
-            tuple(next(one for one in of if one in text) for of in phrases) for text in texts
-        )
+        return Counter(map(profile, texts))
 
     assert all(count % 10 == 0 for count in (profiles(train) + profiles(validation)).values())
     assert sum(profiles(train).values()) == 180 and len(profiles(validation)) <= 2
@@ -433,9 +432,7 @@ def stories(request, times):
 
 def test_the_recipe_with_a_served_model(tmp_path, raw):
     """The page's command, against a server: what is asked, how, and what is written again."""
-    (line,) = re.findall(
-        r"^    (epidemia finetune notes .*--writer local-chat.*)$", RECIPE, re.MULTILINE
-    )
+    (line,) = re.findall(r"^    (epidemia finetune notes .*--writer local-chat.*)$", RECIPE, re.M)
     with scripted(fault=stories) as server:
         for own, here in {
             "nsduh_2022.parquet": raw,
@@ -507,9 +504,7 @@ def test_a_file_whose_truth_scores_would_not_use(tmp_path):
     frame = official.people("meps", 60).rename(columns=lambda name: name.replace("22", "23"))
     frame.to_parquet(path)
     said = refused("meps --vintage 2023-adults --raw", path, out=tmp_path / "out")
-    assert said.endswith(
-        "scores use the ground truth of 2022-panel27: give the file of 2022-panel27"
-    )
+    assert said.endswith("use the ground truth of 2022-panel27: give the file of 2022-panel27")
 
 
 def test_a_folder_that_is_something_else(tmp_path):
