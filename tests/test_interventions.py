@@ -270,19 +270,6 @@ def names_in(prompt):
     return called[prompt.cause], called[prompt.result]
 
 
-def test_clusters_against_a_bootstrap_of_samples():
-    """Resampling the 15 samples of each graph gives the same error: its own is known to
-    1/sqrt(2 * 4000) = 1.1 %, and it divides by n where we divide by n - 1."""
-    truth = questions(RANDOM)
-    rng = np.random.default_rng(4)
-    grades = graded_by(truth, rng.standard_normal(len(truth.prompts)) + signs_of(truth))
-    error = clustered(truth, grades, grades.right.astype(float)).std(ddof=1)
-    sums, sizes = np.bincount(grades.scene, grades.right), np.bincount(grades.scene)
-    chosen = (15 * np.arange(3)[:, None] + rng.integers(0, 15, (4000, 3, 15))).reshape(4000, 45)
-    draws = sums[chosen].sum(axis=1) / sizes[chosen].sum(axis=1)
-    assert np.std(draws) * math.sqrt(15 / 14) == pytest.approx(error, rel=5 * 0.0112)
-
-
 def test_a_limit_that_tears_pairs_apart_scores_the_complete_ones(caplog):
     task = RANDOM
     # The first 5 prompts: A -> B under no intervention, do(A), do(B); B -> A alone, and do(A).

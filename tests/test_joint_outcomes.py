@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import evaluate, raw_file, recorded
+from conftest import evaluate, recorded
 from report_parts import table
 from toy_survey import HEAD
 from typer.testing import CliRunner
@@ -301,50 +301,6 @@ def test_several_conditions_are_counted():
 
 
 SHIPPED = [name for name in catalogue.all_tasks() if name.startswith("epidemia_joint_")]
-
-#: Of tasks with more than four answers: the raw file, the weight, who is of the survey, the cells,
-#: and each variable's column with a test of each of its levels, written out from the codebook.
-EVER = [lambda x: x < 991, lambda x: x == 991]
-TOLD = [lambda x: x == 1, lambda x: x == 2]
-SEX = [lambda x: x == 1, lambda x: x == 2]
-WIDE = {
-    "nsduh_alcohol_cigarettes_and_marijuana_by_race": (
-        *("nsduh/nsduh_2022.parquet", "ANALWT2_C", None),
-        *("NEWRACE2_4grp", [1, 2, 3, 4]),
-        {"IRALCAGE": EVER, "IRCIGAGE": EVER, "IRMJAGE": EVER},
-    ),
-    "nhis_diabetes_high_blood_pressure_and_depression_by_income": (
-        *("nhis/nhis2021_sample_adult_unweighted.parquet", None, None),
-        *("RATCAT_A", [(1, 3), (4, 7), (8, 9), (10, 11), (12, 14)]),
-        {"DIBEV_A": TOLD, "HYPEV_A": TOLD, "DEPEV_A": TOLD},
-    ),
-    "gss_sex_and_party_by_race": (
-        *("gss/GSS_2018_2021_2022_2024.parquet", "wtssps", "year == 2022"),
-        *("race", [1, 2, 3]),
-        {
-            "sex": SEX,
-            "partyid": [lambda x: x <= 2, lambda x: x == 3, lambda x: x.between(4, 6)],
-        },
-    ),
-}
-
-
-@pytest.mark.parametrize("name", WIDE)
-def test_more_than_four_answers_are_what_pandas_counts(name):
-    """From the raw file, by other code: a share of weights for each cell and combination."""
-    file, weight, chosen, condition, cells, parts = WIDE[name]
-    frame = pd.read_parquet(raw_file(*file.split("/")))
-    frame = (frame.query(chosen) if chosen else frame).select_dtypes("number").astype(float)
-    truth = store.load(f"epidemia_joint_{name}")
-    assert truth.p.shape == (len(cells), np.prod([len(levels) for levels in parts.values()]))
-    for row, cell in zip(truth.p, cells, strict=True):
-        low, high = cell if isinstance(cell, tuple) else (cell, cell)
-        here = frame[frame[condition].between(low, high)]
-        counts = []
-        for tests in product(*parts.values()):
-            met = np.all([test(here[column]) for column, test in zip(parts, tests, strict=True)], 0)
-            counts.append(here.loc[met, weight].sum() if weight else met.sum())
-        assert np.abs(row - np.array(counts) / sum(counts)).max() < 1e-12
 
 
 @pytest.mark.parametrize("name", SHIPPED)

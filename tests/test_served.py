@@ -99,14 +99,6 @@ def test_other_servers_are_asked_once_what_they_are_and_then_as_ever(says):
         assert len(server.versions) == 1 and server.asked == dict.fromkeys(TEXTS, 1)
 
 
-def test_a_server_that_never_says_what_it_is_costs_a_moment(monkeypatch):
-    monkeypatch.setattr(servers, "PATIENCE", 0.05)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1/completions"
-        servers.check_template(url)
-    servers.check_template(url)  # nobody there
-
-
 def test_a_server_that_says_it_bit_by_bit_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(servers, "PATIENCE", 0.3)
     returned, dripped = threading.Event(), threading.Event()
@@ -148,6 +140,18 @@ def test_lm_evals_own_plain_completions_of_ollama_are_refused_too():
         assert len(server.versions) == 1 and not server.payloads
 
 
+def test_lm_evals_own_chat_completions_are_told_what_to_use_instead():
+    with scripted() as server:
+        how = {"model": "local-chat-completions", "limit": 2}
+        how["model_args"] = f"base_url={server.url()},model=any"
+        said = "LocalChatCompletion gives no log-probabilities.*epidemia_low_sampled"
+        with pytest.raises(EpidemiaError, match=said):
+            evaluate([TASK], apply_chat_template=True, **how)
+        said = "accepts chat messages, not plain text: add --apply_chat_template"
+        with pytest.raises(EpidemiaError, match=said):
+            evaluate([f"{TASK}_sampled"], **how)
+
+
 # Pauses.
 
 
@@ -169,22 +173,6 @@ def test_a_rate_limit_that_lets_others_through_ends_no_run(others, monkeypatch):
     else:
         with pytest.raises(EpidemiaError, match="in 2 tries"):
             endpoint.ask({}, str)
-
-
-def test_a_crowd_under_a_rate_limit():
-    """16 at a time, of whom 50 in a second get through."""
-    lock, free = threading.Lock(), [0.0]
-
-    def limited(text, times):
-        with lock:
-            if time.monotonic() < free[0]:
-                return 429, b'{"error": "slow down"}', ("Retry-After", "0")
-            free[0] = time.monotonic() + 0.02
-            return None
-
-    with scripted(fault=limited) as server:
-        found = ask(server, plain(TEXTS), num_concurrent=16, pause=0.01)
-        assert len(found) == 160 and server.answered == dict.fromkeys(TEXTS, 1)
 
 
 @pytest.mark.parametrize(
@@ -260,31 +248,10 @@ class Silent(BaseHTTPRequestHandler):
 
 def test_a_certificate_that_is_not_trusted_is_not_asked_twice(tmp_path):
     pem = tmp_path / "self.pem"
-    made = subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-subj",
-            "/CN=127.0.0.1",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-            "-days",
-            "2",
-            "-keyout",
-            str(pem),
-            "-out",
-            str(tmp_path / "cert.pem"),
-        ],
-        capture_output=True,
-        check=False,
-    )
-    if made.returncode:
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    command += " -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
+    command += f" -keyout {pem} -out {tmp_path / 'cert.pem'}"
+    if subprocess.run(command.split(), capture_output=True, check=False).returncode:
         pytest.skip("needs openssl")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "cert.pem", pem)
@@ -580,40 +547,6 @@ def test_the_letters_of_a_prompt_are_kept_together_or_not_at_all(tmp_path):
     assert done.returncode == -signal.SIGKILL, done.stderr[-800:]
     with SqliteDict(str(tmp_path / "kept")) as kept:
         assert len(kept) == 0
-
-
-WAITING = """
-import sys
-sys.path[:0] = {path}
-from test_choice_api import plain, TEXTS, cached
-from lm_eval_epidemia.models.choice_api import ChoiceAPI
-lm = cached(ChoiceAPI(base_url=sys.argv[1], model="any", num_concurrent=4), sys.argv[2])
-lm.loglikelihood(plain(TEXTS))
-"""
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_says_what_it_kept(tmp_path):
-    from sqlitedict import SqliteDict
-
-    path = tmp_path / "kept"
-    with scripted(delay=0.2) as server:
-        client = subprocess.Popen(
-            [sys.executable, "-c", WAITING.format(path=sys.path), server.url(False), str(path)],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        ends = time.monotonic() + 300  # on a busy machine
-        while server.answered.total() < 8 and client.poll() is None and time.monotonic() < ends:
-            time.sleep(0.01)
-        client.send_signal(signal.SIGINT)
-        _, said = client.communicate(timeout=300)  # on a busy machine
-        answered = server.answered.total()
-    assert "unfinished requests" in said and "interrupted. " in said
-    assert "in the file of --use_cache" in said and answered < 40
-    with SqliteDict(str(path), flag="r") as kept:
-        assert len(kept) == 4 * answered
-    assert f"{answered} of 40 prompts were answered" in said
 
 
 def test_dates_far_away_are_waited_for_by_the_user():

@@ -20,7 +20,6 @@ from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION, metrics, stated
 from lm_eval_epidemia.benchmarks.splits import split
-from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
@@ -204,21 +203,6 @@ def test_rounding_to_whole_per_cents_is_the_nearest_that_sums_to_100(p):
         assert apart <= min(others) + 1e-6
 
 
-def test_whole_per_cents_cost_the_truth_no_more_than_derived():
-    """Of every task: the distance of its rounded truth, and the score that is left at least."""
-    left = []
-    for entry in OBSERVATION.asked("stated"):
-        truth = store.load(entry.name)
-        levels, anchors = len(truth.levels), Anchors.of(truth)
-        most = 2 * (levels // 2) * ((levels + 1) // 2) / levels / 100
-        rounded = np.array([stated.in_whole(p) for p in truth.p]) / 100
-        found = float(distance(truth.weights, rounded, truth.p))
-        assert found <= most + 1e-12, entry.name
-        left.append(anchors.score(found))
-        assert left[-1] >= anchors.score(most) - 1e-9
-    assert np.mean(left) > 99  # in docs/reference/stated.md
-
-
 def test_what_is_written_is_read_in_every_task():
     """Of all answers that tasks have, 2 to 24, in both orders, in lines and in JSON."""
     alike = {store.load(entry.name).levels: entry.name for entry in OBSERVATION.asked("stated")}
@@ -231,24 +215,6 @@ def test_what_is_written_is_read_in_every_task():
             for reply in (lines, in_json):
                 numbers = tuple(float(whole[level]) for level in row["order"])
                 assert shares(reply, row["choices"]) == numbers, name
-
-
-@pytest.mark.parametrize("kind", ["truth", "noisy,noise=0.5"])
-def test_a_known_respondent_scores_what_its_rounded_answers_do(replicated, kind):
-    from lm_eval_epidemia.benchmarks.observation.respondents import answers
-
-    names = [in_way(task, "stated") for task in (BINARY, SEVERAL)]
-    found = evaluate(names, model_args=f"kind={kind}")
-    name, _, noise = kind.partition(",noise=")
-    for task in (BINARY, SEVERAL):
-        truth, row = store.load(task), found["results"][in_way(task, "stated")]
-        exact = answers(truth, name, float(noise or 1))
-        whole = np.array([stated.in_whole(p) for p in exact]) / 100
-        l1 = float(distance(truth.weights, whole, truth.p))
-        assert row["l1,none"] == pytest.approx(l1, abs=1e-12)
-        assert row["score,none"] == pytest.approx(Anchors.of(truth).score(l1), abs=1e-9)
-        assert row["answered,none"] == 1 and row["sum_error,none"] == 0 and row["seen,none"] == 1
-    assert found["configs"][names[0]]["generation_kwargs"]["temperature"] == 0
 
 
 #: Answers each question on politics alone, and with a sum of 90.
@@ -348,42 +314,6 @@ def test_who_cannot_be_held_to_a_structure_is_refused_before_anything_is_sent():
             assert not model.sent
         else:
             assert watched.generate_until(asked) == ["epidemia_a?"]
-
-
-def test_vllm_in_this_process_gets_its_own_type(monkeypatch):
-    import sys
-
-    params = type("StructuredOutputsParams", (SimpleNamespace,), {})
-    module = SimpleNamespace(StructuredOutputsParams=params)
-    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(sampling_params=module))
-    monkeypatch.setitem(sys.modules, "vllm.sampling_params", module)
-    seen = []
-
-    class VLLM:
-        @staticmethod
-        def modify_gen_kwargs(given, eos=None):
-            return dict(given), [], 5
-
-        def _model_generate(self, requests, sampling_params=None):
-            seen.extend(one.structured_outputs for one in sampling_params)
-
-        def generate_until(self, requests):
-            for one in requests:
-                found, _until, _most = self.modify_gen_kwargs(one.args[1])
-                json.dumps(found)  # as lm-eval's cache does
-                assert "response_format" not in found
-                given = SimpleNamespace(structured_outputs=found.get("structured_outputs"))
-                self._model_generate([1], sampling_params=[given])
-            return ["" for _ in requests]
-
-    model = VLLM()
-    asked = [request("epidemia_a", 2, form) for form in ("json", "regex", "")]
-    _Watched(model, frozenset({"epidemia_a"})).generate_until(asked)
-    held = [one for one in seen if one is not None]
-    assert len(seen) == 3 and [type(one) for one in held] == [params] * 2
-    assert any(getattr(one, "json", {}).get("required") == ["A", "B"] for one in held)
-    assert any(getattr(one, "regex", "").startswith("A: (100") for one in held)
-    assert not vars(model)  # as it was
 
 
 def test_a_structured_run_is_recorded_and_scored_the_same(replicated):

@@ -100,14 +100,6 @@ def test_a_limit_scores_cells_that_were_asked_completely(caplog):
         assert f"no cell has all its {lacks}" in caplog.text
 
 
-def test_a_written_probability_is_scored_as_one_that_was_read_from_letters(replicated):
-    closed, rag, asked = (in_way(CLOSED, mode) for mode in ("closed", "rag", "likelihood"))
-    rows = evaluate([closed, rag, asked], model_args="kind=noisy,noise=0.5")["results"]
-    for metric in ("score,none", "score_stderr,none", "l1,none", "seen,none"):
-        assert rows[closed][metric] == rows[rag][metric] == rows[asked][metric], metric
-    assert rows[closed]["answered,none"] == rows[rag]["answered,none"] == 1
-
-
 def test_written_probabilities_that_cannot_be_read():
     """C is 5 to 10 %; what is not read is uniform."""
     said = answers_to(CLOSED, "closed", lambda doc: ["?" if doc["cell"] == 3 else "C. 5%-10%"])
