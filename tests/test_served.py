@@ -265,6 +265,7 @@ def test_a_certificate_that_is_not_trusted_is_not_asked_twice(tmp_path):
             "base_url": f"https://127.0.0.1:{server.server_address[1]}/v1/completions",
             "model": "any",
             "max_retries": 0,
+            "pause": 0.01,
         }
         began = time.monotonic()
         with pytest.raises(EpidemiaError, match=r"not trusted.*ca_cert_path=FILE") as raised:
