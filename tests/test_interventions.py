@@ -15,10 +15,9 @@ from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS, in_way, members
 from lm_eval_epidemia.benchmarks.intervention import INTERVENTION
 from lm_eval_epidemia.benchmarks.intervention.metrics import clustered, graded
-from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, questions
+from lm_eval_epidemia.benchmarks.intervention.questions import questions
 from lm_eval_epidemia.benchmarks.intervention.ways import yes_or_no
 from lm_eval_epidemia.benchmarks.splits import split
-from lm_eval_epidemia.core.errors import EpidemiaError
 
 RANDOM = "epidemia_intervention_random"
 NAMES = ("random", "tuebingen", "anticommonsense")
@@ -378,18 +377,3 @@ def test_single_letters_as_in_the_paper():
         split(task, "intervention", Variant(names="letters"))["prompt"]
         == split(task, "intervention")["prompt"]
     )
-    with pytest.raises(EpidemiaError, match="names 'greek' is not known"):
-        Variant.of({"names": "greek"})
-
-
-def test_respondents_of_other_benchmarks_are_refused():
-    low = "epidemia_low_nsduh_cocaine_ever_by_age"
-    for kind, task in (("mean", RANDOM), ("yes", low), ("yes", "epidemia_prior_nhanes")):
-        with pytest.raises(EpidemiaError, match=f"kind={kind} cannot answer {task}"):
-            evaluate([task], model_args=f"kind={kind}")
-
-
-def test_a_task_that_is_none():
-    with pytest.raises(EpidemiaError, match="is not a task about causal graphs"):
-        questions("epidemia_intervention_randon")
-    assert len(TASKS) == 3 + 10

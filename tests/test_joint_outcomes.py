@@ -150,52 +150,6 @@ def test_it_is_read_in_the_ways_of_its_variables(tmp_path):
         way_in(frame.drop(columns="HEALTH"))
 
 
-BOTH, LABELLED = "both: [happy, healthy]", "[Both, Happy only, "
-ASKED = "    question: Is this person happy, and are they healthy?\n"
-GIVEN = "outcome: both_well, given: [region]"
-#: What is changed, to what, the line that is named, and what is said of it.
-WRONG = {
-    "an unknown name": (BOTH, "both: [happy, helthy]", "helthy", "not define 'helthy' .*healthy"),
-    "one twice": (BOTH, "both: [happy, happy]", "happy, happy", "names 'happy' twice"),
-    "too many": (
-        BOTH,
-        "both: [happy, healthy, region]",
-        "healthy, region",
-        "12 answers, at most 8",
-    ),
-    "four": (BOTH, "both: [happy, healthy, region, w]", "region, w", "at most 3 items"),
-    "many levels": (BOTH, "both: [happy, region]", "labels:", "needs 6 different answers"),
-    "itself": (BOTH, "both: [happy, both_well]", "happy, both_well", "is a joint outcome itself"),
-    "three answers": (LABELLED, "[Happy only, ", "labels:", "needs 4 different answers"),
-    "doubled": (LABELLED, "[Both, Both, ", "labels:", "needs 4 different answers"),
-    "a column": (BOTH, f"{BOTH}\n    column: TWO", "column: TWO", "Extra inputs"),
-    "levels": (BOTH, f"{BOTH}\n    levels: []", "levels: []", "Extra inputs"),
-    "what it has not": (BOTH, f"{BOTH}\n    among: all", "among: all", "Extra inputs"),
-    "no question": (ASKED, "", "both_well:", "question: Field required"),
-    "a condition": (
-        *("outcome: happy, given: [region]", "outcome: happy, given: [both_well]"),
-        *("given: [both_well]", "is a joint outcome and cannot be a condition"),
-    ),
-    "a part": (
-        *(GIVEN, "outcome: both_well, given: [happy]"),
-        *(
-            "outcome: both_well, given: [happy]",
-            "'happy' is both a condition and a part of the outcome",
-        ),
-    ),
-}
-
-
-def test_mistakes_are_named_with_their_line(tmp_path):
-    for case, (old, new, line_with, said) in WRONG.items():
-        assert old in RECORD, case
-        text = RECORD.replace(old, new, 1)
-        with pytest.raises(EpidemiaError, match=said) as error:
-            load_record(write(tmp_path, text))
-        (line,) = [n for n, line in enumerate(text.splitlines(), 1) if line_with in line]
-        assert f"duo.yaml:{line}:" in str(error.value), case
-
-
 def counted(frame, by):
     """Shares of the four outcomes by pandas, of people with both answers."""
     known = frame[(frame["HAPPY"] != 9) & (frame["Q & A"] != "refused")].reset_index(drop=True)

@@ -25,7 +25,6 @@ from lm_eval_epidemia.benchmarks.prior.quantities import families, store
 from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, NORMAL, crps
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Samples
 from lm_eval_epidemia.benchmarks.prior.ways import REPEATS, points
-from lm_eval_epidemia.core.errors import EpidemiaError
 
 NHANES = "epidemia_prior_nhanes"
 
@@ -113,13 +112,6 @@ def test_what_is_not_read_is_flat_and_no_win():
         assert np.isnan(values).all()
     for impossible in ((NORMAL, 10, 0), (NORMAL, 10, -1), (BETA, 0, 3), (NORMAL, math.inf, 1)):
         assert judge(truth, stating(*impossible)).answered == [0]
-
-
-def test_what_is_not_known(mixed):
-    with pytest.raises(EpidemiaError, match="there is no baseline kind='calibrate'"):
-        forecasters.answers(mixed, "calibrate")
-    with pytest.raises(EpidemiaError, match="noise=0"):
-        forecasters.answers(mixed, "calibrated", noise=0)
 
 
 @given(st.floats(0.01, 1000), st.integers(0, 3))

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from replicates import Says
 
-from lm_eval_epidemia import api
-from lm_eval_epidemia.ask.variants import SYSTEM_PROMPTS, Variant
+from lm_eval_epidemia.ask.variants import SYSTEM_PROMPTS
 from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves, members
 from lm_eval_epidemia.benchmarks.prior import PRIOR, judged, ways
 from lm_eval_epidemia.benchmarks.prior import ways as priors
@@ -20,7 +19,6 @@ from lm_eval_epidemia.benchmarks.prior.quantities import families, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantity
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core import paths
-from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.harness.cost import cost
 from lm_eval_epidemia.harness.yamls import task_path
@@ -321,16 +319,6 @@ def test_prompts_without_a_system_prompt():
     for metadata, task in ((None, TASK), (base, TASK), (base, f"{TASK}_grid")):
         heard, _ = prompts_seen(True, metadata, task)
         assert len(json.loads(heard[0])) == 1
-
-
-def test_a_system_prompt_that_is_none():
-    for wrong in ("superforcaster", ["base"], 3):
-        with pytest.raises(EpidemiaError, match="is not known"):
-            Variant.of({"system_prompt": wrong})
-    with pytest.raises(EpidemiaError, match="expected base, conservative, superforecaster"):
-        Variant.of({"system_prompt": "superforcaster"})
-    with pytest.raises(EpidemiaError, match="system_prompt is put before the prompt by lm-eval"):
-        api.questions(TASK, system_prompt="conservative")
 
 
 def test_runs_with_other_system_prompts_are_told_apart(tmp_path, one_home):

@@ -19,7 +19,6 @@ from lm_eval_epidemia.benchmarks.prior.judged import (
 from lm_eval_epidemia.benchmarks.prior.quantities import answers, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES, Samples
 from lm_eval_epidemia.core import paths
-from lm_eval_epidemia.core.errors import EpidemiaError
 
 FOLDER = RAW / "openestimate"
 MAKER = runpy.run_path(str(REPOSITORY / "benchmarks" / "published_quantities.py"))
@@ -110,11 +109,6 @@ def test_every_run_is_there(truth):
     assert len(table) == sum(run.priors[..., 0].size for run in runs) == 7326
     assert b"MIT License" in table.schema.metadata[b"licence"]
     assert path.stat().st_size < 500_000
-
-
-def test_answers_about_other_quantities(truth):
-    with pytest.raises(EpidemiaError, match="this one lacks"):
-        answers.runs(truth._replace(quantities=truth.quantities[:3]))
 
 
 @needs_files

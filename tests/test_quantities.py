@@ -19,7 +19,6 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     SIZES,
     STEPS,
     SampleDesign,
-    Samples,
     estimate,
     span,
 )
@@ -218,28 +217,6 @@ def test_damaged_files_are_refused_and_left_out(own, caplog):
         assert "epidemia_prior_mine" not in store.available()
         assert NHANES in store.available()
         assert "epidemia_prior_mine is left out" in caplog.text
-
-
-def test_sets_that_cannot_be_scored_are_not_written(tmp_path):
-    truth = store.load(store.PREFIX + "gss")
-    first, *others = truth.quantities
-    short = {"corrected": Samples(*(each[:, :3] for each in truth.baseline))}
-    for change, message in (
-        ({"mean": 1.2}, "a beta prior needs a mean between 0 and 1"),
-        ({"low": 1.0, "high": 0.0}, "the grid goes from 1 to 0"),
-        ({"family": "lognormal", "mean": -1.0}, "a lognormal prior needs a positive mean"),
-        ({"n": 29}, "29 people"),
-        ({"name": others[0].name}, "several quantities are named"),
-        (short, "must have shape"),
-        ({}, "scores use 'corrected' draws"),
-    ):
-        if {*change} <= {"corrected"}:
-            wrong = truth._replace(baselines=change)
-        else:
-            wrong = truth._replace(quantities=(first._replace(**change), *others))
-        with pytest.raises(EpidemiaError, match=message):
-            store.write(tmp_path, wrong)
-    assert not list(tmp_path.iterdir())
 
 
 # Draws, ends of the grid, quarters.

@@ -444,39 +444,21 @@ def test_tasks_that_need_more_than_letters_are_refused_before_the_first_request(
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("max_cost_tokens", "many", "Input should be"),
-        ("max_cost_tokens", 0, "Input should be"),
-        ("max_cost_tokens", 1.5, "Input should be"),
-        ("num_concurrent", "x", "Input should be"),
-        ("num_concurrent", 0, "Input should be"),
-        ("timeout", "x", "Input should be"),
-        ("timeout", -1, "Input should be"),
-        ("timeout", "nan", "Input should be"),
-        ("timeout", "1e400", "Input should be"),
-        ("pause", -1, "Input should be"),
-        ("max_retries", -1, "Input should be"),
-        ("verify_certificate", "nope", "Input should be"),
-        ("enable_thinking", "maybe", "Input should be"),
-        ("ca_cert_path", "/nowhere.pem", "is not a file of certificates"),
-        ("ca_cert_path", __file__, "is not a file of certificates"),
-        ("base_url", "http://[::1/v1/completions", "not a URL.*square brackets"),
-        ("base_url", "localhost:8000/v1/completions", "begins with http"),
         ("base_url", f"http://h/v1/completions?api_key={KEY}", r"accepts no key in base_url"),
         ("base_url", f"http://h/v1/completions?x=1&sig={KEY}", r"accepts no key in base_url"),
         ("api_key_env", KEY, "variable named by api_key_env is not set"),
         ("header_env", KEY, "variable named by header_env is not set"),
     ],
 )
-def test_arguments_that_are_none(name, value, said, caplog):
+def test_a_key_in_an_argument_is_refused_and_not_shown(name, value, said, caplog):
     caplog.set_level(logging.DEBUG)
     given = {"base_url": "http://h/v1/completions", "model": "any", name: value}
     with pytest.raises(EpidemiaError, match=said) as raised:
         ChoiceAPI(**given)
     assert KEY not in str(raised.value)
-    if KEY in str(value):
-        with pytest.raises(EpidemiaError, match=said):
-            evaluate([TASK], model="choice-api", model_args=given)
-        assert KEY not in caplog.text
+    with pytest.raises(EpidemiaError, match=said):
+        evaluate([TASK], model="choice-api", model_args=given)
+    assert KEY not in caplog.text
 
 
 def test_an_address_with_a_query_that_is_no_key():

@@ -89,12 +89,6 @@ def test_all_prints_every_answer_of_every_cell(epidemia):
     assert f"{cells - ROWS} smaller cells more" in shown and "smaller cells" not in whole
 
 
-def test_a_wrong_name_gets_the_nearest_and_the_way_to_search(epidemia):
-    said = epidemia("show", "marijuana_by_age").stderr
-    assert "nearest: epidemia_low_nsduh_marijuana_ever_by_age" in said and "depression" not in said
-    assert "'epidemia search wealth by race'" in epidemia("show", "wealth_by_race").stderr
-
-
 @pytest.mark.parametrize(
     ("words", "first"),
     [

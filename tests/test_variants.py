@@ -201,32 +201,6 @@ def test_a_gen_prefix_is_text():
         assert apply_template(prefix, rows[0]) == text
 
 
-def test_a_variant_that_does_not_exist():
-    for metadata, message in (
-        ({"n_samples": 3}, "n_samples 3: expected a whole number from 8 to 1000"),
-        ({"n_samples": "many"}, "n_samples 'many': expected a whole number"),
-        ({"n_samples": True}, "n_samples True"),
-        ({"fewshot": -1}, "fewshot -1: expected a whole number from 0 to 50"),
-        ({"gen_prefix": "is "}, "gen_prefix 'is ': expected a text without spaces around it"),
-        ({"gen_prefix": 3}, "gen_prefix 3"),
-        ("x", "metadata 'x': expected values by name"),
-        ([1], r"metadata \[1\]: expected values by name"),
-        ({"leading_space": "yes"}, "leading_space 'yes' is not known: expected true or false"),
-        ({"leading_space": True, "gen_prefix": "So"}, "give one of them"),
-        ({"orderings": "none"}, "orderings 'none' is not known"),
-        ({"structured": "xml"}, "expected json or regex"),
-        ({"structured": "json", "fewshot": 2}, "solved examples are written in lines"),
-        ({"wording": "short"}, "expected bare"),
-        ({"wording": "bare", "fewshot": 1}, "give one of"),
-        ({"names": "words"}, "names 'words' is not known: expected letters, or nothing"),
-        ({"system_prompt": "bold"}, "or your own text with --system_instruction"),
-    ):
-        with pytest.raises(EpidemiaError, match=message):
-            Variant.of(metadata)
-    with pytest.raises(EpidemiaError, match="n_samples 3"):
-        evaluate([TASK], metadata={"n_samples": 3})
-
-
 def test_a_variant_that_the_task_file_does_not_follow_is_refused():
     """Our files named by --include_path, without the hook: nothing is silently left out."""
     how = {"include_defaults": False, "metadata": {"gen_prefix": "So"}}
