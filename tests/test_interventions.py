@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import evaluate, recorded
+import yaml
+from conftest import REPOSITORY, evaluate, recorded
 from test_replies import in_turn
 
 from lm_eval_epidemia.ask.variants import Variant
@@ -283,38 +284,11 @@ def test_a_limit_that_tears_pairs_apart_scores_the_complete_ones(caplog):
     assert math.isnan(results["accuracy,none"])
 
 
-REPLIES = {
-    "<answer>yes</answer>": 1,
-    "<answer>No</answer>": -1,
-    "<ANSWER> YES \n</ANSWER>": 1,
-    # The first tag counts.
-    "<answer>no</answer> or <answer>yes</answer>": -1,
-    # Generation stopped at the closing tag.
-    "It is so: <answer>yes": 1,
-    "It is so: <answer>yes</answ": 1,
-    "_yes_": 1,
-    "\uff39\uff45\uff53": 1,
-    # In a tag, exactly one of the words.
-    "<answer>Yes.</answer>": math.nan,
-    "<answer>no, because</answer>": math.nan,
-    "<answer></answer> yes": math.nan,
-    # Without a tag, the first whole word.
-    "Yes.": 1,
-    "no, because B is set": -1,
-    "I know that nothing changes: no. Or yes?": -1,
-    "**Yes**": 1,
-    "yesterday, nobody": math.nan,
-    "": math.nan,
-    "It depends": math.nan,
-    # Reasoning is no answer.
-    "<think>yes, or <answer>yes</answer>?</think><answer>no</answer>": -1,
-    "<think>yes yes yes": math.nan,
-}
-
-
 def test_what_was_written():
-    read = {reply: yes_or_no(reply) for reply in REPLIES}
-    np.testing.assert_equal(read, REPLIES)
+    """The first tag counts, with exactly one of the words; without one, the first whole word."""
+    replies = yaml.safe_load((REPOSITORY / "tests" / "data" / "yes_no.yaml").read_text("utf-8"))
+    for reply, read in replies.items():
+        assert yes_or_no(reply) == pytest.approx(read or math.nan, nan_ok=True), reply
 
 
 def test_parse_failures_are_wrong_and_counted(caplog):

@@ -5,9 +5,8 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import evaluate, recorded
+from conftest import REPOSITORY, evaluate, recorded
 from report_parts import table
-from toy_survey import HEAD
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.api import load_truth, score
@@ -30,38 +29,7 @@ from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.fresh import FreshTask
 from lm_eval_epidemia.surveys.microdata import MISSING, check_files, load_microdata
 
-RECORD = (
-    HEAD.replace("toy", "duo")
-    + """\
-design: {weight: W}
-vintages:
-  "2020": {year: 2020, files: [{name: duo.csv}], page: "https://example.org/duo"}
-variables:
-  region:
-    column: REGION
-    levels: [{each: [1, 3], label: "R{n}", phrase: "lives in region {n}"}]
-  both_well:
-    both: [happy, healthy]
-    question: Is this person happy, and are they healthy?
-    labels: [Both, Happy only, Healthy only, Neither]
-  happy:
-    column: HAPPY
-    question: Is this person happy?
-    levels: [{label: "Yes", phrase: is happy, codes: [1]},
-             {label: "No", phrase: is not happy, codes: [0]}]
-    missing: [9]
-  healthy:
-    column: "Q & A"
-    question: Is this person healthy?
-    levels: [{label: "Yes", phrase: is healthy, texts: [well]},
-             {label: "No", phrase: is ill, texts: [ill]}]
-    missing_texts: [refused]
-tasks:
-  extra:
-    - {outcome: both_well, given: [region], title: "Duo: Both by Region"}
-    - {outcome: happy, given: [region], title: "Duo: Happiness by Region"}
-"""
-)
+RECORD = (REPOSITORY / "tests" / "data" / "duo.yaml").read_text()
 TASK = "epidemia_extra_duo_both_well_by_region"
 PLAIN = "epidemia_extra_duo_happy_by_region"
 EVERYONE = "epidemia_marginal_duo_both_well"

@@ -5,6 +5,8 @@ import re
 import lm_eval.evaluator
 import lm_eval.tasks
 import pytest
+import yaml
+from conftest import REPOSITORY
 from lm_eval.config.evaluate_config import EvaluatorConfig
 
 import lm_eval_epidemia
@@ -19,6 +21,7 @@ from lm_eval_epidemia.harness.cost import cost
 from lm_eval_epidemia.harness.discovery import extend_evaluator
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
+TABLES = yaml.safe_load((REPOSITORY / "tests" / "data" / "names.yaml").read_text("utf-8"))
 TASK = "epidemia_low_nsduh_heroin_ever_by_race"
 WAITS = "epidemia_low_nsduh_alcohol_past_month_by_age"
 
@@ -53,31 +56,7 @@ def test_without_docstrings_the_error_says_what_takes_them(monkeypatch, epidemia
         cli.main()
 
 
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [
-        ("marijuana_by_age", "epidemia_low_nsduh_marijuana_ever_by_age"),
-        ("nsduh_marijuana_ever_by_age", "epidemia_low_nsduh_marijuana_ever_by_age"),
-        ("by age: marijuana ever, nsduh, low", "epidemia_low_nsduh_marijuana_ever_by_age"),
-        ("nsduh_marijuana", "epidemia_marginal_nsduh_marijuana_ever"),
-        ("heroin", "epidemia_marginal_nsduh_heroin_ever"),
-        ("marij", "epidemia_marginal_nsduh_marijuana_ever"),
-        (
-            "epidemia_high_marijuana_ever_by_sex_age",
-            "epidemia_high_nsduh_marijuana_ever_by_age_sex",
-        ),
-        ("epidemia_low_nsduh_cocaine_by_race", "epidemia_low_nsduh_cocaine_ever_by_race"),
-        ("epidemia_lwo", "epidemia_low"),
-        ("epidemialow", "epidemia_low"),
-        ("Epidemia-Low", "epidemia_low"),
-        ("low", "epidemia_low"),
-        ("epidemia_nsduh_low", "epidemia_low_nsduh"),
-        ("nsduh_likelihood", "epidemia_high_nsduh_likelihood"),
-        ("epidemia_low_sampeld", "epidemia_low_sampled"),
-        ("epidemia_interventions", "epidemia_intervention"),
-        ("prior_direct_choice", "epidemia_prior_direct_choice"),
-    ],
-)
+@pytest.mark.parametrize(("written", "meant"), TABLES["near"].items())
 def test_near_misses_are_answered_with_what_was_meant(written, meant):
     first, *others = nearest(written, names()).removeprefix("nearest: ").split(", ")
     assert first == meant
@@ -109,16 +88,7 @@ def test_anchors_and_cost_take_every_kind_of_name(epidemia):
         assert done.returncode == 0 and done.stdout.count(f" {TASK} ") == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("epidemia_quick", "'epidemia anchors epidemia_low epidemia_high' prints theirs"),
-        ("epidemia_quick_low", "epidemia_quick_low: epidemia_quick predicts"),
-        ("epidemia_prior", "'epidemia quantities list epidemia_prior_nhanes' prints"),
-        ("epidemia_prior_gss_quantile", "'epidemia quantities list epidemia_prior_gss' prints"),
-        ("epidemia_intervention", "questions('epidemia_intervention_random', way='intervention')"),
-    ],
-)
+@pytest.mark.parametrize(("name", "says"), TABLES["without anchors"].items())
 def test_what_has_no_anchors_is_told_what_to_type_instead(epidemia, name, says):
     said = refusal(epidemia("anchors", TASK, name))
     assert says in said and said.startswith(f"error: {name}") and said.count("\n") == 1

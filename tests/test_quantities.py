@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from conftest import REPOSITORY, raw_file
 from hypothesis import given
 from hypothesis import strategies as st
@@ -345,49 +346,18 @@ def test_replicate_weights_give_the_error_where_there_is_no_design():
     assert found == pytest.approx((3, 1, 1, 2, 1))
 
 
-#: Slices of the shipped sets in which versions before had too small an error: file, design, what is
-#: averaged and who is in it, by the columns of the files.
-RECORDS = {
-    "meps": (
-        "HC243_panel27_subset.parquet",
-        ("PERWT22F", "VARSTR", "VARPSU"),
-        {
-            "easy_1": ("OBTOTV22", "RACETHX == 1"),
-            "easy_6": ("OBTOTV22", "35 <= AGE22X <= 39"),
-            "medium_2": ("AGE22X", "SEX == 1 and INSCOV22 == 3"),
-            "medium_4": ("SEX == 1", "RACETHX == 1 and TOTEXP22 > 2720"),
-            "medium_8": ("TOTEXP22", "30 <= AGE22X <= 34 and INSCOV22 != 3"),
-            "hard_1": ("OBTOTV22", "44 < AGE22X <= 63 and TOTEXP22 > 7987 and SEX == 1"),
-            "hard_7": ("OBTOTV22", "SEX == 1 and 1290 < TOTEXP22 <= 4846 and DVTOT22 == 0"),
-            "hard_9": ("AGE22X", "OBTOTV22 > 8 and TOTEXP22 <= 4780 and SEX == 2"),
-        },
-    ),
-    "gss": (
-        "GSS_2018_2021_2022_2024.parquet",
-        ("wtssps", "vstrat", "vpsu"),
-        {
-            "medium_1": ("polviews >= 5", "partyid <= 2 and age > 66 and polviews > 0"),
-            "medium_3": ("degree == 1", "sex == 2 and 9 <= income16 <= 15 and degree >= 0"),
-            "medium_9": ("degree == 4", "sex == 1 and 19 <= income16 <= 20 and degree >= 0"),
-            "hard_2": ("age", "4 <= partyid <= 6 and degree == 1 and sex == 2 and age > 0"),
-            "hard_6": (
-                "polviews >= 5",
-                "48 < age <= 64 and sex == 1 and race == 1 and polviews > 0",
-            ),
-            "hard_7": ("age", "sex == 1 and polviews == 4 and partyid == 3 and age > 0"),
-        },
-    ),
-}
+RECORDS = yaml.safe_load((REPOSITORY / "tests" / "data" / "quantity_slices.yaml").read_text())
 
 
 @pytest.mark.parametrize("survey", RECORDS)
 def test_shipped_errors_are_those_of_the_records(survey):
     """By pandas, from the files: all PSUs of the survey count, without members as a sum of 0."""
-    file, (weight, strata, psu), slices = RECORDS[survey]
-    frame = pd.read_parquet(raw_file(survey, file)).astype(float, errors="ignore")
+    record = RECORDS[survey]
+    weight, strata, psu = record["design"]
+    frame = pd.read_parquet(raw_file(survey, record["file"])).astype(float, errors="ignore")
     frame = frame[frame["year"] == 2022] if "year" in frame else frame
     truth = {q.name: q for q in store.load(store.PREFIX + survey).quantities}
-    for name, (value, members) in slices.items():
+    for name, (value, members) in record["slices"].items():
         there = frame.eval(members).fillna(False).astype(bool) & (frame[weight] > 0)
         w = frame[weight].where(there, 0.0)
         y = frame.eval(value).astype(float).where(there, 0.0)

@@ -148,35 +148,7 @@ def test_mistakes_in_a_record_are_named_with_their_line(tmp_path, old, new, line
 
 
 #: A small record; the levels of X begin in line 16.
-SMALL = """\
-survey: small
-domain: social
-title: A small survey
-publisher: Nobody
-homepage: https://example.org
-licence: none
-citation: none
-subject: a person in {year} who {conditions}
-design: {}
-vintages:
-  "2020": {year: 2020, files: [{name: small.csv}], page: "https://example.org"}
-variables:
-  x:
-    column: X
-    VINTAGES
-    levels:
-LEVELS
-    missing: MISSING
-  y:
-    column: Y
-    question: Is it?
-    levels:
-      - {label: "Yes", phrase: is, codes: [1]}
-      - {label: "No", phrase: is not, codes: [2]}
-tasks:
-  low:
-    - {outcome: y, given: [x], title: "Small: Y by X"}
-"""
+SMALL = (DATA / "small.yaml").read_text()
 
 
 def small(tmp_path, levels, missing=(), vintages=""):
@@ -207,7 +179,7 @@ def also(codes):
     ],
 )
 def test_nobody_belongs_to_two_levels(tmp_path, levels, line, said):
-    """What two levels both include would silently go to the last one; where several lines say so."""
+    """What two levels both include would silently go to the last one; said in several lines."""
     with pytest.raises(EpidemiaError) as error:
         small(tmp_path, levels)
     assert str(error.value).startswith(f"small.yaml:{line}: variables.x")

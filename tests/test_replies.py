@@ -7,7 +7,8 @@ import string
 import sys
 
 import pytest
-from conftest import evaluate, rows_of
+import yaml
+from conftest import REPOSITORY, evaluate, rows_of
 from hypothesis import given
 from hypothesis import strategies as st
 from replicates import Says
@@ -51,39 +52,15 @@ def test_replies_are_read_as_a_person_reads_them():
     assert unread <= 75
 
 
-#: How models begin and end a thought: with special tokens, without them, and in the prompt.
-MARKS = [
-    *(("<think>\n", "\n</think>\n\n"), ("", "</think>"), ("<think lang='en'>", "</think><answer>")),
-    *((f"<{name}>", f"</{name}>") for name in ("seed:think", "mm:think", "ifm|think_fast")),
-    *((f"<{name}>", f"</{name}>") for name in ("reasoning", "scratchpad", "inner_monologue")),
-    *(("[THINK]", "[/THINK]"), ("\u25c1think\u25b7", "\u25c1/think\u25b7")),
-    ("<|START_THINKING|>", "<|END_THINKING|><|START_RESPONSE|>"),
-    ("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
-    *(("<|channel>thought\n", "<channel|>"), ("<think>", "</think><response>")),
-    ("<unused94>thought\n", "<unused95>"),
-    ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
-    ("analysis", "assistantfinal"),
-    ("commentary", "assistantanalysisSo it is B.assistantfinal"),
-    ("<|open|>think<|sep|>", "<|close|>think<|sep|><|open|>response<|sep|>"),
-    ("Here is my thought process: ", "\n\nHere is my response: "),
-]
-THOUGHTS = (
-    "Option B seems right. The answer is B.|Answer: B\n\nWait, maybe C? No, B.|**B**"
-    "|La respuesta es B.|\u7b54\u6848\u662fB\u3002|I cannot say. <prior>1, 2</prior>|A: 10\nB: 90"
-)
-#: What follows, and the letter.
-SAID = (
-    "A¦A|A. Yes¦A|**A**¦A|Answer: A¦A|The answer is A.¦A|A. Many people would choose B.¦A|A or B¦|¦"
-    "|Antwort: A, nicht B¦A|La respuesta es A, no B.¦A|I'm sorry, I can't choose between A and B.¦"
-)
-ENDS = ("", "<|im_end|>", "</s>", "<end_of_turn>")
+#: Marks of thoughts, what is thought and said, refusals, forms, and hostile pieces.
+PARTS = yaml.safe_load((REPOSITORY / "tests" / "data" / "reply_parts.yaml").read_text("utf-8"))
 
 
 def test_an_answer_follows_the_last_thought_of_any_vendor():
     read = 0
-    for (opens, ends), thought in itertools.product(MARKS, THOUGHTS.split("|")):
-        for said, place in (one.split("¦") for one in SAID.split("|")):
-            end = ENDS[read % len(ENDS)]
+    for (opens, ends), thought in itertools.product(PARTS["marks"], PARTS["thoughts"]):
+        for said, place in PARTS["said"].items():
+            end = PARTS["ends"][read % len(PARTS["ends"])]
             for reply in (f"{opens}{thought}{ends}{said}{end}", f"{thought}{ends}{said}{end}"):
                 assert letter(reply, 4) == (LETTERS.index(place) if place else None), reply
                 assert not thoughts.without_thought(reply)[1]
@@ -100,19 +77,8 @@ def test_an_answer_follows_the_last_thought_of_any_vendor():
     assert read >= 3_000
 
 
-REFUSALS = [
-    "I am sorry, I cannot help with that. As an AI, I do not know anything about individuals.",
-    "I, as an AI language model, cannot choose between A and B. I would need more information.",
-    "I'm really sorry, but I can't assist. However, I can share where to find help.",
-    "Unfortunately, I am not able to answer. I don't have personal data. I apologize.",
-    "As a language model, I must decline to pick A, B, C or D. I hope you understand.",
-    "I CANNOT HELP WITH THAT. I AM AN AI.",
-    "N/A. I do not have enough information to say whether it is A or B.",
-]
-
-
 def test_a_refusal_is_unreadable_wherever_it_is_cut_off():
-    for words in (refusal.split(" ") for refusal in REFUSALS):
+    for words in (refusal.split(" ") for refusal in PARTS["refusals"]):
         for length in range(2 if words[0] == "I" else 1, len(words) + 1):
             cut = " ".join(words[:length])
             assert {letter(cut, letters) for letters in (2, 4, 22, 26)} == {None}, cut
@@ -120,20 +86,12 @@ def test_a_refusal_is_unreadable_wherever_it_is_cut_off():
 
 def test_an_answer_after_a_refusal_is_an_answer():
     answers = ["The answer is B.", "Still, I'd say B", "\n\n**Answer:** B"]
-    replies_ = [f"{refusal} {answer}" for refusal in REFUSALS for answer in answers]
+    replies_ = [f"{refusal} {answer}" for refusal in PARTS["refusals"] for answer in answers]
     assert not {reply for reply in replies_ if letter(reply, 22) != B}
 
 
-#: Pieces of which replies are made; put together at random they are hostile ones.
-PIECES = (
-    "A|B|I|a| |, |. |\n|: | or | is |the answer| not |I cannot |as an AI| but |so |→|(|)|*|"
-    "\\boxed{|<think>|</think>|<answer>|Option | wrong|?|%"
-    "|\uff22|🅱|是|'|\u0130|\u0131|\u212a|\u017f"
-)
-
-
 @given(
-    st.text(max_size=200) | st.lists(st.sampled_from(PIECES.split("|")), max_size=30).map("".join),
+    st.text(max_size=200) | st.lists(st.sampled_from(PARTS["pieces"]), max_size=30).map("".join),
     st.integers(2, 26),
 )
 def test_any_text_gives_a_letter_that_was_offered_or_none(reply, letters):
@@ -141,16 +99,9 @@ def test_any_text_gives_a_letter_that_was_offered_or_none(reply, letters):
     assert found is None or 0 <= found < letters
 
 
-FORMS = (
-    "{}|{}.|{})|({})| {}\n|Answer: {}|**{}**|**Answer:** {}|`{}`|The answer is {}.|"
-    'The correct answer is ({}).|{{"answer": "{}"}}|Option {}|<answer>{}</answer>|\\boxed{{{}}}|'
-    "$\\boxed{{\\text{{{}}}}}$|答案是{}。|Option A is wrong. The answer is {}"
-)
-
-
 @given(
     st.integers(0, 25),
-    st.sampled_from(FORMS.split("|")),
+    st.sampled_from(PARTS["forms"]),
     st.booleans(),
     st.booleans(),
     st.text(string.ascii_letters + " \n", max_size=50),
@@ -211,7 +162,7 @@ def in_turn(*replies_):
 
 
 def test_a_model_that_refuses_is_scored_as_one_that_answers_nothing(caplog):
-    model = in_turn(*REFUSALS, "I am sorry, I cannot help with that. As an AI, I", "N/A")
+    model = in_turn(*PARTS["refusals"], "I am sorry, I cannot help with that. As an AI, I", "N/A")
     rows = evaluate([CLOSED, SAMPLED], model=model, metadata={"n_samples": 8})["results"]
     for task in (CLOSED, SAMPLED):
         row, anchors = rows[task], Anchors.of(store.load(task.rsplit("_", 1)[0]))

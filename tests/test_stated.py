@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import answers_to, evaluate, rows_of
+import yaml
+from conftest import REPOSITORY, answers_to, evaluate, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from replicates import Says
@@ -39,15 +40,8 @@ def test_replies_are_read_as_a_person_reads_them():
         assert read == (row["numbers"] and pytest.approx(row["numbers"])), row
 
 
-#: Words, numbers of visits, and ages.
-ANSWERS = [
-    ["Yes", "No"],
-    ["Democratic Party", "Neither (independent)", "Republican Party"],
-    ["0", "1", "2-3", "4 or more"],
-    ["0", "1", "2", "3", "4", "5 or more"],
-    ["18-24", "25-34", "35 or older"],
-    ["18-24", "25-34", "35-44"],
-]
+PARTS = yaml.safe_load((REPOSITORY / "tests" / "data" / "reply_parts.yaml").read_text("utf-8"))
+ANSWERS = PARTS["stated answers"]
 
 
 @given(st.text(alphabet='AB01290.,:-|{}[]()=/" \n%Yesno<>', max_size=300), st.sampled_from(ANSWERS))
@@ -55,18 +49,6 @@ def test_no_reply_stops_the_reading(reply, answers):
     found = shares(reply, answers)
     assert found is None or len(found) == len(answers)
     assert all(math.isfinite(one) for one in found or ())
-
-
-#: A line of a reply: letter, answer, number and proportion.
-LINES = (
-    "{A}: {n}¦{A}: {n}%¦{A}) {n}¦{A}. {text}: {n}¦{A}) {text} ({n})¦{A}. {text} - {n}¦"
-    "{A}. {text} \u2013 {n}%¦{A}. {text} = {n}¦{A} ({text}): {n}¦{text}: {n}¦{text} ({n})¦"
-    "{text} - {n}¦{text} ({A}): {n}¦- **{A}**: {n}¦* **{text}**: {n}%¦**{A}. {text}:** ~{n} people¦"
-    "1. {A}: {n}¦{A}: {n} of 100¦{A}: about {n} people¦{A}: {p}¦{A}. {text}: {p}¦{A}: {p} ({n}%)¦"
-    "{n} would say {text} ({A})¦{n}% - {A}¦| {A} | {n} |¦| {text} | {n} |¦"
-    "| {A} | {text} | {n} | {n}% |¦| {A}. {text} | {n} |¦{text} | {n}¦| **{text}** | {n} | {p} |¦"
-    "<{A}>{n}</{A}>¦<{A}>\n{n}\n</{A}>¦{A}: {n}\n  Because it is so."
-)
 
 
 def all_at_once(letters, answers, numbers):
@@ -92,7 +74,7 @@ def test_however_the_truth_is_written_it_is_read(answers, reverse, data):
         {"A": letter, "text": text, "n": n, "p": n / 100}
         for letter, text, n in zip(letters, shown, numbers, strict=True)
     ]
-    replies = ["\n".join(form.format(**one) for one in said) for form in LINES.split("¦")]
+    replies = ["\n".join(form.format(**one) for one in said) for form in PARTS["stated lines"]]
     for reply in (*replies, *all_at_once(letters, shown, numbers)):
         for written in (reply, f"Here it is:\n\n{reply}\n\nThese are rough."):
             found = shares(written, shown)
@@ -111,10 +93,6 @@ def test_the_question_once_more_is_no_answer():
                 assert found is None or normalised(found) is None, reply
 
 
-#: What is repeated to make long replies.
-REPEATED = 'A: 3¦[¦{¦[{¦{"A":¦A ¦30 ¦30 31 ¦| ¦| A | 0 |\n¦ - ¦(1¦\n¦<A>¦A) 0 (¦0: '
-
-
 def test_reading_takes_a_time_in_proportion_to_the_length():
     """Some 0.05 s each; of 24,000 characters any quadratic step takes 1.8 s or more."""
 
@@ -124,7 +102,7 @@ def test_reading_takes_a_time_in_proportion_to_the_length():
             shares(piece * (24_000 // len(piece)), answers)
         return time.process_time() - start
 
-    slow = [piece for piece in REPEATED.split("¦") if all(seconds(piece) > 1.5 for _ in "12")]
+    slow = [piece for piece in PARTS["stated repeated"] if all(seconds(piece) > 1.5 for _ in "12")]
     assert not slow
 
 

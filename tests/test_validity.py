@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from conftest import REPOSITORY, raw_file
 
 from lm_eval_epidemia.benchmarks import made_of, unions
@@ -27,54 +28,13 @@ def truth(short):
     return store.load("epidemia_" + short.replace(" ", "_"))
 
 
-def marginal(short, level):
-    """Share of one level over the whole population of a task, per cent."""
-    found = truth(short)
-    return 100 * float(found.weights @ found.p[:, found.levels.index(level)])
-
-
-def cell(short, given, level):
-    found = truth(short)
-    return 100 * found.p[found.given.index((given,)), found.levels.index(level)]
-
-
-COMPUTING = "Computer and information sciences"
-
-#: Figures published elsewhere, in per cent, and how far rounding (or the reason given) lets ours
-#: be from them.
-OFFICIAL = [
-    # Federal Reserve: home ownership 66.1 % in 2022.
-    (lambda: marginal("low scf home_ownership by race", "Yes"), 66.1, 0.051),
-    # NSDUH 2022, 12 or older, ever used (SAMHSA detailed tables).
-    (lambda: marginal("low nsduh marijuana_ever by age", "Yes"), 46.9, 0.05),
-    (lambda: marginal("low nsduh cocaine_ever by age", "Yes"), 15.1, 0.05),
-    (lambda: marginal("low nsduh heroin_ever by age", "Yes"), 2.4, 0.05),
-    # BLS: registered nurses who are women, 2023.
-    (lambda: cell("low bls sex by occupation", "Registered nurses", "Female"), 87.4, 1e-9),
-    # IPEDS 2022-23: men among degrees in computer and information sciences; all degrees 40.82.
-    (lambda: marginal("low ipeds sex by field", "Male"), 40.82, 0.005),
-    (lambda: cell("low ipeds sex by field", COMPUTING, "Male"), 73.29, 0.005),
-    # FBI 2024: men among the arrested; White and Black among them.
-    (lambda: cell("low fbi sex by offense", "Any crime", "Male"), 72.5, 0.05),
-    (lambda: cell("low fbi race by offense", "Any crime", "White"), 65.5, 0.05),
-    (lambda: cell("low fbi race by offense", "Any crime", "Black or African American"), 30.5, 0.05),
-    # GSS 2022, weighted; the party shares of SOURCE.json count 3.4 % of other parties, ours do not.
-    (lambda: marginal("low gss political_view by education", "Liberal"), 29.3, 0.05),
-    (lambda: marginal("low gss political_view by education", "Moderate"), 35.6, 0.05),
-    (lambda: marginal("low gss political_view by education", "Conservative"), 35.1, 0.05),
-    (lambda: marginal("low gss party by education", "Democratic Party"), 38.3 / 0.966, 0.1),
-    (lambda: marginal("low gss party by education", "Republican Party"), 35.9 / 0.966, 0.1),
-    # MEPS 2022, panel 27 as in SOURCE.json: insured at any time of the year.
-    (lambda: marginal("low meps insured by race", "Yes"), 93.28, 0.005),
-    # CDC's prevalence of diabetes in the states, 2023, with West Virginia and Mississippi on top.
-    (lambda: cell("low brfss diabetes by state", "West Virginia", "Yes"), 18.2, 1e-9),
-    (lambda: cell("low brfss diabetes by state", "Mississippi", "Yes"), 17.0, 1e-9),
-]
-
-
 def test_official_figures():
-    for number, (ours, official, rounding) in enumerate(OFFICIAL):
-        assert ours() == pytest.approx(official, abs=rounding), number
+    for figure in yaml.safe_load((DATA / "official_figures.yaml").read_text()):
+        found = store.load(figure["task"])
+        p = found.p[:, found.levels.index(figure["level"])]
+        given = figure.get("given")
+        ours = found.weights @ p if given is None else p[found.given.index((given,))]
+        assert 100 * ours == pytest.approx(figure["is"], abs=figure["within"]), figure
 
 
 def raw_frame(survey, *files, **how):
