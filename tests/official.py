@@ -124,11 +124,7 @@ def labels(
 
 
 def write(
-    survey: str,
-    folder: Path,
-    frame: pd.DataFrame,
-    vintage: str | None = None,
-    inside: str = "{}",
+    survey: str, folder: Path, frame: pd.DataFrame, vintage: str | None = None, inside: str = "{}"
 ) -> Path:
     """Write the official file; `inside` is how an archive calls its members."""
     entry = record(survey)

@@ -15,12 +15,7 @@ from toy_quantities import toy
 from lm_eval_epidemia.benchmarks.prior import judged
 from lm_eval_epidemia.benchmarks.prior import metrics as priors
 from lm_eval_epidemia.benchmarks.prior import respondents as forecasters
-from lm_eval_epidemia.benchmarks.prior.judged import (
-    judge,
-    judge_grid,
-    part_of,
-    stated_as,
-)
+from lm_eval_epidemia.benchmarks.prior.judged import judge, judge_grid, part_of, stated_as
 from lm_eval_epidemia.benchmarks.prior.quantities import families, store
 from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, NORMAL, crps
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Samples

@@ -218,11 +218,7 @@ def unreadable(path):
 @pytest.mark.parametrize("suffix", [".csv", ".dta", ".zip"])
 @pytest.mark.parametrize(
     ("make", "said"),
-    [
-        (a_folder, "no file "),
-        (a_pipe, "no file "),
-        (unreadable, "cannot be (read|unpacked)"),
-    ],
+    [(a_folder, "no file "), (a_pipe, "no file "), (unreadable, "cannot be (read|unpacked)")],
 )
 def test_what_is_called_like_a_survey_file_but_is_none(tmp_path, make, said, suffix):
     path = tmp_path / f"NSDUH_2023{suffix}"

@@ -14,12 +14,7 @@ from lm_eval_epidemia.ask.within import Within
 from lm_eval_epidemia.benchmarks import WAYS, leaves, members
 from lm_eval_epidemia.benchmarks.observation import quick
 from lm_eval_epidemia.benchmarks.observation.metrics import unseen
-from lm_eval_epidemia.benchmarks.observation.quick import (
-    Choice,
-    Curve,
-    QuickCell,
-    QuickOutcome,
-)
+from lm_eval_epidemia.benchmarks.observation.quick import Choice, Curve, QuickCell, QuickOutcome
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.core.store import seal_of

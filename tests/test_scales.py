@@ -12,17 +12,7 @@ from scipy import stats
 from scipy.spatial.distance import jensenshannon
 
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.score.scales import (
-    DRAWS,
-    agreement_by_chance,
-    jensen_shannon,
-    log_score,
-    rank_agreement,
-    resolution,
-    sizes,
-    total_variation,
-    wasserstein,
-)
+from lm_eval_epidemia.score import scales
 
 EPS = float(np.finfo(float).eps)
 #: What two routes to a number may differ by. Each adds at most 30 products whose sizes sum to at
@@ -47,14 +37,16 @@ def distributions(rows, columns):
 
 def test_golden_values():
     # (.3 + .3) / 2, and everything at the wrong answer.
-    np.testing.assert_allclose(total_variation(P, Q), [0.3, 1])
+    np.testing.assert_allclose(scales.total_variation(P, Q), [0.3, 1])
     # From .5 .3 .2 to .2 .3 .5: .3 goes two steps of 1/2. From the middle to the end: one.
-    np.testing.assert_allclose(wasserstein(P, Q), [0.3, 0.5])
+    np.testing.assert_allclose(scales.wasserstein(P, Q), [0.3, 0.5])
     # Without a common answer, one draw tells them apart: one bit.
-    assert jensen_shannon(P, Q)[1] == 1
+    assert scales.jensen_shannon(P, Q)[1] == 1
     # n = 9: q' = (9 * .2 + 1/3) / 10 = .21333, .30333, .48333; and of an answer of 0, 1/30.
     expected = 0.5 * math.log(0.64 / 3) + 0.3 * math.log(0.91 / 3) + 0.2 * math.log(1.45 / 3)
-    np.testing.assert_allclose(log_score(P, Q, np.array([9, 9])), [expected, math.log(1 / 30)])
+    np.testing.assert_allclose(
+        scales.log_score(P, Q, np.array([9, 9])), [expected, math.log(1 / 30)]
+    )
 
 
 @settings(max_examples=60)
@@ -65,41 +57,41 @@ def test_they_are_those_of_scipy(p, q):
     places = np.arange(5) / 4
     for cell in range(4):
         one, other = p[cell], q[cell]
-        assert total_variation(p, q)[cell] == pytest.approx(np.abs(one - other).sum() / 2)
+        assert scales.total_variation(p, q)[cell] == pytest.approx(np.abs(one - other).sum() / 2)
         # The square root of scipy's is of rounding's size, 1e-8, where the two are equal.
-        assert jensen_shannon(p, q)[cell] == pytest.approx(
+        assert scales.jensen_shannon(p, q)[cell] == pytest.approx(
             np.nan_to_num(jensenshannon(one, other, base=2)) ** 2, abs=ROUNDING
         )
-        assert wasserstein(p, q)[cell] == pytest.approx(
+        assert scales.wasserstein(p, q)[cell] == pytest.approx(
             stats.wasserstein_distance(places, places, one, other), abs=ROUNDING
         )
         cross = -stats.entropy(one) - stats.entropy(one, mixed[cell])
-        assert log_score(p, q, n)[cell] == pytest.approx(cross, abs=ROUNDING)
+        assert scales.log_score(p, q, n)[cell] == pytest.approx(cross, abs=ROUNDING)
 
 
 @settings(max_examples=60)
 @given(distributions(3, 4), distributions(3, 4))
 def test_what_holds_of_all(p, q):
     n = np.array([5.0, 50, 500])
-    for scale in (total_variation, jensen_shannon, wasserstein):
+    for scale in (scales.total_variation, scales.jensen_shannon, scales.wasserstein):
         np.testing.assert_allclose(scale(p, q), scale(q, p), rtol=0, atol=ROUNDING)
         assert (scale(p, p) == 0).all()
         assert ((scale(p, q) >= 0) & (scale(p, q) <= 1 + ROUNDING)).all()
-    assert (wasserstein(p, q) <= total_variation(p, q) + ROUNDING).all()
+    assert (scales.wasserstein(p, q) <= scales.total_variation(p, q) + ROUNDING).all()
     # Of what is mixed alike, none scores higher than the truth by more than the mixture bends.
-    assert (log_score(p, q, n) <= log_score(p, p, n) + np.log1p(4 / n)).all()
-    np.testing.assert_allclose(log_score(p[None], q, n)[0], log_score(p, q, n))
+    assert (scales.log_score(p, q, n) <= scales.log_score(p, p, n) + np.log1p(4 / n)).all()
+    np.testing.assert_allclose(scales.log_score(p[None], q, n)[0], scales.log_score(p, q, n))
 
 
 def test_of_two_answers_wasserstein_is_the_total_variation():
     p, q = np.array([[0.2, 0.8]]), np.array([[0.7, 0.3]])
-    assert wasserstein(p, q) == pytest.approx(total_variation(p, q))
+    assert scales.wasserstein(p, q) == pytest.approx(scales.total_variation(p, q))
 
 
 def test_replicates_that_miss_0_by_a_step():
     """They are stored in steps, so that a share of 0 can be -2e-5."""
     p = np.array([[[1.00002, -0.00002]]])
-    assert np.isfinite(jensen_shannon(p, np.array([[0.5, 0.5]]))).all()
+    assert np.isfinite(scales.jensen_shannon(p, np.array([[0.5, 0.5]]))).all()
 
 
 def test_ranks_are_spearmans():
@@ -107,20 +99,20 @@ def test_ranks_are_spearmans():
     p, q = rng.dirichlet(np.ones(3), 12), rng.dirichlet(np.ones(3), 12)
     q[3] = q[4]  # a tie
     each = [stats.spearmanr(p[:, k], q[:, k]).statistic for k in range(3)]
-    assert rank_agreement(p, q) == pytest.approx(np.mean(each))
+    assert scales.rank_agreement(p, q) == pytest.approx(np.mean(each))
     two = np.stack([p[:, 0], 1 - p[:, 0]], axis=1), np.stack([q[:, 0], 1 - q[:, 0]], axis=1)
-    assert rank_agreement(*two) == pytest.approx(each[0])
-    np.testing.assert_allclose(rank_agreement(np.stack([p, q]), q), [np.mean(each), 1])
+    assert scales.rank_agreement(*two) == pytest.approx(each[0])
+    np.testing.assert_allclose(scales.rank_agreement(np.stack([p, q]), q), [np.mean(each), 1])
 
 
 def test_who_says_the_same_of_everybody_agrees_with_no_order():
     p = np.random.default_rng(1).dirichlet(np.ones(2), 6)
     # As letters give it: the same but for rounding.
     same = np.tile([0.3, 0.7], (6, 1)) + 1e-12 * np.arange(6)[:, None] * [1, -1]
-    assert rank_agreement(p, same) == 0
-    assert agreement_by_chance(p, same) == 1
-    assert math.isnan(rank_agreement(p[:1], same[:1]))
-    assert math.isnan(agreement_by_chance(p[:1], same[:1]))
+    assert scales.rank_agreement(p, same) == 0
+    assert scales.agreement_by_chance(p, same) == 1
+    assert math.isnan(scales.rank_agreement(p[:1], same[:1]))
+    assert math.isnan(scales.agreement_by_chance(p[:1], same[:1]))
 
 
 @pytest.mark.parametrize("levels", [2, 3])
@@ -130,12 +122,12 @@ def test_chance_is_that_of_all_orders(levels):
     p, q = rng.dirichlet(np.ones(levels), (2, 6))
     theirs = stats.permutation_test(
         (np.arange(6),),
-        lambda order: rank_agreement(p[order], q),
+        lambda order: scales.rank_agreement(p[order], q),
         permutation_type="pairings",
         n_resamples=np.inf,
         alternative="greater",
     )
-    assert agreement_by_chance(p, q) == theirs.pvalue  # both count orders, and divide by 720
+    assert scales.agreement_by_chance(p, q) == theirs.pvalue  # both count orders, and divide by 720
 
 
 def test_chance_with_many_cells_is_drawn():
@@ -143,27 +135,27 @@ def test_chance_with_many_cells_is_drawn():
     p, q = rng.dirichlet(np.ones(2), (2, 30))
     theirs = stats.spearmanr(p[:, 0], q[:, 0], alternative="greater").pvalue
     # Four binomial standard errors of the draws, and what Student's t is off by.
-    reach = 4 * math.sqrt(theirs * (1 - theirs) / DRAWS) + 0.01
-    assert agreement_by_chance(p, q) == pytest.approx(theirs, abs=reach)
-    assert agreement_by_chance(p, p) == 1 / (DRAWS + 1)
-    assert agreement_by_chance(p, q) == agreement_by_chance(p, q)
+    reach = 4 * math.sqrt(theirs * (1 - theirs) / scales.DRAWS) + 0.01
+    assert scales.agreement_by_chance(p, q) == pytest.approx(theirs, abs=reach)
+    assert scales.agreement_by_chance(p, p) == 1 / (scales.DRAWS + 1)
+    assert scales.agreement_by_chance(p, q) == scales.agreement_by_chance(p, q)
 
 
 def test_the_last_digit_of_printed_tables():
     percent = np.array([[0.123, 0.877], [0.5, 0.5]])
-    np.testing.assert_array_equal(resolution(percent), [1000, 1000])
+    np.testing.assert_array_equal(scales.resolution(percent), [1000, 1000])
     counts = np.array([[7, 5], [6_000_000, 454_889]])
     np.testing.assert_array_equal(
-        resolution(counts / counts.sum(axis=1, keepdims=True)), [12, 6_454_889]
+        scales.resolution(counts / counts.sum(axis=1, keepdims=True)), [12, 6_454_889]
     )
-    np.testing.assert_array_equal(sizes(percent, np.array([np.inf, 80])), [1000, 80])
+    np.testing.assert_array_equal(scales.sizes(percent, np.array([np.inf, 80])), [1000, 80])
     # As printed: Table 42 of the FBI has the number of all arrests, Table 11 of BLS per cents.
     fbi, bls = (
         store.load(f"epidemia_low_{name}")
         for name in ("fbi_sex_by_offense", "bls_sex_by_occupation")
     )
-    for cell, n in itertools.islice(enumerate(resolution(fbi.p)), 5):
+    for cell, n in itertools.islice(enumerate(scales.resolution(fbi.p)), 5):
         # A share a / n and its product with n are rounded once each, by eps / 2 of a at most.
         people = fbi.p[cell] * n
         np.testing.assert_allclose(people, np.rint(people), rtol=0, atol=EPS * n)
-    assert set(resolution(bls.p)) == {1000}
+    assert set(scales.resolution(bls.p)) == {1000}

@@ -109,15 +109,7 @@ def test_ways_and_others_tasks_are_told_apart():
 
     ours, greedy, other = request(NAME, 0.5), request(NAME, 0), request("theirs", 0)
     asked = [ours, other, ours, other, ours, greedy, greedy]
-    assert until_read(asked, {NAME: WAYS[WAY]}, ask) == [
-        "?",
-        "?",
-        "yes",
-        "?",
-        "",
-        "?",
-        "yes",
-    ]
+    assert until_read(asked, {NAME: WAYS[WAY]}, ask) == ["?", "?", "yes", "?", "", "?", "yes"]
     first, second = ([request.task_name for request in batch] for batch in batches)
     assert (first, second) == ([NAME, "theirs", "theirs", NAME], [NAME, NAME])
     sent = [request.arguments for request in batches[1]]
