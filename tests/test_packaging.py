@@ -12,6 +12,7 @@ from importlib.metadata import packages_distributions
 import pytest
 import yaml
 from conftest import REPOSITORY
+from processes import python
 
 import lm_eval_epidemia
 from lm_eval_epidemia.core import extras
@@ -50,11 +51,7 @@ def built(kind, folder, checkout=REPOSITORY):
     """Build what the backend makes of a checkout into a folder of its own; return the file."""
     code = f"import hatchling.build as b; print(b.build_{kind}({str(folder / kind)!r}))"
     (folder / kind).mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=checkout, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return folder / kind / done.stdout.split()[-1]
+    return folder / kind / python(code, cwd=checkout).split()[-1]
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import csv
 from pathlib import Path
 
 import pytest
+import yaml
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys import catalogue as records
@@ -115,24 +116,10 @@ def test_columns_follow_the_year_of_the_vintage():
     assert meps.way("insured", "INSCOV21", "2021-panels24-26").column == "INSCOV{yy}"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line_with", "said"),
-    [
-        ("strata: VESTR_C", "stratum: VESTR_C", "stratum: VESTR_C", "Extra inputs"),
-        ("codes: [11]}\n  sex", "codes: [11-x]}\n  sex", "65 or older", "range such as"),
-        ("phrase: is 16 or 17 years old, ", "", "label: 16-17", "Field required"),
-        ("given: [sex, race], title", "given: [sexx, race], title", "[sexx, race]", "nearest: sex"),
-        ("{year} who {conditions}", "{year}", "subject:", "must contain"),
-        ("strata: VESTR_C", "merge: {1: 2}", "merge: {1", "'merge' needs 'strata'"),
-        ("strata: VESTR_C", "replicates: R1-80", "replicates: R1", "should match pattern"),
-        ("strata: VESTR_C", "replicates: R1..80", "replicates: R1", "leave the other out"),
-        ("strata: VESTR_C", "replicate_scale: 1", "replicate_scale", "with 'replicates', and only"),
-        ("rows: 56705", "rows: many", "rows: many", "valid integer"),
-        ("rows: 56705", "rows: 56705\n    rows: 1", "rows: 1", "rows is given twice"),
-        ("rows: 56705", "rows: 5\n    may_lack: [aeg]", "may_lack: [aeg]", "nearest: age"),
-        ("phrase: is 16 or 17 years old, codes: [3]", "phrase: is 16", "label: 16-17", "needs"),
-    ],
-)
+MISTAKES = yaml.safe_load((DATA / "record_mistakes.yaml").read_text())
+
+
+@pytest.mark.parametrize(("old", "new", "line_with", "said"), MISTAKES)
 def test_mistakes_in_a_record_are_named_with_their_line(tmp_path, old, new, line_with, said):
     text = NSDUH.read_text()
     assert old in text

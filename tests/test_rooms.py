@@ -3,12 +3,11 @@
 import ast
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from conftest import REPOSITORY
+from processes import python
 
 import lm_eval_epidemia
 from lm_eval_epidemia.benchmarks import WAYS
@@ -117,8 +116,7 @@ def test_every_module_can_be_imported_first_and_no_name_hides_one():
         for path in sorted(PACKAGE.rglob("*.py"))
         if path.parent.name != "startup" and not path.name.startswith("__")
     ]
-    command = [sys.executable, "-c", ALONE, *names]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    lines = python(ALONE, *names).splitlines()
     assert [line for line in lines if "choice-vllm needs vLLM" not in line] == []
 
 
@@ -188,7 +186,4 @@ HEAVY = "torch lightgbm transformers datasets pandas sklearn lm_eval inspect_ai"
 )
 def test_nothing_heavy_is_imported_before_it_is_needed(code):
     check = f"\nimport sys; print('HEAVY', [m for m in '{HEAVY}'.split() if m in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", code + check], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "HEAVY []"
+    assert python(code + check).splitlines()[-1] == "HEAVY []"

@@ -2,14 +2,13 @@
 
 import ast
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 from conftest import evaluate
+from processes import python
 
 from lm_eval_epidemia.api import load_truth, questions, score_answers, tasks
 from lm_eval_epidemia.benchmarks import leaves
@@ -204,8 +203,7 @@ def test_neither_lm_eval_nor_torch_is_needed():
         "rows['p'] = [[0.5, 0.4]] * len(rows)\n"
         "print(score_answers(rows).name[0], 'torch' in sys.modules)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout.split() == [BY_AGE, "False"], done.stderr
+    assert python(program).split() == [BY_AGE, "False"]
 
 
 def test_texts_of_numbers_are_refused_with_what_makes_numbers_of_them():

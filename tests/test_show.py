@@ -1,12 +1,11 @@
 """`epidemia show` and `search`, tab completion, and the help of every command."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 import yaml
 from conftest import REPOSITORY
+from processes import python
 from typer.main import get_command
 
 from lm_eval_epidemia import cli
@@ -119,8 +118,8 @@ for words, complete in ((["-h"], ""), ([], "complete_bash")):
 heavy = {"torch", "lm_eval", "transformers", "pandas", "scipy", "datasets"} & {*sys.modules}
 print("loaded:", sorted(heavy))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "epidemia_low_gss_party_by_age" in done.stdout and "loaded: []" in done.stdout
+    printed = python(code)
+    assert "epidemia_low_gss_party_by_age" in printed and "loaded: []" in printed
 
 
 def every_command(command, *above):

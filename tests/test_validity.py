@@ -88,64 +88,25 @@ def test_brfss_effective_size_is_that_of_the_interval():
 # Independent routes: plain pandas on the raw file, once per survey with microdata.
 
 
-def pandas_acs():
-    frame = raw_frame("acs", ACS, columns=["SEX", "SCHL", "PWGTP", "AGEP"]).query("AGEP >= 3")
-    return "low acs education by sex", frame["SEX"], frame["SCHL"], frame["PWGTP"]
-
-
-def pandas_scf():
-    frame = raw_frame("scf", "scfp2022.parquet")
-    bounds = [-np.inf, 1e3, 1e4, 3e4, 1e5, 3e5, 1e6, np.inf]
-    worth = pd.cut(frame["NETWORTH"], bounds, labels=False)
-    return "low scf net_worth by race", frame["RACECL5"], worth, frame["WGT"]
-
-
-def pandas_scf_food():
-    frame = raw_frame("scf", "scfp2022.parquet")
-    bounds = [-np.inf, 3500, 5500, 7000, 8500, 10000, 15000, 30000, np.inf]
-    food = frame[["FOODHOME", "FOODAWAY", "FOODDELV"]].sum(axis=1)
-    food = pd.cut(food, bounds, labels=False)
-    return "low scf food_expenditure by education", frame["EDCL"], food, frame["WGT"]
-
-
-def pandas_gss():
-    frame = raw_frame("gss", "GSS_2018_2021_2022_2024.parquet").query("year == 2022")
-    income = pd.cut(frame["income16"], [0, 8, 15, 18, 20, 21, 23, 25, 26])
-    party = frame["partyid"].map({0: 0, 1: 0, 2: 0, 3: 1, 4: 2, 5: 2, 6: 2})
-    return "low gss party by income", income, party, frame["wtssps"]
-
-
-def pandas_meps():
-    frame = raw_frame("meps", "HC243_panel27_subset.parquet").query("PERWT22F > 0")
-    race = frame["RACETHX"].map({2: 0, 3: 1, 4: 2, 1: 3, 5: 4})
-    visits = frame["OBTOTV22"].clip(upper=10)
-    return "low meps office_visits by race", race, visits, frame["PERWT22F"]
-
-
 AGES = [17, 29, 39, 49, 59, 69, 80]
 
 
-def pandas_nhanes():
-    frame = raw_frame("nhanes", "DEMO_L.parquet", "ALQ_L.parquet")
-    frame = frame.query("RIDAGEYR >= 18 and WTMEC2YR > 0")
-    weekly, answer = frame["ALQ121"], pd.Series(np.nan, frame.index)
-    answer[weekly.between(1, 5)] = 0
-    answer[(weekly == 0) | weekly.between(6, 10)] = 1
-    answer[weekly.isna() & (frame["ALQ111"] == 2)] = 1
-    age = pd.cut(frame["RIDAGEYR"], AGES, labels=False)
-    return "low nhanes alcohol_weekly by age", age, answer, frame["WTMEC2YR"]
+#: Expressions of `frame`, which is the raw file, or its records that were asked.
+ROUTES = yaml.safe_load((DATA / "pandas_routes.yaml").read_text())
 
 
-ROUTES = [pandas_acs, pandas_scf, pandas_scf_food, pandas_gss, pandas_meps, pandas_nhanes]
-
-
-@pytest.mark.parametrize("route", ROUTES)
-def test_counts_agree_with_pandas_on_the_raw_file(route):
-    short, given, outcome, weight = route()
-    frame = pd.DataFrame({"given": given, "outcome": outcome, "weight": weight.astype(float)})
+@pytest.mark.parametrize("task", ROUTES)
+def test_counts_agree_with_pandas_on_the_raw_file(task):
+    route = ROUTES[task]
+    frame = raw_frame(*route["files"]).query(route.get("asked", "index >= 0"))
+    columns = {
+        name: eval(route[name], {"frame": frame, "pd": pd, "inf": np.inf})
+        for name in ("given", "outcome", "weight")
+    }
+    frame = pd.DataFrame(columns).astype({"weight": float})
     table = frame.dropna().groupby(["given", "outcome"], observed=True)["weight"].sum().unstack()
     table = table.fillna(0).to_numpy()
-    found = truth(short)
+    found = store.load(task)
     assert found.p == pytest.approx(table / table.sum(axis=1, keepdims=True), rel=1e-9, abs=1e-15)
     assert found.weights == pytest.approx(table.sum(axis=1) / table.sum(), rel=1e-9)
 
