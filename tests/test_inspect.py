@@ -3,15 +3,13 @@
 import math
 import os
 import re
-import subprocess
-import sys
 from functools import cache
 
 import numpy as np
 import pytest
 import scripted_server
 import yaml
-from conftest import REPOSITORY, answers_to, evaluate
+from conftest import REPOSITORY, answers_to, evaluate, in_a_process
 from scripted_server import VOCABULARY, scripted
 
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
@@ -262,13 +260,8 @@ def test_the_command_line_without_lm_eval(tmp_path):
         base_url = server.url().removesuffix("/chat/completions")
         arguments = ["lm_eval_epidemia/epidemia_high", "--model", "openai-api/loop/any"]
         arguments += ["-T", "survey=nsduh", "--limit", "4", "--display", "plain", "--log-dir", "."]
-        done = subprocess.run(
-            [sys.executable, "-m", "inspect_ai", "eval", *arguments, "--model-base-url", base_url],
-            env={**os.environ, "PYTHONPATH": str(tmp_path), "LOOP_API_KEY": "none"},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-        )
+        alone = {"PYTHONPATH": str(tmp_path), "LOOP_API_KEY": "none"}
+        done = command(tmp_path, "eval", *arguments, "--model-base-url", base_url, **alone)
         assert done.returncode == 0, done.stdout + done.stderr
         assert len(server.payloads) == 4
     (path,) = tmp_path.glob("*.eval")
@@ -277,15 +270,10 @@ def test_the_command_line_without_lm_eval(tmp_path):
     assert numbers_of(log)["tasks"] == 1
 
 
-def command(folder, *arguments):
+def command(folder, *arguments, **variables):
     """Run Inspect's command line in a folder."""
-    return subprocess.run(
-        [sys.executable, "-m", "inspect_ai", *arguments],
-        env={**os.environ, "COLUMNS": "400"},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-    )
+    environment = {**os.environ, "COLUMNS": "400", **variables}
+    return in_a_process("-m", "inspect_ai", *arguments, cwd=folder, env=environment)
 
 
 def test_a_wrong_argument_is_told_in_a_line(tmp_path):

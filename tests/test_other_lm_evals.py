@@ -6,14 +6,12 @@ the installed one as a whole.
 
 import inspect
 import json
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import REPOSITORY, SUMS
+from conftest import REPOSITORY, SUMS, in_a_process
 from lm_evals import KINDS, environment, lm_eval_of
 
 from lm_eval_epidemia import benchmarks
@@ -28,14 +26,7 @@ CLOCKS = {"date", "start_time", "end_time", "total_evaluation_time_seconds"}
 
 
 def run(where, folder, *words, **variables):
-    return subprocess.run(
-        [sys.executable, *map(str, words)],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**where, **variables},
-        check=False,
-    )
+    return in_a_process(*words, cwd=folder, env={**where, **variables})
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,13 @@
 import json
 import os
 import re
-import subprocess
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 import rounding
-from conftest import evaluate
+from conftest import evaluate, in_a_process
 from vllm_server import serving
 
 from lm_eval_epidemia.benchmarks.splits import split
@@ -81,23 +80,10 @@ def engine(smollm2, vllm_venv, tmp_path_factory):
 
     def ask(model, chat, tasks, variant="orderings=balanced"):
         script = Path(__file__).with_name("vllm_engine.py")
-        done = subprocess.run(
-            [
-                f"{vllm_venv}/bin/python",
-                script,
-                smollm2,
-                out,
-                model,
-                ",".join(tasks),
-                variant,
-                f"limit={LIMIT}",
-                *(["chat"] if chat else []),
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "PATH": f"{vllm_venv}/bin:{os.environ['PATH']}"},
-        )
+        given = [smollm2, out, model, ",".join(tasks), variant, f"limit={LIMIT}"]
+        env = {**os.environ, "PATH": f"{vllm_venv}/bin:{os.environ['PATH']}"}
+        start = [f"{vllm_venv}/bin/python"]
+        done = in_a_process(script, *given, *(["chat"] if chat else []), start=start, env=env)
         assert done.returncode == 0, done.stderr[-3000:]
         found = json.loads(out.read_text())
         return found["answers"], found["results"]

@@ -2,13 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import yaml
-from conftest import evaluate
+from conftest import evaluate, in_a_process
 from lm_eval.api.instance import Instance
 from lm_eval.api.registry import get_model
 from lm_eval.tasks.manager import TaskManager
@@ -289,7 +287,5 @@ def test_epidemia_run_guards_without_the_start_up_hook(tiny_llama):
     model = f"--model hf --model_args pretrained={tiny_llama},dtype=float32,max_length=30"
     command = f"-m lm_eval_epidemia run {model} --tasks {TASK} --device cpu"
     environment = {**os.environ, "EPIDEMIA_AUTOLOAD": "0"}
-    done = subprocess.run(
-        [sys.executable, *command.split()], capture_output=True, text=True, env=environment
-    )
+    done = in_a_process(*command.split(), env=environment)
     assert done.returncode == 2 and "exceed the model's context of 30" in done.stderr
