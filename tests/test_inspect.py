@@ -325,11 +325,6 @@ def test_entries_of_the_register(epidemia, tmp_path, monkeypatch):
     again = epidemia("export", "--inspect-register", tmp_path / "register")
     assert again.returncode == 2 and "differs from the new version: delete it" in again.stderr
     assert "me/lm-eval-epidemia" in path.read_text()
-    both = ("--inspect-register", tmp_path / "one", "--out", tmp_path / "one")
-    assert "name the same folder" in epidemia("export", *both).stderr
-    assert not (tmp_path / "one").exists()
-    alone = epidemia("export", "--inspect-register", tmp_path / "one", "--stated")
-    assert "give --out FOLDER" in alone.stderr and not (tmp_path / "one").exists()
 
 
 def test_the_register_names_where_the_code_is(monkeypatch, tmp_path):

@@ -187,18 +187,15 @@ def test_noise_makes_some_answers_wrong_and_the_error_is_that_of_the_samples(noi
     right = np.array(
         [(float(x) > 0) == one.right for x, one in zip(said, truth.prompts, strict=True)]
     )
-    by_scene: dict = {}
-    for one in truth.pairs:
-        by_scene.setdefault((one.scene.shape, one.scene.sample), []).append(
-            right[one.base] and right[one.post]
-        )
+    both = pd.DataFrame(
+        [(of.scene.shape, of.scene.sample, right[of.base] & right[of.post]) for of in truth.pairs],
+        columns=["graph", "sample", "right"],
+    )
     # By graph: the mean over samples of the mean over queries, and its error; then over graphs.
-    variance, mean = 0.0, 0.0
-    for shape, share in (("bivariate", 4 / 22), ("confounding", 9 / 22), ("mediation", 9 / 22)):
-        means = [np.mean(found) for (name, _), found in by_scene.items() if name == shape]
-        mean += share * np.mean(means)
-        variance += share**2 * np.var(means, ddof=1) / 15
-    assert row["accuracy,none"] == pytest.approx(mean)
+    means = both.groupby(["graph", "sample"]).right.mean().groupby("graph")
+    share = both.groupby("graph").size() / len(both)
+    assert row["accuracy,none"] == pytest.approx((share * means.mean()).sum())
+    variance = (share**2 * means.var(ddof=1) / 15).sum()
     assert row["accuracy_stderr,none"] == pytest.approx(math.sqrt(variance))
 
 

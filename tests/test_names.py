@@ -139,19 +139,6 @@ def test_lm_eval_says_what_missing_tasks_need_and_leaves_other_names_alone(own_i
         own_index("epidemia_lwo")
 
 
-def test_python_says_what_a_missing_task_needs_before_the_model_is_loaded():
-    manager = lm_eval_epidemia.task_manager()
-    cases = [
-        ([TASK, WAITS], None, NEEDS),
-        (WAITS, manager, NEEDS),
-        (["epidemia_lwo"], manager, "nearest: epidemia_low"),
-        (["epidemia_low_*"], manager, "match_tasks"),
-    ]
-    for tasks, index, says in cases:
-        with pytest.raises(EpidemiaError, match=re.escape(says)):
-            lm_eval.evaluator.simple_evaluate("no such model", tasks=tasks, task_manager=index)
-
-
 def test_an_index_says_what_a_task_needs_that_it_cannot_load(monkeypatch):
     load = discovery._explaining(lm_eval_epidemia.task_manager().load)
     for name, says in ((WAITS, NEEDS), (["epidemia_lwo"], "(nearest: epidemia_low)")):

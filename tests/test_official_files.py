@@ -5,14 +5,16 @@ import json
 import sys
 import tempfile
 import zipfile
+from itertools import chain
 
 import numpy as np
 import official
 import pandas as pd
 import pytest
-from conftest import raw_file
+from conftest import RAW, REPOSITORY, raw_file
 
 from lm_eval_epidemia.ask.prompts import Wording
+from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.build import build
@@ -132,28 +134,6 @@ def test_brfss_truth(tmp_path, counted_only):
         " never been told they have diabetes, not even during pregnancy?"
     )
     assert set(truth.distances) == {"iid", "design", "population"}
-
-
-def test_brfss_published_prevalence(tmp_path):
-    """Rows of other years, answers and age groups, and medians over states, are no cells."""
-    path, figures = official.brfss_published(tmp_path)
-    made = build("brfss", path, replicates=4, progress=False)
-    name = "epidemia_low_brfss_diabetes_by_state"
-    assert (made.key, made.tasks) == ("brfss_2023-published", [name])
-    assert {name, *made.left_out} == {task.name for task in record("brfss").all_tasks}
-    entry = store.read_registry(made.folder)[made.key]["tasks"][name]
-    assert entry["absent"] == ["Kentucky", "Pennsylvania"]
-    assert entry["dropped"] == {"left out on purpose (headings, totals, other)": 1}
-    truth = store.load(name)
-    share, low, high = (np.array([figures[s] for (s,) in truth.given]) / 100).T
-    assert len(share) == len(figures) and truth.weights == pytest.approx(1 / len(share))
-    assert truth.p == pytest.approx(np.stack([share, 1 - share], axis=1))
-    error = (high - low) / 2 / 1.96
-    assert truth.n_eff == pytest.approx(share * (1 - share) / error**2)
-    # CDC prints "Yes, pregnancy-related" apart, so "Yes" is not what the microdata count as yes.
-    asked = Wording(truth)
-    for text in (asked.question(0), asked.probability(0, 0), asked.probability(0, 1)):
-        assert text.endswith("have diabetes, apart from diabetes only during pregnancy?")
 
 
 def test_nhanes_files_joined(tmp_path, monkeypatch):
@@ -288,6 +268,27 @@ def test_published_tables(tmp_path, survey, vintage, others, layout):
             sizes[table.total] -= sizes.drop(table.total).sum()
             assert sizes[table.total] == frame.loc[others].iloc[:, 0].sum()
         assert truth.weights == pytest.approx((sizes / sizes.sum()).to_numpy())
+
+
+SHIPPED = store.read_registry(paths.shipped_groundtruth())
+
+
+@pytest.mark.parametrize(
+    "key",
+    [key for key, of in SHIPPED.items() if record(of["survey"]).vintages[of["vintage"]].tables],
+)
+def test_shipped_tables_are_what_their_files_say(key, tmp_path):
+    """Every figure, of the files as their agencies publish them."""
+    shipped = SHIPPED[key]
+    places = RAW, REPOSITORY / "tests" / "data"
+    found = [[*chain(*(of.rglob(raw["file"]) for of in places))] for raw in shipped["raw"]]
+    if not all(found):
+        pytest.skip("needs the real files beside the checkout")
+    how = {"vintage": shipped["vintage"], "replicates": 4, "progress": False}
+    build(shipped["survey"], [file for file, *_ in found], out=tmp_path, **how)
+    name = shipped["files"]["cells"]["name"]
+    made, known = (next(of.rglob(name)) for of in (tmp_path, paths.shipped_groundtruth()))
+    pd.testing.assert_frame_equal(pd.read_parquet(made), pd.read_parquet(known))
 
 
 def test_a_table_that_says_its_year_in_a_column_or_its_name(tmp_path):

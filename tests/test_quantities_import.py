@@ -160,8 +160,3 @@ def test_the_example_of_the_page_makes_files_that_are_imported(tmp_path, monkeyp
     # A beta's answers are what is left of it without Beta(1, 1).
     assert made.baseline.mean[3, 0, 0] == pytest.approx(2 / 5)
     assert made.baseline.size[3, 0, 0] == 5
-
-
-def test_each_quantity_has_all_draws():
-    for values in imported(FILES).baseline:
-        assert values.shape == (5, len(SIZES), DRAWS)

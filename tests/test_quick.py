@@ -72,17 +72,6 @@ def test_prompts_are_those_of_the_full_tasks():
     assert {2, 3, 8} <= checked
 
 
-def test_levels_have_their_mean_place_in_the_two_orderings():
-    """Exactly, where all K! orderings are asked; of 120 random ones, off by less than 1.5 places
-    on average over levels (two random orderings: a standard deviation of K / sqrt 24, 4.9 of 24,
-    whose mean absolute value is 3.9)."""
-    for leaf in LEAVES:
-        for own, _, orders in quick.load(leaf).asked:
-            places = np.argsort(np.array(orders), axis=1).mean(axis=0)
-            off = np.abs(places - (len(own.levels) - 1) / 2)
-            assert off.max() == 0 if len(own.levels) <= 4 else off.mean() < 2.5
-
-
 def test_who_knows_the_truth_gets_100_and_who_knows_nothing_about_0():
     for leaf in LEAVES:
         truth, uniform = (answered(leaf, kind) for kind in ("truth", "uniform"))

@@ -15,7 +15,6 @@ from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
-from lm_eval_epidemia.surveys.read import read_grids
 
 DATA = Path(__file__).parent / "data"
 
@@ -68,12 +67,6 @@ def test_acs_bachelors_degree_or_higher():
     found = truth("low acs education by age")
     ours = found.weights @ found.p[:, 20:].sum(axis=1)
     assert ours == pytest.approx(np.average(degree[middle], weights=weight[middle]), rel=1e-12)
-
-
-def test_bls_total_in_the_workbook():
-    grid = read_grids(raw_file("bls", "cpsaat11_2023.xlsx"))[0]
-    row = next(row for row in grid if row[0] == "Total, 16 years and over")
-    assert row[2] == 46.9
 
 
 def test_brfss_effective_size_is_that_of_the_interval():
