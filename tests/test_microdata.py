@@ -5,7 +5,6 @@ import zipfile
 
 import numpy as np
 import official
-import pandas as pd
 import pytest
 from conftest import full_disk, nsduh_2023
 from official import save
@@ -158,24 +157,6 @@ def test_blanks_of_every_kind_are_missing(tmp_path):
     path.write_text('X,Y\n,1\n  ,2\n"",3\nNA,4\n\nNaN,5\n"  ",6\n')
     frame = read_columns(path, ["x", "Y"])
     assert frame["x"].isna().all() and frame["Y"].tolist() == [1, 2, 3, 4, 5, 6]
-
-
-@pytest.mark.parametrize("suffix", [".xlsx", ".parquet"])
-def test_two_columns_of_one_name_in_other_formats(tmp_path, suffix):
-    frame = nsduh_2023(20)
-    twins = pd.concat([frame, 3 - frame[["irsex"]]], axis=1)
-    path = tmp_path / f"NSDUH_2023{suffix}"
-    if suffix == ".xlsx":
-        pytest.importorskip("openpyxl")
-        twins.to_excel(path, index=False)
-    else:
-        pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-        columns = [pa.array(twins.iloc[:, n]) for n in range(twins.shape[1])]
-        parquet.write_table(pa.table(columns, names=list(twins)), path)
-    with pytest.raises(
-        EpidemiaError, match="2 columns called irsex and irsex: keep only the right one"
-    ):
-        load_microdata(NSDUH, path)
 
 
 def test_parquet_with_an_index_of_pandas(tmp_path):

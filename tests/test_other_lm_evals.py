@@ -212,29 +212,6 @@ def test_entry_points_and_the_hook_find_the_same_files_without_a_warning(lm_eval
     assert on.stderr == off.stderr
 
 
-def built(home):
-    """Put a ground truth of the user's own into a home: the shipped one of a survey."""
-    (home / "groundtruth").mkdir(parents=True)
-    shipped = REPOSITORY / "groundtruth"
-    registry = json.loads((shipped / "registry.json").read_text())
-    registry["truths"] = {"nsduh_2022": registry["truths"]["nsduh_2022"]}
-    for file in registry["truths"]["nsduh_2022"]["files"].values():
-        (home / "groundtruth" / file["name"]).symlink_to(shipped / file["name"])
-    (home / "groundtruth" / "registry.json").write_text(json.dumps(registry))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arguments", ["metadata={'gen_prefix': 'I say'}", ""])
-def test_what_no_entry_point_can_name_comes_from_the_hook(lm_evals, home, tmp_path, arguments):
-    if not arguments:
-        built(home)
-    index, done = index_of(lm_evals("entry points"), tmp_path, arguments, EPIDEMIA_HOME=str(home))
-    ours = [path for name, path in index.items() if name.startswith("epidemia_")]
-    assert len(ours) > 500
-    assert all(Path(path).is_relative_to(home / "task_yamls") for path in ours)
-    assert "overrides" not in done.stderr, done.stderr[:500]
-
-
 @pytest.mark.slow
 def test_a_user_who_replaces_our_task_is_told_so(lm_evals, home, tmp_path):
     """Only what we do ourselves is not said."""

@@ -100,14 +100,12 @@ def test_a_record_that_is_written_while_python_runs_is_seen(home):
     (home / "surveys" / "toy.yaml").write_text(RECORD)
     assert TASK not in leaves()  # the disk as it was last looked at
     assert TASK in {*tasks()["task"]} & {*leaves()}
-
-
-def test_a_run_from_python_sees_a_record_that_is_written_meanwhile(home):
-    assert TASK not in leaves()
-    (home / "surveys").mkdir()
-    (home / "surveys" / "toy.yaml").write_text(RECORD)
-    with pytest.raises(EpidemiaError, match=f"{TASK} has no ground truth here: it needs toy.csv"):
-        checked(lambda tasks: tasks)([TASK])
+    # And by a run.
+    (home / "surveys" / "later.yaml").write_text(changed("survey: toy", "survey: later"))
+    later = TASK.replace("toy", "later")
+    assert later not in leaves()
+    with pytest.raises(EpidemiaError, match=f"{later} has no ground truth here: it needs toy.csv"):
+        checked(lambda tasks: tasks)([later])
 
 
 def test_a_record_replaces_one_that_ships(home):

@@ -11,6 +11,7 @@ import shlex
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from conftest import REPOSITORY, evaluate
 from test_endpoint import endpoint  # noqa: F401 (a fixture)
 
@@ -23,24 +24,7 @@ from lm_eval_epidemia.harness import run as harness_run
 
 TASK = "epidemia_prior_nhanes"
 
-#: Five replies to each of the first three cells, which are normal; the unit of the first is cm.
-REPLIES = [
-    ("Adults vary.\n<prior>100, 2</prior>", (100, 2)),
-    ("<prior>1.2 million cm, 1,200</prior>", (1.2e6, 1200)),
-    ("<prior>55%, 3%</prior>", None),
-    ("<think><prior>1, 2</prior></think>It is <prior>mean=100, std=3</prior>", (100, 3)),
-    ("<prior>1, 2</prior> No, <prior>100, 4</prior>", (100, 4)),
-    ("So <prior>100, 5</pri", (100, 5)),
-    ("<prior>１００, ６</prior>", (100, 6)),  # noqa: RUF001
-    ("<prior>100, -2</prior>", None),
-    ("<prior>100, 0</prior>", None),
-    ("<prior>nan, 2</prior>", None),
-    ("<prior>100</prior>", None),
-    ("<think>perhaps <prior>100, 2</prior>", None),
-    ("I'm sorry, but I cannot know that.", None),
-    ("", None),
-    ("100, 2", None),
-]
+REPLIES = yaml.safe_load((REPOSITORY / "tests" / "data" / "prior_replies.yaml").read_text("utf-8"))
 
 
 def test_every_reply_is_read_or_counted(endpoint):  # noqa: F811

@@ -74,18 +74,15 @@ def test_no_benchmark_imports_from_another():
                 assert module != "lm_eval_epidemia.benchmarks.BENCHMARKS", path
 
 
-def test_only_the_harness_and_models_know_lm_eval():
-    for room in ROOMS:
-        if room in ("harness", "models", "cli"):  # whose `run` sets up lm-eval's log
-            continue
+@pytest.mark.parametrize(
+    ("harness", "known_to"),
+    # The command `run` sets up lm-eval's log.
+    [("lm_eval", ("harness", "models", "cli")), ("inspect_ai", ("inspect_ai",))],
+)
+def test_a_harness_is_known_to_few_rooms(harness, known_to):
+    for room in {*ROOMS} - {*known_to}:
         for path in files_of(room):
-            assert not any(module.split(".")[0] == "lm_eval" for module in imported_by(path)), path
-
-
-def test_only_inspect_ai_knows_inspect():
-    for room in ROOMS:
-        for path in files_of(room) if room != "inspect_ai" else ():
-            assert "inspect_ai" not in {name.split(".")[0] for name in imported_by(path)}, path
+            assert harness not in {name.split(".")[0] for name in imported_by(path)}, path
 
 
 #: Imports each module of its arguments in a process of its own, forked before any of ours was.
