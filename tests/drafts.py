@@ -5,37 +5,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
+from conftest import REPOSITORY
+from official import save
 
 from lm_eval_epidemia.surveys.catalogue import load_record
 
 pyreadstat = pytest.importorskip("pyreadstat")
 
 ROWS = 400
-LABELS = {
-    "sex": {1: "male", 2: "female"},
-    "degree": {0: "less than high school", 1: "high school", 2: "college", 8: "DK", 9: "NA"},
-    "happy": {
-        1: "very happy",
-        2: "pretty happy",
-        3: "not too happy",
-        8: "don't know",
-        9: "no answer",
-        0: "iap",
-    },
-    "gun": {1: "yes", 2: "no", 3: "REFUSED", -1: "INAPPLICABLE"},
-    "age": {89: "89 or older", 98: "don't know"},
-    "firstuse": {991: "NEVER USED"},
-}
-COLUMN_LABELS = {
-    "happy": "General happiness",
-    "gun": "Do you have a gun at home?",
-    "finalwt": "Final weight",
-    "id": "Respondent id",
-    "vstrat": "Variance stratum",
-    "vpsu": "Primary sampling unit",
-    "degree": "R's highest degree",
-    "note": "Anything else?",
-}
+TABLES = yaml.safe_load((REPOSITORY / "tests/data/drafts.yaml").read_text("utf-8"))
+LABELS = TABLES["labels"]
 
 
 def people(rows=ROWS, seed=1):
@@ -68,7 +48,7 @@ def labelled_sav(folder):
         people(),
         str(path),
         file_label="A survey: of ours",
-        column_labels=COLUMN_LABELS,
+        column_labels=TABLES["columns"],
         variable_value_labels=LABELS,
         missing_ranges={"degree": [{"lo": 8, "hi": 9}]},
     )
@@ -97,3 +77,10 @@ def csv_of(name="x2020.csv", **columns):
     """Write people of two sexes and these columns into the current folder; return the path."""
     pd.DataFrame({"sex": np.resize([1, 2, 2], ROWS), **columns}).to_csv(name, index=False)
     return Path(name)
+
+
+def file_of(path, labels=None, **columns):
+    """Write people with these answers, over and over, into a file with labels; return the path."""
+    frame = pd.DataFrame({name: np.resize(values, ROWS) for name, values in columns.items()})
+    save(frame, path, **({"variable_value_labels": labels} if labels else {}))
+    return path

@@ -192,7 +192,7 @@ class Handler(BaseHTTPRequestHandler):
             server.faults[fault] += fault is not None
         if server.delay:
             time.sleep(server.delay)
-        if body.get("echo"):
+        if body.get("echo") and fault is None:
             return self.send(200, echoed(body["prompt"]))
         n = (body.get("top_logprobs") if chat else body.get("logprobs")) or 1
         if n > server.most:

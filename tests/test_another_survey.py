@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import evaluate
+from conftest import REPOSITORY, evaluate
 
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import build as building
@@ -16,41 +16,7 @@ from lm_eval_epidemia.estimate.sampling import Sample
 from lm_eval_epidemia.surveys.catalogue import record, task
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 
-RECORD = """
-survey: toy
-domain: economic
-title: A toy survey of households
-publisher: Nobody
-homepage: https://example.org
-licence: none
-citation: none
-subject: a household in {year} that {conditions}
-design: {weight: W, unit: FAMILY}
-universe:
-  - {column: INTERVIEWED, codes: [1]}
-vintages:
-  "2020": {year: 2020, files: [{name: toy.csv}], page: "https://example.org/toy"}
-variables:
-  region:
-    column: REGION
-    levels:
-      - {label: North, phrase: lives in the north, codes: [1]}
-      - {label: South, phrase: lives in the south, codes: ["2-3"]}
-  wealth:
-    column: NETWORTH
-    question: What is this household worth?
-    missing: [-999]
-    levels:
-      - {label: "Under $0", phrase: has debts, below: 0}
-      - {label: "$0 to $9", phrase: has little, at_least: 0, below: 10}
-      - {label: "$10 to $19", phrase: has some, at_least: 10, below: 20}
-      - {label: "$20 to $29", phrase: has more, at_least: 20, below: 30}
-      - {label: "$30 to $39", phrase: has much, at_least: 30, below: 40}
-      - {label: "$40 or more", phrase: has most, at_least: 40}
-tasks:
-  extra:
-    - {outcome: wealth, given: [region], title: "Toy: Wealth by Region"}
-"""
+RECORD = (REPOSITORY / "tests" / "data" / "toy_households.yaml").read_text()
 TASK = "epidemia_extra_toy_wealth_by_region"
 
 
@@ -124,12 +90,10 @@ def test_it_runs_through_lm_eval_with_sampled_orderings(toy, raw):
     biased = of_task["truth,position_bias=0.5"]
     assert biased["order_bias,none"] > 0.05
     assert biased["l1,none"] > of_task["truth"]["l1,none"]
+    # The wheel ships nothing of it.
+    assert store.available()[TASK].state == "built here"
     samples = runs["truth"]["samples"][TASK]
     assert samples[0]["doc"]["prompt"].startswith(
         "Consider a household in 2020 that lives in the north. What is this household worth?\nA. "
     )
     assert samples[0]["doc"]["choices"] == list("ABCDEF")
-
-
-def test_the_wheel_would_ship_nothing_of_it(toy):
-    assert TASK not in store.available()

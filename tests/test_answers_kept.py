@@ -4,7 +4,8 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import made_once, recorded
+import yaml
+from conftest import REPOSITORY, made_once, recorded
 from report_parts import rewritten
 
 from lm_eval_epidemia.ask.orderings import orderings
@@ -96,34 +97,14 @@ def test_where_orderings_are_too_many_samples_are_read_or_missed(tmp_path):
     assert [*kept] == pytest.approx([*ranks], abs=1e-12)
 
 
-CELLS, Q, SHARES, CHANCE = range(4)
-
-#: What is damaged in which of the four lists: its beginning, or after = the whole, and what is said
-#: of it.
-DAMAGES = {
-    "nan": (LETTERS, Q, "nan", "not between 0 and 1"),
-    "above 1": (LETTERS, Q, "1.01", "not between 0 and 1"),
-    "together above 1": (STATED, Q, "0.99", "do not sum to 1"),
-    "a level more": (LETTERS, Q, "=0 1 0 1 0 1 0 1 0.5", "cannot reshape"),
-    "no such cell": (LETTERS, CELLS, "=0 1 2 4", "not some of 4"),
-    "a cell twice": (LETTERS, CELLS, "=0 1 1 3", "not some of 4"),
-    "changed": (LETTERS, Q, "0.9 0.1", "a distance of"),
-    "three units of the sixth digit": (SAMPLED, Q, "3e-6", "not the mean of what"),
-    "a changed ordering": (STATED, CHANCE, "0 0 0 1", "not the mean of what"),
-    "positions": (LETTERS, SHARES, "=0.3 0.3", "do not sum to 1"),
-    "half a count": (SAMPLED, CHANCE, "2.5", "equally many answers"),
-    "one cell with more": (SAMPLED, CHANCE, "9", "equally many answers"),
-    # A table of the square of this number would be made.
-    "endless counts": (SAMPLED, CHANCE, "=" + "99999 1 0 " * 4, "equally many answers"),
-    "no counts": (SAMPLED, CHANCE, "=" + "0 0 0 " * 4, "equally many answers"),
-    "a list more": (LETTERS, CHANCE, "=;", "too many values"),
-}
+DAMAGES = yaml.safe_load((REPOSITORY / "tests/data/reports.yaml").read_text("utf-8"))["kept"]
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_ones_are_refused_with_the_name_of_the_task(ran, tmp_path, damage):
-    asked, part, text, reason = DAMAGES[damage]
+    way, part, text, reason = DAMAGES[damage]
+    asked = {"letters": LETTERS, "sampled": SAMPLED, "stated": STATED}[way]
 
     def damaged(whole):
         said = whole["epidemia"]["said"]

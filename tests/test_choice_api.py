@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import pickle
 import re
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import yaml
 from conftest import REPOSITORY, evaluate, in_a_process
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -78,28 +78,10 @@ def test_by_token_ids_every_letter_is_exact(variants):
     assert [x for x, _ in found] == pytest.approx(expected, abs=EXACT)
     assert not any(isinstance(x, Within) for x, _ in found)
     greedy = [likeliest(text, 1)[0][0] for text in TEXTS for _ in TWELVE]
-    ways = [
-        (f" {letter}", letter, f"{letter}.")[: 3 if variants == "sum" else 1]
-        for _ in TEXTS
-        for letter in TWELVE
-    ]
+    spelt = 3 if variants == "sum" else 1
+    ways = [(f" {letter}", letter, f"{letter}.")[:spelt] for _ in TEXTS for letter in TWELVE]
     assert [flag for _, flag in found] == [a in b for a, b in zip(greedy, ways, strict=True)]
     assert any(flag for _, flag in found)
-
-
-def test_in_a_chat_a_letter_is_the_token_without_a_space():
-    messages = [[{"role": "user", "content": text}] for text in TEXTS]
-    with scripted(ids=True) as server:
-        lm = model(server, chat=True)
-        asked = requests(
-            [(lm.apply_chat_template(one), letter) for one in messages for letter in "AB"]
-        )
-        found = lm.loglikelihood(asked, disable_tqdm=True)
-        assert sorted(map(str, messages)) == sorted(str(one["messages"]) for one in server.payloads)
-        assert {one["max_tokens"] for one in server.payloads} == {1}
-        assert {one["temperature"] for one in server.payloads} == {0}
-    expected = [truth(text, letter) for text in TEXTS for letter in "AB"]
-    assert [x for x, _ in found] == pytest.approx(expected, abs=EXACT)
 
 
 @pytest.mark.parametrize(("most", "variants"), [(20, "auto"), (20, "one"), (5, "auto")])
@@ -148,11 +130,8 @@ def test_any_distribution_lies_between_its_bounds(logits, n, add, letters):
 
 def test_spellings_are_added_up_and_slips_are_not():
     top = [("A", -1.0), ("A", -1.0), (" A", -2.0), ("A.", -3.0), ("▁B", -2.5), (" x", -4.0)]
-    told = {
-        "content": [
-            {"token": "A", "top_logprobs": [{"token": token, "logprob": x} for token, x in top]}
-        ]
-    }
+    listed = [{"token": token, "logprob": x} for token, x in top]
+    told = {"content": [{"token": "A", "top_logprobs": listed}]}
     shown = shown_in({"choices": [{"logprobs": told}]})
     (a, first), (b, second) = by_text(shown, ["A", "B"], add=True)
     assert not isinstance(a, Within)  # all three spellings are there
@@ -163,13 +142,6 @@ def test_spellings_are_added_up_and_slips_are_not():
     assert first and not second
     ((alone, _),) = by_text(shown, [" B"], add=False)
     assert alone == -2.5 and not isinstance(alone, Within)
-
-
-def test_what_is_between_bounds_survives_the_cache():
-    one = Within(-3.0, -np.inf, -2.0, False)
-    again = pickle.loads(pickle.dumps((one, False)))
-    assert again == (-3.0, False) and json.dumps(again[0]) == "-3.0"
-    assert (again[0].low, again[0].high, again[0].shown) == (-np.inf, -2.0, False)
 
 
 # What it may do to a score.
@@ -201,12 +173,8 @@ def test_the_score_is_off_by_no_more_than_said(seed, n, spread, asked):
         top = sorted(zip(VOCABULARY, found.tolist(), strict=True), key=lambda one: -one[1])[:n]
         shown.append(by_text(Shown(top, top[0][0]), row["choices"], True))
         by_token = dict(zip(VOCABULARY, np.exp(found), strict=True))
-        true.append(
-            [
-                (float(np.log(by_token[c] + by_token[f" {c}"] + by_token[f"{c}."])), False)
-                for c in row["choices"]
-            ]
-        )
+        spelt = [(c, f" {c}", f"{c}.") for c in row["choices"]]
+        true.append([(float(np.log(sum(map(by_token.get, ways)))), False) for ways in spelt])
     read, exact = (answers_of(way, task, rows, said) for said in (shown, true))
     bound = unseen(read)
     assert unseen(exact) is None
@@ -238,19 +206,11 @@ def test_the_effect_of_a_letter_that_is_not_shown():
 def test_bounds_and_warning_are_in_the_results(caplog, tmp_path):
     """Also when all answers come from the cache."""
     with scripted(most=5) as server:
-
-        def run():
-            return evaluate(
-                [TASK],
-                model="choice-api",
-                log_samples=True,
-                use_cache=str(tmp_path / "responses"),
-                model_args=f"base_url={server.url(False)},model=any,num_concurrent=4",
-            )
-
-        first = run()
+        how = {"model_args": f"base_url={server.url(False)},model=any,num_concurrent=4"}
+        how |= {"model": "choice-api", "use_cache": str(tmp_path / "responses")}
+        first = evaluate([TASK], **how)
         asked = server.asked.total()
-        again = run()
+        again = evaluate([TASK], **how)
         assert server.asked.total() == asked
     row = first["results"][TASK]
     assert 0 < row["unseen_mass,none"] < 1 and 1 < row["unseen_effect,none"] <= 100
@@ -264,7 +224,8 @@ def test_bounds_and_warning_are_in_the_results(caplog, tmp_path):
 
 # Bad input: what was answered is kept, what passes is asked again.
 
-PASSING = ["429", "500", "503", "reset", "drop", "json", "empty", "null", "nan"]
+SAID = yaml.safe_load((REPOSITORY / "tests/data/servers.yaml").read_text())
+PASSING = [fault for fault in SAID["passing"] if fault != "drip"]
 
 
 @pytest.mark.parametrize("fault", [*PASSING, "drip"])
@@ -274,26 +235,19 @@ def test_what_passes_is_asked_again_and_said_in_one_line(fault, caplog):
 
     with scripted(fault=fails) as server:
         # A dripping answer would take 40 s.
-        found = ask(server, plain(TEXTS[:12]), timeout=2 if fault == "drip" else 60)
+        lm = model(server, timeout=2 if fault == "drip" else 60)
+        found = lm.loglikelihood(plain(TEXTS[:12]), disable_tqdm=True)
         expected = server.faults[fault]
         assert expected > 2 and server.answered == dict.fromkeys(TEXTS[:12], 1)
     assert len(found) == 48
     said = [one.getMessage() for one in caplog.records if "retrying" in one.getMessage()]
     assert len(said) == 1 and "\n" not in said[0]
-    what = {
-        "429": "HTTP 429",
-        "500": "HTTP 500",
-        "503": "HTTP 503",
-        "reset": "connection failed",
-        "drop": "connection failed",
-        "json": "not JSON",
-        "empty": "without choices",
-        "null": "without log-probabilities",
-        "nan": "not numbers",
-        "drip": "timeout",
-    }
-    assert what[fault] in said[0]
+    assert SAID["passing"][fault] in said[0]
     assert f"{expected} x " in caplog.records[-1].getMessage()
+    low, high = bounds([x for x, _ in found])
+    true = np.exp([added(text, letter) for text in TEXTS[:12] for letter in "ABCD"])
+    assert (low <= true * (1 + EXACT)).all() and (true <= high * (1 + EXACT)).all()
+    assert [*lm.get_model_info()["choice_api"]["asked_again"].values()] == [expected]
 
 
 @pytest.mark.parametrize("fault", ["fewer", "duplicate"])
@@ -326,10 +280,8 @@ def test_a_server_that_stays_down_ends_the_run_in_one_line(tmp_path):
         with pytest.raises(EpidemiaError) as raised:
             lm.loglikelihood(plain(TEXTS))
         said = str(raised.value)
-        assert (
-            "in 3 tries; the last error: HTTP 503" in said
-            and "10 of 40 prompts were answered" in said
-        )
+        assert "in 3 tries; the last error: HTTP 503" in said
+        assert "10 of 40 prompts were answered" in said
         assert "in the file of --use_cache" in said and "\n" not in said
         server.fault = lambda text, times: None
         before = set(server.answered)
@@ -337,21 +289,10 @@ def test_a_server_that_stays_down_ends_the_run_in_one_line(tmp_path):
         assert len(before) == 10 and server.answered == dict.fromkeys(TEXTS, 1)
 
 
-REFUSED = {
-    "quota": "the quota is used up",
-    "declined": "gives no log-probabilities of its first token .*_sampled",
-    "null": "gives no log-probabilities of its first token .*_sampled",
-    "long": "maximum context length is 10 tokens",
-    "alone": "shows probabilities after sampling, not those of any",
-    "filtered": r"the content filter declines a prompt of some_task \(content_filter\)",
-    "thinks": r"none of the first 30 answers of any begins with a letter.*'<think>'",
-}
-
-
-@pytest.mark.parametrize("fault", REFUSED)
+@pytest.mark.parametrize("fault", SAID["refused"])
 def test_what_does_not_pass_is_refused_with_a_way_out(fault):
     with scripted(fault=lambda text, times: fault) as server:
-        with pytest.raises(EpidemiaError, match=REFUSED[fault]) as raised:
+        with pytest.raises(EpidemiaError, match=SAID["refused"][fault]) as raised:
             ask(server, plain(TEXTS))
         assert "\n" not in str(raised.value)
         # Nobody pays for a whole run that comes to nothing.
@@ -383,15 +324,10 @@ def test_it_stops_before_it_spends_more_than_allowed(tmp_path):
 def test_keys_are_sent_and_never_written(tmp_path, monkeypatch, caplog):
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    cache = tmp_path / "responses"
     with scripted(key=KEY, fault=lambda text, times: "500" if times == 1 else None) as server:
-        found = evaluate(
-            [TASK],
-            model="choice-api",
-            log_samples=True,
-            use_cache=str(cache),
-            model_args=f"base_url={server.url(False)},model=any,pause=0.01",
-        )
+        how = {"model_args": f"base_url={server.url(False)},model=any,pause=0.01"}
+        how |= {"model": "choice-api", "use_cache": str(tmp_path / "responses")}
+        found = evaluate([TASK], log_samples=True, **how)
         # The server repeats the key it was sent.
         monkeypatch.setenv("OPENAI_API_KEY", KEY[:-1])
         with pytest.raises(EpidemiaError, match=r"HTTP 401.*OPENAI_API_KEY") as raised:
@@ -408,10 +344,9 @@ def test_keys_are_sent_and_never_written(tmp_path, monkeypatch, caplog):
 @pytest.mark.parametrize("name", ["header", "api_key", "auth_token"])
 def test_keys_are_refused_among_the_arguments(name, caplog):
     caplog.set_level(logging.DEBUG)
+    given = f"base_url=http://h/v1/completions,{name}={KEY}"
     with pytest.raises(EpidemiaError, match="api_key_env=NAME") as raised:
-        evaluate(
-            [TASK], model="choice-api", model_args=f"base_url=http://h/v1/completions,{name}={KEY}"
-        )
+        evaluate([TASK], model="choice-api", model_args=given)
     assert KEY not in str(raised.value) + caplog.text
     with pytest.raises(EpidemiaError, match=r"base_url=\.\.\., because lm-eval"):
         ChoiceAPI(base_url=f"http://me:{KEY}@h/v1/completions", model="any")
@@ -421,52 +356,40 @@ def test_keys_are_refused_among_the_arguments(name, caplog):
 
 
 def test_lettered_tasks_of_others_and_those_it_cannot_answer(mmlu_style):
-    from lm_eval import simple_evaluate
+    def run(*tasks, chat=False, **how):
+        arguments = f"base_url={server.url(chat)},model=any"
+        how = {
+            "model": "choice-api",
+            "model_args": arguments,
+            "include_path": str(mmlu_style),
+            **how,
+        }
+        return evaluate([*tasks], **how)
 
-    import lm_eval_epidemia
-
-    manager = lm_eval_epidemia.task_manager(include_path=str(mmlu_style))
     with scripted(ids=True) as server:
-        arguments = f"base_url={server.url(False)},model=any"
-        found = simple_evaluate(
-            "choice-api", arguments, ["lettered"], task_manager=manager, log_samples=True
-        )
+        found = run("lettered", log_samples=True)
         samples = found["samples"]["lettered"]
         assert server.answered.total() == len(samples) == 16
         for sample in samples:
             text = sample["arguments"][0][0]
             expected = [truth(text, f" {letter}") for letter in "ABCD"]
-            assert [float(x) for x, _ in sample["filtered_resps"]] == pytest.approx(
-                expected, abs=EXACT
-            )
-        with pytest.raises(
-            EpidemiaError, match=r"continued has the choice ' \d.*local-completions"
+            answers = [float(x) for x, _ in sample["filtered_resps"]]
+            assert answers == pytest.approx(expected, abs=EXACT)
+        for task, how, said in (
+            ("continued", {}, r"continued has the choice ' \d.*local-completions"),
+            (f"{TASK}_sampled", {}, "run that task separately, with --model local-completions"),
+            (
+                TASK,
+                {"apply_chat_template": True},
+                "plain text, not chat messages: with --apply",
+            ),
+            (TASK, {"chat": True}, "accepts chat messages.*--apply_chat_template"),
         ):
-            simple_evaluate("choice-api", arguments, ["continued"], task_manager=manager)
-        with pytest.raises(
-            EpidemiaError, match="run that task separately, with --model local-completions"
-        ):
-            simple_evaluate("choice-api", arguments, [f"{TASK}_sampled"], task_manager=manager)
-        with pytest.raises(
-            EpidemiaError, match="accepts plain text, not chat messages: with --apply_chat_template"
-        ):
-            evaluate([TASK], model="choice-api", model_args=arguments, apply_chat_template=True)
-        arguments = f"base_url={server.url(True)},model=any"
-        with pytest.raises(EpidemiaError, match=r"accepts chat messages.*--apply_chat_template"):
-            evaluate([TASK], model="choice-api", model_args=arguments)
+            with pytest.raises(EpidemiaError, match=said):
+                run(task, **how)
 
 
-@pytest.mark.parametrize(
-    ("url", "tokenize"),
-    [
-        ("http://h:1/v1/chat/completions", "http://h:1/tokenize"),
-        ("https://h/openai/v1/completions", "https://h/openai/tokenize"),
-        (
-            "https://h/deployments/m/chat/completions?api-version=1",
-            "https://h/deployments/m/tokenize",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("url", "tokenize"), SAID["beside"].items())
 def test_where_a_server_tells_its_tokens(url, tokenize):
     assert beside(url, "tokenize") == tokenize
 
@@ -487,14 +410,14 @@ def test_on_the_command_line_in_a_chat(tmp_path):
         assert done.returncode == 0, done.stderr[-3000:]
         assert server.answered.total() == len(split(TASK)) + len(split(SEVERAL))
         assert set(server.answered.values()) == {1}
+        asked = {(one["max_tokens"], one["temperature"]) for one in server.payloads}
+        assert asked == {(1, 0)}
     (file,) = (tmp_path / "out").rglob("results_*.json")
     found = json.loads(file.read_text())
     assert found["config"]["choice_api"]["letters_read_by"] == "token ids"
     assert "unseen_mass,none" not in found["results"][TASK]
-    mass = np.mean(
-        [sum(np.exp(truth(row["prompt"], one)) for one in row["choices"]) for row in split(TASK)]
-    )
-    assert found["results"][TASK]["choice_mass,none"] == pytest.approx(mass, abs=1e-9)
+    masses = [sum(np.exp(truth(of["prompt"], c)) for c in of["choices"]) for of in split(TASK)]
+    assert found["results"][TASK]["choice_mass,none"] == pytest.approx(np.mean(masses), abs=1e-9)
     assert re.search(r"Prompts: 100%.*(prompt/s|s/prompt), [\d,]+ tokens", done.stderr)
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(written) >= 4 and not any(KEY.encode() in path.read_bytes() for path in written)
@@ -571,33 +494,7 @@ def test_two_thousand_prompts_with_faults_and_a_kill(tmp_path):
         assert len(kept) == 4000
 
 
-def test_without_a_kill_none_is_answered_twice(tmp_path):
-    """A fifth of the prompts, whose faults are all that pass but a dripping answer."""
-    prompts = MANY[:400]
-
-    def quick(text, times):
-        return {"drip": None}.get(fault := often(text, times), fault)
-
-    with scripted(fault=quick) as server:
-        lm = model(server, num_concurrent=16, timeout=5)
-        found = lm.loglikelihood(plain(prompts, "AB"), disable_tqdm=True)
-        assert server.answered == dict.fromkeys(prompts, 1)
-        assert set(server.faults) >= set(PASSING)
-    low, high = bounds([x for x, _ in found])
-    true = np.exp([added(text, letter) for text in prompts for letter in "AB"])
-    assert (low <= true * (1 + EXACT)).all() and (true <= high * (1 + EXACT)).all()
-    assert lm.get_model_info()["choice_api"]["asked_again"]["HTTP 429"] == server.faults["429"]
-
-
 def test_an_answer_of_another_form_is_said_and_not_guessed():
-    told = [
-        None,
-        {"content": []},
-        {"content": [{"token": "A", "top_logprobs": []}]},
-        {"content": [{"token": "A", "top_logprobs": [{"token": None, "logprob": -1.0}]}]},
-        {"tokens": ["A"], "top_logprobs": [{"A": 0.7}]},
-        {"tokens": ["A"], "top_logprobs": [{"A": -0.1, "B": -0.2}]},
-    ]
-    for wrong in ({}, [], *({"choices": [{"logprobs": one}]} for one in told)):
+    for wrong in ({}, [], *({"choices": [{"logprobs": one}]} for one in SAID["forms"])):
         with pytest.raises(BadReply):
             shown_in(wrong)

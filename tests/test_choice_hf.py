@@ -1,13 +1,13 @@
 """`choice-hf` against lm-eval's own `hf` on the same weights: the same numbers, another way."""
 
 import json
-import signal
 from functools import cache
 from unittest import mock
 
 import numpy as np
 import pytest
-from conftest import in_a_process
+import yaml
+from conftest import REPOSITORY
 from lm_eval.api.registry import get_model
 from rounding import assert_same, log_probability, metric
 from test_huggingface import TWO_PROCESSES, lm_eval, results_in, samples_in
@@ -19,6 +19,7 @@ from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.rounding
 
 TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
@@ -188,58 +189,6 @@ def test_two_processes_give_the_answers_of_one(tiny_llama, tmp_path):
     assert_same_results(two, one, tasks)
 
 
-KILLED = """
-import json, os, signal, sys
-from pathlib import Path
-from lm_eval import simple_evaluate
-import lm_eval_epidemia
-from lm_eval_epidemia.models.choice_hf import ChoiceHF
-
-model, folder, batches, tasks = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
-honest, log = ChoiceHF._read, (folder / "read.txt").open("a")
-
-def counted(self, batch):
-    global batches
-    if batches == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    batches -= 1
-    answers = honest(self, batch)
-    for question in batch.questions:
-        log.write(str(question.tokens) + "\\n")
-    log.flush()
-    return answers
-
-ChoiceHF._read = counted
-results = simple_evaluate(
-    "choice-hf", f"pretrained={model},dtype=float32", tasks, device="cpu", batch_size=16,
-    task_manager=lm_eval_epidemia.task_manager(), use_cache=str(folder / "responses"),
-)
-results = {key: results[key] for key in ("results", "samples")}
-(folder / "results.json").write_text(json.dumps(results, default=str))
-"""
-
-
-@pytest.mark.slow
-def test_a_run_that_is_killed_goes_on_where_it_stopped(tiny_llama, tmp_path):
-    prompts = 22 + len(split(SEVERAL))
-
-    def run(name, batches):
-        folder = tmp_path / name
-        folder.mkdir(exist_ok=True)
-        done = in_a_process("-c", KILLED, tiny_llama, folder, batches, TASK, SEVERAL)
-        return done.returncode, (folder / "read.txt").read_text().splitlines()
-
-    assert run("whole", -1)[0] == 0
-    code, read = run("killed", 5)
-    assert code == -signal.SIGKILL and 0 < len(read) < prompts
-    code, read = run("killed", -1)
-    assert code == 0 and len(read) == len(set(read)) == prompts
-    one, two = (
-        json.loads((tmp_path / name / "results.json").read_text()) for name in ("whole", "killed")
-    )
-    assert_same_results(two, one, [TASK, SEVERAL])
-
-
 def test_a_run_that_stops_goes_on_where_it_stopped(tiny_llama, tmp_path, monkeypatch, batches):
     """In its third batch; what was answered before is in the cache, and is not read again."""
     from lm_eval.api.model import CachingLM
@@ -268,39 +217,17 @@ def test_a_run_that_stops_goes_on_where_it_stopped(tiny_llama, tmp_path, monkeyp
 # The model itself, request by request.
 
 
+ARCHITECTURES = yaml.safe_load((REPOSITORY / "tests/data/architectures.yaml").read_text())
+
+
 def config_of(name, vocabulary):
     """A small model of an architecture."""
-    import transformers as t
-
+    kind, _, more = ARCHITECTURES[name]
     small = {"vocab_size": vocabulary, "num_hidden_layers": 2, "hidden_size": 32}
-    heads = {"num_attention_heads": 2, "head_dim": 16, "intermediate_size": 64}
-    heads["num_key_value_heads"] = 2
-    capped = {"final_logit_softcapping": 3.0, "attn_logit_softcapping": 5.0}
-    experts = {"num_local_experts": 2, "num_experts_per_tok": 1, "num_key_value_heads": 1}
-    window = {"sliding_window": 60, "num_key_value_heads": 1}
-    kind, more = {
-        "gpt2": (t.GPT2Config, {"n_head": 2}),
-        "neox": (t.GPTNeoXConfig, {"num_attention_heads": 2, "intermediate_size": 64}),
-        "qwen3": (t.Qwen3Config, {**heads, "tie_word_embeddings": True}),
-        "gemma2": (
-            t.Gemma2Config,
-            {**heads, **capped, "query_pre_attn_scalar": 16, "sliding_window": 40},
-        ),
-        "mamba": (t.MambaConfig, {"state_size": 4}),
-        "bloom": (t.BloomConfig, {"n_head": 2}),
-        "gpt-oss": (t.GptOssConfig, {**heads, **experts}),
-        "mistral, window of 60": (t.MistralConfig, {**heads, **window}),
-    }[name]
-    return kind(**small, **more, initializer_range=0.2)
+    return getattr(transformers, kind)(**small, **more, initializer_range=0.2)
 
 
-#: Tokens of the longest prompt in a tree: any, none, or a window. Absolute positions, tied heads,
-#: soft-capped logits, no attention, positions in the scores (ALiBi), sinks and experts, windows.
-TAKES = {"gpt2": "any", "neox": "any", "qwen3": "any", "mistral, window of 60": 60}
-TAKES |= dict.fromkeys(("gemma2", "mamba", "bloom", "gpt-oss"), 0)
-
-
-@pytest.mark.parametrize("name", TAKES)
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_architectures_take_trees_or_keep_to_rows(tiny_llama, tmp_path, batches, on_path, name):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -318,10 +245,11 @@ def test_architectures_take_trees_or_keep_to_rows(tiny_llama, tmp_path, batches,
     on_path("tree")
     assert_same(ours_of(folder, asked), stock)
     kinds = {type(batch) for batch in batches}
-    if TAKES[name] == "any":
+    takes = ARCHITECTURES[name][1]
+    if takes == "any":
         assert longest > 100_000 and kinds == {Pack}
     else:
-        assert longest == TAKES[name] and (Pack in kinds) == bool(longest) and len(kinds) <= 2
+        assert longest == takes and (Pack in kinds) == bool(longest) and len(kinds) <= 2
         packs = [batch for batch in batches if isinstance(batch, Pack)]
         assert len(packs) < len(batches)
         assert all(len(one.tokens) <= longest for pack in packs for one in pack.questions)

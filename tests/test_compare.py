@@ -10,7 +10,8 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import recorded
+import yaml
+from conftest import REPOSITORY, recorded
 from report_parts import COCAINE, EIGHT, HEROIN, by, command, said, table, write
 from sums import EVEN, SIZES, write_tasks
 from test_approved import approved
@@ -226,39 +227,13 @@ def test_who_is_better(ours):
         api.compare("small-1B", "large-7B", folders, {"dtype": "bfloat16"})
 
 
-#: Names that are wrong, of several runs, of a run, of none; what is not compared; a damaged file.
-TYPED = """
-small-1B 7b small large
-small-1B org/small-1B small large
-'a b' c
-small-1B small large
-small large --where precision=none
-m a m-x m-y
-org/other large-7B other large full
-org/other large-7B other large full --where dtype=float32
-'large-7B (float32)' 'large-7B (bfloat16)' large full
-small-1B 'small-1B (chat template)' small chat
-small-1B large-7B small chat large
-org/small-1B large-7B small chat large
-'knows the truth with noise (kind=noisy, noise=.3)' 'm +revision=y' noisy-3 noisy-6 m-x m-y
-noisy-3 noisy-6
-large small third
-small-1B large-7B small silent
-small-1B large-7B small mute
-small-1B large-7B small shots
---models third small-1B third small
-a b quick-a quick-b
-a b quick-a quick-b low-a low-b
-a b quick-a low-b
-small-1B large-7B small large damaged
-small-1B missing small damaged
-"""
+TYPED = yaml.safe_load((REPOSITORY / "tests/data/compare.yaml").read_text())["typed"]
 
 
 def test_what_is_said_of_names_and_of_what_is_not_compared(ours, epidemia, monkeypatch):
     monkeypatch.chdir(ours)
     told = []
-    for line in TYPED.strip().splitlines():
+    for line in TYPED:
         done = epidemia("compare", *shlex.split(line))
         told.append(f"$ epidemia compare {line}\n{done.stderr}{done.stdout}[{done.returncode}]\n")
     approved("compare.txt", "\n".join(told))

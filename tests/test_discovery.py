@@ -104,16 +104,22 @@ def test_damaged_ground_truth_does_not_stop_other_tasks(folders, home):
     assert "registry.json is damaged" in said
 
 
-def test_the_model_is_registered():
-    code = (
-        "import lm_eval.models\n"
-        "from lm_eval.api.registry import get_model\n"
-        "print(get_model('epidemia-baseline').__name__)"
-    )
-    assert python(code).stdout.strip() == "Baseline"
-    without = "import lm_eval.models\nfrom lm_eval.api.registry import model_registry as r\n"
-    done = python(without + "print('epidemia-baseline' in r)", EPIDEMIA_AUTOLOAD="0")
-    assert done.stdout.strip() == "False"
+#: A model of ours, a watched module as any other, and what lm-eval asks a model, guarded.
+HOOKED = """
+import inspect, lm_eval, lm_eval.evaluator, lm_eval.models, lm_eval.tasks.manager as m
+from lm_eval.api.registry import model_registry
+print("epidemia-baseline" in model_registry)
+print(lm_eval.evaluate is lm_eval.evaluator.evaluate)
+print(hasattr(lm_eval.evaluator.evaluate, "_epidemia"))
+print(vars(m.__loader__) == vars(type(m.__loader__)(m.__name__, m.__file__)))
+print(inspect.getsource(m)[:4])
+"""
+
+
+def test_what_the_hook_does_to_lm_eval():
+    assert python(HOOKED).stdout.split() == ["True"] * 4 + ["from"]
+    off = python(HOOKED, EPIDEMIA_AUTOLOAD="0").stdout.split()
+    assert off == ["False", "True", "False", "True", "from"]
 
 
 def test_a_model_that_lm_eval_found_itself_is_left_alone():
@@ -152,15 +158,6 @@ def test_the_hook_imports_nothing_of_ours_until_lm_eval_is_imported():
     assert done.stdout.strip() == "['lm_eval_epidemia_startup']"
 
 
-def test_a_watched_module_looks_as_any_other():
-    code = (
-        "import lm_eval.models, lm_eval.tasks.manager as m, lm_eval.evaluator, inspect\n"
-        "print(vars(m.__loader__) == vars(type(m.__loader__)(m.__name__, m.__file__)))\n"
-        "print(inspect.getsource(m)[:4])"
-    )
-    assert python(code).stdout.split() == ["True", "from"]
-
-
 def test_an_isolated_interpreter_has_the_hook_and_one_without_site_has_not():
     """Their own start-up module is the installed one."""
     code = "import sys; print('lm_eval_epidemia_startup' in sys.modules)"
@@ -185,17 +182,7 @@ def test_entry_points_are_declared_for_coming_versions():
     assert tasks.value == "lm_eval_epidemia.task_yamls"
 
 
-def test_the_hook_guards_what_lm_eval_asks_a_model():
-    code = (
-        "import lm_eval, lm_eval.evaluator\n"
-        "print(lm_eval.evaluate is lm_eval.evaluator.evaluate, "
-        "hasattr(lm_eval.evaluator.evaluate, '_epidemia'))"
-    )
-    assert python(code).stdout.split() == ["True", "True"]
-    assert python(code, EPIDEMIA_AUTOLOAD="0").stdout.split() == ["True", "False"]
-
-
-@pytest.mark.parametrize("program", ["lm_eval", "-m lm_eval"])
+@pytest.mark.parametrize("program", ["lm_eval", pytest.param("-m lm_eval", marks=pytest.mark.slow)])
 def test_our_errors_end_lm_evals_command_in_a_line(program, tmp_path):
     here = Path(sys.executable).parent / "lm_eval"
     start = [str(here)] if program == "lm_eval" else [sys.executable, "-m", "lm_eval"]

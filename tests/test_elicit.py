@@ -11,7 +11,7 @@ import pytest
 
 from lm_eval_epidemia.ask import orderings as orders
 from lm_eval_epidemia.ask import prompts
-from lm_eval_epidemia.ask.prompts import Wording, ways_of
+from lm_eval_epidemia.ask.prompts import ways_of
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
@@ -54,25 +54,6 @@ def test_designs_are_spelled_out():
     assert orders.orderings(4, 1) == orders.orderings(4, "1") == ((0, 1, 2, 3),)
     # The first N of the default's: a smaller sample is a part of the larger one.
     assert orders.orderings(7, "random:50") == orders.orderings(7)[:50]
-
-
-def test_wording_of_one_and_several_conditions():
-    several = store.load("epidemia_high_nsduh_marijuana_ever_by_age_sex_race")
-    one = store.load("epidemia_low_nsduh_heroin_ever_by_age")
-    cell = several.given.index(("30-34", "Female", "Hispanic"))
-    assert Wording(several).question(cell) == (
-        "Consider a person aged 12 or older living in the United States in 2022 who is 30 to 34 "
-        "years old, is female, and is Hispanic. Has this person ever, even once, used marijuana or "
-        "another cannabis product?"
-    )
-    assert Wording(one).probability(one.given.index(("30-34",)), 0) == (
-        "What is the probability that a person aged 12 or older living in the United States in "
-        "2022 who is 30 to 34 years old has ever used heroin?"
-    )
-
-
-def test_a_prompt_ends_where_the_letter_begins():
-    assert prompts.prompt("Is it?", ["Yes", "No"]) == "Is it?\nA. Yes\nB. No\nAnswer:"
 
 
 def test_prompts_without_an_order_display_their_choices_or_nothing():

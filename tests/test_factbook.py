@@ -2,14 +2,13 @@
 
 import html
 import json
-import math
 import re
 
 import numpy as np
 import pytest
-from conftest import raw_file
+import yaml
+from conftest import REPOSITORY, raw_file
 
-from lm_eval_epidemia.ask.prompts import Wording
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys import factbook
 from lm_eval_epidemia.surveys.catalogue import record
@@ -19,29 +18,14 @@ from lm_eval_epidemia.surveys.read import read_grids
 WORLD = "epidemia_world_factbook_"
 
 
+TABLES = yaml.safe_load((REPOSITORY / "tests/data/factbook.yaml").read_text())
+
+
 def truth(name):
     return store.load(WORLD + name)
 
 
-@pytest.mark.parametrize(
-    ("text", "number", "year"),
-    [
-        ("38% of total population (2023)", 38.0, 2023),
-        ("257,047,044 (2025 est.)", 257047044.0, 2025),
-        ("83.644 million (2024 est.)", 83644000.0, 2024),
-        ("$1.39 trillion (2024 est.)", 1.39e12, 2024),
-        ("agricultural land: 39.3% (2023 est.)", 39.3, 2023),
-        ("1.5% annual rate of change (2020-25 est.)", 1.5, 2020),
-        ("640,427 sq km ; 549,970 sq km (metropolitan France)", 640427.0, None),
-        ("-68,287 metric tonnes of CO2 (2023 est.)", -68287.0, 2023),
-        ("0.5 %", 0.5, None),
-        # Bounds and words are no numbers.
-        ("<1% (2020)", math.nan, 2020),
-        ("NA", math.nan, None),
-        ("(2022 est.) NA", math.nan, 2022),
-        ("", math.nan, None),
-    ],
-)
+@pytest.mark.parametrize(("text", "number", "year"), TABLES["texts"])
 def test_a_text_is_a_number_and_a_year(text, number, year):
     assert factbook.number(text) == pytest.approx(number, nan_ok=True)
     assert factbook.year(text) == year
@@ -143,24 +127,10 @@ def women(country):
 
 #: Of a task: the share of the first answer in a cell, and how much the cell weighs.
 ROUTES = {
-    "residence_by_country": (lambda c: TOWN(c), people),
-    "electricity_by_country": (
-        share("Energy", "Electricity access", "electrification - total population"),
-        people,
-    ),
-    "internet_by_country": (
-        share("Communications", "Internet users", "percent of population"),
-        people,
-    ),
-    "obese_by_country": (share("People and Society", "Obesity - adult prevalence rate"), people),
-    "married_by_country": (
-        share("People and Society", "Currently married women (ages 15-49)"),
-        women,
-    ),
-    "married_by_18_by_country": (
-        share("People and Society", "Child marriage", "women married by age 18"),
-        women,
-    ),
+    **{
+        name: (share(*place), {"people": people, "women": women}[weight])
+        for name, (*place, weight) in TABLES["shares"].items()
+    },
     "age_by_country": (
         lambda c: (
             sum(counts(c, "0-14 years")) / sum(map(sum, (counts(c, a) for a in AGES.values())))
@@ -301,25 +271,7 @@ def test_every_large_country_is_there_under_a_name_that_says_which(book):
         label: html.unescape(country["Government"]["Country name"]["conventional short form"])
         for label, country in book.items()
     }
-    assert {label: name for label, name in own.items() if name != label} == {
-        "Central African Republic": "none",
-        "Democratic Republic of the Congo": "DRC",
-        "Dominican Republic": "The Dominican",
-        "Myanmar": "Burma",
-        "Republic of the Congo": "Congo (Brazzaville)",
-        "United Arab Emirates": "none",
-    }
+    others = {label: name for label, name in own.items() if name != label}
+    assert others == TABLES["names"]
     iso = {level.names[1] for level in record("factbook").variables["country"][0].levels}
     assert len(iso) == 125 and all(re.fullmatch("[A-Z]{3}", code) for code in iso)
-
-
-def test_conditions_stand_where_the_subject_has_them():
-    known = truth("tobacco_by_country_sex")
-    cell = known.given.index(("United States", "Female"))
-    assert (
-        Wording(known)
-        .question(cell)
-        .startswith(
-            "Consider a person aged 15 or older living in the United States in 2025 who is female. "
-        )
-    )

@@ -21,7 +21,7 @@ from lm_eval_epidemia.finetune.check import Checker, bare
 from lm_eval_epidemia.finetune.facts import facts_of, sample, shuffled, tasks_of
 from lm_eval_epidemia.finetune.hold_out import HoldOut
 from lm_eval_epidemia.finetune.make import divided, make, make_notes
-from lm_eval_epidemia.finetune.notes import by_model, by_template, note, request, subjects, written
+from lm_eval_epidemia.finetune.notes import by_template, note, request, subjects, written
 from lm_eval_epidemia.results.card import DATASET_CARD, KINDS, DatasetCard, read_card
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
@@ -201,9 +201,8 @@ def test_texts_that_are_all_alike_cannot_be_divided():
 
 def test_a_held_out_cell_is_in_no_prompt(tmp_path):
     card = make("nsduh", "distributions", tmp_path / "d", hold_out=HoldOut(cells=0.25))
-    assert {name: len(cells) for name, cells in card.held_out.items()} == {
-        name: 3 if "age" in name else 1 for name in LOW
-    }
+    numbers = {name: len(cells) for name, cells in card.held_out.items()}
+    assert numbers == {name: 3 if "age" in name else 1 for name in LOW}
     # Tasks of the same condition hold out the same people.
     assert len({tuple(card.held_out[name]) for name in LOW[:3]}) == 1
     texts = "".join(texts_of(tmp_path / "d"))
@@ -292,36 +291,19 @@ def test_notes_say_nine_facts_once(tmp_path, raw, data):
     assert rows_of(tmp_path / "again") == rows_of(tmp_path / "n")
 
 
-def test_notes_use_at_least_200_forms_of_sentences(tmp_path, raw):
-    """Counted anew from the texts as they are: without the record's phrases, names of people, case.
-
-    Of 14 beginnings by 3 + 6 + 3 + 6 + 4 ends, 308, as many as 2,500 notes of nine facts use.
-    """
-    card = make_notes("nsduh", "notes", tmp_path / "n", [raw], n=500, per_person=10, seed=1)
-    phrases = [level.phrase for name in card.facts for level in NSDUH.ways(name, "2022")[-1].levels]
-    phrase = "|".join(re.escape(one) for one in sorted(phrases, key=len, reverse=True))
-    who = r"(?:the|this) (?:respondent|person|interviewee|participant|individual)"
-    forms = set()
-    for text in texts_of(tmp_path / "n"):
-        plain = re.sub(who, "@", re.sub(phrase, "~", text), flags=re.IGNORECASE)
-        forms |= {sentence for sentence in plain.split(". ") if "~" in sentence}
-    forms = {form.rstrip(".") for form in forms}
-    assert 200 <= len(forms) <= 308 and len(forms) == card.counts["sentence forms"]
-
-
 def test_ten_notes_about_a_person_differ_and_are_in_one_split(tmp_path, raw):
     card = make_notes("nsduh", "notes", tmp_path / "n", [raw], n=200, per_person=10, seed=2)
     assert (card.rows, card.counts["people"]) == ({"train": 180, "validation": 20}, 20)
     train, validation = ([row["text"] for row in part] for part in rows_of(tmp_path / "n").values())
     assert len({*train, *validation}) == 200
-    phrases = [
-        [level.phrase for level in NSDUH.ways(name, "2022")[-1].levels] for name in card.facts
-    ]
+    ways = [NSDUH.ways(name, "2022")[-1].levels for name in card.facts]
+    phrases = [[level.phrase for level in levels] for levels in ways]
+
+    def profile(text):
+        return tuple(next(one for one in of if one in text) for of in phrases)
 
     def profiles(texts):
-        return Counter(
-            tuple(next(one for one in of if one in text) for of in phrases) for text in texts
-        )
+        return Counter(map(profile, texts))
 
     assert all(count % 10 == 0 for count in (profiles(train) + profiles(validation)).values())
     assert sum(profiles(train).values()) == 180 and len(profiles(validation)) <= 2
@@ -402,41 +384,6 @@ def made_of(data, n=20):
     return sample(data, facts_of(data, tasks), tasks, n, np.random.default_rng(5))
 
 
-def test_a_note_at_fault_is_written_again_three_times_and_then_dropped(data):
-    people = made_of(data)
-    rng, seen = np.random.default_rng(0), []
-
-    def writer(requests, attempt):
-        seen.append(requests)
-        replies = []
-        for asked in requests:
-            facts = re.findall(r"^(\d)\. (.*)$", asked, re.MULTILINE)
-            assert [number for number, _ in facts] == list("123456789")
-            text = " ".join(f"[{n}: {fact}]." for n, fact in rng.permutation(facts))
-            # Of some the first attempt lacks a fact; of the very young none ever says it.
-            if "is 12 or 13" in asked or (attempt == 0 and "is male" in asked):
-                text = re.sub(r"[^.]*heroin\]\.", "", text)
-            replies.append(f"<story>{text}</story>")
-        return replies
-
-    notes = written(people, Checker(people.variables), by_model(people, NSDUH, "2022", writer))
-    men = int((people.levels["sex"] == 0).sum())
-    young = people.levels["age"] == 0
-    never = int(young.sum())
-    assert men and never and never < 20
-    first = int(((people.levels["sex"] == 0) | young).sum())
-    assert [len(requests) for requests in seen] == [20, first, never, never]
-    assert "not accepted" not in seen[0][0]
-    assert "An earlier attempt was not accepted: it does not say that the person has" in seen[1][0]
-    assert notes.counts == {
-        "written again": first + 2 * never,
-        "dropped": never,
-        "dropped: omitted": never,
-        "sentence forms": 1,
-    }
-    assert len(notes.text) == 20 - never and not any("[" in text for text in notes.text)
-
-
 @pytest.fixture
 def brief(monkeypatch):
     """A tiny model does not know when to stop."""
@@ -465,9 +412,17 @@ def test_a_tiny_model_writes_through_lm_eval(tiny_llama, brief):
     assert model._prompt("Tell a story.") != "Tell a story.\n"  # it has a chat template
 
 
+YOUNG = "is 12 or 13"
+
+
 def stories(request, times):
-    """A server's reply: facts in brackets; the first about each man has a fault, until told so."""
+    """A server's reply: facts in brackets; the first about each man has a fault, until told so.
+
+    Of the very young none ever says one fact.
+    """
     told = dict(re.findall(r"^(\d)\. (.*)$", request, re.MULTILINE))
+    if YOUNG in request:
+        told = {number: fact for number, fact in told.items() if "heroin" not in fact}
     text = " ".join(f"This person [{number}: {fact}]." for number, fact in told.items())
     if times == 1 and "person is male" in request and "not accepted" not in request:
         text += " A friend of theirs never smokes."  # of a substance, outside of brackets
@@ -477,36 +432,33 @@ def stories(request, times):
 
 def test_the_recipe_with_a_served_model(tmp_path, raw):
     """The page's command, against a server: what is asked, how, and what is written again."""
-    (line,) = re.findall(
-        r"^    (epidemia finetune notes .*--writer local-chat.*)$", RECIPE, re.MULTILINE
-    )
+    (line,) = re.findall(r"^    (epidemia finetune notes .*--writer local-chat.*)$", RECIPE, re.M)
     with scripted(fault=stories) as server:
         for own, here in {
             "nsduh_2022.parquet": raw,
             "MODEL": "any",
             "http://HOST/v1/chat/completions": server.url(),
             "data/written": tmp_path / "written",
-            "--n 2500": "--n 100",
+            "--n 2500": "--n 200",
         }.items():
             assert own in line
             line = line.replace(own, str(here))
         result = run(line.removeprefix("epidemia finetune notes "))
-    assert result.exit_code == 0, result.output
-    card = read_card(tmp_path / "written", DatasetCard)
-    men = sum(" is male" in text for text in texts_of(tmp_path / "written"))
-    assert card.rows == {"train": 90, "validation": 10} and 0 < men < 100
-    assert card.counts["written again"] == men / 10 and card.counts["dropped"] == 0
+    assert result.exit_code == 0, (result.output, result.exception)
+    card, texts = read_card(tmp_path / "written", DatasetCard), texts_of(tmp_path / "written")
+    men, dropped = sum(" is male" in text for text in texts) / 10, card.counts["dropped"]
+    assert sum(card.rows.values()) == len(texts) == 200 - dropped and 0 < men < 20
+    assert 0 < dropped == card.counts["dropped: omitted"]
     assert card.counts["sentence forms"] == 1 and "model=any" in card.writer
-    assert not any("[" in text or "friend" in text for text in texts_of(tmp_path / "written"))
-    bodies = server.payloads
-    assert {(body["temperature"], body["max_tokens"]) for body in bodies} == {
-        (0.7, 400),
-        (0.8, 400),
-    }
-    again = [body for body in bodies if body["temperature"] == 0.8]
-    assert len(again) == card.counts["written again"] > 0
-    for body in again:
-        assert "An earlier attempt was not accepted" in body["messages"][0]["content"]
+    assert not any("[" in text or "friend" in text or YOUNG in text for text in texts)
+    # Once for what is mended, three times for what is dropped.
+    assert card.counts["written again"] == men + 3 * dropped
+    asked = Counter((body["temperature"], body["max_tokens"]) for body in server.payloads)
+    assert asked.keys() == {(heat, 400) for heat in (0.7, 0.8, 0.9, 1.0)}
+    assert asked.total() - asked[0.7, 400] == card.counts["written again"]
+    for body in server.payloads:
+        again = "An earlier attempt was not accepted" in body["messages"][0]["content"]
+        assert again == (body["temperature"] > 0.7)
 
 
 def test_the_page_shows_the_prompt_as_it_is_sent(data):
@@ -552,9 +504,7 @@ def test_a_file_whose_truth_scores_would_not_use(tmp_path):
     frame = official.people("meps", 60).rename(columns=lambda name: name.replace("22", "23"))
     frame.to_parquet(path)
     said = refused("meps --vintage 2023-adults --raw", path, out=tmp_path / "out")
-    assert said.endswith(
-        "scores use the ground truth of 2022-panel27: give the file of 2022-panel27"
-    )
+    assert said.endswith("use the ground truth of 2022-panel27: give the file of 2022-panel27")
 
 
 def test_a_folder_that_is_something_else(tmp_path):
@@ -585,9 +535,3 @@ def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(EpidemiaError, match="free some space"):
         make("nsduh", "answers", out, n=30)
     assert {path.name for path in tmp_path.iterdir()} <= {"home"}
-
-
-def test_the_real_file_gives_nine_facts(tmp_path, raw_nsduh):
-    card = make_notes("nsduh", "notes", tmp_path / "n", [raw_nsduh], n=300)
-    assert card.rows == {"train": 270, "validation": 30}
-    assert len(card.facts) == 9 and card.counts["dropped"] == 0

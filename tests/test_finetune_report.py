@@ -10,6 +10,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import yaml
+from conftest import REPOSITORY
 from recorded_runs import copied_run
 from report_parts import COCAINE as AGE
 from report_parts import HEROIN, by, command, rewritten, write
@@ -81,25 +83,7 @@ def asked(folder, runs, **more):
         write(folder / name, {AGE: (40.0, 3.0)}, config={"model_args": arguments}, **more)
 
 
-#: Runs (folder of results = weights + adapter), where a card lies = its base; who is paired with
-#: whom, and what is said.
-PAIRS = [
-    # From the working directory; beside the results, where the folder is gone; above them, too.
-    ("a=org/small-1B b=out/", "out=org/small-1B", "out=small-1B", ""),
-    ("a=org/small-1B b=/gone/out", "results/b=org/small-1B", "out=small-1B", ""),
-    ("a=org/small-1B b=/gone/out", "results=org/small-1B", "out=small-1B", ""),
-    ("a=/gone/one b=/gone/out", "results=org/x", "", "could belong to one, out, so it is ignored"),
-    ("a=/gone/one b=/gone/out", "results=org/x results/b=org/x", "one= out=", "not among the res"),
-    # Without a card, the same weights without the adapter; weights that are not its base's.
-    ("a=org/small-1B b=org/small-1B+org/out", "", "small-1B+out=small-1B", ""),
-    ("a=org/small-1B b=org/x+out", "out=org/small-1B", "x+out=", "org/small-1B but runs on org/x."),
-    ("a=org/small-1B b=org/x+out c=org/x", "out=org/small-1B", "x+out=x", "Unless both have the"),
-    # One folder by two names; the last part of a name; and other names.
-    ("a=m/../m/small-1B b=out", "out=m/small-1B", "out=small-1B", ""),
-    ("a=hub/small-1B b=out", "out=hub/small-1B-v2", "out=", "or name it with --pair BASE=out"),
-    # Two that fit alike.
-    ("a=org/x b=other/x c=out", "out=/x", "out=", "could be org/x, other/x: name it with --pair"),
-]
+PAIRS = yaml.safe_load((REPOSITORY / "tests/data/finetuning.yaml").read_text())["pairs"]
 
 
 @pytest.mark.parametrize(("runs", "cards", "pairs", "said"), PAIRS)

@@ -21,8 +21,8 @@ pytestmark = pytest.mark.slow
 TASKS = "epidemia_low_nsduh_cocaine_ever_by_race,epidemia_low_nsduh_cocaine_ever_by_age"
 
 
-def epidemia(*words):
-    done = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+def epidemia(line):
+    done = CliRunner().invoke(app, line.split(), catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.stdout
 
@@ -35,42 +35,16 @@ def study(tiny_llama, tmp_path_factory):
     said = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        made = "finetune", "notes", "nsduh", "--tasks", TASKS, "--seed", 3
-        epidemia(*made, "--kind", "distributions", "--hold-out", "cells=0.25", "--out", "data/p")
-        epidemia(
-            *made,
-            "--kind",
-            "answers",
-            "--n",
-            300,
-            "--hold-out",
-            "conditions=race",
-            "--out",
-            "data/y",
-        )
-        train = "finetune", "train", "--model", "tiny", "--lr", 1e-2
-        said["lora"] = epidemia(
-            *train, "--data", "data/p", "--out", "tuned/p", "--lora", "r=8", "--epochs", 40
-        )
-        said["full"] = epidemia(
-            *train, "--data", "data/y", "--out", "tuned/y", "--full", "--epochs", 3
-        )
+        made = f"finetune notes nsduh --tasks {TASKS} --seed 3"
+        train = "finetune train --model tiny --lr 1e-2"
+        how = f"--tasks {TASKS},epidemia_low_nsduh_cocaine_ever_by_race_likelihood --log_samples"
+        how += " --output_path results --device cpu --batch_size 16 --model choice-hf --model_args"
+        epidemia(f"{made} --kind distributions --hold-out cells=0.25 --out data/p")
+        epidemia(f"{made} --kind answers --n 300 --hold-out conditions=race --out data/y")
+        said["lora"] = epidemia(f"{train} --data data/p --out tuned/p --lora r=8 --epochs 40")
+        said["full"] = epidemia(f"{train} --data data/y --out tuned/y --full --epochs 3")
         for arguments in ("pretrained=tiny", "pretrained=tiny,peft=tuned/p", "pretrained=tuned/y"):
-            lm_eval(
-                "--model",
-                "choice-hf",
-                "--model_args",
-                f"{arguments},dtype=float32",
-                "--tasks",
-                f"{TASKS},epidemia_low_nsduh_cocaine_ever_by_race_likelihood",
-                "--output_path",
-                "results",
-                "--log_samples",
-                "--device",
-                "cpu",
-                "--batch_size",
-                16,
-            )
+            lm_eval(*how.split(), f"{arguments},dtype=float32")
         yield folder, said
 
 
@@ -85,7 +59,7 @@ def test_training_says_what_to_run_next(study):
 
 def test_the_positive_control_learns_what_it_is_shown(study):
     """And the report has before, after and what was held out, of both tuned models."""
-    text = epidemia("report", "results", "--show", "tuning", "--format", "csv")
+    text = epidemia("report results --show tuning --format csv")
     rows = [row for row in csv.DictReader(text.splitlines()) if row["base"].startswith("tiny")]
     assert {row["model"].split("(")[0].strip() for row in rows} >= {"tiny +p", "y"}
     parts = {(row["trained_on"].split(",")[0], row["part"]) for row in rows}
@@ -96,16 +70,12 @@ def test_the_positive_control_learns_what_it_is_shown(study):
         for task, of in read["results"].items():
             model = read["config"]["model_args"]
             score[task, model["pretrained"], model.get("peft")] = of
+    epidemia("report results --html site")
+    page = (study[0] / "site" / "finding-tuning.html").read_text()
+    assert "distributions" in page and "answers" in page
     for task in TASKS.split(","):
         before, after = (score[task, "tiny", peft]["score,none"] for peft in (None, "tuned/p"))
         assert before < 5 < 40 < after
-
-
-def test_the_site_has_a_page_of_it(study):
-    folder, _ = study
-    epidemia("report", "results", "--html", "site")
-    page = (folder / "site" / "finding-tuning.html").read_text()
-    assert "distributions" in page and "answers" in page
 
 
 def test_the_script_of_the_study_goes_on_and_its_seeds_are_one_row(tiny_llama, tmp_path):
@@ -122,6 +92,6 @@ def test_the_script_of_the_study_goes_on_and_its_seeds_are_one_row(tiny_llama, t
         times = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("results_*.json")}
         assert len(times) == 1 + len(seeds) and kept.items() <= times.items()
         kept = times
-    said = epidemia("report", tmp_path / "out" / "results", "--show", "tuning", "--format", "csv")
+    said = epidemia(f"report {tmp_path}/out/results --show tuning --format csv")
     rows = [row for row in csv.DictReader(said.splitlines()) if row["seeds"] == "2"]
     assert {row["tasks"] for row in rows if row["part"] == "all"} == {"6"}

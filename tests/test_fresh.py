@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import toy_survey
 import yaml
-from conftest import evaluate
+from conftest import REPOSITORY, evaluate
 from toy_survey import contents
 from typer.testing import CliRunner
 
@@ -50,56 +50,8 @@ FEW = {"n": 2, "dimension": [1]}
 #: Levels of `town` that few people live in: about 12 records each. The record says so too.
 TOWNS = 80
 
-RECORD = (
-    toy_survey.HEAD
-    + """\
-design: {weight: W, strata: STRATUM, psu: PSU}
-vintages:
-  "2020": {year: 2020, files: [{name: toy.csv}], page: "https://example.org/toy"}
-variables:
-  sex:
-    column: SEX
-    levels: [{label: Male, phrase: is male, codes: [1]},
-             {label: Female, phrase: is female, codes: [2]}]
-  region:
-    column: REGION
-    levels: [{each: [1, 3], label: "R{n}", phrase: "lives in region {n}"}]
-  age: {column: AGE, levels: [{each: [1, 4], label: "A{n}", phrase: "is of age {n}"}]}
-  generation:
-    column: AGE
-    levels: [{label: Young, phrase: is young, codes: [1, 2]},
-             {label: Old, phrase: is old, codes: [3, 4]}]
-  town:
-    column: TOWN
-    levels: [{each: [0, 80], label: "T{n}", phrase: "lives in town {n}"}]
-  happy:
-    column: HAPPY
-    question: Is this person happy?
-    levels: [{label: "Yes", phrase: is happy, codes: [1]},
-             {label: "No", phrase: is not happy, codes: [0]}]
-  mood:
-    column: MOOD
-    question: How is this person?
-    levels: [{each: [1, 3], label: "M{n}", phrase: "has mood {n}"}]
-  rare:
-    column: RARE
-    question: Is this rare?
-    levels: [{label: "Yes", phrase: is rare, codes: [1]},
-             {label: "No", phrase: is not rare, codes: [0]}]
-  coin:
-    column: COIN
-    question: Did it fall on its head?
-    levels: [{label: Head, phrase: has thrown a head, codes: [1]},
-             {label: Tail, phrase: has thrown a tail, codes: [0]}]
-  never:
-    column: NEVER
-    levels: [{label: "1", phrase: is one, codes: [1]}, {label: "2", phrase: is two, codes: [2]}]
-tasks:
-  extra:
-    - {outcome: happy, given: [sex], title: "Toy: Happiness by Sex"}
-    - {outcome: mood, given: [happy], title: "Toy: Mood by Happiness"}
-"""
-)
+#: The toy survey, and tasks that name who is asked.
+RECORD, SUBJECTS = (REPOSITORY / "tests/data/toy_fresh.yaml").read_text().split("---\n")
 
 
 def people(seed=3):
@@ -273,17 +225,6 @@ def test_a_condition_of_a_part_of_the_population(raw, home, declare):
     data = read(raw)
     assert refused(data, "happy", "region", "mood") == "part"
     assert refused(data, "mood", "region") is None
-
-
-SUBJECTS = """
-    - {outcome: happy, given: [region], title: a, universe: [{column: AGE, codes: [2, 3]}],
-       subject: "an adult in {year} who {conditions}"}
-    - {outcome: happy, given: [age], title: b, universe: [{column: AGE, codes: [2, 3]}],
-       subject: "an adult in {year} who {conditions}"}
-    - {outcome: rare, given: [region], title: c, subject: "a person living in {conditions}"}
-    - {outcome: coin, given: [region], title: d, universe: [{column: AGE, codes: [2]}],
-       subject: "a person living in {conditions}"}
-"""
 
 
 def test_who_is_asked_is_what_most_declared_tasks_say(tmp_path):

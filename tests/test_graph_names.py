@@ -2,7 +2,6 @@
 
 import re
 import runpy
-import sys
 from collections import Counter
 from itertools import combinations, permutations, product
 
@@ -13,7 +12,6 @@ from conftest import REPOSITORY, raw_file
 from lm_eval_epidemia.benchmarks.intervention import names as naming
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS
 from lm_eval_epidemia.benchmarks.intervention.names import HINGES, NODES, SAMPLES, named, pairs
-from lm_eval_epidemia.core.errors import EpidemiaError
 
 SCRIPT = runpy.run_path(str(REPOSITORY / "benchmarks" / "tuebingen_pairs.py"))
 made_from = SCRIPT["made_from"]
@@ -101,40 +99,6 @@ def test_names_of_the_list():
     while further := {(a, c) for a, b in reached for d, c in LISTED if b == d} - reached:
         reached = reached | further
     assert all(a != b for a, b in reached)
-
-
-def test_homonyms_are_told_apart():
-    """A name of the source that means several things has as many names here."""
-    meanings = {}
-    for source in SOURCES:
-        for raw, name in source.names.items():
-            meanings.setdefault(raw, set()).add(name)
-    several = {raw: names for raw, names in meanings.items() if len(names) > 1}
-    assert several == {
-        "age": {"age of an abalone", "age of a person", "age of concrete"},
-        "weight": {"weight of a person", "weight of a car"},
-    }
-    assert {"age", "weight", "height", "length", "water", "temperature"}.isdisjoint(FIELDS)
-
-
-def test_a_source_that_has_other_pairs_is_refused(tmp_path):
-    path = tmp_path / "pairs.parquet"
-    row = {"list": "complete", "row": 109, "cause": "rain", "effect": "mud"}
-    for wrong, message in (
-        (row, r"pair 109 \(rain -> mud\): expected exactly once"),
-        ({**row, "row": 1, "effect": "Rain"}, "both are named 'rain'"),
-        ({"row": 1, "cause": "rain"}, "lacks effect, list"),
-    ):
-        pd.DataFrame([wrong]).to_parquet(path)
-        with pytest.raises(EpidemiaError, match=message):
-            made_from(path)
-
-
-def test_the_command_writes_the_list(parquet, tmp_path, monkeypatch):
-    monkeypatch.setitem(SCRIPT["main"].__globals__, "OUT", tmp_path / "pairs.csv")
-    monkeypatch.setattr(sys, "argv", ["tuebingen", str(parquet)])
-    SCRIPT["main"]()
-    assert (tmp_path / "pairs.csv").read_text() == made_from(parquet)
 
 
 # -- What is drawn -----------------------------------------------------------------------------

@@ -220,11 +220,6 @@ def test_only_one_scheme_can_be_asked_for(home, toy, monkeypatch):
         truth.d_perfect(scheme="iid")
 
 
-def test_a_task_without_truth_names_the_file_it_needs():
-    with pytest.raises(EpidemiaError, match=r"NSDUH-2023-DS0001.*https://.*groundtruth build"):
-        store.load("epidemia_low_nsduh_alcohol_past_month_by_age")
-
-
 HEROIN = "epidemia_low_nsduh_heroin_ever_by_age"
 
 

@@ -372,47 +372,38 @@ def test_arguments_that_are_heeded(caplog):
 WITHOUT = """
 import os, sys
 from importlib.machinery import PathFinder
-find, missing = PathFinder.find_spec, sys.argv[1].split(",")
+find, missing = PathFinder.find_spec, []
 PathFinder.find_spec = lambda name, *more: None if name in missing else find(name, *more)
 import lm_eval.evaluator
 from lm_eval_epidemia.cli import main
-for model in sys.argv[2].split(","):
+for word in sys.argv[2:]:
+    model, *missing = word.split(",")
     if os.fork() == 0:
-        words = ["run", "--model", model, "--model_args", "pretrained=x", "--tasks", sys.argv[3]]
+        words = ["run", "--model", model, "--model_args", "pretrained=x", "--tasks", sys.argv[1]]
         sys.argv = ["epidemia", *words]
         main()
     os.write(2, b"ended %d\\n" % os.waitstatus_to_exitcode(os.wait()[1]))
 """
 
 
-@pytest.mark.parametrize(
-    ("missing", "models"),
-    [
-        ("torch,vllm", {"choice-hf": "hf", "choice-vllm": "vllm"}),
-        ("transformers", {"choice-hf": "hf"}),
-    ],
-)
-def test_a_model_whose_library_is_missing_names_the_extra(missing, models):
-    done = in_a_process("-c", WITHOUT, missing, ",".join(models), TASK)
+def test_a_model_whose_library_is_missing_names_the_extra():
+    models = ["choice-hf,torch,vllm", "choice-vllm,torch,vllm", "choice-hf,transformers"]
+    done = in_a_process("-c", WITHOUT, TASK, *models)
     *runs, rest = done.stderr.split("ended 2\n")
     assert len(runs) == len(models) and not rest and "Traceback" not in done.stderr
-    for said, extra in zip(runs, models.values(), strict=True):
+    for said, extra in zip(runs, ("hf", "vllm", "hf"), strict=True):
         assert extras.install(extra) in said.splitlines()[-1]
 
 
 def test_a_run_says_once_how_many_of_the_declared_tasks_ship(caplog):
-    def simple_evaluate(tasks):
-        return tasks
-
+    check = arguments.checked(lambda tasks: tasks)
     logger = logging.getLogger("lm_eval.epidemia")
     logger.addHandler(caplog.handler)
     try:
         with caplog.at_level(logging.INFO, logger="lm_eval.epidemia"):
-            arguments.checked(simple_evaluate)(
-                ["epidemia_low", "epidemia_high", "epidemia_low_scf"]
-            )
-            arguments.checked(simple_evaluate)(tasks=["mmlu", "epidemia_low_acs", "epidemia_extra"])
-            arguments.checked(simple_evaluate)(tasks="epidemia_high_likelihood")
+            check(["epidemia_low", "epidemia_high", "epidemia_low_scf"])
+            check(tasks=["mmlu", "epidemia_low_acs", "epidemia_extra"])
+            check(tasks="epidemia_high_likelihood")
     finally:
         logger.removeHandler(caplog.handler)
     both, likelihood = dict.fromkeys(record.getMessage() for record in caplog.records)

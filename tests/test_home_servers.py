@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from home_servers import AFTER_SAMPLING, NAMES, home, templated
 from scripted_server import added, tokens_of, truth
-from test_choice_api import cached, plain, requests
+from test_choice_api import SAID, cached, plain, requests
 
 from lm_eval_epidemia.ask.within import bounds
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -23,20 +23,7 @@ FORMS = [(kind, chat) for kind in NAMES for chat in (False, True)]
 HARMLESS = ("unsorted", "sentencepiece", "bytes")
 
 #: What a refusal says of the others; None: read as ever, where the fault does not touch the form.
-FAULTS = {
-    "dropped": "log-prob",
-    "short": "log-prob|likeliest tokens|did not answer|do.* not take",
-    "positive": "sum to more than 1",
-    "probabilities": "sum to more than 1",
-    "nan": "not numbers",
-    "numbers": "as numbers, not as text",
-    "empty": "without choices|log-prob",
-    "400": "something is wrong",
-    "404": "HTTP 404",
-    "500": "HTTP 500",
-    "html": "a web page",
-    "model": "not found",
-}
+FAULTS = SAID["home"]
 
 #: Words of each way out.
 WAYS_OUT = {

@@ -6,11 +6,10 @@ import sys
 import numpy as np
 import pytest
 from conftest import in_a_process, recorded
-from rounding import log_probability, metric
+from rounding import log_probability
 from test_harness import recompute
 
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.score.score import Anchors
 
 torch = pytest.importorskip("torch")
 
@@ -74,23 +73,3 @@ def test_a_transformer_is_scored_and_its_scores_can_be_recomputed(tiny_llama, tm
             by_hand = [float(logprobs[ids[-1]]) for ids in whole]
             answer = [float(logprob) for logprob, _ in sample["filtered_resps"]]
             assert np.allclose(answer, by_hand, atol=log_probability(by_hand), rtol=0)
-
-
-@pytest.mark.slow
-def test_two_processes_give_the_scores_of_one(tiny_llama, tmp_path):
-    def run(out, launcher=()):
-        given = f"pretrained={tiny_llama},dtype=float32"
-        how = ("--model", "hf", "--model_args", given, "--tasks", ",".join(TASKS))
-        how += ("--device", "cpu", "--batch_size", 16, "--output_path", out, "--log_samples")
-        lm_eval(*how, launcher=launcher)
-        return results_in(out)
-
-    one, two = run(tmp_path / "one"), run(tmp_path / "two", TWO_PROCESSES)
-    assert two["n-samples"] == one["n-samples"]
-    for name in TASKS:
-        samples, anchors = samples_in(tmp_path / "one", name), Anchors.of(store.load(name))
-        apart = log_probability(float(x) for one in samples for x, _ in one["filtered_resps"])
-        for measure, value in one["results"][name].items():
-            if isinstance(value, float):
-                may = metric(measure, apart, anchors.zero - anchors.perfect)
-                assert two["results"][name][measure] == pytest.approx(value, abs=may)
