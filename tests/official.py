@@ -124,11 +124,7 @@ def labels(
 
 
 def write(
-    survey: str,
-    folder: Path,
-    frame: pd.DataFrame,
-    vintage: str | None = None,
-    inside: str = "{}",
+    survey: str, folder: Path, frame: pd.DataFrame, vintage: str | None = None, inside: str = "{}"
 ) -> Path:
     """Write the official file; `inside` is how an archive calls its members."""
     entry = record(survey)
@@ -293,29 +289,3 @@ def _save_sheets(path: Path, sheets: dict[str, list[list[Any]]]) -> None:
             for column, value in enumerate(row):
                 page.write(n, column, "" if value is None else value)
     book.save(str(path))
-
-
-def brfss_published(folder: Path) -> tuple[Path, dict[str, list[float]]]:
-    """Write data.cdc.gov's set dttw-5yxu; return each state's prevalence with its limits.
-
-    It has other years, answers and groups, and medians over the states; headers are in lower case.
-    """
-    levels = [level for level in record("brfss").variables["state"][0].levels if level.codes]
-    figures = {
-        level.label: [round(8 + n / 5, 1), round(7 + n / 6, 1), round(9.5 + n / 4, 1)]
-        for n, level in enumerate(levels)
-        if level.label not in ("Kentucky", "Pennsylvania")
-    }
-    states = {level.label: f"{level.codes[0][0]:02g}" for level in levels} | {"Median": "98"}
-    chosen = {"Year": "2023", "Topic": "Diabetes", "Response": "Yes", "Break_Out": "Overall"}
-    others = [{"Year": "2022"}, {"Response": "No"}, {"Break_Out": "18-24"}, {"Topic": "Arthritis"}]
-    names = ("Data_value", "Confidence_limit_Low", "Confidence_limit_High")
-    rows = [
-        {**chosen, **other, "LocationID": states[state], **dict(zip(names, values, strict=True))}
-        | ({names[0]: 1.0} if other else {})
-        for state, values in {**figures, "Median": [11.8, 11.0, 12.0]}.items()
-        for other in ({}, *others)
-    ]
-    frame = pd.DataFrame(rows).rename(columns=str.lower)
-    frame.to_csv(folder / "dttw-5yxu.csv", index=False, quoting=1)
-    return folder / "dttw-5yxu.csv", figures

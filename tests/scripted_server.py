@@ -78,6 +78,21 @@ def tokens_of(text):
     return found
 
 
+def failing(status, message, headers=None, **more):
+    return status, {"error": {"message": message, **more}}, headers or {}
+
+
+#: Faults by name that are always the same: status, body and headers.
+FAULTS = {
+    "429": failing(429, "slow down", {"Retry-After": "0.05"}),
+    "500": failing(500, "down"),
+    "503": failing(503, "down"),
+    "quota": failing(429, "pay", code="insufficient_quota"),
+    "declined": failing(400, "logprobs are not supported with this model"),
+    "long": failing(400, "maximum context length is 10 tokens"),
+}
+
+
 class Scripted(ThreadingHTTPServer):
     """Answers chat completions and completions.
 
@@ -186,7 +201,7 @@ class Handler(BaseHTTPRequestHandler):
         if fault in (None, "fewer", "duplicate"):
             with server.lock:
                 server.answered[text] += 1
-        self.fail(fault, text, self.reply(fault, text, n, chat, body))
+        self.fail(fault, self.reply(fault, text, n, chat, body))
 
     def reply(self, fault, text, n, chat, body):
         top = likeliest(text, max(n, 1))
@@ -208,19 +223,10 @@ class Handler(BaseHTTPRequestHandler):
             top = [top[0], *top]
         if fault == "thinks":
             said, top = "<think>", [(f" t{i}", -1.0 - i) for i in range(n)]
-        told = (
-            {
-                "content": [
-                    {
-                        "token": said,
-                        "logprob": top[0][1],
-                        "top_logprobs": [{"token": t, "logprob": x} for t, x in top],
-                    }
-                ]
-            }
-            if chat
-            else {"tokens": [said], "token_logprobs": [top[0][1]], "top_logprobs": [dict(top)]}
-        )
+        shown = [{"token": token, "logprob": x} for token, x in top]
+        told = {"tokens": [said], "token_logprobs": [top[0][1]], "top_logprobs": [dict(top)]}
+        if chat:
+            told = {"content": [{"token": said, "logprob": top[0][1], "top_logprobs": shown}]}
         choice = {
             "index": 0,
             "logprobs": None if fault == "null" else told,
@@ -233,25 +239,17 @@ class Handler(BaseHTTPRequestHandler):
             found["usage"] = {"total_tokens": 11, "prompt_tokens": 10, "completion_tokens": 1}
         return found
 
-    def fail(self, fault, text, reply):
+    def fail(self, fault, reply):
         if isinstance(fault, tuple):
             status, body, *headers = fault
             self.send_bytes(status, body, dict(headers))
         elif fault == "reset":
             self.close_connection = True
-        elif fault == "429":
-            self.send(429, {"error": {"message": "slow down"}}, {"Retry-After": "0.05"})
+        elif fault in FAULTS:
+            self.send(*FAULTS[fault])
         elif fault == "429 date":
             when = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 2))
             self.send(429, {"error": "slow down"}, {"Retry-After": when})
-        elif fault in ("500", "503"):
-            self.send(int(fault), {"error": {"message": "down"}})
-        elif fault == "quota":
-            self.send(429, {"error": {"message": "pay", "code": "insufficient_quota"}})
-        elif fault == "declined":
-            self.send(400, {"error": {"message": "logprobs are not supported with this model"}})
-        elif fault == "long":
-            self.send(400, {"error": {"message": "maximum context length is 10 tokens"}})
         elif fault == "json":
             self.send_bytes(200, b'{"choices": [{"ind')
         elif fault == "drop":

@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import evaluate, recorded
+import yaml
+from conftest import REPOSITORY, evaluate, recorded
 from test_replies import in_turn
 
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS, in_way, members
 from lm_eval_epidemia.benchmarks.intervention import INTERVENTION
 from lm_eval_epidemia.benchmarks.intervention.metrics import clustered, graded
-from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, questions
+from lm_eval_epidemia.benchmarks.intervention.questions import questions
 from lm_eval_epidemia.benchmarks.intervention.ways import yes_or_no
 from lm_eval_epidemia.benchmarks.splits import split
-from lm_eval_epidemia.core.errors import EpidemiaError
 
 RANDOM = "epidemia_intervention_random"
 NAMES = ("random", "tuebingen", "anticommonsense")
@@ -187,18 +187,15 @@ def test_noise_makes_some_answers_wrong_and_the_error_is_that_of_the_samples(noi
     right = np.array(
         [(float(x) > 0) == one.right for x, one in zip(said, truth.prompts, strict=True)]
     )
-    by_scene: dict = {}
-    for one in truth.pairs:
-        by_scene.setdefault((one.scene.shape, one.scene.sample), []).append(
-            right[one.base] and right[one.post]
-        )
+    both = pd.DataFrame(
+        [(of.scene.shape, of.scene.sample, right[of.base] & right[of.post]) for of in truth.pairs],
+        columns=["graph", "sample", "right"],
+    )
     # By graph: the mean over samples of the mean over queries, and its error; then over graphs.
-    variance, mean = 0.0, 0.0
-    for shape, share in (("bivariate", 4 / 22), ("confounding", 9 / 22), ("mediation", 9 / 22)):
-        means = [np.mean(found) for (name, _), found in by_scene.items() if name == shape]
-        mean += share * np.mean(means)
-        variance += share**2 * np.var(means, ddof=1) / 15
-    assert row["accuracy,none"] == pytest.approx(mean)
+    means = both.groupby(["graph", "sample"]).right.mean().groupby("graph")
+    share = both.groupby("graph").size() / len(both)
+    assert row["accuracy,none"] == pytest.approx((share * means.mean()).sum())
+    variance = (share**2 * means.var(ddof=1) / 15).sum()
     assert row["accuracy_stderr,none"] == pytest.approx(math.sqrt(variance))
 
 
@@ -270,19 +267,6 @@ def names_in(prompt):
     return called[prompt.cause], called[prompt.result]
 
 
-def test_clusters_against_a_bootstrap_of_samples():
-    """Resampling the 15 samples of each graph gives the same error: its own is known to
-    1/sqrt(2 * 4000) = 1.1 %, and it divides by n where we divide by n - 1."""
-    truth = questions(RANDOM)
-    rng = np.random.default_rng(4)
-    grades = graded_by(truth, rng.standard_normal(len(truth.prompts)) + signs_of(truth))
-    error = clustered(truth, grades, grades.right.astype(float)).std(ddof=1)
-    sums, sizes = np.bincount(grades.scene, grades.right), np.bincount(grades.scene)
-    chosen = (15 * np.arange(3)[:, None] + rng.integers(0, 15, (4000, 3, 15))).reshape(4000, 45)
-    draws = sums[chosen].sum(axis=1) / sizes[chosen].sum(axis=1)
-    assert np.std(draws) * math.sqrt(15 / 14) == pytest.approx(error, rel=5 * 0.0112)
-
-
 def test_a_limit_that_tears_pairs_apart_scores_the_complete_ones(caplog):
     task = RANDOM
     # The first 5 prompts: A -> B under no intervention, do(A), do(B); B -> A alone, and do(A).
@@ -297,38 +281,11 @@ def test_a_limit_that_tears_pairs_apart_scores_the_complete_ones(caplog):
     assert math.isnan(results["accuracy,none"])
 
 
-REPLIES = {
-    "<answer>yes</answer>": 1,
-    "<answer>No</answer>": -1,
-    "<ANSWER> YES \n</ANSWER>": 1,
-    # The first tag counts.
-    "<answer>no</answer> or <answer>yes</answer>": -1,
-    # Generation stopped at the closing tag.
-    "It is so: <answer>yes": 1,
-    "It is so: <answer>yes</answ": 1,
-    "_yes_": 1,
-    "\uff39\uff45\uff53": 1,
-    # In a tag, exactly one of the words.
-    "<answer>Yes.</answer>": math.nan,
-    "<answer>no, because</answer>": math.nan,
-    "<answer></answer> yes": math.nan,
-    # Without a tag, the first whole word.
-    "Yes.": 1,
-    "no, because B is set": -1,
-    "I know that nothing changes: no. Or yes?": -1,
-    "**Yes**": 1,
-    "yesterday, nobody": math.nan,
-    "": math.nan,
-    "It depends": math.nan,
-    # Reasoning is no answer.
-    "<think>yes, or <answer>yes</answer>?</think><answer>no</answer>": -1,
-    "<think>yes yes yes": math.nan,
-}
-
-
 def test_what_was_written():
-    read = {reply: yes_or_no(reply) for reply in REPLIES}
-    np.testing.assert_equal(read, REPLIES)
+    """The first tag counts, with exactly one of the words; without one, the first whole word."""
+    replies = yaml.safe_load((REPOSITORY / "tests" / "data" / "yes_no.yaml").read_text("utf-8"))
+    for reply, read in replies.items():
+        assert yes_or_no(reply) == pytest.approx(read or math.nan, nan_ok=True), reply
 
 
 def test_parse_failures_are_wrong_and_counted(caplog):
@@ -391,18 +348,3 @@ def test_single_letters_as_in_the_paper():
         split(task, "intervention", Variant(names="letters"))["prompt"]
         == split(task, "intervention")["prompt"]
     )
-    with pytest.raises(EpidemiaError, match="names 'greek' is not known"):
-        Variant.of({"names": "greek"})
-
-
-def test_respondents_of_other_benchmarks_are_refused():
-    low = "epidemia_low_nsduh_cocaine_ever_by_age"
-    for kind, task in (("mean", RANDOM), ("yes", low), ("yes", "epidemia_prior_nhanes")):
-        with pytest.raises(EpidemiaError, match=f"kind={kind} cannot answer {task}"):
-            evaluate([task], model_args=f"kind={kind}")
-
-
-def test_a_task_that_is_none():
-    with pytest.raises(EpidemiaError, match="is not a task about causal graphs"):
-        questions("epidemia_intervention_randon")
-    assert len(TASKS) == 3 + 10

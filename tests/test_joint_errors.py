@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 from shutil import copy, copytree
 
 import numpy as np
@@ -12,6 +10,7 @@ from conftest import REPOSITORY, evaluate, recorded
 from lm_eval import simple_evaluate
 from lm_eval.utils import make_table
 from lm_evals import environment
+from processes import python
 from replicates import NUMBER
 
 import lm_eval_epidemia
@@ -227,15 +226,9 @@ json.dump([found["results"], found["groups"], "epidemia" in found, make_table(fo
 @pytest.mark.slow
 def test_without_the_hook_a_group_has_lm_evals_error_and_its_tasks_keep_theirs():
     places = {"tests": str(REPOSITORY / "tests"), "tasks": str(REPOSITORY / "task_yamls")}
-    done = subprocess.run(
-        [sys.executable, "-c", OFF.format(group=GROUP, **places)],
-        env={**environment(), "EPIDEMIA_AUTOLOAD": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    results, groups, hooked, table = json.loads(done.stdout.splitlines()[-1])
+    off = {**environment(), "EPIDEMIA_AUTOLOAD": "0"}
+    printed = python(OFF.format(group=GROUP, **places), env=off)
+    results, groups, hooked, table = json.loads(printed.splitlines()[-1])
     assert not hooked
     for row in (results[GROUP], groups[GROUP]):
         assert row["score_stderr,none"] >= 0 and row["score,none"] >= 0

@@ -5,8 +5,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import evaluate, raw_file
-from toy_survey import HEAD
+from conftest import REPOSITORY, evaluate
 from typer.testing import CliRunner
 
 from lm_eval_epidemia.ask import fewshot
@@ -28,38 +27,7 @@ from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.fresh import FreshTask
 from lm_eval_epidemia.surveys.microdata import MISSING, check_files, load_microdata
 
-RECORD = (
-    HEAD.replace("toy", "duo")
-    + """\
-design: {weight: W}
-vintages:
-  "2020": {year: 2020, files: [{name: duo.csv}], page: "https://example.org/duo"}
-variables:
-  region:
-    column: REGION
-    levels: [{each: [1, 3], label: "R{n}", phrase: "lives in region {n}"}]
-  both_well:
-    both: [happy, healthy]
-    question: Is this person happy, and are they healthy?
-    labels: [Both, Happy only, Healthy only, Neither]
-  happy:
-    column: HAPPY
-    question: Is this person happy?
-    levels: [{label: "Yes", phrase: is happy, codes: [1]},
-             {label: "No", phrase: is not happy, codes: [0]}]
-    missing: [9]
-  healthy:
-    column: "Q & A"
-    question: Is this person healthy?
-    levels: [{label: "Yes", phrase: is healthy, texts: [well]},
-             {label: "No", phrase: is ill, texts: [ill]}]
-    missing_texts: [refused]
-tasks:
-  extra:
-    - {outcome: both_well, given: [region], title: "Duo: Both by Region"}
-    - {outcome: happy, given: [region], title: "Duo: Happiness by Region"}
-"""
-)
+RECORD = (REPOSITORY / "tests" / "data" / "duo.yaml").read_text()
 TASK = "epidemia_extra_duo_both_well_by_region"
 PLAIN = "epidemia_extra_duo_happy_by_region"
 EVERYONE = "epidemia_marginal_duo_both_well"
@@ -146,52 +114,6 @@ def test_it_is_read_in_the_ways_of_its_variables(tmp_path):
     assert way_in(frame.assign(HEALTH2=frame["HEALTH"])).column == "HAPPY & HEALTH2"
     with pytest.raises(EpidemiaError, match=r"lacks columns .*: healthy needs HEALTH2 or HEALTH"):
         way_in(frame.drop(columns="HEALTH"))
-
-
-BOTH, LABELLED = "both: [happy, healthy]", "[Both, Happy only, "
-ASKED = "    question: Is this person happy, and are they healthy?\n"
-GIVEN = "outcome: both_well, given: [region]"
-#: What is changed, to what, the line that is named, and what is said of it.
-WRONG = {
-    "an unknown name": (BOTH, "both: [happy, helthy]", "helthy", "not define 'helthy' .*healthy"),
-    "one twice": (BOTH, "both: [happy, happy]", "happy, happy", "names 'happy' twice"),
-    "too many": (
-        BOTH,
-        "both: [happy, healthy, region]",
-        "healthy, region",
-        "12 answers, at most 8",
-    ),
-    "four": (BOTH, "both: [happy, healthy, region, w]", "region, w", "at most 3 items"),
-    "many levels": (BOTH, "both: [happy, region]", "labels:", "needs 6 different answers"),
-    "itself": (BOTH, "both: [happy, both_well]", "happy, both_well", "is a joint outcome itself"),
-    "three answers": (LABELLED, "[Happy only, ", "labels:", "needs 4 different answers"),
-    "doubled": (LABELLED, "[Both, Both, ", "labels:", "needs 4 different answers"),
-    "a column": (BOTH, f"{BOTH}\n    column: TWO", "column: TWO", "Extra inputs"),
-    "levels": (BOTH, f"{BOTH}\n    levels: []", "levels: []", "Extra inputs"),
-    "what it has not": (BOTH, f"{BOTH}\n    among: all", "among: all", "Extra inputs"),
-    "no question": (ASKED, "", "both_well:", "question: Field required"),
-    "a condition": (
-        *("outcome: happy, given: [region]", "outcome: happy, given: [both_well]"),
-        *("given: [both_well]", "is a joint outcome and cannot be a condition"),
-    ),
-    "a part": (
-        *(GIVEN, "outcome: both_well, given: [happy]"),
-        *(
-            "outcome: both_well, given: [happy]",
-            "'happy' is both a condition and a part of the outcome",
-        ),
-    ),
-}
-
-
-def test_mistakes_are_named_with_their_line(tmp_path):
-    for case, (old, new, line_with, said) in WRONG.items():
-        assert old in RECORD, case
-        text = RECORD.replace(old, new, 1)
-        with pytest.raises(EpidemiaError, match=said) as error:
-            load_record(write(tmp_path, text))
-        (line,) = [n for n, line in enumerate(text.splitlines(), 1) if line_with in line]
-        assert f"duo.yaml:{line}:" in str(error.value), case
 
 
 def counted(frame, by):
@@ -292,50 +214,6 @@ def test_several_conditions_are_counted():
 
 
 SHIPPED = [name for name in catalogue.all_tasks() if name.startswith("epidemia_joint_")]
-
-#: Of tasks with more than four answers: the raw file, the weight, who is of the survey, the cells,
-#: and each variable's column with a test of each of its levels, written out from the codebook.
-EVER = [lambda x: x < 991, lambda x: x == 991]
-TOLD = [lambda x: x == 1, lambda x: x == 2]
-SEX = [lambda x: x == 1, lambda x: x == 2]
-WIDE = {
-    "nsduh_alcohol_cigarettes_and_marijuana_by_race": (
-        *("nsduh/nsduh_2022.parquet", "ANALWT2_C", None),
-        *("NEWRACE2_4grp", [1, 2, 3, 4]),
-        {"IRALCAGE": EVER, "IRCIGAGE": EVER, "IRMJAGE": EVER},
-    ),
-    "nhis_diabetes_high_blood_pressure_and_depression_by_income": (
-        *("nhis/nhis2021_sample_adult_unweighted.parquet", None, None),
-        *("RATCAT_A", [(1, 3), (4, 7), (8, 9), (10, 11), (12, 14)]),
-        {"DIBEV_A": TOLD, "HYPEV_A": TOLD, "DEPEV_A": TOLD},
-    ),
-    "gss_sex_and_party_by_race": (
-        *("gss/GSS_2018_2021_2022_2024.parquet", "wtssps", "year == 2022"),
-        *("race", [1, 2, 3]),
-        {
-            "sex": SEX,
-            "partyid": [lambda x: x <= 2, lambda x: x == 3, lambda x: x.between(4, 6)],
-        },
-    ),
-}
-
-
-@pytest.mark.parametrize("name", WIDE)
-def test_more_than_four_answers_are_what_pandas_counts(name):
-    """From the raw file, by other code: a share of weights for each cell and combination."""
-    file, weight, chosen, condition, cells, parts = WIDE[name]
-    frame = pd.read_parquet(raw_file(*file.split("/")))
-    frame = (frame.query(chosen) if chosen else frame).select_dtypes("number").astype(float)
-    truth = store.load(f"epidemia_joint_{name}")
-    assert truth.p.shape == (len(cells), np.prod([len(levels) for levels in parts.values()]))
-    for row, cell in zip(truth.p, cells, strict=True):
-        low, high = cell if isinstance(cell, tuple) else (cell, cell)
-        here = frame[frame[condition].between(low, high)]
-        counts = []
-        for tests in product(*parts.values()):
-            met = np.all([test(here[column]) for column, test in zip(parts, tests, strict=True)], 0)
-            counts.append(here.loc[met, weight].sum() if weight else met.sum())
-        assert np.abs(row - np.array(counts) / sum(counts)).max() < 1e-12
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
+from conftest import REPOSITORY
 from report_parts import COCAINE, EMPLOYER, HEROIN, NOBODY, SALARY, by, scored, table, write
 from report_parts import said as run
 from scipy import stats
@@ -22,6 +24,7 @@ from lm_eval_epidemia.score.joint import Draws, own_errors
 from lm_eval_epidemia.score.score import Anchors, zero
 from lm_eval_epidemia.surveys.catalogue import record
 
+TABLES = yaml.safe_load((REPOSITORY / "tests" / "data" / "reports.yaml").read_text("utf-8"))
 DRUGS = [name for name, _ in members("epidemia_low_nsduh")][:6]
 VIEWS = "epidemia_low_gss_political_view_by_age"
 BLS = "epidemia_low_bls_sex_by_occupation"
@@ -75,28 +78,7 @@ def test_where_errors_are_not_known_scores_stand_and_a_note_says_why(tmp_path, f
     assert {*found["value"]} == {40.0} and found["error"].isna().any() == np.isnan(errors).any()
 
 
-#: What is written of one task in a block, or the whole block, and what its note says.
-DAMAGES = [
-    ({"sample": None}, "sample is None"),
-    ({"sample": "gss_2022 449c4014dd6c"}, "expected one of nsduh"),
-    ({"sample": ""}, "2 draws of score, expected none"),
-    ({"asking": None}, "asking is None"),
-    ({"asking": {}}, "error of score from asking is None"),
-    ({"asking": {"score": -1}}, "from asking is -1, expected 0 or more"),
-    ({"score": "1 x"}, "draws of score are '1 x', expected numbers"),
-    ({"score": "1e308 -1e308 1"}, "expected numbers"),
-    ({"score": "-50 -50"}, "draws of score are -50 to -50, expected 0 to 100"),
-    ({"score": "1"}, "1 draws of score, expected at least 2"),
-    ({"score": "1 2 3"}, "draws of one sample"),
-    ({"uncut": 3}, "uncut is 3"),
-    ({"uncut": {"score": "x"}}, "score, uncut, is 'x', expected a number"),
-    ({"less_bias": 3}, "less_bias is 3"),
-    ({"less_bias": {"score": "1 2 3"}}, "2 and 3 draws of score"),
-    ([], "Expected `object"),
-]
-
-
-@pytest.mark.parametrize(("damage", "says"), DAMAGES)
+@pytest.mark.parametrize(("damage", "says"), TABLES["damaged draws"])
 def test_damaged_blocks_leave_their_file_out(tmp_path, damage, says):
     """Each made an error that was wrong, infinite, or a traceback."""
     put(tmp_path / "good", {COCAINE: THREE})

@@ -17,15 +17,6 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score.score import Anchors
 
 BINARY = "epidemia_low_nsduh_cocaine_ever_by_age"
-SEVERAL = "epidemia_low_gss_party_by_race"
-
-
-def test_the_22_answers():
-    assert len(intervals.BINS) == len(intervals.MIDPOINTS) == len(intervals.BIN_LETTERS) == 22
-    assert intervals.BIN_LETTERS[0] == "A" and intervals.BIN_LETTERS[-1] == "V"
-    assert intervals.BINS[:3] == ("0%", "0%-5%", "5%-10%")
-    assert intervals.BINS[-2:] == ("95%-100%", "100%")
-    assert intervals.MIDPOINTS[[0, 1, 2, 20, 21]] == pytest.approx([0, 0.025, 0.075, 0.975, 1])
 
 
 @given(st.floats(0, 1))
@@ -140,25 +131,3 @@ def test_rounding_stays_below_the_largest_sum_allowed(kind):
         shared = torch.log_softmax(logits[:, :2], -1)[:, :1]
         for found in (last, last + shared):
             assert float(found.double().exp().sum(-1).max()) < most_mass(count)
-
-
-def test_a_transformer_answers_beside_the_plain_task(tiny_llama):
-    """Both ways of asking in one run; the stated distribution recomputed from the samples."""
-    pytest.importorskip("torch")
-    name = f"{BINARY}_likelihood"
-    model = {"model": "hf", "model_args": f"pretrained={tiny_llama},dtype=float32"}
-    how = {"device": "cpu", "batch_size": 16, "log_samples": True}
-    results = evaluate([BINARY, name], **model, **how)
-    truth, stated = store.load(BINARY), {}
-    for sample in results["samples"][name]:
-        logprobs = np.array([float(response[0]) for response in sample["filtered_resps"]])
-        stated[sample["doc"]["cell"]] = intervals.MIDPOINTS[logprobs.argmax()]
-    p = np.array([stated[cell] for cell in range(len(truth.given))])
-    expected = (truth.weights * 2 * abs(truth.p[:, 0] - p)).sum()
-    assert results["results"][name]["l1,none"] == pytest.approx(expected)
-    answered = np.zeros_like(truth.p)
-    for sample in results["samples"][BINARY]:
-        shares = np.exp([float(response[0]) for response in sample["filtered_resps"]])
-        answered[sample["doc"]["cell"], sample["doc"]["order"]] += shares / shares.sum() / 2
-    expected = (truth.weights[:, None] * abs(truth.p - answered)).sum()
-    assert results["results"][BINARY]["l1,none"] == pytest.approx(expected)

@@ -5,6 +5,7 @@ import re
 import sys
 
 import pytest
+import yaml
 from conftest import REPOSITORY
 
 from lm_eval_epidemia.finetune.check import Checker, bare, story, tagged
@@ -101,75 +102,7 @@ def reasons(text, **facts):
     }
 
 
-def test_denials_are_read():
-    for told in (
-        "[3: has used cocaine] and [4: has never used heroin]",
-        "[3: has used cocaine], [4: not heroin]",
-        "[3: has used cocaine]. [4: Heroin, never]",
-        "[3: has tried cocaine] [4: without ever trying heroin]",
-        "[3: has used cocaine], and [4: heroin is something she has always avoided]",
-        "[4: denies heroin] and [3: admits that she has used cocaine]",
-        "[4: hasn't used heroin]; [3: cocaine she has used]",
-    ):
-        text = f"[2: She] is [1: 32 years old] and {told}."
-        assert reasons(text) == set(), text
-        assert "contradicted" in reasons(text, heroin_ever=0)
-        assert "contradicted" in reasons(text, cocaine_ever=1)
-    both = "[2: She] is [1: 32]. [3, 4: She has never used cocaine or heroin]."
-    assert reasons(both, cocaine_ever=1) == set() and reasons(both) == {"contradicted"}
-
-
-def test_ages_are_read():
-    for age, expected in {
-        "32 years old": set(),
-        "thirty-four years old": set(),
-        "30 to 34 years old": set(),
-        "in her early thirties": set(),
-        "in her thirties": {"unclear"},
-        "in her 40s": {"contradicted"},
-        "35 years old": {"contradicted"},
-        "65 or older": {"contradicted"},
-        "over 34": {"unclear"},
-        "a teenager": {"unclear"},
-        "under 20 years old": {"unclear"},  # several levels
-        "tall": {"unclear"},
-    }.items():
-        text = f"[2: She] is [1: {age}]. She has [3: used cocaine] but [4: never heroin]."
-        assert reasons(text) == expected, age
-
-
-def test_what_stands_outside_of_the_tags_tells_nothing():
-    usual = "[2: She] is [1: 32]. She has [3: used cocaine] but [4: never heroin]."
-    assert reasons(usual) == set()
-    assert reasons(usual, heroin_ever=None) == {"bad tag", "not among the facts"}
-    assert reasons(usual.replace("never heroin", "heroin").replace("but", "but never"))
-    for more, reason in (
-        ("The coke was a mistake.", "said twice"),
-        ("He bakes.", "contradicted"),
-        ("Female as she is, she bakes.", "said twice"),
-        ("She is in her thirties.", "said twice"),
-        ("She has 2 dogs.", "bad tag"),
-        ("[5: She bakes.]", "bad tag"),
-        ("[She bakes.]", "bad tag"),
-        ("Not her.", "unclear"),
-    ):
-        assert reasons(f"{usual} {more}") == {reason}, more
-    assert reasons(usual.replace("[2: She]", "She")) == {"omitted"}
-    without = "She is [1: 32]. She has [2: used cocaine] but [3: never heroin]."
-    assert reasons(without, sex=None) == {"not among the facts"}
-
-
-def test_what_cannot_be_made_out_is_a_fault():
-    for told in (
-        "She [4: never used heroin until last year]",
-        "She [4: may have used heroin]",
-        "She may [4: have used heroin]",
-        "She [4: refused to say whether she has used heroin]",
-        "She has a brother, and her brother [4: has used heroin]",
-        "She [4: has used hard drugs]",
-        "[3, 4: She has never used cocaine but has used heroin]",
-        "[3, 4: She has used cocaine, never heroin]",
-    ):
-        text = f"[2: She] is [1: 32] and [3: has used cocaine]. {told}."
-        for level in (0, 1):
-            assert reasons(text, heroin_ever=level) & {"unclear", "contradicted"}, told
+def test_notes_are_read_as_a_person_reads_them():
+    rows = yaml.safe_load((REPOSITORY / "tests" / "data" / "notes_read.yaml").read_text("utf-8"))
+    for text, facts, faults in rows:
+        assert reasons(text, **facts) == {*faults}, (text, facts)

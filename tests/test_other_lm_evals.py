@@ -6,14 +6,12 @@ the installed one as a whole.
 
 import inspect
 import json
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import REPOSITORY, SUMS
+from conftest import REPOSITORY, SUMS, in_a_process
 from lm_evals import KINDS, environment, lm_eval_of
 
 from lm_eval_epidemia import benchmarks
@@ -28,14 +26,7 @@ CLOCKS = {"date", "start_time", "end_time", "total_evaluation_time_seconds"}
 
 
 def run(where, folder, *words, **variables):
-    return subprocess.run(
-        [sys.executable, *map(str, words)],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**where, **variables},
-        check=False,
-    )
+    return in_a_process(*words, cwd=folder, env={**where, **variables})
 
 
 @pytest.fixture(scope="module")
@@ -126,15 +117,6 @@ def test_our_tasks_are_found_in_every_lm_eval_that_lets_us(kind, lm_evals, mine,
     shown = json.loads(done.stdout.splitlines()[1])
     assert shown == (None if kind in ("renamed", "extra keyword") else str(mine))
     assert "overrides" not in done.stderr
-
-
-@pytest.mark.slow
-def test_positional_arguments_are_handed_on(lm_evals, mine, tmp_path):
-    where = lm_evals(INSTALLED)
-    given = f"None, [{str(mine)!r}], True, {{'gen_prefix': 'I say'}}"
-    index, _ = index_of(where, tmp_path, given, EPIDEMIA_HOME=str(tmp_path))
-    assert {"builtin", "mine"} <= set(index)
-    assert Path(index["epidemia_low"]).is_relative_to(tmp_path)
 
 
 # The signature of a TaskManager, tried in this process.
@@ -228,29 +210,6 @@ def test_entry_points_and_the_hook_find_the_same_files_without_a_warning(lm_eval
     _, off = index_of(where, tmp_path, EPIDEMIA_AUTOLOAD="0")
     assert on.stdout == off.stdout and "epidemia_low" in index
     assert on.stderr == off.stderr
-
-
-def built(home):
-    """Put a ground truth of the user's own into a home: the shipped one of a survey."""
-    (home / "groundtruth").mkdir(parents=True)
-    shipped = REPOSITORY / "groundtruth"
-    registry = json.loads((shipped / "registry.json").read_text())
-    registry["truths"] = {"nsduh_2022": registry["truths"]["nsduh_2022"]}
-    for file in registry["truths"]["nsduh_2022"]["files"].values():
-        (home / "groundtruth" / file["name"]).symlink_to(shipped / file["name"])
-    (home / "groundtruth" / "registry.json").write_text(json.dumps(registry))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arguments", ["metadata={'gen_prefix': 'I say'}", ""])
-def test_what_no_entry_point_can_name_comes_from_the_hook(lm_evals, home, tmp_path, arguments):
-    if not arguments:
-        built(home)
-    index, done = index_of(lm_evals("entry points"), tmp_path, arguments, EPIDEMIA_HOME=str(home))
-    ours = [path for name, path in index.items() if name.startswith("epidemia_")]
-    assert len(ours) > 500
-    assert all(Path(path).is_relative_to(home / "task_yamls") for path in ours)
-    assert "overrides" not in done.stderr, done.stderr[:500]
 
 
 @pytest.mark.slow
@@ -361,16 +320,6 @@ def test_no_damage_to_our_files_stops_somebody_elses_run(tmp_path, monkeypatch, 
         assert len(said) <= 1 and "\n" not in "".join(said), (kind, said)
         if kind in ("[]", "null", '"x"', "3", "binary", "unreadable", "{", "[" * 40):
             assert "could not be added to lm-eval" in said[0] and str(home) in said[0], said
-
-
-@pytest.mark.slow
-def test_a_damaged_registry_changes_no_results(lm_evals, without_us, mine, home, tmp_path):
-    (home / "groundtruth").mkdir(parents=True)
-    (home / "groundtruth" / "registry.json").write_text("[]")
-    where = {**lm_evals(INSTALLED), "EPIDEMIA_HOME": str(home)}
-    *written, said = command_line(where, mine, tmp_path / "on")
-    assert written == without_us
-    assert said.count("could not be added to lm-eval") == 1
 
 
 # What others do with these classes. ---------------------------------------------------------

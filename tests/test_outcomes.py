@@ -6,19 +6,12 @@ import numpy as np
 import pytest
 from scipy import integrate, linalg, stats
 
-from lm_eval_epidemia.score.outcomes import (
-    Clustered,
-    Layout,
-    Prior,
-    clustered,
-    moderated,
-    priors_from,
-)
+from lm_eval_epidemia.score import outcomes
 
 
 def prior_of(variances, freedom):
     logs = np.log(variances)
-    return Prior(*map(float, priors_from(logs.mean(), logs.var(ddof=1), freedom)))
+    return outcomes.Prior(*map(float, outcomes.priors_from(logs.mean(), logs.var(ddof=1), freedom)))
 
 
 #: Tasks by outcome: those of `epidemia_joint`, of low and high together, equal ones, two.
@@ -40,7 +33,7 @@ def test_cr2_and_its_freedom_are_those_of_the_matrices(sizes):
         terms.append((ones[at].T @ adjusted @ (rest @ values)[at] / tasks).item())
         vectors.append(rest[:, at] @ adjusted @ ones[at].ravel() / tasks)
     p = np.array(vectors) @ np.array(vectors).T
-    found = clustered(values, clusters)
+    found = outcomes.clustered(values, clusters)
     assert found.mean == pytest.approx(values.mean())
     assert found.error == pytest.approx(math.sqrt(sum(x * x for x in terms)))
     assert found.freedom == pytest.approx(np.trace(p) ** 2 / np.trace(p @ p))
@@ -52,7 +45,7 @@ def test_cr2_by_hand():
     Variance: (2^2 / (1 - 1/4) + 2^2 / (1 - 3/4)) / 16 = (16/3 + 16) / 16 = 4/3. Freedom: 16 / (1 +
     9 + 2 * 1 * 9 / (3 * 1)) = 1.
     """
-    found = clustered([4.0, 0.0, 1.0, 3.0], "abbb")
+    found = outcomes.clustered([4.0, 0.0, 1.0, 3.0], "abbb")
     assert found == pytest.approx((2.0, math.sqrt(4 / 3), 1.0))
     # t(0.975, 1) = 12.7062.
     assert found.reach(0.95) == pytest.approx(12.7062 * math.sqrt(4 / 3), rel=1e-5)
@@ -60,17 +53,17 @@ def test_cr2_by_hand():
 
 def test_equal_clusters_are_a_t_test_of_their_means():
     values = np.random.default_rng(2).normal(size=12)
-    found = clustered(values, np.tile(range(4), 3))
+    found = outcomes.clustered(values, np.tile(range(4), 3))
     means = values.reshape(3, 4).mean(axis=0)
     assert found == pytest.approx((means.mean(), stats.sem(means), 3.0))
-    alone = clustered([1.0, 2.0], "aa")
+    alone = outcomes.clustered([1.0, 2.0], "aa")
     assert alone.mean == 1.5 and math.isnan(alone.error) and math.isnan(alone.reach(0.95))
     assert alone.freedom == 0
 
 
 def test_the_variance_is_unbiased_for_independent_tasks():
     """E sum_g (c_g S_g / T)^2 = v / T: 20,000 draws, so a mean square is known to 1 %."""
-    layout = Layout(np.repeat(range(5), (3, 2, 2, 1, 1)))
+    layout = outcomes.Layout(np.repeat(range(5), (3, 2, 2, 1, 1)))
     values = np.random.default_rng(3).normal(size=(20_000, 9))
     squares = (layout.residuals(values) ** 2).sum(axis=1)
     assert squares.mean() == pytest.approx(1 / 9, rel=4 * squares.std() / squares.mean() / 141)
@@ -107,7 +100,9 @@ def test_variances_that_differ_by_chance_alone_have_one_value():
 
 def test_a_moderated_error_lies_between_its_own_and_the_prior():
     """(6 * 4 + 3 * 1) / 9 = 3 with 9 degrees of freedom."""
-    own = Clustered(1.0, 1.0, 3.0)
-    assert moderated(own, Prior(6.0, 4.0)) == pytest.approx((1.0, math.sqrt(3), 9.0))
-    assert moderated(own, Prior(6.0, 4.0), most=5.0).freedom == 5.0
-    assert moderated(own, Prior(math.inf, 4.0), most=18.0) == (1.0, 2.0, 18.0)
+    own = outcomes.Clustered(1.0, 1.0, 3.0)
+    assert outcomes.moderated(own, outcomes.Prior(6.0, 4.0)) == pytest.approx(
+        (1.0, math.sqrt(3), 9.0)
+    )
+    assert outcomes.moderated(own, outcomes.Prior(6.0, 4.0), most=5.0).freedom == 5.0
+    assert outcomes.moderated(own, outcomes.Prior(math.inf, 4.0), most=18.0) == (1.0, 2.0, 18.0)

@@ -5,7 +5,8 @@ import os
 from itertools import product
 
 import pytest
-from conftest import called
+import yaml
+from conftest import REPOSITORY, called
 from report_parts import command
 from toy_survey import RECORD, build, people
 
@@ -19,6 +20,7 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.arguments import checked
 from lm_eval_epidemia.surveys import catalogue
 
+CHANGES = yaml.safe_load((REPOSITORY / "tests" / "data" / "toy_changes.yaml").read_text())
 TASK, EVERYBODY = "epidemia_extra_toy_happy_by_sex", "epidemia_marginal_toy_happy"
 
 
@@ -77,22 +79,7 @@ def test_record_stands_anywhere_on_the_line(tmp_path, monkeypatch, capsys):
     assert "--record has no value: expected the path" in capsys.readouterr().err
 
 
-#: What is changed in the record, and what is said of it.
-WRONG = [
-    ("survey: toy", "survey: gss", "add 'replaces: gss'"),
-    ("toy\n", "toy\nreplaces: gss\n", "of its own name"),
-    ("toy\n", "toy\nreplaces: toy\n", "of its own name"),
-    ("survey: toy", "survey: low", "epidemia_low is the name of another group"),
-    ("happy", "ha/ppy", "the name of a variable may contain only letters"),
-    (*("region", "sex_stated"), "by_sex_stated would also be epidemia_extra_toy_happy_by_sex in"),
-    ('"2020":', '"../../2020":', "the name of a vintage must begin"),
-    ("  extra:", "  low:", "under 'extra', not low"),
-    ("A toy survey", "!!python/name:os.getcwd", "could not determine a constructor"),
-    ("{label: Male,", "{each: [2, 1], label: '{n}',", "'each'"),
-]
-
-
-@pytest.mark.parametrize(("old", "new", "said"), WRONG)
+@pytest.mark.parametrize(("old", "new", "said"), CHANGES["wrong"])
 def test_a_wrong_record_is_left_out_and_says_why(home, old, new, said, caplog):
     write(home / "surveys", changed(old, new))
     assert len(catalogue.records()) == 16
@@ -113,14 +100,12 @@ def test_a_record_that_is_written_while_python_runs_is_seen(home):
     (home / "surveys" / "toy.yaml").write_text(RECORD)
     assert TASK not in leaves()  # the disk as it was last looked at
     assert TASK in {*tasks()["task"]} & {*leaves()}
-
-
-def test_a_run_from_python_sees_a_record_that_is_written_meanwhile(home):
-    assert TASK not in leaves()
-    (home / "surveys").mkdir()
-    (home / "surveys" / "toy.yaml").write_text(RECORD)
-    with pytest.raises(EpidemiaError, match=f"{TASK} has no ground truth here: it needs toy.csv"):
-        checked(lambda tasks: tasks)([TASK])
+    # And by a run.
+    (home / "surveys" / "later.yaml").write_text(changed("survey: toy", "survey: later"))
+    later = TASK.replace("toy", "later")
+    assert later not in leaves()
+    with pytest.raises(EpidemiaError, match=f"{later} has no ground truth here: it needs toy.csv"):
+        checked(lambda tasks: tasks)([later])
 
 
 def test_a_record_replaces_one_that_ships(home):
@@ -164,33 +149,18 @@ def test_from_record_to_scores_in_every_way_and_without_it(
     assert "the survey record of toy is missing" in caplog.text
 
 
-#: What is changed in the record: words, and what is counted.
-WORDED = [
-    ("is not happy", "is unhappy"),
-    ("Is this person happy?", "Are they happy?"),
-    ("  extra:\n", '  extra:\n    - {outcome: town, given: [sex], title: "Toy: Town"}\n'),
-]
-COUNTED = [
-    ("is male, codes: [1]", "is male, codes: [3]"),
-    ('label: "No"', 'label: "Nope"'),
-    ("{weight: W}", "{weight: W2}"),
-    ("subject:", "universe: [{column: SEX, codes: [1]}]\nsubject:"),
-    ("column: HAPPY\n", "column: HAPPY\n    missing: [9]\n"),
-    ("column: HAPPY\n", "column: JOY\n"),
-    ("year: 2020\n", "year: 2021\n"),
-]
-
-
 def test_a_record_that_counts_something_else_than_its_truth_wants_a_build(home, raw, caplog):
     path = write(home / "surveys")
     build(raw)
     text = changed("column: TOWN\n", "column: TOWN\n    question: Is it a town?\n")
     said = "has changed since its truth was built, in what is counted"
-    for edit in (*WORDED, *COUNTED):
+    for edit in (*CHANGES["worded"], *CHANGES["counted"]):
         caplog.clear()
         write(path.parent, changed(*edit, text))
         notices.forget()
-        assert (TASK in store.available()) == (edit in WORDED) == (said not in caplog.text), edit
+        assert (
+            (TASK in store.available()) == (edit in CHANGES["worded"]) == (said not in caplog.text)
+        ), edit
     with pytest.raises(EpidemiaError, match=f"{said}.*build toy --vintage 2020 --raw FILE"):
         store.load(TASK)
     write(path.parent)

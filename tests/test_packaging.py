@@ -12,6 +12,7 @@ from importlib.metadata import packages_distributions
 import pytest
 import yaml
 from conftest import REPOSITORY
+from processes import python
 
 import lm_eval_epidemia
 from lm_eval_epidemia.core import extras
@@ -46,22 +47,18 @@ AGGREGATES = (
 STARTUP = {"lm_eval_epidemia_startup.pth", "lm_eval_epidemia_startup.py"}
 
 
+def built(kind, folder, checkout=REPOSITORY):
+    """Build what the backend makes of a checkout into a folder of its own; return the file."""
+    code = f"import hatchling.build as b; print(b.build_{kind}({str(folder / kind)!r}))"
+    (folder / kind).mkdir()
+    return folder / kind / python(code, cwd=checkout).split()[-1]
+
+
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory):
     """A wheel and an editable wheel, built by the backend without fetching anything."""
     folder = tmp_path_factory.mktemp("wheels")
-    code = (
-        "import sys, hatchling.build as b\n"
-        f"print(b.build_wheel({str(folder)!r}))\n"
-        f"print(b.build_editable({str(folder / 'editable')!r}))"
-    )
-    (folder / "editable").mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    plain, editable = done.stdout.split()[-2:]
-    return folder / plain, folder / "editable" / editable
+    return built("wheel", folder), built("editable", folder)
 
 
 def test_the_wheel_carries_its_data_inside_the_package(wheels):
@@ -84,12 +81,7 @@ def test_the_wheel_is_small_and_holds_no_microdata(wheels):
 def sdist(tmp_path_factory):
     """The sdist, unpacked, as the backend builds it."""
     folder = tmp_path_factory.mktemp("sdist")
-    code = f"import hatchling.build as b; print(b.build_sdist({str(folder)!r}))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    packed = folder / done.stdout.split()[-1]
+    packed = built("sdist", folder)
     with tarfile.open(packed) as archive:
         archive.extractall(folder, filter="data")
     return packed, folder / packed.name.removesuffix(".tar.gz")
@@ -122,12 +114,7 @@ def test_the_sdist_holds_the_checkout_and_nothing_that_lies_beside_it(sdist):
 
 @pytest.mark.slow
 def test_a_wheel_of_the_sdist_is_that_of_the_checkout(sdist, wheels, tmp_path):
-    code = f"import hatchling.build as b; print(b.build_wheel({str(tmp_path)!r}))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=sdist[1], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / done.stdout.split()[-1]).read_bytes() == wheels[0].read_bytes()
+    assert built("wheel", tmp_path, sdist[1]).read_bytes() == wheels[0].read_bytes()
 
 
 def test_an_editable_install_leaves_no_half_package(wheels):

@@ -3,14 +3,15 @@
 Through lm-eval's own client, ``local-chat-completions``.
 """
 
-import json
 import math
 import shlex
 
 import numpy as np
 import pytest
+import yaml
 from conftest import REPOSITORY, evaluate
-from test_endpoint import endpoint  # noqa: F401 (a fixture)
+from scripted_server import scripted
+from test_endpoint import seeds, sent
 
 from lm_eval_epidemia.benchmarks.prior import ways as priors
 from lm_eval_epidemia.benchmarks.prior.judged import baseline_errors
@@ -21,36 +22,24 @@ from lm_eval_epidemia.harness import run as harness_run
 
 TASK = "epidemia_prior_nhanes"
 
-#: Five replies to each of the first three cells, which are normal; the unit of the first is cm.
-REPLIES = [
-    ("Adults vary.\n<prior>100, 2</prior>", (100, 2)),
-    ("<prior>1.2 million cm, 1,200</prior>", (1.2e6, 1200)),
-    ("<prior>55%, 3%</prior>", None),
-    ("<think><prior>1, 2</prior></think>It is <prior>mean=100, std=3</prior>", (100, 3)),
-    ("<prior>1, 2</prior> No, <prior>100, 4</prior>", (100, 4)),
-    ("So <prior>100, 5</pri", (100, 5)),
-    ("<prior>１００, ６</prior>", (100, 6)),  # noqa: RUF001
-    ("<prior>100, -2</prior>", None),
-    ("<prior>100, 0</prior>", None),
-    ("<prior>nan, 2</prior>", None),
-    ("<prior>100</prior>", None),
-    ("<think>perhaps <prior>100, 2</prior>", None),
-    ("I'm sorry, but I cannot know that.", None),
-    ("", None),
-    ("100, 2", None),
-]
+REPLIES = yaml.safe_load((REPOSITORY / "tests" / "data" / "prior_replies.yaml").read_text("utf-8"))
 
 
-def test_every_reply_is_read_or_counted(endpoint):  # noqa: F811
+def ask(reply, model="tiny", of="local-chat-completions", more="", **how):
+    """Ask a server that replies so; return the results, and what it was sent."""
+    with scripted(fault=lambda text, times: sent(reply(text)), models=(model,)) as server:
+        given = f"base_url={server.url()},model={model}{more}"
+        results = evaluate([TASK], model=of, apply_chat_template=True, model_args=given, **how)
+    return results, server
+
+
+def test_every_reply_is_read_or_counted():
     number = len(REPLIES)
     replies = dict(zip(split(TASK, "direct")["prompt"][:number], REPLIES, strict=True))
-    server = endpoint(lambda text, _times: (200, replies[text][0]))
-    results = evaluate(
-        [TASK],
-        model="local-chat-completions",
-        apply_chat_template=True,
+    results, server = ask(
+        lambda text: replies[text][0],
+        more=",num_concurrent=2,max_retries=1",
         limit=number // priors.REPEATS,
-        model_args=f"base_url={server.url},model=tiny,num_concurrent=2,max_retries=1",
     )
     expected = [parameters for _, parameters in REPLIES]
     read = sum(parameters is not None for parameters in expected)
@@ -62,44 +51,23 @@ def test_every_reply_is_read_or_counted(endpoint):  # noqa: F811
         np.array([parameters or unread for parameters in expected], dtype=float),
     )
     # Another seed for each, or all five estimates of a cell would be drawn alike.
-    assert len(server.seeds) == number
+    assert len(seeds(server)) == number
     assert {one.family for one in store.load(TASK).quantities[:3]} == {"normal"}
 
 
-def test_a_system_prompt_reaches_the_server(endpoint):  # noqa: F811
-    heard = []
-    server = endpoint(lambda text, _times: (200, "<prior>100, 2</prior>"))
-    respond = server.respond
-    server.respond = lambda body: (heard.append(body), respond(body))[1]
-    evaluate(
-        [TASK],
-        model="local-chat-completions",
-        apply_chat_template=True,
-        limit=1,
-        model_args=f"base_url={server.url},model=tiny",
-        metadata={"system_prompt": "conservative"},
-    )
-    assert [one["role"] for one in heard[0]["messages"]] == ["system", "user"]
-    assert heard[0]["messages"][0]["content"].startswith("You are a careful statistician")
-    assert heard[0]["temperature"] == 0.5
-    assert "seed" in json.dumps(heard[0])
+def test_a_system_prompt_reaches_the_server():
+    how = {"limit": 1, "metadata": {"system_prompt": "conservative"}}
+    heard = ask(lambda text: "<prior>100, 2</prior>", **how)[1].payloads[0]
+    assert [one["role"] for one in heard["messages"]] == ["system", "user"]
+    assert heard["messages"][0]["content"].startswith("You are a careful statistician")
+    assert heard["temperature"] == 0.5 and "seed" in heard
 
 
-def test_a_temperature_that_lm_eval_does_not_send_is_told(endpoint, monkeypatch, caplog):  # noqa: F811
+def test_a_temperature_that_lm_eval_does_not_send_is_told(monkeypatch, caplog):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    heard = []
-    server = endpoint(lambda text, _times: (200, "<prior>100, 2</prior>"))
-    respond = server.respond
-    server.respond = lambda body: (heard.append(body["temperature"]), respond(body))[1]
-    evaluate(
-        [TASK],
-        model="openai-chat-completions",
-        apply_chat_template=True,
-        limit=1,
-        model_args=f"base_url={server.url},model=o4-mini",
-        gen_kwargs="temperature=0.2",
-    )
-    assert heard == [1] * priors.REPEATS
+    how = {"of": "openai-chat-completions", "limit": 1, "gen_kwargs": "temperature=0.2"}
+    _, server = ask(lambda text: "<prior>100, 2</prior>", model="o4-mini", **how)
+    assert [body["temperature"] for body in server.payloads] == [1] * priors.REPEATS
     assert "sends temperature 1 to o4-mini instead of 0.2" in caplog.text
 
 
@@ -109,24 +77,22 @@ OFF = {None: 1, "low": 2, "high": 0.5, "conservative": 1.5}
 
 
 @pytest.fixture
-def opinionated(endpoint):  # noqa: F811
+def opinionated():
     """A served model that is off by a known factor, which effort and system prompt decide."""
     truth, asked = store.load(TASK), split(TASK, "direct")["prompt"][:10]
     errors = baseline_errors(truth)[:, 0]
     of_prompt = {text: place // 5 for place, text in enumerate(asked)}
-    server = endpoint(None)
 
-    def respond(body):
-        server.bodies.append(body)
+    def reply(_text, _times):
+        body = server.payloads[-1]
         *system, user = (message["content"] for message in body["messages"])
         how = body.get("reasoning_effort") or ("conservative" if system else None)
         place = of_prompt[user["text"] if isinstance(user, dict) else user]
         mean = truth.quantities[place].mean + OFF[how] * errors[place]
-        said = {"role": "assistant", "content": f"<prior>{mean:.12g}, {errors[place]:.6g}</prior>"}
-        return 200, {"choices": [{"index": 0, "message": said}]}
+        return sent(f"<prior>{mean:.12g}, {errors[place]:.6g}</prior>")
 
-    server.bodies, server.respond = [], respond
-    return server
+    with scripted(fault=reply, models=("tiny",)) as server:
+        yield server
 
 
 @pytest.mark.slow
@@ -140,18 +106,18 @@ def test_settings_as_the_page_has_them_reach_the_server(
 
     page = REPOSITORY / "docs" / "guides" / "priors.md"
     lines = [line for line in commands_of(page) if line.startswith("lm_eval --model local-chat")]
-    sent = []
+    bodies = []
     again = lines[0].replace("max_gen", "temperature=0.50,max_gen")
     apart = lines[-1].replace("max_gen", "temperature=0.7,max_gen")
     apart = apart.replace("conservative", "superforecaster")
     for line in [*lines, again, apart]:
-        line = line.replace("NAME", "tiny").replace("URL", opinionated.url)
+        line = line.replace("NAME", "tiny").replace("URL", opinionated.url())
         words = shlex.split(line.replace("epidemia_prior", TASK).replace("results/", str(tmp_path)))
         assert epidemia("run", *words[1:], "--limit", "2").returncode == 0
-        body = opinionated.bodies[-1]
-        sent.append((body["temperature"], body.get("reasoning_effort"), len(body["messages"])))
+        body = opinionated.payloads[-1]
+        bodies.append((body["temperature"], body.get("reasoning_effort"), len(body["messages"])))
         assert body["max_tokens"] == 16384
-    assert sent == [
+    assert bodies == [
         (0.5, None, 1),
         (0.2, None, 1),
         (1.0, None, 1),

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from replicates import Says
 
-from lm_eval_epidemia import api
-from lm_eval_epidemia.ask.variants import SYSTEM_PROMPTS, Variant
+from lm_eval_epidemia.ask.variants import SYSTEM_PROMPTS
 from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves, members
 from lm_eval_epidemia.benchmarks.prior import PRIOR, judged, ways
 from lm_eval_epidemia.benchmarks.prior import ways as priors
@@ -20,7 +19,6 @@ from lm_eval_epidemia.benchmarks.prior.quantities import families, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantity
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core import paths
-from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.harness.cost import cost
 from lm_eval_epidemia.harness.yamls import task_path
@@ -265,23 +263,6 @@ def test_a_grid_recovers_the_marginal_through_lm_eval():
     assert samples[0]["doc"]["choices"] != samples[1]["doc"]["choices"]
 
 
-def test_choice_hf_scores_numbers_as_stock_does(tmp_path):
-    """Numbers are of several tokens, some of as many as it leaves to lm-eval."""
-    pytest.importorskip("torch")
-    from rounding import assert_same
-    from test_choice_hf import both
-
-    from lm_eval_epidemia.models.tiny import make_tiny_llama
-
-    rows = list(split(TASK, "grid"))[:3]
-    make_tiny_llama(tmp_path, [row["prompt"] for row in rows])
-    ours, stock = both(
-        tmp_path, [(row["prompt"], f" {number}") for row in rows for number in row["choices"]]
-    )
-    assert_same(ours, stock)
-    assert len(set(map(str, ours))) > len(ours) / 2
-
-
 # System prompts
 
 
@@ -340,16 +321,6 @@ def test_prompts_without_a_system_prompt():
         assert len(json.loads(heard[0])) == 1
 
 
-def test_a_system_prompt_that_is_none():
-    for wrong in ("superforcaster", ["base"], 3):
-        with pytest.raises(EpidemiaError, match="is not known"):
-            Variant.of({"system_prompt": wrong})
-    with pytest.raises(EpidemiaError, match="expected base, conservative, superforecaster"):
-        Variant.of({"system_prompt": "superforcaster"})
-    with pytest.raises(EpidemiaError, match="system_prompt is put before the prompt by lm-eval"):
-        api.questions(TASK, system_prompt="conservative")
-
-
 def test_runs_with_other_system_prompts_are_told_apart(tmp_path, one_home):
     from lm_eval_epidemia.results.read import read_results
 
@@ -367,29 +338,10 @@ def test_runs_with_other_system_prompts_are_told_apart(tmp_path, one_home):
 # Names, cost, sets that a user built
 
 
-def test_groups_and_members():
-    assert members("epidemia_prior") == [(TASK, "direct")]
-    assert members("epidemia_prior_grid") == [(TASK, "grid")]
-    for way in PRIOR.ways:
-        leaf = leaves()[in_way(TASK, way)]
-        assert leaf.group == in_way("epidemia_prior", way)
-        assert next(iter(leaf.metrics)) == "error_ratio"
-    assert PRIOR.leading == "win_rate_5" and "lower is better" not in PRIOR.heading
-    assert PRIOR.has_error
-
-
 def test_cost_counts_five_estimates_and_one_request_per_number():
     direct, points = cost(["epidemia_prior", "epidemia_prior_grid"])
     assert (direct.prompts, direct.requests) == (74 * 5, 74 * 5)
     assert (points.prompts, points.requests) == (74, 74 * 41)
-
-
-def test_questions_of_the_interface():
-    found = api.questions(TASK)
-    assert list(found.columns[-4:]) == ["sample", "family", "unit", "prompt"]
-    assert len(api.questions(TASK, "grid").choices[0]) == 41
-    with pytest.raises(EpidemiaError, match=r"nearest: .*epidemia_prior_nhanes"):
-        api.questions("epidemia_prior_nhane")
 
 
 def test_a_set_that_a_user_built_is_found_at_once(home):
@@ -413,7 +365,3 @@ def test_a_set_that_a_user_built_is_found_at_once(home):
     look()
     assert own not in leaves()
     assert task_path() == paths.shipped_task_yamls()
-
-
-def test_the_files_that_ship_name_no_machine():
-    assert str(REPOSITORY) not in (REPOSITORY / "task_yamls" / f"{TASK}.yaml").read_text()

@@ -371,11 +371,7 @@ DAMAGES = [
     (NHANES, lambda line: re.sub("(n:[^,]*,)", r"\1-", line, count=1), "-.* is not a distribution"),
     (NHANES, lambda line: re.sub("n:([^,]*),", "n:1e999,", line, count=1), "is not a distribution"),
     (NHANES, lambda line: " | ".join(["n:1,2"] * 74), "got 1 priors of each quantity, expected 5"),
-    (
-        NHANES,
-        lambda line: " | ".join(["-1.0,-2.0"] * 74),
-        "got 2 log-probabilities of each",
-    ),
+    (NHANES, lambda line: " | ".join(["-1.0,-2.0"] * 74), "got 2 log-probabilities of each"),
     (RANDOM, lambda line: "1 2 3", "3 recorded answers"),
     (RANDOM, lambda line: f"x{line}", "expected numbers, - and"),
     (RANDOM, lambda line: f"inf {line.partition(' ')[2]}", "expected numbers, - and"),

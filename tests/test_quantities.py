@@ -1,6 +1,5 @@
 """Sets of quantities: the published one, the store, draws, estimators."""
 
-import functools
 import json
 import re
 import runpy
@@ -9,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from conftest import REPOSITORY, raw_file
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +20,6 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     SIZES,
     STEPS,
     SampleDesign,
-    Samples,
     estimate,
     span,
 )
@@ -162,11 +161,6 @@ def test_draws_of_shipped_sets_scatter_around_the_truth():
         assert z.std() == pytest.approx(1, abs=0.1)
 
 
-def test_all_sets_together_are_small():
-    folder = paths.shipped_groundtruth() / "quantities"
-    assert sum(path.stat().st_size for path in folder.iterdir()) < 1.5e6
-
-
 def test_given_says_what_each_quantity_is_about():
     truth = store.load(NHANES)
     place = list(truth.column("name")).index("easy_2")
@@ -224,28 +218,6 @@ def test_damaged_files_are_refused_and_left_out(own, caplog):
         assert "epidemia_prior_mine" not in store.available()
         assert NHANES in store.available()
         assert "epidemia_prior_mine is left out" in caplog.text
-
-
-def test_sets_that_cannot_be_scored_are_not_written(tmp_path):
-    truth = store.load(store.PREFIX + "gss")
-    first, *others = truth.quantities
-    short = {"corrected": Samples(*(each[:, :3] for each in truth.baseline))}
-    for change, message in (
-        ({"mean": 1.2}, "a beta prior needs a mean between 0 and 1"),
-        ({"low": 1.0, "high": 0.0}, "the grid goes from 1 to 0"),
-        ({"family": "lognormal", "mean": -1.0}, "a lognormal prior needs a positive mean"),
-        ({"n": 29}, "29 people"),
-        ({"name": others[0].name}, "several quantities are named"),
-        (short, "must have shape"),
-        ({}, "scores use 'corrected' draws"),
-    ):
-        if {*change} <= {"corrected"}:
-            wrong = truth._replace(baselines=change)
-        else:
-            wrong = truth._replace(quantities=(first._replace(**change), *others))
-        with pytest.raises(EpidemiaError, match=message):
-            store.write(tmp_path, wrong)
-    assert not list(tmp_path.iterdir())
 
 
 # Draws, ends of the grid, quarters.
@@ -374,101 +346,18 @@ def test_replicate_weights_give_the_error_where_there_is_no_design():
     assert found == pytest.approx((3, 1, 1, 2, 1))
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_mean_sd_and_error_on_nhanes_agree_with_samplics():
-    """August 2021 - August 2023: mean and error are theirs, to 1e-6 and better.
-
-    Samplics scores a domain in the whole sample, so that PSUs without members count, as sums of 0.
-    It has no standard deviation between people: it is the root of the weighted mean of squares
-    about the mean, both means by samplics.
-    """
-    samplics = pytest.importorskip("samplics")
-    tables = (
-        pd.read_parquet(raw_file("nhanes", f"{name}.parquet")).set_index("SEQN")
-        for name in ("DEMO_L", "BMX_L", "DIQ_L")
-    )
-    frame = functools.reduce(lambda left, right: left.join(right, rsuffix="_other"), tables)
-    frame = frame[(frame["RIDAGEYR"] >= 18) & (frame["WTMEC2YR"] > 0)]
-    weight = frame["WTMEC2YR"].to_numpy(float)
-    strata, within = (frame[c].to_numpy(int) for c in ("SDMVSTRA", "SDMVPSU"))
-    design = SampleDesign(weight, strata, strata * 10 + within)
-    diabetes = frame["DIQ010"].map({1: 1.0, 2: 0.0, 3: 1.0}).to_numpy()
-    height, age = frame["BMXHT"].to_numpy(), frame["RIDAGEYR"].to_numpy()
-    domains = {
-        "all": np.ones(len(frame), dtype=bool),
-        "women": frame["RIAGENDR"].to_numpy() == 2,
-        "tall": height > np.nanpercentile(height, 75),
-        "old and tall": (age >= 79) & (height > np.nanpercentile(height, 90)),
-    }
-
-    def theirs(y, there):
-        estimator = samplics.TaylorEstimator(samplics.PopParam.mean)
-        estimator.estimate(
-            y=np.where(there, y, 1.0),
-            samp_weight=weight,
-            stratum=strata,
-            psu=design.psu,
-            domain=there.astype(int),
-        )
-        return estimator.point_est[1], estimator.stderror[1]
-
-    sparse = 0
-    values = [*(frame[c].to_numpy() for c in ("BMXWT", "BMXBMI", "BMXWAIST", "BMXHT")), diabetes]
-    for y in values:
-        for domain in domains.values():
-            there = domain & ~np.isnan(y)
-            found = estimate(y, there, design)
-            mean, error = theirs(y, there)
-            sparse += not pd.Series(there).groupby(design.psu).any().all()
-            assert found.mean == pytest.approx(mean, rel=1e-9)
-            assert found.se == pytest.approx(error, rel=1e-6)
-            assert found.sd**2 == pytest.approx(theirs((y - mean) ** 2, there)[0], rel=1e-9)
-    assert sparse  # Some have a PSU without members.
-
-
-#: Slices of the shipped sets in which versions before had too small an error: file, design, what is
-#: averaged and who is in it, by the columns of the files.
-RECORDS = {
-    "meps": (
-        "HC243_panel27_subset.parquet",
-        ("PERWT22F", "VARSTR", "VARPSU"),
-        {
-            "easy_1": ("OBTOTV22", "RACETHX == 1"),
-            "easy_6": ("OBTOTV22", "35 <= AGE22X <= 39"),
-            "medium_2": ("AGE22X", "SEX == 1 and INSCOV22 == 3"),
-            "medium_4": ("SEX == 1", "RACETHX == 1 and TOTEXP22 > 2720"),
-            "medium_8": ("TOTEXP22", "30 <= AGE22X <= 34 and INSCOV22 != 3"),
-            "hard_1": ("OBTOTV22", "44 < AGE22X <= 63 and TOTEXP22 > 7987 and SEX == 1"),
-            "hard_7": ("OBTOTV22", "SEX == 1 and 1290 < TOTEXP22 <= 4846 and DVTOT22 == 0"),
-            "hard_9": ("AGE22X", "OBTOTV22 > 8 and TOTEXP22 <= 4780 and SEX == 2"),
-        },
-    ),
-    "gss": (
-        "GSS_2018_2021_2022_2024.parquet",
-        ("wtssps", "vstrat", "vpsu"),
-        {
-            "medium_1": ("polviews >= 5", "partyid <= 2 and age > 66 and polviews > 0"),
-            "medium_3": ("degree == 1", "sex == 2 and 9 <= income16 <= 15 and degree >= 0"),
-            "medium_9": ("degree == 4", "sex == 1 and 19 <= income16 <= 20 and degree >= 0"),
-            "hard_2": ("age", "4 <= partyid <= 6 and degree == 1 and sex == 2 and age > 0"),
-            "hard_6": (
-                "polviews >= 5",
-                "48 < age <= 64 and sex == 1 and race == 1 and polviews > 0",
-            ),
-            "hard_7": ("age", "sex == 1 and polviews == 4 and partyid == 3 and age > 0"),
-        },
-    ),
-}
+RECORDS = yaml.safe_load((REPOSITORY / "tests" / "data" / "quantity_slices.yaml").read_text())
 
 
 @pytest.mark.parametrize("survey", RECORDS)
 def test_shipped_errors_are_those_of_the_records(survey):
     """By pandas, from the files: all PSUs of the survey count, without members as a sum of 0."""
-    file, (weight, strata, psu), slices = RECORDS[survey]
-    frame = pd.read_parquet(raw_file(survey, file)).astype(float, errors="ignore")
+    record = RECORDS[survey]
+    weight, strata, psu = record["design"]
+    frame = pd.read_parquet(raw_file(survey, record["file"])).astype(float, errors="ignore")
     frame = frame[frame["year"] == 2022] if "year" in frame else frame
     truth = {q.name: q for q in store.load(store.PREFIX + survey).quantities}
-    for name, (value, members) in slices.items():
+    for name, (value, members) in record["slices"].items():
         there = frame.eval(members).fillna(False).astype(bool) & (frame[weight] > 0)
         w = frame[weight].where(there, 0.0)
         y = frame.eval(value).astype(float).where(there, 0.0)

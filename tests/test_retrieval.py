@@ -4,14 +4,13 @@ import io
 import json
 import re
 import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import ClassVar
+from http.server import ThreadingHTTPServer
 
 import pandas as pd
 import pytest
 from conftest import REPOSITORY, evaluate
 from report_parts import command
+from scripted_server import scripted
 
 from lm_eval_epidemia.ask.intervals import bin_of
 from lm_eval_epidemia.ask.orderings import LETTERS
@@ -23,39 +22,6 @@ TASKS = [
     "epidemia_high_nsduh_marijuana_ever_by_education_sex",
 ]
 FOUND = "A survey puts it at {letter}."
-
-
-@contextmanager
-def serving(handler):
-    """A server on 127.0.0.1; yields its address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1/chat/completions"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-class Plain(BaseHTTPRequestHandler):
-    """A model that says what stands before the question, and 0% where nothing does."""
-
-    asked: ClassVar[list] = []
-
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.asked.append((body["model"], self.headers["Authorization"]))
-        found = re.match(r"A survey puts it at (\w)\.\n\n", body["messages"][-1]["content"])
-        message = {"role": "assistant", "content": found[1] if found else "A"}
-        said = json.dumps({"choices": [{"index": 0, "message": message}]}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(said)))
-        self.end_headers()
-        self.wfile.write(said)
-
-    def log_message(self, *_):
-        pass
 
 
 def answers():
@@ -80,10 +46,22 @@ def test_the_proxy_of_the_page_finds_what_the_plain_model_does_not_know(tmp_path
         recipe["search"]("?")
     recipe["search"] = lambda question: FOUND.format(letter=known[question.partition("\n")[0]])
     recipe["Searching"].log_message = lambda *_: None
-    Plain.asked.clear()
-    with serving(Plain) as plain, serving(recipe["Searching"]) as searching:
-        recipe["PLAIN"] = plain
-        for url, name in ((plain, "PLAIN"), (searching, "RETRIEVING")):
+
+    def reply(text, times):
+        """A model that says what stands before the question, and 0% where nothing does."""
+        found = re.match(r"A survey puts it at (\w)\.\n\n", text)
+        message = {"role": "assistant", "content": found[1] if found else "A"}
+        return 200, json.dumps({"choices": [{"index": 0, "message": message}]}).encode()
+
+    # The model behind both is one, and gets the key of whoever asks.
+    with (
+        scripted(fault=reply, key="sk-none", models=("PLAIN",)) as plain,
+        ThreadingHTTPServer(("127.0.0.1", 0), recipe["Searching"]) as searching,
+    ):
+        threading.Thread(target=searching.serve_forever, daemon=True).start()
+        recipe["PLAIN"] = plain.url()
+        proxy = f"http://127.0.0.1:{searching.server_address[1]}/v1/chat/completions"
+        for url, name in ((plain.url(), "PLAIN"), (proxy, "RETRIEVING")):
             results = evaluate(
                 [f"{task}_rag" for task in TASKS],
                 model="local-chat-completions",
@@ -94,8 +72,8 @@ def test_the_proxy_of_the_page_finds_what_the_plain_model_does_not_know(tmp_path
             folder.mkdir()
             results.pop("samples", None)
             (folder / "results_2026.json").write_text(json.dumps(results, default=str))
-    # The model behind both is one, and gets the key of whoever asks.
-    assert set(Plain.asked) == {("PLAIN", "Bearer sk-none")} and len(Plain.asked) == 2 * len(known)
+        searching.shutdown()
+        assert len(plain.payloads) == 2 * len(known)
     said = command(
         "report", tmp_path, "--pair", "PLAIN=RETRIEVING", *["--show", "versions", "--format", "csv"]
     )

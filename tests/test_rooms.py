@@ -3,12 +3,11 @@
 import ast
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from conftest import REPOSITORY
+from processes import python
 
 import lm_eval_epidemia
 from lm_eval_epidemia.benchmarks import WAYS
@@ -75,18 +74,15 @@ def test_no_benchmark_imports_from_another():
                 assert module != "lm_eval_epidemia.benchmarks.BENCHMARKS", path
 
 
-def test_only_the_harness_and_models_know_lm_eval():
-    for room in ROOMS:
-        if room in ("harness", "models", "cli"):  # whose `run` sets up lm-eval's log
-            continue
+@pytest.mark.parametrize(
+    ("harness", "known_to"),
+    # The command `run` sets up lm-eval's log.
+    [("lm_eval", ("harness", "models", "cli")), ("inspect_ai", ("inspect_ai",))],
+)
+def test_a_harness_is_known_to_few_rooms(harness, known_to):
+    for room in {*ROOMS} - {*known_to}:
         for path in files_of(room):
-            assert not any(module.split(".")[0] == "lm_eval" for module in imported_by(path)), path
-
-
-def test_only_inspect_ai_knows_inspect():
-    for room in ROOMS:
-        for path in files_of(room) if room != "inspect_ai" else ():
-            assert "inspect_ai" not in {name.split(".")[0] for name in imported_by(path)}, path
+            assert harness not in {name.split(".")[0] for name in imported_by(path)}, path
 
 
 #: Imports each module of its arguments in a process of its own, forked before any of ours was.
@@ -117,8 +113,7 @@ def test_every_module_can_be_imported_first_and_no_name_hides_one():
         for path in sorted(PACKAGE.rglob("*.py"))
         if path.parent.name != "startup" and not path.name.startswith("__")
     ]
-    command = [sys.executable, "-c", ALONE, *names]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    lines = python(ALONE, *names).splitlines()
     assert [line for line in lines if "choice-vllm needs vLLM" not in line] == []
 
 
@@ -144,15 +139,6 @@ def test_versions_are_of_the_wording_and_of_the_reading():
     for truth, base in ((cocaine, 3), (diabetes, 4)):
         versions = [OBSERVATION.version(truth) + revision for revision in revisions]
         assert versions == [base, base, *[base + 1] * 4]
-
-
-def test_shared_bases_are_not_indexed_and_groups_hold_only_available_tasks():
-    files = yamls.render()
-    assert "_epidemia" in files
-    low = files["nsduh/epidemia_low_nsduh.yaml"]
-    assert "heroin_ever_by_age" in low
-    assert "past_month" not in low
-    assert "extra" not in files["epidemia_low.yaml"]
 
 
 def test_processes_that_start_together_do_not_disturb_each_other(home, monkeypatch):
@@ -197,7 +183,4 @@ HEAVY = "torch lightgbm transformers datasets pandas sklearn lm_eval inspect_ai"
 )
 def test_nothing_heavy_is_imported_before_it_is_needed(code):
     check = f"\nimport sys; print('HEAVY', [m for m in '{HEAVY}'.split() if m in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", code + check], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "HEAVY []"
+    assert python(code + check).splitlines()[-1] == "HEAVY []"

@@ -15,7 +15,6 @@ from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.benchmarks.observation import respondents
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.cli.report import read
-from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.leaderboard import SCALES
 from lm_eval_epidemia.findings.references import known_scores
@@ -125,9 +124,6 @@ def test_names_tell_models_apart(tmp_path):
 def test_sizes_and_versions_of_models(tmp_path):
     """An instruct version is found by its name, or named."""
     assert [model_size(x) for x in ("7B", "350m", "1.5e9", " 2T ")] == [7e9, 3.5e8, 1.5e9, 2e12]
-    for wrong in ("", "B", "-7B", "nan", "inf"):
-        with pytest.raises(EpidemiaError, match="expected a number of parameters"):
-            model_size(wrong)
     versions = {"gemma-2-9b-it": "gemma-2-9b", "Mistral-7B-Instruct-v0.3": "Mistral-7B-v0.3"}
     for name in sorted([*versions, *versions.values(), "phi-4", "Qwen2.5-7B-Instruct"]):
         write(tmp_path / name, ONE, model=name)

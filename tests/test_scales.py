@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from math import comb
 
 import numpy as np
 import pytest
@@ -12,17 +13,7 @@ from scipy import stats
 from scipy.spatial.distance import jensenshannon
 
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.score.scales import (
-    DRAWS,
-    agreement_by_chance,
-    jensen_shannon,
-    log_score,
-    rank_agreement,
-    resolution,
-    sizes,
-    total_variation,
-    wasserstein,
-)
+from lm_eval_epidemia.score import monte_carlo, scales
 
 EPS = float(np.finfo(float).eps)
 #: What two routes to a number may differ by. Each adds at most 30 products whose sizes sum to at
@@ -47,14 +38,16 @@ def distributions(rows, columns):
 
 def test_golden_values():
     # (.3 + .3) / 2, and everything at the wrong answer.
-    np.testing.assert_allclose(total_variation(P, Q), [0.3, 1])
+    np.testing.assert_allclose(scales.total_variation(P, Q), [0.3, 1])
     # From .5 .3 .2 to .2 .3 .5: .3 goes two steps of 1/2. From the middle to the end: one.
-    np.testing.assert_allclose(wasserstein(P, Q), [0.3, 0.5])
+    np.testing.assert_allclose(scales.wasserstein(P, Q), [0.3, 0.5])
     # Without a common answer, one draw tells them apart: one bit.
-    assert jensen_shannon(P, Q)[1] == 1
+    assert scales.jensen_shannon(P, Q)[1] == 1
     # n = 9: q' = (9 * .2 + 1/3) / 10 = .21333, .30333, .48333; and of an answer of 0, 1/30.
     expected = 0.5 * math.log(0.64 / 3) + 0.3 * math.log(0.91 / 3) + 0.2 * math.log(1.45 / 3)
-    np.testing.assert_allclose(log_score(P, Q, np.array([9, 9])), [expected, math.log(1 / 30)])
+    np.testing.assert_allclose(
+        scales.log_score(P, Q, np.array([9, 9])), [expected, math.log(1 / 30)]
+    )
 
 
 @settings(max_examples=60)
@@ -65,41 +58,41 @@ def test_they_are_those_of_scipy(p, q):
     places = np.arange(5) / 4
     for cell in range(4):
         one, other = p[cell], q[cell]
-        assert total_variation(p, q)[cell] == pytest.approx(np.abs(one - other).sum() / 2)
+        assert scales.total_variation(p, q)[cell] == pytest.approx(np.abs(one - other).sum() / 2)
         # The square root of scipy's is of rounding's size, 1e-8, where the two are equal.
-        assert jensen_shannon(p, q)[cell] == pytest.approx(
+        assert scales.jensen_shannon(p, q)[cell] == pytest.approx(
             np.nan_to_num(jensenshannon(one, other, base=2)) ** 2, abs=ROUNDING
         )
-        assert wasserstein(p, q)[cell] == pytest.approx(
+        assert scales.wasserstein(p, q)[cell] == pytest.approx(
             stats.wasserstein_distance(places, places, one, other), abs=ROUNDING
         )
         cross = -stats.entropy(one) - stats.entropy(one, mixed[cell])
-        assert log_score(p, q, n)[cell] == pytest.approx(cross, abs=ROUNDING)
+        assert scales.log_score(p, q, n)[cell] == pytest.approx(cross, abs=ROUNDING)
 
 
 @settings(max_examples=60)
 @given(distributions(3, 4), distributions(3, 4))
 def test_what_holds_of_all(p, q):
     n = np.array([5.0, 50, 500])
-    for scale in (total_variation, jensen_shannon, wasserstein):
+    for scale in (scales.total_variation, scales.jensen_shannon, scales.wasserstein):
         np.testing.assert_allclose(scale(p, q), scale(q, p), rtol=0, atol=ROUNDING)
         assert (scale(p, p) == 0).all()
         assert ((scale(p, q) >= 0) & (scale(p, q) <= 1 + ROUNDING)).all()
-    assert (wasserstein(p, q) <= total_variation(p, q) + ROUNDING).all()
+    assert (scales.wasserstein(p, q) <= scales.total_variation(p, q) + ROUNDING).all()
     # Of what is mixed alike, none scores higher than the truth by more than the mixture bends.
-    assert (log_score(p, q, n) <= log_score(p, p, n) + np.log1p(4 / n)).all()
-    np.testing.assert_allclose(log_score(p[None], q, n)[0], log_score(p, q, n))
+    assert (scales.log_score(p, q, n) <= scales.log_score(p, p, n) + np.log1p(4 / n)).all()
+    np.testing.assert_allclose(scales.log_score(p[None], q, n)[0], scales.log_score(p, q, n))
 
 
 def test_of_two_answers_wasserstein_is_the_total_variation():
     p, q = np.array([[0.2, 0.8]]), np.array([[0.7, 0.3]])
-    assert wasserstein(p, q) == pytest.approx(total_variation(p, q))
+    assert scales.wasserstein(p, q) == pytest.approx(scales.total_variation(p, q))
 
 
 def test_replicates_that_miss_0_by_a_step():
     """They are stored in steps, so that a share of 0 can be -2e-5."""
     p = np.array([[[1.00002, -0.00002]]])
-    assert np.isfinite(jensen_shannon(p, np.array([[0.5, 0.5]]))).all()
+    assert np.isfinite(scales.jensen_shannon(p, np.array([[0.5, 0.5]]))).all()
 
 
 def test_ranks_are_spearmans():
@@ -107,20 +100,20 @@ def test_ranks_are_spearmans():
     p, q = rng.dirichlet(np.ones(3), 12), rng.dirichlet(np.ones(3), 12)
     q[3] = q[4]  # a tie
     each = [stats.spearmanr(p[:, k], q[:, k]).statistic for k in range(3)]
-    assert rank_agreement(p, q) == pytest.approx(np.mean(each))
+    assert scales.rank_agreement(p, q) == pytest.approx(np.mean(each))
     two = np.stack([p[:, 0], 1 - p[:, 0]], axis=1), np.stack([q[:, 0], 1 - q[:, 0]], axis=1)
-    assert rank_agreement(*two) == pytest.approx(each[0])
-    np.testing.assert_allclose(rank_agreement(np.stack([p, q]), q), [np.mean(each), 1])
+    assert scales.rank_agreement(*two) == pytest.approx(each[0])
+    np.testing.assert_allclose(scales.rank_agreement(np.stack([p, q]), q), [np.mean(each), 1])
 
 
 def test_who_says_the_same_of_everybody_agrees_with_no_order():
     p = np.random.default_rng(1).dirichlet(np.ones(2), 6)
     # As letters give it: the same but for rounding.
     same = np.tile([0.3, 0.7], (6, 1)) + 1e-12 * np.arange(6)[:, None] * [1, -1]
-    assert rank_agreement(p, same) == 0
-    assert agreement_by_chance(p, same) == 1
-    assert math.isnan(rank_agreement(p[:1], same[:1]))
-    assert math.isnan(agreement_by_chance(p[:1], same[:1]))
+    assert scales.rank_agreement(p, same) == 0
+    assert scales.agreement_by_chance(p, same) == 1
+    assert math.isnan(scales.rank_agreement(p[:1], same[:1]))
+    assert math.isnan(scales.agreement_by_chance(p[:1], same[:1]))
 
 
 @pytest.mark.parametrize("levels", [2, 3])
@@ -130,12 +123,12 @@ def test_chance_is_that_of_all_orders(levels):
     p, q = rng.dirichlet(np.ones(levels), (2, 6))
     theirs = stats.permutation_test(
         (np.arange(6),),
-        lambda order: rank_agreement(p[order], q),
+        lambda order: scales.rank_agreement(p[order], q),
         permutation_type="pairings",
         n_resamples=np.inf,
         alternative="greater",
     )
-    assert agreement_by_chance(p, q) == theirs.pvalue  # both count orders, and divide by 720
+    assert scales.agreement_by_chance(p, q) == theirs.pvalue  # both count orders, and divide by 720
 
 
 def test_chance_with_many_cells_is_drawn():
@@ -143,27 +136,127 @@ def test_chance_with_many_cells_is_drawn():
     p, q = rng.dirichlet(np.ones(2), (2, 30))
     theirs = stats.spearmanr(p[:, 0], q[:, 0], alternative="greater").pvalue
     # Four binomial standard errors of the draws, and what Student's t is off by.
-    reach = 4 * math.sqrt(theirs * (1 - theirs) / DRAWS) + 0.01
-    assert agreement_by_chance(p, q) == pytest.approx(theirs, abs=reach)
-    assert agreement_by_chance(p, p) == 1 / (DRAWS + 1)
-    assert agreement_by_chance(p, q) == agreement_by_chance(p, q)
+    reach = 4 * math.sqrt(theirs * (1 - theirs) / scales.DRAWS) + 0.01
+    assert scales.agreement_by_chance(p, q) == pytest.approx(theirs, abs=reach)
+    assert scales.agreement_by_chance(p, p) == 1 / (scales.DRAWS + 1)
+    assert scales.agreement_by_chance(p, q) == scales.agreement_by_chance(p, q)
 
 
 def test_the_last_digit_of_printed_tables():
     percent = np.array([[0.123, 0.877], [0.5, 0.5]])
-    np.testing.assert_array_equal(resolution(percent), [1000, 1000])
+    np.testing.assert_array_equal(scales.resolution(percent), [1000, 1000])
     counts = np.array([[7, 5], [6_000_000, 454_889]])
     np.testing.assert_array_equal(
-        resolution(counts / counts.sum(axis=1, keepdims=True)), [12, 6_454_889]
+        scales.resolution(counts / counts.sum(axis=1, keepdims=True)), [12, 6_454_889]
     )
-    np.testing.assert_array_equal(sizes(percent, np.array([np.inf, 80])), [1000, 80])
+    np.testing.assert_array_equal(scales.sizes(percent, np.array([np.inf, 80])), [1000, 80])
     # As printed: Table 42 of the FBI has the number of all arrests, Table 11 of BLS per cents.
     fbi, bls = (
         store.load(f"epidemia_low_{name}")
         for name in ("fbi_sex_by_offense", "bls_sex_by_occupation")
     )
-    for cell, n in itertools.islice(enumerate(resolution(fbi.p)), 5):
+    for cell, n in itertools.islice(enumerate(scales.resolution(fbi.p)), 5):
         # A share a / n and its product with n are rounded once each, by eps / 2 of a at most.
         people = fbi.p[cell] * n
         np.testing.assert_allclose(people, np.rint(people), rtol=0, atol=EPS * n)
-    assert set(resolution(bls.p)) == {1000}
+    assert set(scales.resolution(bls.p)) == {1000}
+
+
+# The distance of a distribution of which only random answers are known.
+
+
+def test_the_jackknife_by_hand():
+    """One cell, p = (1/4, 3/4), 8 answers of which 3 are the first.
+
+    All: 2 |3/8 - 1/4| = 0.25. Of 4 among the 8, x are the first with probability
+    C(3, x) C(5, 4 - x) / C(8, 4) = 5, 30, 30, 5 of 70 for x = 0..3; their distances are
+    2 |x/4 - 1/4| = 0.5, 0, 0.5, 1, in the mean (2.5 + 0 + 15 + 5) / 70 = 22.5 / 70.
+    Twice the first less the second: 0.5 - 0.3214... = 0.17857...
+    """
+    distances = monte_carlo.distances(np.array([[0.25, 0.75]]), np.array([[3, 5, 0]]))
+    assert distances == pytest.approx([0.5 - 22.5 / 70])
+
+
+@pytest.mark.parametrize(("n", "m"), [(8, 4), (9, 4), (25, 12), (200, 100)])
+def test_subsamples_are_hypergeometric(n, m):
+    from scipy.stats import hypergeom
+
+    weights = monte_carlo.subsample_weights(n, m)
+    for c in (0, 1, n // 3, n):
+        assert weights[c] == pytest.approx(hypergeom(n, c, m).pmf(np.arange(m + 1)), abs=1e-12)
+    assert weights.sum(axis=1) == pytest.approx(1)
+
+
+def test_three_levels_against_every_half_of_the_answers():
+    """The independent route: all C(10, 5) halves of ten answers, none left out."""
+    p = np.array([[0.5, 0.2, 0.3]])
+    answers = [0, 0, 0, 1, 1, 2, 2, 2, 2, 0]
+    counts = np.array([[4, 2, 4, 0]])
+
+    def plain(chosen):
+        shares = np.bincount(chosen, minlength=3) / len(chosen)
+        return abs(shares - p[0]).sum()
+
+    halves = [plain([answers[i] for i in h]) for h in itertools.combinations(range(10), 5)]
+    assert len(halves) == comb(10, 5)
+    expected = 2 * plain(answers) - np.mean(halves)
+    assert monte_carlo.distances(p, counts) == pytest.approx([expected])
+
+
+def test_answers_that_cannot_be_read_count_as_uniform():
+    """5 of 10 not read: shares (5/2 + c)/10, so |q - p| is half of |c/5 - p'|; n = 5 is plain."""
+    p = np.array([[0.25, 0.75]])
+    distances = monte_carlo.distances(p, np.array([[1, 4, 5]]))
+    assert distances == pytest.approx([2 * abs((1 + 2.5) / 10 - 0.25)])
+    # Nobody read: the uniform distribution.
+    assert monte_carlo.distances(p, np.array([[0, 0, 10]])) == pytest.approx([0.5])
+    # 8 of 16 read, as in the jackknife by hand about p' = (p - 1/4) / (1/2) = (0.25, 0.75).
+    shifted = np.array([[0.375, 0.625]])
+    distances = monte_carlo.distances(shifted, np.array([[3, 5, 8]]))
+    assert distances == pytest.approx([0.5 * (0.5 - 22.5 / 70)])
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(8, 60), st.integers(2, 5))
+def test_relabelling_levels_and_reordering_cells_changes_nothing(seed, n, levels):
+    rng = np.random.default_rng(seed)
+    p, q = rng.dirichlet(np.ones(levels), (2, 4))
+    counts = np.column_stack([rng.multinomial(n, q), rng.integers(0, 3, 4)])
+    distances = monte_carlo.distances(p, counts)
+    order, cells = rng.permutation(levels), rng.permutation(4)
+    again = monte_carlo.distances(p[cells][:, order], counts[cells][:, [*order, levels]])
+    assert again == pytest.approx(distances[cells], abs=1e-9)
+    # Draws along a leading axis are looked up as they would be one by one.
+    many = monte_carlo.distances(p, np.stack([counts, counts]))
+    assert (many == distances).all()
+    # At most the plain distance: halves are further away.
+    shares = (
+        counts[:, :-1] / counts.sum(1)[:, None]
+        + counts[:, -1:] / counts.sum(1, keepdims=True) / levels
+    )
+    assert (distances <= abs(shares - p).sum(axis=1) + 1e-9).all()
+
+
+@pytest.mark.parametrize("n", [25, 100])
+def test_the_excess_is_gone_where_cells_lie_at_all_distances(n):
+    """4,000 cells, normal noise on the log-odds: the plain distance is off, the estimate is not."""
+    rng = np.random.default_rng(1)
+    first = rng.uniform(0.1, 0.9, 4000)
+    logit = np.log(first / (1 - first)) + rng.normal(0, 1, first.size)
+    p, q = (np.column_stack([x, 1 - x]) for x in (first, 1 / (1 + np.exp(-logit))))
+    counts = np.column_stack([rng.multinomial(n, q), np.zeros(len(p), dtype=int)])
+    true, distances = abs(p - q).sum(axis=1).mean(), monte_carlo.distances(p, counts).mean()
+    plain = abs(counts[:, :2] / n - p).sum(axis=1).mean()
+    error = monte_carlo.distances(p, counts).std() / np.sqrt(len(p))
+    assert plain - true > 4 * abs(distances - true)
+    assert abs(distances - true) < 3 * error
+
+
+def test_draws_of_the_answers_have_the_multinomial_spread():
+    counts = np.array([[30, 70, 0], [0, 0, 50], [10, 10, 5]])
+    drawn = monte_carlo.draw_counts(counts, 4000)
+    assert drawn.shape == (4000, 3, 3)
+    assert (drawn.sum(axis=2) == counts.sum(axis=1)).all()
+    assert (drawn[:, :, 2] == counts[:, 2]).all()
+    assert drawn[:, 0, 0].std() == pytest.approx(np.sqrt(100 * 0.3 * 0.7), rel=0.05)
+    assert (drawn[:, 1, :2] == 0).all()
+    assert drawn[:, 2, 0].mean() == pytest.approx(10, rel=0.02)

@@ -185,7 +185,5 @@ def test_the_command(tmp_path, monkeypatch):
     # Before any result is read.
     (tmp_path / "mine.txt").write_text("mine")
     monkeypatch.setattr("lm_eval_epidemia.cli.report.read", lambda *_, **__: pytest.fail("late"))
-    with pytest.raises(EpidemiaError, match="expected an id on the Hub, OWNER/NAME"):
-        command("share", source, folder, "--dataset", "questions")
     with pytest.raises(EpidemiaError, match="holds other files"):
         command("share", source, tmp_path)

@@ -1,10 +1,11 @@
 """`epidemia show` and `search`, tab completion, and the help of every command."""
 
 import re
-import subprocess
-import sys
 
 import pytest
+import yaml
+from conftest import REPOSITORY
+from processes import python
 from typer.main import get_command
 
 from lm_eval_epidemia import cli
@@ -13,6 +14,7 @@ from lm_eval_epidemia.cli.about import HITS, ROWS, WIDTH
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import record
 
+TABLES = yaml.safe_load((REPOSITORY / "tests" / "data" / "names.yaml").read_text("utf-8"))
 TASK = "epidemia_low_nsduh_heroin_ever_by_age"
 WAITS = "epidemia_low_nsduh_alcohol_past_month_by_age"
 #: Lines that a terminal shows.
@@ -49,28 +51,7 @@ def test_a_task_is_shown_on_a_screen(epidemia):
     assert f"truth {truth.fingerprint}" in text and "2022 (shipped)" in text
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        (f"{TASK}_likelihood", ["V. 100%", "(16 lines)", "one of 11 prompts in the way 'likeli"]),
-        (WAITS, ["In the past 30 days, has this person", "epidemia survey download nsduh"]),
-        (
-            "epidemia_low_acs_education_by_age",
-            ["26 smaller cells and 18 rarer answers more, with --all"],
-        ),
-        ("epidemia_low_fbi_race_by_offense", ["a published table", "2: Black or African American"]),
-        ("epidemia_low_gss_party_by_race", ["Neither (independent)", "2024 (shipped)"]),
-        ("epidemia_low_nsduh", ["6 tasks here, 4 more wait", TASK, "4 tasks of nsduh: it needs"]),
-        ("epidemia_high_brfss", ["0 tasks here, 39 more wait for survey files"]),
-        ("epidemia_low_bls,epidemia_quick_low", ["8,164", "Quick look: predicted score"]),
-        ("epidemia_intervention_written", ["_substitution_written", "1,350", "the model writes"]),
-        ("epidemia_prior_gss", ["a beta distribution", "epidemia quantities list epidemia_prior"]),
-        (
-            "scf",
-            ["Survey of Consumer Finances", "epidemia_high_scf: 11 of 11 tasks available here"],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("name", "says"), TABLES["shown"].items())
 def test_everything_that_has_a_name_can_be_shown(epidemia, name, says):
     text = as_text(lines_of(epidemia("show", name)))
     assert all(words in text for words in says), text
@@ -89,26 +70,7 @@ def test_all_prints_every_answer_of_every_cell(epidemia):
     assert f"{cells - ROWS} smaller cells more" in shown and "smaller cells" not in whole
 
 
-def test_a_wrong_name_gets_the_nearest_and_the_way_to_search(epidemia):
-    said = epidemia("show", "marijuana_by_age").stderr
-    assert "nearest: epidemia_low_nsduh_marijuana_ever_by_age" in said and "depression" not in said
-    assert "'epidemia search wealth by race'" in epidemia("show", "wealth_by_race").stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "first"),
-    [
-        ("marijuana by age", "epidemia_low_nsduh_marijuana_ever_by_age"),
-        ("age marihuana", "epidemia_low_nsduh_marijuana_ever_by_age"),
-        ("how many households own their home?", "epidemia_low_scf_home_ownership_by_age"),
-        ("heart attack", "epidemia_marginal_brfss_heart_attack"),
-        ("doctor visits", "epidemia_marginal_meps_office_visits"),  # of its question
-        ("unemployed", "epidemia_marginal_acs_employment_status"),  # of its answers
-        ("published quantities cancer", "epidemia_prior_nhanes"),
-        ("likelihood high", "epidemia_high_likelihood"),
-        ("consumer finances", "scf"),
-    ],
-)
+@pytest.mark.parametrize(("words", "first"), TABLES["searched"].items())
 def test_search_finds_what_is_meant(words, first):
     assert search(words)[0].name == first
 
@@ -156,8 +118,8 @@ for words, complete in ((["-h"], ""), ([], "complete_bash")):
 heavy = {"torch", "lm_eval", "transformers", "pandas", "scipy", "datasets"} & {*sys.modules}
 print("loaded:", sorted(heavy))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "epidemia_low_gss_party_by_age" in done.stdout and "loaded: []" in done.stdout
+    printed = python(code)
+    assert "epidemia_low_gss_party_by_age" in printed and "loaded: []" in printed
 
 
 def every_command(command, *above):

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import answers_to, evaluate, rows_of
+import yaml
+from conftest import REPOSITORY, answers_to, evaluate, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from replicates import Says
@@ -20,7 +21,6 @@ from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION, metrics, stated
 from lm_eval_epidemia.benchmarks.splits import split
-from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
@@ -40,15 +40,8 @@ def test_replies_are_read_as_a_person_reads_them():
         assert read == (row["numbers"] and pytest.approx(row["numbers"])), row
 
 
-#: Words, numbers of visits, and ages.
-ANSWERS = [
-    ["Yes", "No"],
-    ["Democratic Party", "Neither (independent)", "Republican Party"],
-    ["0", "1", "2-3", "4 or more"],
-    ["0", "1", "2", "3", "4", "5 or more"],
-    ["18-24", "25-34", "35 or older"],
-    ["18-24", "25-34", "35-44"],
-]
+PARTS = yaml.safe_load((REPOSITORY / "tests" / "data" / "reply_parts.yaml").read_text("utf-8"))
+ANSWERS = PARTS["stated answers"]
 
 
 @given(st.text(alphabet='AB01290.,:-|{}[]()=/" \n%Yesno<>', max_size=300), st.sampled_from(ANSWERS))
@@ -56,18 +49,6 @@ def test_no_reply_stops_the_reading(reply, answers):
     found = shares(reply, answers)
     assert found is None or len(found) == len(answers)
     assert all(math.isfinite(one) for one in found or ())
-
-
-#: A line of a reply: letter, answer, number and proportion.
-LINES = (
-    "{A}: {n}¦{A}: {n}%¦{A}) {n}¦{A}. {text}: {n}¦{A}) {text} ({n})¦{A}. {text} - {n}¦"
-    "{A}. {text} \u2013 {n}%¦{A}. {text} = {n}¦{A} ({text}): {n}¦{text}: {n}¦{text} ({n})¦"
-    "{text} - {n}¦{text} ({A}): {n}¦- **{A}**: {n}¦* **{text}**: {n}%¦**{A}. {text}:** ~{n} people¦"
-    "1. {A}: {n}¦{A}: {n} of 100¦{A}: about {n} people¦{A}: {p}¦{A}. {text}: {p}¦{A}: {p} ({n}%)¦"
-    "{n} would say {text} ({A})¦{n}% - {A}¦| {A} | {n} |¦| {text} | {n} |¦"
-    "| {A} | {text} | {n} | {n}% |¦| {A}. {text} | {n} |¦{text} | {n}¦| **{text}** | {n} | {p} |¦"
-    "<{A}>{n}</{A}>¦<{A}>\n{n}\n</{A}>¦{A}: {n}\n  Because it is so."
-)
 
 
 def all_at_once(letters, answers, numbers):
@@ -93,7 +74,7 @@ def test_however_the_truth_is_written_it_is_read(answers, reverse, data):
         {"A": letter, "text": text, "n": n, "p": n / 100}
         for letter, text, n in zip(letters, shown, numbers, strict=True)
     ]
-    replies = ["\n".join(form.format(**one) for one in said) for form in LINES.split("¦")]
+    replies = ["\n".join(form.format(**one) for one in said) for form in PARTS["stated lines"]]
     for reply in (*replies, *all_at_once(letters, shown, numbers)):
         for written in (reply, f"Here it is:\n\n{reply}\n\nThese are rough."):
             found = shares(written, shown)
@@ -112,10 +93,6 @@ def test_the_question_once_more_is_no_answer():
                 assert found is None or normalised(found) is None, reply
 
 
-#: What is repeated to make long replies.
-REPEATED = 'A: 3¦[¦{¦[{¦{"A":¦A ¦30 ¦30 31 ¦| ¦| A | 0 |\n¦ - ¦(1¦\n¦<A>¦A) 0 (¦0: '
-
-
 def test_reading_takes_a_time_in_proportion_to_the_length():
     """Some 0.05 s each; of 24,000 characters any quadratic step takes 1.8 s or more."""
 
@@ -125,7 +102,7 @@ def test_reading_takes_a_time_in_proportion_to_the_length():
             shares(piece * (24_000 // len(piece)), answers)
         return time.process_time() - start
 
-    slow = [piece for piece in REPEATED.split("¦") if all(seconds(piece) > 1.5 for _ in "12")]
+    slow = [piece for piece in PARTS["stated repeated"] if all(seconds(piece) > 1.5 for _ in "12")]
     assert not slow
 
 
@@ -204,21 +181,6 @@ def test_rounding_to_whole_per_cents_is_the_nearest_that_sums_to_100(p):
         assert apart <= min(others) + 1e-6
 
 
-def test_whole_per_cents_cost_the_truth_no_more_than_derived():
-    """Of every task: the distance of its rounded truth, and the score that is left at least."""
-    left = []
-    for entry in OBSERVATION.asked("stated"):
-        truth = store.load(entry.name)
-        levels, anchors = len(truth.levels), Anchors.of(truth)
-        most = 2 * (levels // 2) * ((levels + 1) // 2) / levels / 100
-        rounded = np.array([stated.in_whole(p) for p in truth.p]) / 100
-        found = float(distance(truth.weights, rounded, truth.p))
-        assert found <= most + 1e-12, entry.name
-        left.append(anchors.score(found))
-        assert left[-1] >= anchors.score(most) - 1e-9
-    assert np.mean(left) > 99  # in docs/reference/stated.md
-
-
 def test_what_is_written_is_read_in_every_task():
     """Of all answers that tasks have, 2 to 24, in both orders, in lines and in JSON."""
     alike = {store.load(entry.name).levels: entry.name for entry in OBSERVATION.asked("stated")}
@@ -231,24 +193,6 @@ def test_what_is_written_is_read_in_every_task():
             for reply in (lines, in_json):
                 numbers = tuple(float(whole[level]) for level in row["order"])
                 assert shares(reply, row["choices"]) == numbers, name
-
-
-@pytest.mark.parametrize("kind", ["truth", "noisy,noise=0.5"])
-def test_a_known_respondent_scores_what_its_rounded_answers_do(replicated, kind):
-    from lm_eval_epidemia.benchmarks.observation.respondents import answers
-
-    names = [in_way(task, "stated") for task in (BINARY, SEVERAL)]
-    found = evaluate(names, model_args=f"kind={kind}")
-    name, _, noise = kind.partition(",noise=")
-    for task in (BINARY, SEVERAL):
-        truth, row = store.load(task), found["results"][in_way(task, "stated")]
-        exact = answers(truth, name, float(noise or 1))
-        whole = np.array([stated.in_whole(p) for p in exact]) / 100
-        l1 = float(distance(truth.weights, whole, truth.p))
-        assert row["l1,none"] == pytest.approx(l1, abs=1e-12)
-        assert row["score,none"] == pytest.approx(Anchors.of(truth).score(l1), abs=1e-9)
-        assert row["answered,none"] == 1 and row["sum_error,none"] == 0 and row["seen,none"] == 1
-    assert found["configs"][names[0]]["generation_kwargs"]["temperature"] == 0
 
 
 #: Answers each question on politics alone, and with a sum of 90.
@@ -348,42 +292,6 @@ def test_who_cannot_be_held_to_a_structure_is_refused_before_anything_is_sent():
             assert not model.sent
         else:
             assert watched.generate_until(asked) == ["epidemia_a?"]
-
-
-def test_vllm_in_this_process_gets_its_own_type(monkeypatch):
-    import sys
-
-    params = type("StructuredOutputsParams", (SimpleNamespace,), {})
-    module = SimpleNamespace(StructuredOutputsParams=params)
-    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(sampling_params=module))
-    monkeypatch.setitem(sys.modules, "vllm.sampling_params", module)
-    seen = []
-
-    class VLLM:
-        @staticmethod
-        def modify_gen_kwargs(given, eos=None):
-            return dict(given), [], 5
-
-        def _model_generate(self, requests, sampling_params=None):
-            seen.extend(one.structured_outputs for one in sampling_params)
-
-        def generate_until(self, requests):
-            for one in requests:
-                found, _until, _most = self.modify_gen_kwargs(one.args[1])
-                json.dumps(found)  # as lm-eval's cache does
-                assert "response_format" not in found
-                given = SimpleNamespace(structured_outputs=found.get("structured_outputs"))
-                self._model_generate([1], sampling_params=[given])
-            return ["" for _ in requests]
-
-    model = VLLM()
-    asked = [request("epidemia_a", 2, form) for form in ("json", "regex", "")]
-    _Watched(model, frozenset({"epidemia_a"})).generate_until(asked)
-    held = [one for one in seen if one is not None]
-    assert len(seen) == 3 and [type(one) for one in held] == [params] * 2
-    assert any(getattr(one, "json", {}).get("required") == ["A", "B"] for one in held)
-    assert any(getattr(one, "regex", "").startswith("A: (100") for one in held)
-    assert not vars(model)  # as it was
 
 
 def test_a_structured_run_is_recorded_and_scored_the_same(replicated):

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import evaluate, recorded
-from test_endpoint import endpoint  # noqa: F401 (a fixture)
+from scripted_server import scripted
+from test_endpoint import seeds, sent
 
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.splits import split
-from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.harness.written import first_read, until_read
 from lm_eval_epidemia.report.site import replies
@@ -24,33 +24,43 @@ STATED = "epidemia_low_nsduh_cocaine_ever_by_age"
 TRIES, NEEDED, MUMBLED = 3, (1, 2, 3, 1, 99), "That is hard to say."
 
 
-def test_what_cannot_be_read_is_asked_again_and_every_try_is_kept(endpoint, tmp_path):  # noqa: F811
-    """With a seed of its own; the first try is what it is without tries, which are not ranked."""
-    needed = dict(zip(split(TASK, WAY)["prompt"], NEEDED, strict=False))
+def prompts():
+    return split(TASK, WAY)["prompt"][: len(NEEDED)]
+
+
+@pytest.fixture
+def server():
+    """A model that mumbles until it is asked often enough."""
+    needed = dict(zip(prompts(), NEEDED, strict=True))
 
     def reply(text, times):
-        return 200, "<answer>yes</answer>" if times >= needed[text] else f"{MUMBLED} {times}"
+        return sent("<answer>yes</answer>" if times >= needed[text] else f"{MUMBLED} {times}")
 
-    server = endpoint(reply)
+    with scripted(fault=reply) as server:
+        yield server
+
+
+def test_what_cannot_be_read_is_asked_again_and_every_try_is_kept(server, tmp_path):
+    """With a seed of its own; the first try is what it is without tries, which are not ranked."""
 
     def ask(folder, number):
         """Return the run as it was written, its samples, and how often prompts and seeds came."""
-        server.asked.clear(), server.seeds.clear()
+        server.asked.clear(), server.payloads.clear()
         how = {"apply_chat_template": True, "limit": len(NEEDED), "metadata": {"tries": number}}
-        how["model_args"] = f"base_url={server.url},model=tiny,num_concurrent=2,max_retries=1"
+        how["model_args"] = f"base_url={server.url()},model=any,num_concurrent=2,max_retries=1"
         kept = str(tmp_path / f"kept {number}")
         recorded(tmp_path / folder, [NAME], model="local-chat-completions", use_cache=kept, **how)
         results, samples = (
             next((tmp_path / folder).rglob(f"{x}_*")) for x in ("results", "samples")
         )
         lines = [json.loads(line) for line in samples.read_text().splitlines()]
-        asked = [server.asked[text] for text in needed]
-        return json.loads(results.read_text()), lines, asked, {**server.seeds}
+        asked = [server.asked[text] for text in prompts()]
+        return json.loads(results.read_text()), lines, asked, {**seeds(server)}
 
-    found, samples, asked, seeds = ask("several", TRIES)
+    found, samples, asked, seeded = ask("several", TRIES)
     # Of that which never can be read 3. First tries have the seed of the run, others their own.
     assert asked == [1, 2, 3, 1, 3] == [sample["tries"] for sample in samples]
-    assert sorted(seeds.values()) == [1] * 5 + [5]
+    assert sorted(seeded.values()) == [1] * 5 + [5]
     assert found["results"][NAME]["tries,none"] == pytest.approx(10 / 5)
     assert found["results"][NAME]["answered,none"] == pytest.approx(4 / 5)
     mumbled, read = [f"{MUMBLED} {time}" for time in (1, 2, 3)], "<answer>yes</answer>"
@@ -61,7 +71,7 @@ def test_what_cannot_be_read_is_asked_again_and_every_try_is_kept(endpoint, tmp_
     assert nothing == [[0] * 5, {}] and [s["resps"] for s in again] == [s["resps"] for s in samples]
     once, _, asked, first = ask("once", 1)
     assert "tries,none" not in once["results"][NAME] and once["configs"][NAME]["repeats"] == 1
-    assert asked == [1] * 5 and first == {seed: n for seed, n in seeds.items() if n == 5}
+    assert asked == [1] * 5 and first == {seed: n for seed, n in seeded.items() if n == 5}
     results = read_results([tmp_path / "several", tmp_path / "once"])
     assert {*results.scores["asked_as"]} == {"limit=5", f"limit=5; tries={TRIES}"}
     for run, number in results.runs["tries"].items():
@@ -93,9 +103,6 @@ def test_every_written_way_can_be_asked_again_and_no_other():
     for way in written:
         (base,) = (text for text in files.values() if f"hooks.first_read_{way}\n" in text)
         assert f"repeats: {TRIES}\n" in base and "metric: tries\n    aggregation: mean\n" in base
-    for number in (0, 21, "3", True):
-        with pytest.raises(EpidemiaError, match=r"tries .*: expected a whole number from 1 to 20"):
-            Variant.of({"tries": number})
 
 
 def test_ways_and_others_tasks_are_told_apart():
@@ -113,15 +120,7 @@ def test_ways_and_others_tasks_are_told_apart():
 
     ours, greedy, other = request(NAME, 0.5), request(NAME, 0), request("theirs", 0)
     asked = [ours, other, ours, other, ours, greedy, greedy]
-    assert until_read(asked, {NAME: WAYS[WAY]}, ask) == [
-        "?",
-        "?",
-        "yes",
-        "?",
-        "",
-        "?",
-        "yes",
-    ]
+    assert until_read(asked, {NAME: WAYS[WAY]}, ask) == ["?", "?", "yes", "?", "", "?", "yes"]
     first, second = ([request.task_name for request in batch] for batch in batches)
     assert (first, second) == ([NAME, "theirs", "theirs", NAME], [NAME, NAME])
     sent = [request.arguments for request in batches[1]]

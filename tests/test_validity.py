@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from conftest import REPOSITORY, raw_file
 
 from lm_eval_epidemia.benchmarks import made_of, unions
@@ -14,7 +15,6 @@ from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record
-from lm_eval_epidemia.surveys.read import read_grids
 
 DATA = Path(__file__).parent / "data"
 
@@ -27,54 +27,13 @@ def truth(short):
     return store.load("epidemia_" + short.replace(" ", "_"))
 
 
-def marginal(short, level):
-    """Share of one level over the whole population of a task, per cent."""
-    found = truth(short)
-    return 100 * float(found.weights @ found.p[:, found.levels.index(level)])
-
-
-def cell(short, given, level):
-    found = truth(short)
-    return 100 * found.p[found.given.index((given,)), found.levels.index(level)]
-
-
-COMPUTING = "Computer and information sciences"
-
-#: Figures published elsewhere, in per cent, and how far rounding (or the reason given) lets ours
-#: be from them.
-OFFICIAL = [
-    # Federal Reserve: home ownership 66.1 % in 2022.
-    (lambda: marginal("low scf home_ownership by race", "Yes"), 66.1, 0.051),
-    # NSDUH 2022, 12 or older, ever used (SAMHSA detailed tables).
-    (lambda: marginal("low nsduh marijuana_ever by age", "Yes"), 46.9, 0.05),
-    (lambda: marginal("low nsduh cocaine_ever by age", "Yes"), 15.1, 0.05),
-    (lambda: marginal("low nsduh heroin_ever by age", "Yes"), 2.4, 0.05),
-    # BLS: registered nurses who are women, 2023.
-    (lambda: cell("low bls sex by occupation", "Registered nurses", "Female"), 87.4, 1e-9),
-    # IPEDS 2022-23: men among degrees in computer and information sciences; all degrees 40.82.
-    (lambda: marginal("low ipeds sex by field", "Male"), 40.82, 0.005),
-    (lambda: cell("low ipeds sex by field", COMPUTING, "Male"), 73.29, 0.005),
-    # FBI 2024: men among the arrested; White and Black among them.
-    (lambda: cell("low fbi sex by offense", "Any crime", "Male"), 72.5, 0.05),
-    (lambda: cell("low fbi race by offense", "Any crime", "White"), 65.5, 0.05),
-    (lambda: cell("low fbi race by offense", "Any crime", "Black or African American"), 30.5, 0.05),
-    # GSS 2022, weighted; the party shares of SOURCE.json count 3.4 % of other parties, ours do not.
-    (lambda: marginal("low gss political_view by education", "Liberal"), 29.3, 0.05),
-    (lambda: marginal("low gss political_view by education", "Moderate"), 35.6, 0.05),
-    (lambda: marginal("low gss political_view by education", "Conservative"), 35.1, 0.05),
-    (lambda: marginal("low gss party by education", "Democratic Party"), 38.3 / 0.966, 0.1),
-    (lambda: marginal("low gss party by education", "Republican Party"), 35.9 / 0.966, 0.1),
-    # MEPS 2022, panel 27 as in SOURCE.json: insured at any time of the year.
-    (lambda: marginal("low meps insured by race", "Yes"), 93.28, 0.005),
-    # CDC's prevalence of diabetes in the states, 2023, with West Virginia and Mississippi on top.
-    (lambda: cell("low brfss diabetes by state", "West Virginia", "Yes"), 18.2, 1e-9),
-    (lambda: cell("low brfss diabetes by state", "Mississippi", "Yes"), 17.0, 1e-9),
-]
-
-
 def test_official_figures():
-    for number, (ours, official, rounding) in enumerate(OFFICIAL):
-        assert ours() == pytest.approx(official, abs=rounding), number
+    for figure in yaml.safe_load((DATA / "official_figures.yaml").read_text()):
+        found = store.load(figure["task"])
+        p = found.p[:, found.levels.index(figure["level"])]
+        given = figure.get("given")
+        ours = found.weights @ p if given is None else p[found.given.index((given,))]
+        assert 100 * ours == pytest.approx(figure["is"], abs=figure["within"]), figure
 
 
 def raw_frame(survey, *files, **how):
@@ -110,12 +69,6 @@ def test_acs_bachelors_degree_or_higher():
     assert ours == pytest.approx(np.average(degree[middle], weights=weight[middle]), rel=1e-12)
 
 
-def test_bls_total_in_the_workbook():
-    grid = read_grids(raw_file("bls", "cpsaat11_2023.xlsx"))[0]
-    row = next(row for row in grid if row[0] == "Total, 16 years and over")
-    assert row[2] == 46.9
-
-
 def test_brfss_effective_size_is_that_of_the_interval():
     """Alabama 2023: 15.7 % (14.4 to 17.0): se = 2.6 / 3.92 points, n = p (1 - p) / se^2."""
     found = truth("low brfss diabetes by state")
@@ -128,64 +81,25 @@ def test_brfss_effective_size_is_that_of_the_interval():
 # Independent routes: plain pandas on the raw file, once per survey with microdata.
 
 
-def pandas_acs():
-    frame = raw_frame("acs", ACS, columns=["SEX", "SCHL", "PWGTP", "AGEP"]).query("AGEP >= 3")
-    return "low acs education by sex", frame["SEX"], frame["SCHL"], frame["PWGTP"]
-
-
-def pandas_scf():
-    frame = raw_frame("scf", "scfp2022.parquet")
-    bounds = [-np.inf, 1e3, 1e4, 3e4, 1e5, 3e5, 1e6, np.inf]
-    worth = pd.cut(frame["NETWORTH"], bounds, labels=False)
-    return "low scf net_worth by race", frame["RACECL5"], worth, frame["WGT"]
-
-
-def pandas_scf_food():
-    frame = raw_frame("scf", "scfp2022.parquet")
-    bounds = [-np.inf, 3500, 5500, 7000, 8500, 10000, 15000, 30000, np.inf]
-    food = frame[["FOODHOME", "FOODAWAY", "FOODDELV"]].sum(axis=1)
-    food = pd.cut(food, bounds, labels=False)
-    return "low scf food_expenditure by education", frame["EDCL"], food, frame["WGT"]
-
-
-def pandas_gss():
-    frame = raw_frame("gss", "GSS_2018_2021_2022_2024.parquet").query("year == 2022")
-    income = pd.cut(frame["income16"], [0, 8, 15, 18, 20, 21, 23, 25, 26])
-    party = frame["partyid"].map({0: 0, 1: 0, 2: 0, 3: 1, 4: 2, 5: 2, 6: 2})
-    return "low gss party by income", income, party, frame["wtssps"]
-
-
-def pandas_meps():
-    frame = raw_frame("meps", "HC243_panel27_subset.parquet").query("PERWT22F > 0")
-    race = frame["RACETHX"].map({2: 0, 3: 1, 4: 2, 1: 3, 5: 4})
-    visits = frame["OBTOTV22"].clip(upper=10)
-    return "low meps office_visits by race", race, visits, frame["PERWT22F"]
-
-
 AGES = [17, 29, 39, 49, 59, 69, 80]
 
 
-def pandas_nhanes():
-    frame = raw_frame("nhanes", "DEMO_L.parquet", "ALQ_L.parquet")
-    frame = frame.query("RIDAGEYR >= 18 and WTMEC2YR > 0")
-    weekly, answer = frame["ALQ121"], pd.Series(np.nan, frame.index)
-    answer[weekly.between(1, 5)] = 0
-    answer[(weekly == 0) | weekly.between(6, 10)] = 1
-    answer[weekly.isna() & (frame["ALQ111"] == 2)] = 1
-    age = pd.cut(frame["RIDAGEYR"], AGES, labels=False)
-    return "low nhanes alcohol_weekly by age", age, answer, frame["WTMEC2YR"]
+#: Expressions of `frame`, which is the raw file, or its records that were asked.
+ROUTES = yaml.safe_load((DATA / "pandas_routes.yaml").read_text())
 
 
-ROUTES = [pandas_acs, pandas_scf, pandas_scf_food, pandas_gss, pandas_meps, pandas_nhanes]
-
-
-@pytest.mark.parametrize("route", ROUTES)
-def test_counts_agree_with_pandas_on_the_raw_file(route):
-    short, given, outcome, weight = route()
-    frame = pd.DataFrame({"given": given, "outcome": outcome, "weight": weight.astype(float)})
+@pytest.mark.parametrize("task", ROUTES)
+def test_counts_agree_with_pandas_on_the_raw_file(task):
+    route = ROUTES[task]
+    frame = raw_frame(*route["files"]).query(route.get("asked", "index >= 0"))
+    columns = {
+        name: eval(route[name], {"frame": frame, "pd": pd, "inf": np.inf})
+        for name in ("given", "outcome", "weight")
+    }
+    frame = pd.DataFrame(columns).astype({"weight": float})
     table = frame.dropna().groupby(["given", "outcome"], observed=True)["weight"].sum().unstack()
     table = table.fillna(0).to_numpy()
-    found = truth(short)
+    found = store.load(task)
     assert found.p == pytest.approx(table / table.sum(axis=1, keepdims=True), rel=1e-9, abs=1e-15)
     assert found.weights == pytest.approx(table.sum(axis=1) / table.sum(), rel=1e-9)
 

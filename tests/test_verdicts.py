@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
+from conftest import REPOSITORY
 from report_parts import COCAINE, EIGHT, HEROIN, NOBODY, RACE, asked, by, scored, table, write
 from scipy import stats
 from test_outcomes import prior_of
@@ -19,6 +21,7 @@ from lm_eval_epidemia.results.choose import paired
 from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.score.outcomes import clustered, moderated
 
+TABLES = yaml.safe_load((REPOSITORY / "tests" / "data" / "reports.yaml").read_text("utf-8"))
 EMPLOYER, SALARY = EIGHT[2:4]
 #: Four outcomes of high, one task each.
 HIGH = [
@@ -191,24 +194,7 @@ def test_only_who_was_asked_everything_alike_is_ranked():
     assert [one.among for one in found.values()] == [2, 2, 2, 2, 1]
 
 
-#: Tasks of several runs, those that a ranking is over, and which of the runs are in it.
-RANKED = [
-    # Half of the broadest one's is enough, less is not.
-    (["1234", "12"], "12", [0, 1]),
-    (["12345", "12"], "12345", []),
-    # Each shares half with the broadest, both together less: whom more were asked like.
-    (["1234", "12", "34", "34"], "34", [0, 2, 3]),
-    (["1234", "123", "234"], "23", [0, 1, 2]),
-    # A task more takes nobody out of the ranking.
-    (["1234", "1234", "12345", "1"], "1234", [0, 1, 2]),
-    # Nothing in common: one of the two, the same whoever comes first.
-    (["12", "34"], "12", []),
-    (["34", "12"], "12", []),
-    (["1"], "1", []),
-]
-
-
-@pytest.mark.parametrize(("several", "shared", "with_rank"), RANKED)
+@pytest.mark.parametrize(("several", "shared", "with_rank"), TABLES["ranked"])
 def test_what_a_ranking_is_over(several, shared, with_rank):
     known = dict(zip("12345", sorted([COCAINE, HEROIN, RACE, EMPLOYER, SALARY]), strict=True))
     assert ranked_tasks([frozenset(tasks) for tasks in several]) == {*shared}

@@ -12,7 +12,6 @@ from lm_eval_epidemia.ask.prompts import WORDINGS, Wording
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.splits import split
-from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.findings.references import known_scores
@@ -38,13 +37,6 @@ def test_questions_in_every_wording():
             if name in ("bare", "random"):
                 lines += [words.probability(0, 0)]
     approved("wordings.txt", "\n".join(lines) + "\n")
-    for wording, ask in (
-        ("majority", lambda words: words.hundred()),
-        ("majority", lambda words: words.probability(0, 0)),
-        ("item", lambda words: words.probability(0, 0)),
-    ):
-        with pytest.raises(EpidemiaError, match=rf"wording '{wording}' .*letters \(epidemia_low\)"):
-            ask(Wording(store.load(HEROIN), wording))
 
 
 def test_what_no_question_of_any_task_may_say():

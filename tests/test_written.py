@@ -85,29 +85,6 @@ def test_replies_without_a_letter_and_a_favourite_letter(replicated):
     assert letters.written_order_bias(always) == pytest.approx(2 / 3)
 
 
-def test_a_limit_scores_cells_that_were_asked_completely(caplog):
-    """Of two cells; and of none, where some prompts of one were asked."""
-    for task, way, metadata, lacks in (
-        (BINARY, "sampled", {"n_samples": 10}, "10 answers"),
-        (SEVERAL, "likelihood", {}, "3 levels"),
-    ):
-        name, truth = in_way(task, way), store.load(task)
-        some = evaluate([name], limit=2, metadata=metadata)["results"][name]
-        assert some["seen,none"] == pytest.approx(truth.weights[:2].sum())
-        assert f"{name}: 2 of {len(truth.given)} cells are complete" in caplog.text
-        none = evaluate([name], samples={name: [0, 1]}, metadata=metadata)["results"][name]
-        assert math.isnan(none["score,none"]) and none["seen,none"] == 0
-        assert f"no cell has all its {lacks}" in caplog.text
-
-
-def test_a_written_probability_is_scored_as_one_that_was_read_from_letters(replicated):
-    closed, rag, asked = (in_way(CLOSED, mode) for mode in ("closed", "rag", "likelihood"))
-    rows = evaluate([closed, rag, asked], model_args="kind=noisy,noise=0.5")["results"]
-    for metric in ("score,none", "score_stderr,none", "l1,none", "seen,none"):
-        assert rows[closed][metric] == rows[rag][metric] == rows[asked][metric], metric
-    assert rows[closed]["answered,none"] == rows[rag]["answered,none"] == 1
-
-
 def test_written_probabilities_that_cannot_be_read():
     """C is 5 to 10 %; what is not read is uniform."""
     said = answers_to(CLOSED, "closed", lambda doc: ["?" if doc["cell"] == 3 else "C. 5%-10%"])

@@ -1,64 +1,16 @@
 """A survey of a few tasks and invented people, whose ground truth takes a second to build."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import build as building
 
+RECORD = (Path(__file__).parent / "data" / "toy.yaml").read_text()
 #: Begins every record of a toy survey.
-HEAD = """
-survey: toy
-domain: economic
-title: A toy survey
-publisher: Nobody
-homepage: https://example.org
-licence: none
-citation: none
-subject: a person in {year} who {conditions}
-"""
-RECORD = (
-    HEAD
-    + """\
-design: {weight: W}
-vintages:
-  "2020":
-    year: 2020
-    files: [{name: toy.csv}]
-    page: "https://example.org/toy"
-    adjustments:
-      - method: rake
-        reason: Towns are oversampled.
-        margins: [{variables: [town], shares: [0.3, 0.7]}]
-variables:
-  town:
-    column: TOWN
-    levels:
-      - {label: In town, phrase: lives in a town, codes: [1]}
-      - {label: Elsewhere, phrase: lives elsewhere, codes: [2, 3]}
-  region:
-    column: REGION
-    levels:
-      - {label: North, phrase: lives in the north, codes: [1]}
-      - {label: South, phrase: lives in the south, codes: [2]}
-  sex:
-    column: SEX
-    levels:
-      - {label: Male, phrase: is male, codes: [1]}
-      - {label: Female, phrase: is female, codes: [2]}
-  happy:
-    column: HAPPY
-    question: Is this person happy?
-    levels:
-      - {label: "Yes", phrase: is happy, codes: [1]}
-      - {label: "No", phrase: is not happy, codes: [0]}
-tasks:
-  extra:
-    - {outcome: happy, given: [region], title: "Toy: Happiness by Region"}
-    - {outcome: happy, given: [sex], title: "Toy: Happiness by Sex"}
-    - {outcome: happy, given: [region, sex], title: "Toy: Happiness by Region and Sex"}
-"""
-)
+HEAD = RECORD.partition("design:")[0]
 #: The same with strata, and with a task of every kind, which only what ships or replaces it has.
 DESIGNED = RECORD.replace("{weight: W}", "{weight: W, strata: STRATUM, psu: PSU}")
 EVERY_KIND = (

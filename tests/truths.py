@@ -11,19 +11,8 @@ from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.estimate.write import write_truth
 
 HEROIN = "epidemia_low_nsduh_heroin_ever_by_age"
-AGES = (
-    "12-13",
-    "14-15",
-    "16-17",
-    "18-20",
-    "21-23",
-    "24-25",
-    "26-29",
-    "30-34",
-    "35-49",
-    "50-64",
-    "65 or older",
-)
+AGES = ("12-13", "14-15", "16-17", "18-20", "21-23", "24-25", "26-29", "30-34", "35-49", "50-64")
+AGES += ("65 or older",)
 
 
 def enter(share, key="nsduh_2023", folder=None):

@@ -22,23 +22,9 @@ def serving(model: Path, venv: Path, log: Path, name: str) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [
-        f"{venv}/bin/python",
-        f"{venv}/bin/vllm",
-        "serve",
-        str(model),
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--dtype",
-        "float32",
-        "--max-model-len",
-        "1024",
-        "--enforce-eager",
-        "--served-model-name",
-        name,
-    ]
+    given = f"--host 127.0.0.1 --port {port} --dtype float32 --max-model-len 1024 --enforce-eager"
+    command = [f"{venv}/bin/python", f"{venv}/bin/vllm", "serve", str(model), *given.split()]
+    command += ["--served-model-name", name]
     environment = {
         **os.environ,
         "VLLM_CPU_KVCACHE_SPACE": "1",
