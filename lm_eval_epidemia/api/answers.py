@@ -224,9 +224,10 @@ def _table(scored: Sequence[Scored]) -> pd.DataFrame:
             groups.setdefault(group, []).append(each)
     sizes = Counter(
         group
-        for leaf in leaves().values()
-        if WAYS[leaf.way].asks(leaf.entry.declared)
-        for group in leaf.groups
+        for benchmark in {each.leaf.benchmark for each in scored}
+        for way in benchmark.ways.values()
+        for entry in benchmark.asked(way.name)
+        for group in leaves()[way.named(entry.name)].groups
     )
     rows = [(WAYS[x.leaf.way].named(x.leaf.entry.name), [x], 1) for x in scored]
     rows += [(name, members, sizes[name]) for name, members in groups.items()]
