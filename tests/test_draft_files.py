@@ -443,12 +443,11 @@ def test_on_a_terminal_it_asks(sav, monkeypatch, home):
     assert "Variance stratum" in done.output and "Proposed as conditions" in done.output
 
 
-def test_what_cannot_be_written_leaves_nothing(sav, tmp_path):
-    found = draft([sav], choose=everything)
-    (tmp_path / "file").write_text("")
+def test_what_cannot_be_written_leaves_nothing(sav, home):
+    (home / "surveys").write_text("")
     with pytest.raises(EpidemiaError, match="cannot write"):
-        write(found, tmp_path / "file" / "x.yaml")
-    assert not list(tmp_path.glob("**/.x.yaml*"))
+        write(draft([sav], choose=everything))
+    assert not list(home.glob("**/.mine2022.yaml*"))
 
 
 def test_a_known_survey_is_drafted_from_its_official_layout(tmp_path):

@@ -107,9 +107,10 @@ def test_answers_that_are_not_repeatable_are_said_and_kept(kind, chat, caplog, t
     assert "not repeatable" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("kind", "chat"), [("ollama", False), ("ollama", True), ("llama.cpp", False)]
-)
+CUTTING = [("ollama", False), ("ollama", True), ("llama.cpp", False)]
+
+
+@pytest.mark.parametrize(("kind", "chat"), CUTTING)
 def test_a_prompt_that_was_cut_is_refused(kind, chat):
     said = "--num_fewshot" if kind == "ollama" else "larger -c"
     with home(kind, "cut") as server, pytest.raises(EpidemiaError, match=said) as end:
