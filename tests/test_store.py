@@ -1,6 +1,7 @@
 """Ground truth on disk: what is used, what is refused, and what a kill or a full disk leaves."""
 
 import json
+import os
 import re
 import shutil
 import signal
