@@ -67,6 +67,7 @@ if served_at := os.environ.get("DOCS_URL", "").rstrip("/"):
 
 
 def setup(app):
+    app.connect("builder-inited", generate.write_cards)
     app.connect("source-read", generate.fill)
     app.connect("doctree-read", generate.name_languages)
     app.connect("build-finished", generate.write_llms)

@@ -10,10 +10,11 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from inspect import getdoc
+from itertools import product
+from math import isnan
 from pathlib import Path
 from typing import Any
 
-import tomllib
 from docutils import nodes
 from numpydoc.docscrape import NumpyDocString
 from sphinx.application import Sphinx
@@ -23,13 +24,23 @@ from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.ask.way import HEEDED, Way
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, groups, members
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark
+from lm_eval_epidemia.benchmarks.intervention.names import BENCHMARKS as NAMES
+from lm_eval_epidemia.benchmarks.intervention.names import NODES, SAMPLES, named
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.cli import app as epidemia
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.estimate import store
+from lm_eval_epidemia.findings import FINDINGS, find
 from lm_eval_epidemia.harness.cost import cost
+from lm_eval_epidemia.report.cards import card
+from lm_eval_epidemia.score.score import Anchors
+from lm_eval_epidemia.surveys.catalogue import all_tasks, official_cells, own_surveys, records
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
+#: Pages that a build writes; git ignores them.
+GENERATED = DOCS / "reference" / "generated"
+CARDS = GENERATED / "surveys"
 MARK = re.compile(r"^.*<!-- (table|from): (\S.*?) -->$", re.MULTILINE)
 #: A link or picture: its brackets, where it leads, and the place there.
 LINK = re.compile(r"(!?\[[^\]]*\])\(([^)\s#]+)(#[^)\s]*)?\)")
@@ -41,7 +52,6 @@ STANDS_FOR = {
     DOCS / "README.md": DOCS / "index.md",
     ROOT / "CONTRIBUTING.md": DOCS / "background" / "contributing.md",
     ROOT / "benchmarks" / "README.md": DOCS / "background" / "measurements.md",
-    DOCS / "surveys": DOCS / "reference" / "surveys.md",
 }
 #: First words of a command, and the language of the block that holds it.
 SHELL = re.compile(r"(export |epidemia |lm_eval |pip |python|accelerate |vllm |tests/|\.venv/)")
@@ -155,13 +165,11 @@ def _metadata() -> str:
     return _table(("key", "usual", "heeded by the ways"), rows)
 
 
-def _extras() -> str:
-    """The extras for users, and what each installs."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
+def _findings() -> str:
+    """Every finding: its name, and the first line of its docstring."""
+    says = {name: (getdoc(find(name)) or "").partition("\n")[0] for name in FINDINGS}
     return _table(
-        ("extra", "installs"),
-        [(f"`{name}`", _code(extras[name])) for name in extras if name != "dev"],
+        ("finding", "what it shows"), [(f"`{name}`", says[name].rstrip(".")) for name in says]
     )
 
 
@@ -191,11 +199,38 @@ def _sections(command: Any, line: str) -> Iterator[str]:
 
 
 def _cards() -> str:
-    """The list of data cards."""
-    cards = {path.stem: path.read_text().partition("\n")[0] for path in DOCS.glob("surveys/*.md")}
+    """The list of data cards, which `write_cards` has written."""
+    titles = {page.stem: page.read_text().partition("\n")[0] for page in CARDS.glob("*.md")}
     return "\n".join(
-        f"- [{cards[name][2:]}](../surveys/{name}.md): `{name}`" for name in sorted(cards)
+        f"- [{titles[name][2:]}](generated/surveys/{name}.md): `{name}`" for name in sorted(titles)
     )
+
+
+def _anchors() -> str:
+    """The anchors of every task that ships, and the score of who knows averages only."""
+    rows = []
+    for name in store.available():
+        truth, task = store.load(name), all_tasks()[name]
+        anchors = Anchors.of(truth)
+        closed = "yes" if task.kind == "high" and official_cells(task) <= 250 else ""
+        numbers = ["" if isnan(value) else f"{value:.4f}" for value in anchors[:4]]
+        mean = f"{anchors.score_of_mean:.1f}"
+        rows.append((f"`{name}`", len(truth.given), closed, *numbers, mean))
+    distances = ("D_uniform", "D_zero_one", "D_mean", "D_perfect")
+    right = ("cells", *distances, "mean")
+    return _table(("task", "cells", "closed", *distances, "mean"), rows, right)
+
+
+def _names() -> str:
+    """The names of variables that are drawn from the list of pairs, a line per sample."""
+    parts = []
+    for benchmark, (graph, size) in product(NAMES, NODES.items()):
+        if benchmark == "random":
+            continue
+        drawn = (named(benchmark, graph, size, i).names for i in range(SAMPLES))
+        lines = "\n".join(f"1. {'; '.join(one)}" for one in drawn)
+        parts.append(f"### {benchmark}, {graph}\n\n{lines}")
+    return "\n\n".join(parts)
 
 
 #: What may be asked for, by name.
@@ -205,13 +240,23 @@ TABLES = {
     "metrics": _metrics,
     "respondents": _respondents,
     "metadata": _metadata,
-    "extras": _extras,
+    "findings": _findings,
     "commands": _commands,
     "cards": _cards,
+    "anchors": _anchors,
+    "names": _names,
 }
 
 
 # -- Pages ---------------------------------------------------------------------------------------
+
+
+def write_cards(app: Sphinx) -> None:
+    """Write the data card of every survey that ships, before Sphinx looks for pages."""
+    CARDS.mkdir(parents=True, exist_ok=True)
+    for name, record in records().items():
+        if name not in own_surveys():
+            (CARDS / f"{name}.md").write_text(card(record), encoding="utf-8")
 
 
 def fill(app: Sphinx, name: str, source: list[str]) -> None:

@@ -59,7 +59,6 @@ SLOWEST = [
     "test_harness",
     "test_folders",
     "test_endpoint",
-    "test_probe",
     "test_rooms",
     "test_guard",
     "test_own_records",
@@ -392,20 +391,9 @@ def mmlu_style(tmp_path_factory):
     """Tasks of other people: lettered answers with two solved examples; answers of any length."""
     folder = tmp_path_factory.mktemp("others")
     (folder / "rows.json").write_text(json.dumps(SUMS))
-    head = f"dataset_path: json\ndataset_kwargs:\n  data_files:\n    test: {folder}/rows.json\n"
-    head += "test_split: test\nfewshot_split: test\noutput_type: multiple_choice\n"
-    (folder / "lettered.yaml").write_text(
-        f"task: lettered\n{head}num_fewshot: 2\n"
-        'doc_to_text: "{{question}}\\nA. {{choices[0]}}\\nB. {{choices[1]}}\\nC. {{choices[2]}}\\n'
-        'D. {{choices[3]}}\\nAnswer:"\ndoc_to_choice: ["A", "B", "C", "D"]\ndoc_to_target: answer\n'
-        "metric_list:\n  - metric: acc\n"
-    )
-    (folder / "continued.yaml").write_text(
-        f"task: continued\n{head}doc_to_text: question\n"
-        "doc_to_choice: \"{{[choices[0], choices[1] ~ ' exactly', choices[2] ~ ' or perhaps a "
-        "little more than that', choices[3]]}}\"\n"
-        "doc_to_target: answer\nmetric_list:\n  - metric: acc\n  - metric: acc_norm\n"
-    )
+    for name in ("lettered", "continued"):
+        text = (REPOSITORY / "tests" / "data" / f"{name}.yaml").read_text()
+        (folder / f"{name}.yaml").write_text(text.replace("FOLDER", str(folder)))
     return folder
 
 

@@ -11,27 +11,13 @@ from collections import Counter
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import yaml
+from conftest import REPOSITORY
 from scripted_server import ID, VOCABULARY, likeliest, logprobs, tokens_of
 
+SERVERS = yaml.safe_load((REPOSITORY / "tests/data/servers.yaml").read_text())
 #: What each says of itself, by path.
-TELLS = {
-    "ollama": {"/api/version": {"version": "0.12.11"}},
-    "llama.cpp": {
-        "/props": {"default_generation_settings": {"n_ctx": 4096}, "build_info": "b7000"}
-    },
-    "mlx": {"/v1/models": {"object": "list", "data": [{"id": "any", "object": "model"}]}},
-    "sglang": {"/get_model_info": {"model_path": "any", "is_generation": True}},
-    "lmstudio": {"/v1/models": {"data": [{"id": "any", "owned_by": "organization_owner"}]}},
-}
-NAMES = {
-    "ollama": "Ollama 0.12.11",
-    "llama.cpp": "llama.cpp b7000",
-    "mlx": "MLX-LM",
-    "sglang": "SGLang",
-    "lmstudio": "LM Studio",
-}
-
-
+TELLS, NAMES = SERVERS["tells"], SERVERS["names"]
 #: Faults in which a sampler leaves so many tokens; the others are not shown, or as -9999.
 AFTER_SAMPLING = {"greedy": 1, "alone": 1, "nucleus": 3}
 

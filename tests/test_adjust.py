@@ -168,9 +168,8 @@ def test_nhis_weights_meet_the_margins_and_only_weigh_the_cells():
     rules = data.record.vintages["2021-unweighted"].adjustments
     adjusted = adjust(data, rules, data.record.all_tasks[0])
     assert (adjusted.weight == 1).all()
-    complete = np.all(
-        [data.levels[v] != MISSING for v in ("age", "sex", "race", "education")], axis=0
-    )
+    asked = [data.levels[name] != MISSING for name in ("age", "sex", "race", "education")]
+    complete = np.all(asked, axis=0)
     frame = pd.DataFrame(data.levels)[complete].assign(weight=adjusted.cell_weight[complete])
     for margin in rules[0].margins:
         totals = frame.groupby(list(margin.variables))["weight"].sum().unstack()

@@ -291,7 +291,7 @@ def test_tables_and_the_list_of_figures_do_without_the_extra(tmp_path):
 def test_reports_the_site_and_the_export_need_no_lm_eval(tmp_path):
     """What runs a model says in a line what it needs; one task is exported."""
     recorded(tmp_path / "out", [BY_AGE])
-    report = ["report out --format csv", "report out --format json", "report out --html site"]
+    report = ["report out --format csv", "report out --html site"]
     runs = ["run --model hf --tasks epidemia_low", "demo"]
     short = f"""
 from lm_eval_epidemia.findings import interventions
@@ -306,7 +306,7 @@ export.BENCHMARKS["observation"].available = lambda: ["{BY_AGE}"]
     code = gone + short + COMMANDS.replace("LINES", repr(lines))
     done = in_a_process("-c", code, cwd=tmp_path)
     ends = [line for line in done.stdout.splitlines() if line.startswith("exit ")]
-    assert ends == ["exit 0"] * 5 + ["exit 2"] * 2, done.stderr
+    assert ends == ["exit 0"] * 4 + ["exit 2"] * 2, done.stderr
     assert (tmp_path / "site" / "index.html").is_file()
     assert (tmp_path / "questions" / "data" / "epidemia_low" / "truth.parquet").is_file()
     needs = f"error: this command needs lm-eval: pip install '{pinned()}'"

@@ -66,20 +66,12 @@ def test_it_is_weighted_least_squares():
         exactly(rng.dirichlet(np.ones(c)), *rng.dirichlet(np.ones(k), (2, c)), n=50.0)
         for c, k in ((7, 2), (9, 4))
     ]
-    x, y, w = (
-        np.concatenate(parts)
-        for parts in zip(
-            *(
-                (
-                    log_odds(p, n).ravel(),
-                    log_odds(q, n).ravel(),
-                    np.repeat(weights, log_odds(p, n).shape[1]) / log_odds(p, n).shape[1],
-                )
-                for weights, p, q, n, _ in tasks
-            ),
-            strict=True,
-        )
-    )
+    x, y, w = [], [], []
+    for weights, p, q, n, _ in tasks:
+        odds = log_odds(p, n)
+        x += [*odds.ravel()]
+        y += [*log_odds(q, n).ravel()]
+        w += [*np.repeat(weights, odds.shape[1]) / odds.shape[1]]
     slope, tilt = np.polyfit(x, y, 1, w=np.sqrt(w))
     found = fitted(tasks, "")
     assert (found.tilt, found.slope) == pytest.approx((tilt, slope))

@@ -217,7 +217,8 @@ def test_a_run_that_stops_goes_on_where_it_stopped(tiny_llama, tmp_path, monkeyp
 # The model itself, request by request.
 
 
-ARCHITECTURES = yaml.safe_load((REPOSITORY / "tests/data/architectures.yaml").read_text())
+DATA = yaml.safe_load((REPOSITORY / "tests/data/architectures.yaml").read_text())
+ARCHITECTURES, TOKENIZERS = DATA["models"], DATA["tokenizers"]
 
 
 def config_of(name, vocabulary):
@@ -322,44 +323,16 @@ def retokenized(tiny_llama, folder, change):
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     described = json.loads(AutoTokenizer.from_pretrained(tiny_llama).backend_tokenizer.to_str())
-    change(described)
+    for part, changed in TOKENIZERS[change].items():
+        described[part] = (described[part] or {}) | changed
     weights_of(tiny_llama).save_pretrained(folder)
-    PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(json.dumps(described)),
-        bos_token="<s>",
-        eos_token="</s>",
-    ).save_pretrained(folder)
+    own = Tokenizer.from_str(json.dumps(described))
+    fast = PreTrainedTokenizerFast(tokenizer_object=own, bos_token="<s>", eos_token="</s>")
+    fast.save_pretrained(folder)
     return folder
 
 
-def without_merges(described):
-    described["model"]["merges"] = []
-
-
-def with_bos(described):
-    bos, first, second = (
-        {"SpecialToken": {"id": "<s>", "type_id": 0}},
-        *({"Sequence": {"id": name, "type_id": number}} for number, name in enumerate("AB")),
-    )
-    described["post_processor"] = {
-        "type": "TemplateProcessing",
-        "single": [bos, first],
-        "pair": [first, second],
-        "special_tokens": {"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}},
-    }
-
-
-def space_apart(described):
-    """The space is a token of its own and never joins the letter, as in some tokenizers."""
-    how = {"add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-    space = {"pattern": {"String": " "}, "behavior": "Isolated", "invert": False}
-    described["pre_tokenizer"] = {
-        "type": "Sequence",
-        "pretokenizers": [{"type": "Split", **space}, {"type": "ByteLevel", **how}],
-    }
-
-
-@pytest.mark.parametrize("change", [without_merges, with_bos, space_apart])
+@pytest.mark.parametrize("change", TOKENIZERS)
 def test_tokenizers(tiny_llama, tmp_path, change):
     folder = retokenized(tiny_llama, tmp_path, change)
     for choices in (" {}", "{}", "\n{}", " {}."):
@@ -367,7 +340,7 @@ def test_tokenizers(tiny_llama, tmp_path, change):
 
 
 def test_contexts_that_begin_with_bos_or_end_in_spaces(tiny_llama, tmp_path):
-    folder = retokenized(tiny_llama, tmp_path, with_bos)
+    folder = retokenized(tiny_llama, tmp_path, "with bos")
     asked = [
         (f"{start}{prompt}{end}", choice)
         for prompt, choice in pairs(cells=3)

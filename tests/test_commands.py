@@ -26,7 +26,6 @@ import yaml
 from conftest import REPOSITORY, nsduh_2023, recorded
 from lm_eval._cli import HarnessCLI
 from scripted_server import scripted
-from sums import write_tasks
 from typer.main import get_command
 
 from lm_eval_epidemia import cli
@@ -64,6 +63,7 @@ READERS = {
     "OLD-FOLDER": "old",
     "BASE": "tiny",
     "INSTRUCT": "other",
+    '"n_samples": 200': '"n_samples": 20',
 }
 #: Models of the scripted server.
 SERVED = ("PLAIN", "RETRIEVING", "NAME")
@@ -189,8 +189,6 @@ def desk(tiny_llama, mmlu_style, tmp_path_factory):
     shutil.copytree(mmlu_style, others)
     mmlu = (others / "lettered.yaml").read_text().replace("task: lettered", "task: mmlu")
     (others / "lettered.yaml").write_text(mmlu)
-    (folder / "tasks").mkdir()
-    write_tasks(folder / "tasks")
     for name in ("tiny", "other"):
         recorded(
             folder / "results",
@@ -212,6 +210,7 @@ def type_in(monkeypatch, server):
     # Only our tasks are indexed, whatever is asked for: lm-eval's own 14,000 take 20 s.
     monkeypatch.setattr(harness_run, "only_ours", lambda tasks: True)
     monkeypatch.setattr("lm_eval.evaluator.add_env_info", lambda results: None)
+    monkeypatch.setattr("lm_eval_epidemia.findings.interventions.LARGE", {})  # slow to draw
     monkeypatch.setattr("lm_eval.tasks.TaskManager", None)  # put back after the test
 
     def type_in(line):

@@ -13,13 +13,9 @@ import pytest
 from conftest import REPOSITORY
 from lm_eval._cli import HarnessCLI
 from report_parts import command
-from scipy import special, stats
+from scipy import special
 
-from lm_eval_epidemia.api import compare
 from lm_eval_epidemia.benchmarks import in_way, leaves, members
-from lm_eval_epidemia.benchmarks.prior import metrics as priors
-from lm_eval_epidemia.benchmarks.prior import ways
-from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.findings.mean import grouped, mean
 from lm_eval_epidemia.findings.references import known_scores
@@ -43,8 +39,8 @@ HELD = {}
 #: a doctest, replies of a server or of a run that is not kept, or need raw files.
 ELSEWHERE = """
 README.md docs/start/comparing.md docs/guides/report.md docs/guides/fresh.md benchmarks/README.md
-docs/background/performance-measured.md docs/guides/finetuning-writer.md docs/guides/python.md
-docs/guides/served-models.md docs/reference/stated.md docs/guides/your-own-survey.md
+docs/background/performance.md docs/guides/python.md docs/guides/served-models.md
+docs/guides/your-own-survey.md
 """
 
 
@@ -121,14 +117,12 @@ def kept(folder, kind, group):
 @held("docs/guides/interventional.md", "## A real small model")
 def interventions():
     group = "epidemia_intervention"
-    yield "|accuracy|↑|#|±|#|", numbers("interventions", group, "accuracy accuracy_stderr")
-    yield "probability of #", numbers("interventions", group, "choice_mass")
-    names = "base_accuracy choice_mass kappa0_accuracy kappa1_accuracy margin post_accuracy"
-    for name in f"{names} seen yes_bias".split():
-        yield f"|{name}|…|#|", numbers("interventions", group, name)
+    names = "kappa0_accuracy yes_bias choice_mass"
+    said = "kappa0_accuracy is #, its yes_bias #, and Yes and No together have a probability of #"
+    yield said, numbers("interventions", group, names)
     noticed = table("notices", "interventions").set_index("part")
     kappas = noticed["value"][["kappa = 0", "kappa = 1"]]
-    yield "rise by # where nothing changes and by # where", kappas
+    yield "yes rise by # where nothing changes and by # where", kappas
     apart = noticed.loc["difference", ["value", "low", "high"]]
     yield "difference of #, with a 95 % interval from # to #", apart
     # In every kind of names.
@@ -138,7 +132,7 @@ def interventions():
         assert metric("interventions", f"{task}_retrieval", "accuracy") == pytest.approx(8 / 14)
 
 
-@held("docs/guides/priors-published.md", "## A real small model")
+@held("docs/guides/priors-metrics.md", "## A real small model")
 def of_priors():
     task, names = "epidemia_prior_nhanes", "win_rate_5 posterior_win_rate_5 crps_ratio ece"
     for title, folder in (("direct, …", "direct"), ("grid, …", "grid"), ("mean …", "grid-mean")):
@@ -146,18 +140,6 @@ def of_priors():
         last = ["", metric(*of, "end_mass")] if "grid" in folder else [metric(*of, "answered"), ""]
         ratio = numbers(*of, "error_ratio error_ratio_stderr")
         yield row(title, ratio, *numbers(*of, names), *last)
-    # Means of the grid with truths: over all, of the marginals, within variables.
-    truth = store.load(task)
-    (line,) = results("priors/grid")["epidemia"]["said"].values()
-    at = np.array([ways.points(one) for one in truth.quantities], dtype=float)
-    means = (special.softmax(priors.said(line, truth), axis=1) * at).sum(axis=1)
-    of = truth.quantities
-    true, marginal, spread = np.array([(x.mean, x.marginal_mean, x.marginal_sd) for x in of]).T
-    some = np.array([bool(one.conditions) for one in of])
-    within = stats.spearmanr(*(((one - marginal) / spread)[some] for one in (means, true)))
-    yield "truths by # (Spearman)", [stats.spearmanr(means, true).statistic]
-    yield "the marginals alone have #", [stats.spearmanr(marginal, true).statistic]
-    yield "the # conditional quantities give # (p = #)", [some.sum(), *within]
 
 
 @held("docs/start/reading-a-score.md", "SmolLM2-135M-Instruct](../results/README.md), in float32,")
@@ -196,7 +178,7 @@ def wordings():
     yield f"| score | {' | '.join(names)} | between |", []
     for title, group in (("epidemia_low", "low"), ("epidemia_high of NSDUH and SCF", "high")):
         others = [name for name in FOLDERS if re.match(rf"wording/{group}-(?!likelihood)", name)]
-        asked, pairs = (table(x, f"real-model/{group}", *others) for x in ("wordings", "wording"))
+        asked = table("wordings", f"real-model/{group}", *others)
         asked = asked[asked["group"] == f"epidemia_{group}"].set_index("wording")
         together, known = asked.loc["all"], {*asked.index}
         cells = [asked.loc[name, ["score", "error"]] if name in known else "" for name in names]
@@ -204,28 +186,12 @@ def wordings():
         p = ("#", [together["p"]]) if together["p"] > 0 else ("too few", [])
         tasks = int(together["flips_tasks"])
         yield f"{line}# % of {tasks}|{p[0]}|", [*values, together["flips"], *p[1]]
-        pairs = pairs[pairs["group"] == f"epidemia_{group}"]
-        (bare,) = pairs[pairs["settings"].str.contains("bare wording")].itertuples()
-        words, ends = "# to #", [bare.low, bare.high]
-        if np.isnan(bare.low):
-            words, ends = "too few outcomes (± #)", [bare.half_width]
-        shown = [bare.difference, bare.error, *ends, bare.corrected, bare.corrected_error]
-        yield f"|{title}, score|{tasks}|# ± #|{words}|# ± #|", shown
-    bias = []
-    for part, group in (("", "low"), ("", "high"), ("nsduh", "low"), ("nsduh", "high")):
-        bare = results(f"wording/{group}-bare")["results"].keys() & leaves().keys()
-        for folder in (f"real-model/{group}", f"wording/{group}-bare"):
-            of = [metric(folder, task, "order_bias") for task in bare if part in task]
-            bias.append(np.mean(of))
-    yield "order_bias from # to # (epidemia_low) and from # to # (epidemia_high)", bias[:4]
-    yield "in questions of NSDUH on drugs from # to # (both groups)", bias[4:6]
-    assert np.round(bias[4:6], 2) == pytest.approx(np.round(bias[6:], 2))
     folders = "wording/low-likelihood", "wording/low-likelihood-bare"
     tasks = leaves().keys() & results(folders[1])["results"].keys()
     np.testing.assert_array_equal(*([metric(of, x, "score") for x in tasks] for of in folders))
 
 
-@held("docs/background/validity-quick-look.md", "\nReal answers: ", whole=False)
+@held("docs/background/quick-look.md", "\nReal answers: ", whole=False)
 def quick_look():
     full = {of: score_of(f"real-model/{of}", f"epidemia_{of}")[0] for of in ("low", "high")}
     for of, score in full.items():
@@ -254,14 +220,14 @@ def years():
         yield row(name, *(known[name, of][0] for of in ("score", slope, agreement)))
 
 
-@held("docs/guides/year-lived.md", "| | lives in | nearest year | misfit |", whole=False)
+@held("docs/guides/years.md", "| | lives in | nearest year | misfit |", whole=False)
 def the_year_a_model_lives_in():
     found = table("year-lived", "years/undated")
     (cells,) = found[(found["kind"] == "run") & found["year"].isna()].to_dict("records")
     yield row(SMALL, cells["lives_in"], float(cells["nearest"]), cells["misfit"])
 
 
-@held("docs/guides/people.md", "## A small model")
+@held("docs/guides/world.md", "### The small model")
 def people():
     known = kept("people", "people", "epidemia_people")
     both = SMALL, "the average American of 2000"
@@ -270,22 +236,6 @@ def people():
     said = "it is # points off. The Americans were # points off, and # % of them"
     yield said, [*off, further]
     yield "Its slope is # (people #)", [known[of, "slope"][0] for of in both]
-
-
-@held("docs/guides/ranks.md", "| | `epidemia_low` | `epidemia_high` |")
-def ranks():
-    """The respondent is the first of the pair."""
-    found = compare(AVERAGES, SMALL, RESULTS / "real-model").table.set_index("group")
-    both = low, high = [*found.loc[["epidemia_low", "epidemia_high"]].itertuples()]
-    yield row("tasks", low.tasks, high.tasks)
-    yield row("difference", *([of.difference, of.error] for of in both))
-    interval = [low.low, low.high, high.half_width]
-    yield "|95 % interval|# to #|± #: too few outcomes to generalise|", interval
-    yield row("here, corrected", *([of.corrected, of.corrected_error] for of in both))
-    yield row("here, population", *([of.population, of.population_error] for of in both))
-    won = [x for of in both for x in (of.wins, of.ties, of.losses)]
-    yield "|win / tie / loss|# / # / #|# / # / #|", won
-    yield row("the first is", low.verdict, high.verdict)
 
 
 # Fine-tuning.
@@ -334,16 +284,6 @@ def fine_tuning():
         yield row(title, *steps, *letters, numbers(run, LIKELIHOOD), last)
     knows, likely = (of[["score", "l1"]].mean() for of in averages_only())
     yield row(AVERAGES, "", "", *knows, "", "", likely["score"], "")
-
-
-@held(STUDY, "| 10,800 answers (averages only)")
-def averages_beside_it():
-    (alone, _), folder = averages_only(), f"finetuning/{TUNED['10,800 answers']}"
-    for condition in ("age", "race"):
-        drugs = ("cocaine", "heroin", "marijuana")
-        tasks = [f"{NSDUH}_{drug}_ever_by_{condition}" for drug in drugs]
-        both = [(metric(folder, x, "score"), alone["score"][x]) for x in tasks]
-        yield f"|by {condition}|# (#)|# (#)|# (#)|", np.ravel(both)
 
 
 @held(STUDY, "| 2,250 notes ")

@@ -398,7 +398,7 @@ def epidemia(line, **options):
 
 
 def test_the_command_drafts_counts_and_says_what_comes_next(sav, home):
-    done = epidemia(f"survey new {sav} --weight finalwt --tasks 10")
+    done = epidemia(f"survey new {sav} --weight finalwt")
     assert done.exit_code == 0, done.output
     path = own_path("mine2022")
     assert path == home / "surveys" / "mine2022.yaml" and path.is_file()
@@ -412,25 +412,24 @@ def test_the_command_drafts_counts_and_says_what_comes_next(sav, home):
     listed = epidemia("survey check mine2022").output
     assert f"{count} places in {path}" in listed.replace("\n", "") and "who publishes it" in listed
     checked = epidemia(f"survey check mine2022 --raw {sav}").output
-    tasks = len(load_record(path).all_tasks)  # ten, and P(Y) of every outcome
+    tasks = len(load_record(path).all_tasks)
     assert f"{tasks} of {tasks} tasks with all columns" in checked
     assert f"{count} places" in checked
     path.write_text(path.read_text().replace(CHECK, "#"))
     assert "nothing is left to check" in epidemia("survey check mine2022").output
     again = epidemia(f"survey new {sav} --weight finalwt")
-    assert "already exists: overwrite it with --replace" in str(again.exception)
-    assert epidemia(f"survey new {sav} --yes --replace").exit_code == 0
+    assert "already exists: delete it, or give another --name" in str(again.exception)
+    path.unlink()
+    assert epidemia(f"survey new {sav} --yes").exit_code == 0
     assert load_record(path).design.strata == "vstrat"
 
 
-def test_the_command_elsewhere_and_with_several_names(sav, tmp_path, home):
-    out = tmp_path / "a folder" / "mine.yaml"
+def test_the_command_with_several_names(sav, home):
     named = """--outcomes 'gun,"happy"' --given sex --name other"""
-    done = epidemia(f"survey new {sav} --weight none {named} --out '{out}'")
+    done = epidemia(f"survey new {sav} --weight none {named}")
     assert done.exit_code == 0, done.output
-    record = load_record(out)
+    record = load_record(own_path("other"))
     assert {task.outcome for task in record.all_tasks} == {"gun", "happy"}
-    assert f"EPIDEMIA_RECORDS='{out}'" in done.output and not own_path("other").exists()
 
 
 def test_on_a_terminal_it_asks(sav, monkeypatch, home):

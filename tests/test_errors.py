@@ -32,13 +32,16 @@ def folder(tmp_path_factory):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     people_2022().to_parquet(folder / "nsduh_2022.parquet")
+    record = (REPOSITORY / "tests" / "data" / "toy_fresh.yaml").read_text()
+    (folder / "toy.yaml").write_text(record.split("---\n")[0])
     return folder
 
 
 @pytest.fixture(autouse=True)
 def desk(folder, monkeypatch):
-    """Work there; files that expressions write are gone afterwards."""
+    """Work there; nothing is left behind but what an expression writes to be read."""
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("EPIDEMIA_RECORDS", str(folder / "toy.yaml"))
     # lm-eval logs to the stderr that it found first, which was another test's.
     monkeypatch.setattr(logging, "raiseExceptions", False)
     before = {*folder.rglob("*")}

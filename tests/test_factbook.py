@@ -3,6 +3,7 @@
 import html
 import json
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -113,16 +114,39 @@ def share(section, field, name=None):
     return of
 
 
-TOWN = share("People and Society", "Urbanization", "urban population")
-CO2 = {
-    "Coal": "from coal and metallurgical coke",
-    "Oil": "from petroleum and other liquids",
-    "Natural gas": "from consumed natural gas",
-}
+SOCIETY = "People and Society"
+TOWN = share(SOCIETY, "Urbanization", "urban population")
 
 
 def women(country):
     return counts(country, "15-64 years")[1]
+
+
+AGES = {"0 to 14": "0-14 years", "15 to 64": ADULT[0], "65 or older": ADULT[1]}
+PLACES = {"In a town or city": "urban", "In the countryside": "rural"}
+
+
+def of_age(country, age):
+    return sum(counts(country, AGES[age]))
+
+
+def amounts(section, field, names, country):
+    texts = country[section][field]
+    return [max(first(texts[name].split(": ")[-1]), 0) for name in names if name in texts]
+
+
+def parts(section, field, some, every, country):
+    every = [name for name in every or country[section][field] if name != "note"]
+    return sum(amounts(section, field, some, country)) / sum(
+        amounts(section, field, every, country)
+    )
+
+
+def weight_of(section, field, every, place, country):
+    """Weigh a country by a text of another place, or by all the parts."""
+    if place is None:
+        return sum(amounts(section, field, every, country))
+    return first(country[place[0]][place[1]][place[2]])
 
 
 #: Of a task: the share of the first answer in a cell, and how much the cell weighs.
@@ -131,69 +155,19 @@ ROUTES = {
         name: (share(*place), {"people": people, "women": women}[weight])
         for name, (*place, weight) in TABLES["shares"].items()
     },
-    "age_by_country": (
-        lambda c: (
-            sum(counts(c, "0-14 years")) / sum(map(sum, (counts(c, a) for a in AGES.values())))
-        ),
-        people,
-    ),
-    "sex_by_country_age": (
-        lambda c, age: counts(c, AGES[age])[1] / sum(counts(c, AGES[age])),
-        lambda c, age: sum(counts(c, AGES[age])),
-    ),
-    "tobacco_by_country_sex": (
-        lambda c, sex: share("People and Society", "Tobacco use", sex.lower())(c),
-        grown,
-    ),
-    "literate_by_country_sex": (
-        lambda c, sex: share("People and Society", "Literacy", sex.lower())(c),
-        grown,
-    ),
+    "age_by_country": (lambda c: of_age(c, "0 to 14") / sum(of_age(c, a) for a in AGES), people),
+    "sex_by_country_age": (lambda c, age: counts(c, AGES[age])[1] / of_age(c, age), of_age),
+    "tobacco_by_country_sex": (lambda c, sex: share(SOCIETY, "Tobacco use", sex.lower())(c), grown),
+    "literate_by_country_sex": (lambda c, sex: share(SOCIETY, "Literacy", sex.lower())(c), grown),
     "water_by_country_residence": (
-        lambda c, where: share(
-            "People and Society", "Drinking water source", f"improved: {PLACES[where]}"
-        )(c),
-        lambda c, where: (
-            people(c) * (TOWN(c) if PLACES[where] == "urban" else (100 - 100 * TOWN(c)) / 100)
-        ),
+        lambda c, at: share(SOCIETY, "Drinking water source", f"improved: {PLACES[at]}")(c),
+        lambda c, at: people(c) * (TOWN(c) if PLACES[at] == "urban" else 1 - TOWN(c)),
     ),
-    "power_source_by_country": (
-        lambda c: parts(c, "Energy", "Electricity generation sources", ["fossil fuels"]),
-        lambda c: first(c["Energy"]["Electricity"]["installed generating capacity"]),
-    ),
-    "fuel_by_country": (
-        lambda c: parts(c, "Environment", "Carbon dioxide emissions", [CO2["Coal"]], CO2.values()),
-        lambda c: sum(amounts(c, "Environment", "Carbon dioxide emissions", CO2.values())),
-    ),
-    "land_use_by_country": (
-        lambda c: parts(c, "Environment", "Land use", LAND[:2], LAND),
-        lambda c: first(c["Geography"]["Area"]["land"]),
-    ),
-    "water_use_by_country": (
-        lambda c: parts(c, "Environment", "Total water withdrawal", WATER[:1], WATER),
-        lambda c: sum(amounts(c, "Environment", "Total water withdrawal", WATER)),
-    ),
+    **{
+        name: (partial(parts, *of[:3], of[3] or None), partial(weight_of, *of[:2], *of[3:]))
+        for name, of in TABLES["parts"].items()
+    },
 }
-AGES = {"0 to 14": "0-14 years", "15 to 64": ADULT[0], "65 or older": ADULT[1]}
-PLACES = {"In a town or city": "urban", "In the countryside": "rural"}
-WATER = ["municipal", "industrial", "agricultural"]
-LAND = [
-    *(f"agricultural land: {use}" for use in ("arable land", "permanent crops")),
-    "agricultural land: permanent pasture",
-    *("forest", "other"),
-]
-
-
-def amounts(country, section, field, names):
-    texts = country[section][field]
-    return [max(first(texts[name].split(": ")[-1]), 0) for name in names if name in texts]
-
-
-def parts(country, section, field, some, every=None):
-    every = [name for name in every or country[section][field] if name != "note"]
-    return sum(amounts(country, section, field, some)) / sum(
-        amounts(country, section, field, every)
-    )
 
 
 @pytest.mark.parametrize("name", ROUTES)

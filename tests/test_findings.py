@@ -15,7 +15,6 @@ from rich.cells import cell_len
 from lm_eval_epidemia.ask.prompts import WORDINGS
 from lm_eval_epidemia.benchmarks import groups, leaves
 from lm_eval_epidemia.benchmarks.observation import places
-from lm_eval_epidemia.benchmarks.observation.probe import FACTOR, LEAST, RATIO
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
 from lm_eval_epidemia.cli.report import read
 from lm_eval_epidemia.findings import FINDINGS, find
@@ -24,7 +23,6 @@ from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.interventions import FOUND
 from lm_eval_epidemia.findings.leaderboard import CLOSED_WAYS
 from lm_eval_epidemia.findings.scales import CHANCE
-from lm_eval_epidemia.findings.standardised import CONTRASTS
 from lm_eval_epidemia.report.render import FORMULA, WIDTH, render
 
 DOCS = REPOSITORY / "docs" / "results"
@@ -130,17 +128,8 @@ def test_where_nothing_was_asked_a_finding_is_empty_and_says_what_to_run(name):
     empty = [finding for finding in found if not len(finding.table) and name != "notes"]
     for finding in empty:
         assert any(re.search(r"\brun\b|--|\bgive", text.lower()) for text in finding.left_out)
-    # Of every run there are a leaderboard, its tasks and notes; implied needs none.
-    assert empty or name in ("leaderboard", "tasks", "notes", "implied", "population", "scale")
-
-
-def test_the_guide_lists_every_finding_as_help_does():
-    """`--show help` prints the first lines of the findings' docstrings."""
-    page = (REPOSITORY / "docs" / "guides" / "report-findings.md").read_text()
-    listed = dict(re.findall(r"^\| `([\w-]+)` \| (.+) \|$", page, re.M))
-    assert listed == {
-        name: (find(name).__doc__ or "").splitlines()[0].removesuffix(".") for name in FINDINGS
-    }
+    # Of every run there are a leaderboard, its tasks and notes.
+    assert empty or name in ("leaderboard", "tasks", "notes", "population", "scale")
 
 
 def test_runs_that_differ_in_what_both_ways_heed_are_not_paired(tmp_path):
@@ -177,11 +166,8 @@ def test_numbers_in_notes_are_those_of_the_code():
         "priors": f"of {SIZES[0]} answers",
         "shortcut": f"at least {FOUND:.2f} of the relations",
         "places": f"at least {places.FEWEST} countries",
-        "probe": f"differs by at most {RATIO:g}, D_zero by a factor of at most {FACTOR:g}",
-        "standardised": f"(of these, {len(CONTRASTS)} with",
         "wordings": f"({', '.join(filter(None, WORDINGS))})",
     }.items():
         assert says in told[name], name
-    assert f"below {LEAST} there is no comparison" in told["probe"]
     asked = {*re.findall(r"\bepidemia_\w+", str(told))} - {"epidemia_fresh", "epidemia_finetune"}
     assert asked <= {*groups(), *leaves()}

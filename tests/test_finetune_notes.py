@@ -27,7 +27,7 @@ from lm_eval_epidemia.surveys.catalogue import record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 
 NSDUH = record("nsduh")
-RECIPE = (REPOSITORY / "docs" / "guides" / "finetuning-writer.md").read_text(encoding="utf-8")
+RECIPE = (REPOSITORY / "docs" / "guides" / "finetuning.md").read_text(encoding="utf-8")
 LOW = [
     f"epidemia_low_nsduh_{drug}_ever_by_{by}"
     for by in ("age", "race")
@@ -396,7 +396,7 @@ def brief(monkeypatch):
 def test_a_model_whose_notes_say_nothing(tmp_path, raw, tiny_llama, brief):
     """The tiny model writes noise: nothing is kept, nothing is written."""
     model = f"pretrained={tiny_llama},device=cpu,batch_size=10"
-    writer = f"--n 10 --writer hf --writer-args {model}"
+    writer = f"--n 10 --writer hf,{model}"
     said = refused(f"nsduh {writer} --raw", raw, out=tmp_path / "n")
     assert "none of 10 notes states each of its facts once, in 4 attempts: no story (10)" in said
     assert "--writer template" in said

@@ -42,10 +42,8 @@ def rows_of(kind):
 def dataset(folder, kind="distributions", **changed):
     rows = datasets.Dataset.from_list(list(rows_of(kind)))
     datasets.DatasetDict(train=rows, validation=rows).save_to_disk(str(folder))
-    sizes, fingerprint = (
-        dict.fromkeys(("train", "validation"), len(rows)),
-        store.load(TASK).fingerprint,
-    )
+    sizes = dict.fromkeys(("train", "validation"), len(rows))
+    fingerprint = store.load(TASK).fingerprint
     made = card.DatasetCard(kind, "nsduh", "2022", fingerprint, 0, sizes, [TASK])
     card.write_card(folder, dataclasses.replace(made, **changed))
     return folder
@@ -84,9 +82,8 @@ def test_what_is_kept_of_a_training(trained, tiny_llama):
     assert kept == [tuned.best_loss] and tuned.best_loss == min(float(x["loss"]) for x in lines)
     assert tuned.best_loss < 0.99 * float(lines[0]["loss"])
     assert not (out / train.CHECKPOINTS).exists() and not (out / train.RUN).exists()
-    before, after = (
-        scored(pretrained=str(tiny_llama), **peft) for peft in ({}, {"peft": str(out)})
-    )
+    base = {"pretrained": str(tiny_llama)}
+    before, after = scored(**base), scored(**base, peft=str(out))
     assert after["choice_mass,none"] > before["choice_mass,none"]
     with pytest.raises(EpidemiaError, match="already holds a tuned model"):
         train.train(str(tiny_llama), out.parent / "data", out, USUAL)

@@ -243,14 +243,3 @@ def test_single_letters():
     assert "".join(named("random", "large", 12, 3, letters=True).names) == "SWJRVCQPKZBL"
     natural = named("tuebingen", "bivariate", 2, 0)
     assert named("tuebingen", "bivariate", 2, 0, letters=True) == natural
-
-
-# -- The same everywhere -----------------------------------------------------------------------
-
-
-def test_the_documentation_lists_what_is_drawn():
-    text = (REPOSITORY / "docs" / "background" / "tuebingen.md").read_text(encoding="utf-8")
-    for benchmark, graph in EVERY:
-        if benchmark != "random":
-            for i, one in enumerate(drawn(benchmark, graph)):
-                assert f"\n{i + 1}. {'; '.join(one.names)}\n" in text

@@ -49,9 +49,8 @@ def test_larger_graphs_are_asked_in_the_stated_proportions(nodes):
             before, after = kind != causal.NO, kind in (causal.YES, causal.BYPASSED)
             assert (effect.before, effect.after) == (before, after)
             assert (kind == causal.TARGET) <= (effect.intervened == effect.result)
-            assert (kind == causal.INSIDE) <= (
-                effect.intervened not in (effect.cause, effect.result)
-            )
+            between = effect.intervened not in (effect.cause, effect.result)
+            assert (kind == causal.INSIDE) <= between
 
 
 def test_larger_graphs_have_every_shape_and_bypassed_mediators():

@@ -108,14 +108,10 @@ def test_answers_that_are_not_repeatable_are_said_and_kept(kind, chat, caplog, t
 
 
 @pytest.mark.parametrize(
-    ("kind", "chat", "said"),
-    [
-        ("ollama", False, "--num_fewshot"),
-        ("ollama", True, "--num_fewshot"),
-        ("llama.cpp", False, "larger -c"),
-    ],
+    ("kind", "chat"), [("ollama", False), ("ollama", True), ("llama.cpp", False)]
 )
-def test_a_prompt_that_was_cut_is_refused(kind, chat, said):
+def test_a_prompt_that_was_cut_is_refused(kind, chat):
+    said = "--num_fewshot" if kind == "ollama" else "larger -c"
     with home(kind, "cut") as server, pytest.raises(EpidemiaError, match=said) as end:
         ask(server, chat)
     assert NAMES[kind] in str(end.value)
@@ -168,9 +164,8 @@ def test_a_llama_server_that_is_still_loading_is_waited_for(chat, caplog):
     assert "while it loads its model; retrying" in caplog.text
     with home("llama.cpp") as server:
         server.loading = 1000
-        with pytest.raises(
-            EpidemiaError, match=r"in 3 tries; the last error: HTTP 503 .* loads its mo"
-        ):
+        failed = r"in 3 tries; the last error: HTTP 503 .* loads its mo"
+        with pytest.raises(EpidemiaError, match=failed):
             ask(server, chat)
         assert not server.bodies
 
@@ -221,10 +216,8 @@ def cost(asked):
 
 @pytest.mark.parametrize("chat", [False, True])
 def test_an_old_mlx_that_shows_numbers_is_to_be_updated(chat):
-    with (
-        home("mlx", "old") as server,
-        pytest.raises(EpidemiaError, match=r"as numbers.*pip install"),
-    ):
+    said = r"as numbers.*pip install"
+    with home("mlx", "old") as server, pytest.raises(EpidemiaError, match=said):
         ask(server, chat)
 
 

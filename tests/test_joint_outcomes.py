@@ -5,11 +5,9 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import REPOSITORY, evaluate, recorded
-from report_parts import table
+from conftest import REPOSITORY, evaluate
 from typer.testing import CliRunner
 
-from lm_eval_epidemia.api import load_truth, score
 from lm_eval_epidemia.ask import fewshot
 from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.observation import fresh
@@ -160,7 +158,7 @@ def test_who_lacks_one_answer_is_dropped(data, raw):
     assert (seen.column, seen.missing) == ("HAPPY & Q & A", int(missing.sum()))
 
 
-def test_lm_eval_asks_it_and_samples_are_recalibrated(tmp_path):
+def test_lm_eval_asks_it():
     """One that ships, whose task files need not be rendered."""
     task = "epidemia_joint_nsduh_marijuana_and_cocaine_by_age"
     wide = "epidemia_joint_gss_sex_and_party_by_race"
@@ -171,13 +169,6 @@ def test_lm_eval_asks_it_and_samples_are_recalibrated(tmp_path):
     assert max(ignorant[name]["score,none"] for name in (task, wide)) < 1e-9
     prompt = asked["samples"][task][0]["doc"]["prompt"]
     assert "is 12 or 13 years old. " in prompt and "\nA. Both marijuana and cocaine\n" in prompt
-    recorded(tmp_path / "runs", [task], model_args="kind=mean")
-    (found,) = table("recalibrated", tmp_path / "runs").to_dict("records")
-    truth = store.load(task)
-    mean = np.tile(truth.weights @ truth.p, (len(truth.p), 1))
-    assert found["gain"] == pytest.approx(0, abs=1e-5)  # as a file keeps answers
-    assert found["recalibrated"] == pytest.approx(score(load_truth(task), mean).score, abs=1e-5)
-    assert found["l1_marginal"] == pytest.approx(0, abs=1e-5) and found["l1_conditional"] > 0.1
 
 
 REPLACING = (

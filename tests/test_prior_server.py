@@ -3,12 +3,10 @@
 Through lm-eval's own client, ``local-chat-completions``.
 """
 
-import io
 import math
 import shlex
 
 import numpy as np
-import pandas as pd
 import pytest
 import yaml
 from conftest import REPOSITORY, evaluate
@@ -98,8 +96,10 @@ def opinionated():
 
 
 @pytest.mark.slow
-def test_ablations_as_the_page_has_them(opinionated, epidemia, tmp_path, monkeypatch):
-    """What docs/guides/priors.md tells to type changes what the server gets, and is told apart."""
+def test_settings_as_the_page_has_them_reach_the_server(
+    opinionated, epidemia, tmp_path, monkeypatch
+):
+    """What docs/guides/priors.md tells to type changes what the server gets."""
     monkeypatch.setattr(harness_run, "only_ours", lambda tasks: True)
     monkeypatch.setattr("lm_eval.evaluator.add_env_info", lambda results: None)
     from test_commands import commands_of  # which needs torch
@@ -127,21 +127,3 @@ def test_ablations_as_the_page_has_them(opinionated, epidemia, tmp_path, monkeyp
         (0.5, None, 1),
         (0.7, None, 2),
     ]
-    shown = epidemia("report", tmp_path, "--show", "ablations", "--format", "csv").stdout
-    # 2 quantities, each off by a known factor: error ratios are these factors, without error.
-    changes = {
-        "temperature: 0.5 -> 0.2": ("1.000", "1.000", "+0.000"),
-        "temperature: 0.5 -> 1": ("1.000", "1.000", "+0.000"),
-        "reasoning effort: none -> low": ("1.000", "2.000", "+1.000"),
-        "reasoning effort: none -> high": ("1.000", "0.500", "-0.500"),
-        "system prompt: base -> conservative": ("1.000", "1.500", "+0.500"),
-    }
-    rows = pd.read_csv(io.StringIO(shown)).set_index("differs in")
-    numbers = zip(rows["error_ratio"], rows["then"], rows["difference"], strict=True)
-    told = [(f"{ratio:.3f}", f"{then:.3f}", f"{more:+.3f}") for ratio, then, more in numbers]
-    assert dict(zip(rows.index, told, strict=True)) == changes
-    told = epidemia("report", tmp_path, "--show", "ablations")
-    unheeded = " ".join(told.stdout.split()).partition("probably ignored the setting: ")[2]
-    assert "temperature: 0.5 -> 0.2" in unheeded and "effort" not in unheeded
-    alone = told.stderr.partition("differs in exactly one setting: ")[2]
-    assert alone.startswith("tiny (") and "superforecaster" in alone and "0.7" in alone

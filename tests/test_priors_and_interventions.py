@@ -214,7 +214,6 @@ def test_other_ways_have_the_same_tables(runs, seen):
 
 
 def test_what_the_paper_prints_stands_beside_what_was_asked(results):
-    """And docs/guides/priors-published.md has these numbers as the findings give them."""
     table = find("published-priors")(results).table
     here = by(table.query("asked == 'direct'"), "model", "measure", of="here")
     ratio = judged.mean_of(said_by(results, CALIBRATED).dropped.ratio)
@@ -227,36 +226,16 @@ def test_what_the_paper_prints_stands_beside_what_was_asked(results):
     named = ("CRPS ratio", "error ratio", "worth answers")
     crps, ratios, worths = (released.loc[of] for of in named)
     quarters = released[o4][["in the first quarter", "the same with failures counted"]]
-    said = [
-        ", ".join(f"{crps[of]:.2f}" for of in (o4, o3, qwen, "gpt-4o", "meta-llama-3-70b")),
-        "o4-mini .{:.0f}, or .{:.0f} with failures counted".format(*(1000 * quarters)),
-        f"CRPS ratio {crps[llama]:.1f} (19.17 in the tables), error ratio {ratios[llama]:.1f}",
-        f"| o4-mini {worths[o4]:.1f}, qwen3-235b {worths[qwen]:.1f}, o3-mini {worths[o3]:.1f}, the",
+    crps = [f"{crps[of]:.2f}" for of in (o4, o3, qwen, "gpt-4o", "meta-llama-3-70b", llama)]
+    assert crps == ["1.04", "1.19", "1.30", "1.98", "2.34", "7.93"]
+    assert quarters.round(3).tolist() == [0.218, 0.232] and round(ratios[llama], 1) == 7.2
+    assert worths[[o4, qwen, o3]].round(1).tolist() == [13.1, 9.4, 8.6]
+    assert not worths.drop([o4, o3, qwen]).any()
+    rates = [
+        (100 * of[[f"{who} beats 5", f"{who} beats 30"]].astype(float)).round(1).tolist()
+        for of, who in product((printed[o4], released[o4]), ("prior", "posterior"))
     ]
-    for of, who in product((printed[o4], released[o4]), ("prior", "posterior")):
-        rates = 100 * of[[f"{who} beats 5", f"{who} beats 30"]].astype(float)
-        said.append("{:.1f} and {:.1f} %".format(*rates))
-    page = (REPOSITORY / "docs" / "guides" / "priors-published.md").read_text()
-    assert not worths.drop([o4, o3, qwen]).any() and [of for of in said if of not in page] == []
-
-
-def test_published_ablations_are_paired_over_quantities(results):
-    rows = find("ablations")(results).table
-    # A user's own: the same answers in other protocols.
-    own = by(rows[rows["model"].str.endswith(CALIBRATED)], "differs in", of="difference")
-    assert own["protocol: direct -> mean_variance"] == pytest.approx(0, abs=1e-12) and len(own) == 3
-    rows = rows[rows["kind"] == "published"]
-    differs = {*rows["differs in"].str.partition(":")[0]}
-    assert differs == {"protocol", "system prompt", "temperature", "reasoning effort"}
-    one = rows[rows["differs in"] == "reasoning effort: medium -> high"].iloc[0]
-    assert len(rows) == 12 and one["model"] == "o4-mini"
-    stating = [of for of in priors.stating() if of.experiment != priors.COMPARED]
-    known = {(of.model, *of.settings.values()): of.known.judged for of in stating}
-    usual, high = (known["o4-mini", "direct", "base", "", effort] for effort in ("medium", "high"))
-    assert (one["difference"], one["difference_error"]) == of_mean(high.ratio - usual.ratio)
-    # 28 of the 370 replies at high effort cannot be read; without them the sign is another.
-    assert (one["unread"], one["unread_then"]) == pytest.approx((0, 28 / 370))
-    assert round(one["difference"], 3) == 0.206 and round(one["where_read"], 3) == -0.037
+    assert rates == [[74.3, 37.8], [70.4, 50.4], [70.3, 32.4], [81.1, 51.4]]
 
 
 # Interventions: the numbers.
@@ -498,7 +477,7 @@ def test_means_are_the_printed_numbers_weighted_over_effects_and_relations():
     table = published.printed().query("table in ('7', '10')")
     shares = table.accuracy * np.where(table.graph == "bivariate", 2, 3) / 22
     means = shares.groupby([table.way, table.model, table.names]).sum().to_dict()
-    page = (REPOSITORY / "docs/background/reproduce-interventions.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs/background/reproduce-others.md").read_text(encoding="utf-8")
     for model in ("GPT-3.5", "GPT-4", "GPT-4-turbo", "LLaMA-2"):
         cells = [model]
         for way, theirs in (("intervention", "plain"), ("substitution", "substitution")):

@@ -48,7 +48,7 @@ def direct(truth, model, experiment="model_family_comparison"):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_what_the_released_answers_give(truth, model):
-    """As the table of docs/guides/priors-published.md has it; failures dropped."""
+    """As published, and as the table of docs/guides/priors-metrics.md has it."""
     judged = judge(truth, direct(truth, model), published=True)
     low = np.where(np.isnan(judged.position), np.nan, judged.position < 0.25)
     numbers = [
@@ -68,7 +68,7 @@ def test_what_the_released_answers_give(truth, model):
         {priors.FEWER: "<5", priors.MORE: ">30"}.get(worth, f"{worth:.1f}"),
     ]
     short = model.removeprefix("meta-").removesuffix("-a22b-fp8-tput")
-    page = (REPOSITORY / "docs" / "guides" / "priors-published.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs" / "guides" / "priors-metrics.md").read_text(encoding="utf-8")
     assert f"| {short} | {' | '.join(numbers)} |" in page
 
 

@@ -147,7 +147,7 @@ def test_answers_may_stand_in_place_of_posteriors(tmp_path, variables, baselines
 
 
 def test_the_example_of_the_page_makes_files_that_are_imported(tmp_path, monkeypatch):
-    page = (REPOSITORY / "docs" / "guides" / "priors-own.md").read_text()
+    page = (REPOSITORY / "docs" / "guides" / "priors.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(code, {})

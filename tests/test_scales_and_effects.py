@@ -1,27 +1,20 @@
 """What answers imply: other distances, lines, effects, who of the people is beaten, maps."""
 
 import re
-import shutil
 
 import numpy as np
 import pytest
-from conftest import REPOSITORY, raw_file
+from conftest import REPOSITORY
 from recorded_runs import copied_run
 from report_parts import table
 
-from lm_eval_epidemia.api import calibration_line, joint_error, load_truth, other_scales, score
-from lm_eval_epidemia.benchmarks.observation import standardised as implies
+from lm_eval_epidemia.api import calibration_line, joint_error, load_truth, other_scales
 from lm_eval_epidemia.benchmarks.observation.respondents import answers
-from lm_eval_epidemia.benchmarks.observation.standardised import marginal, recalibrate
-from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.store import look
-from lm_eval_epidemia.estimate import registry, store
-from lm_eval_epidemia.estimate.check import check
+from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import find, people
 from lm_eval_epidemia.findings.calibration import calibration, order_bias
 from lm_eval_epidemia.findings.countries import countries_of, map_of
-from lm_eval_epidemia.findings.standardised import CONTRASTS, strata
 from lm_eval_epidemia.report.charts import DIVERGING, SHADES, shapes
 from lm_eval_epidemia.report.figures import save
 from lm_eval_epidemia.results.read import read_results
@@ -35,18 +28,14 @@ HOME = "epidemia_high_scf_home_ownership_by_age_race"
 OWNED = "epidemia_high_scf_home_ownership_by_age_education"
 EDUCATION = "epidemia_low_acs_education_by_age"
 TOBACCO = "epidemia_world_factbook_tobacco_by_country_sex"
-ASKED = {(one.task, one.x): one for one in CONTRASTS}
 BACKGROUND = REPOSITORY / "docs" / "background"
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    folder, effects = tmp_path_factory.mktemp("runs"), [MARIJUANA, HOME, EDUCATION]
+    folder = tmp_path_factory.mktemp("runs")
     for kind in ("truth", "mean", "uniform", "noisy,noise=0.5"):
         copied_run(tmp_path_factory, folder / kind, TASKS, model_args=f"kind={kind}")
-    for kind in ("truth", "mean"):
-        how = {"model_args": f"kind={kind}", "metadata": {"orderings": 1}}
-        copied_run(tmp_path_factory, folder / "effects" / kind, effects, **how)
     copied_run(tmp_path_factory, folder / "drawn", [f"{HOME}_sampled"], metadata={"n_samples": 10})
     return folder
 
@@ -101,154 +90,10 @@ def test_lines_of_a_group_and_of_its_tasks(noisy):
 
 def test_drawn_answers_are_left_out(runs):
     """They vary by chance: neither their distances nor what follows are compared."""
-    for name in ("distances", "tilt", "recalibrated"):
+    for name in ("distances", "tilt"):
         both = find(name)(read_results([runs / "drawn", runs / "mean"]))
         assert {*both.table["group"]} == {"epidemia_low"}
         assert "drawn answers vary by chance and are left out" in both.left_out[-1]
-
-
-def test_recalibrated_respondents_whose_knowledge_is_known(runs, noisy):
-    """And by another route: `api.score` of answers that were raked (see test_recalibrated)."""
-    folders = [runs / kind for kind in ("truth", "mean", "uniform")]
-    truth, mean, uniform = (table("recalibrated", folder).iloc[0] for folder in folders)
-    assert (truth.recalibrated, truth.score) == pytest.approx((100, 100)) and truth.tasks == 3
-    assert (truth.l1_conditional, mean.l1_marginal) == pytest.approx((0, 0), abs=1e-5)
-    for one in (mean, uniform):
-        assert (one.gain, one.gain_error) == pytest.approx((0, 0), abs=1e-3)
-        assert one.l1_conditional == pytest.approx(mean.l1, abs=1e-5)
-    assert truth.gain_error > 0 and uniform.l1_marginal > 0.05 and uniform.score < 1
-    (one,), scores = find("recalibrated")(noisy).table.itertuples(), []
-    for task, q in BELIEFS.items():
-        weights, asked = store.load(task).weights, load_truth(task)
-        true = marginal(weights, asked.p)
-        both = recalibrate(weights, q, true), np.tile(true, (len(weights), 1))
-        scores.append([score(asked, given).score for given in both])
-    expected = np.mean(scores, axis=0)
-    assert [one.recalibrated, one.averages] == pytest.approx(expected, abs=1e-3)
-    assert one.gain == pytest.approx(one.recalibrated - one.averages)
-
-
-# Effects.
-
-
-def test_three_effects_by_hand():
-    """Simpson's reversal: x1 has a tenth more in both strata, and less in all."""
-    p, joint = np.array([[0.2, 0.6], [0.3, 0.7]]), np.array([[0.1, 0.4], [0.4, 0.1]])
-    # x0: (0.1 * 0.2 + 0.4 * 0.6) / 0.5 = 0.26 / 0.5; x1: (0.4 * 0.3 + 0.1 * 0.7) / 0.5.
-    assert implies.crude(p, joint) == pytest.approx([0.52, 0.38])
-    # P(z) is 1/2 each: (0.2 + 0.6) / 2 and (0.3 + 0.7) / 2.
-    assert implies.standardised(p, joint.sum(axis=0)) == pytest.approx([0.4, 0.5])
-    nobody = np.array([[0.1, 0.4], [0.4, 0.0]])
-    for everybody, propensity, expected in (
-        # P(x0 | z) is 0.2 and 0.8: each weight is 0.1 / 0.2 = 0.4 / 0.8 = 1/2, and so for x1.
-        (joint, joint / joint.sum(axis=0), (0.4, 0.5)),
-        # Weights 0.1 / 0.5 = 0.2, 0.4 / 0.75 = 8/15: (0.04 + 0.32) / (11/15) = 5.4 / 11.
-        # x1: 0.4 / 0.5 = 0.8, 0.1 / 0.25 = 0.4: (0.24 + 0.28) / 1.2 = 13 / 30.
-        (joint, np.array([[0.5, 0.75], [0.5, 0.25]]), (5.4 / 11, 13 / 30)),
-        # Somebody says that nobody of z1 has x1, but a tenth of all people do.
-        (joint, np.array([[0.5, 1.0], [0.5, 0.0]]), (0.28 / 0.6, np.nan)),
-        # Where there are no such people, nothing is missing: x1 is then 0.3, that of z0.
-        (nobody, np.array([[0.5, 1.0], [0.5, 0.0]]), (0.28 / 0.6, 0.3)),
-    ):
-        found = [*implies.weighted(p, everybody, propensity)]
-        assert found == pytest.approx([*expected], nan_ok=True)
-
-
-def test_errors_of_asking_by_hand():
-    """The jackknife of a mean of M sampled orderings is s / sqrt(M), here times sqrt(1 - 4 / 6)."""
-    by_order = np.array([[[0.2, 0.5, 0.3], [0.4, 0.3, 0.3], [0.1, 0.8, 0.1], [0.5, 0.2, 0.3]]])
-    expected = np.std([0.2, 0.4, 0.1, 0.5], ddof=1) / 2 * np.sqrt(1 - 4 / 6)
-    assert implies.asking_error(lambda q: q[:, 0, 0], by_order) == pytest.approx(expected)
-    # Answers that could not be read are an even share for each level, and certain.
-    assert implies.asking_error(lambda q: q[:, 0, 0], counts=np.array([[0, 0, 100]] * 2)) == 0
-
-
-def test_only_strata_that_were_answered_count():
-    """Without one cell of the two that are compared; another group's cell is not needed."""
-    race, cells = ASKED[HOME, "race"], {*range(len(store.load(HOME).given))}
-    whole = strata(race)
-    part = strata(race, cells - {whole.cells[1, 3]})
-    assert part.cells.tolist() == np.delete(whole.cells, 3, axis=1).tolist()
-    assert part.everybody == pytest.approx(np.delete(whole.everybody, 3))
-    other = next(cell for cell in cells if cell not in whole.cells)
-    assert len(strata(race, cells - {other}).everybody) == 15 and strata(race, []) is None
-
-
-def test_propensities_of_the_other_survey_by_hand():
-    truth, other, asks = store.load(OWNED), store.load(EDUCATION), ASKED[OWNED, "education"]
-    laid = strata(asks, None, range(len(other.given)))
-    # P(some college | 25 to 29), over five years of age.
-    place = [truth.given[cell][1] for cell in laid.cells[:, 0]].index("Some college")
-    cells = [other.given.index((str(age),)) for age in range(25, 30)]
-    some = [other.levels.index(answer) for answer in asks.education["Some college"]]
-    expected = np.average(other.p[np.ix_(cells, some)].sum(axis=1), weights=other.weights[cells])
-    assert laid.propensity(other.p)[place, 0] == pytest.approx(expected)
-    # Without one of the years the group is out.
-    known = [cell for cell in range(len(other.given)) if cell != cells[2]]
-    assert truth.given[strata(asks, None, known).cells[0, 0]][0] == "30-34"
-
-
-def test_counts_are_of_the_same_file_and_cells():
-    truth, by_race = store.load(HOME), store.load("epidemia_low_scf_home_ownership_by_race")
-    counts = store.counts_of(truth)
-    assert counts.given == truth.given and counts.weights == pytest.approx(truth.weights)
-    # Of one condition the published tasks are counts: what they say of the races.
-    for (race,), p in zip(by_race.given, by_race.p, strict=True):
-        own = [labels[1] == race for labels in counts.given]
-        assert np.average(counts.p[own, 0], weights=counts.weights[own]) == pytest.approx(p[0])
-    assert store.counts_of(by_race) is None
-    # What was built here from another file has none until they are built too.
-    folder = store.built_groundtruth() / store.COUNTED
-    shutil.copytree(paths.shipped_groundtruth(), folder.parent)
-    look()
-    assert store.counts_of(store.load(HOME)).state == "built here" and check(OWNED) == []
-    truths = registry.read_registry(folder)
-    (folder / truths["scf_2022"]["files"]["replicates"]["name"]).write_bytes(b"?")
-    assert "was changed" in check(HOME)[0]
-    truths["scf_2022"]["raw"][0]["sha256"] = "0" * 64
-    registry.write_registry(folder, truths)
-    assert store.counts_of(store.load(HOME)) is None
-    # An entry that cannot be read is named, with the command that makes these counts.
-    registry.write_registry(folder, {**truths, "scf_2022": {"tasks": {}}})
-    with pytest.raises(EpidemiaError, match=r"(?s)scf_2022 is damaged.*--counted'"):
-        store.counts_of(store.load(HOME))
-
-
-def test_the_command_makes_the_counts_that_ship(tmp_path, epidemia):
-    raw = str(raw_file("scf", "scfp2022.parquet"))
-    done = epidemia("groundtruth", "build", "scf", "--raw", raw, "--counted", "--out", tmp_path)
-    made, shipped = (
-        registry.read_registry(folder / store.COUNTED)["scf_2022"]["files"]["cells"]["sha256"]
-        for folder in (tmp_path, paths.shipped_groundtruth())
-    )
-    assert made == shipped, done.stderr
-
-
-def test_respondents_imply_what_they_know(runs, monkeypatch):
-    """Who knows the truth: what the survey implies; who knows only how common it is: no effect."""
-    implied = table("implied", runs / "drawn")
-    known = [name for name in implied if name.startswith("survey_") or name == "people"]
-    told = table("standardised", runs / "effects" / "truth").set_index(["task", "effect"])[known]
-    assert told.equals(implied.set_index(["task", "effect"])[known].loc[told.index])
-    # The truth behind scores is boosted: without counts it is that of the survey as well.
-    monkeypatch.setattr(store, "counts_of", lambda truth: None)
-    truth, mean = (table("standardised", runs / "effects" / kind) for kind in ("truth", "mean"))
-    assert len(truth) == 3 and {*truth.survey_by} == {"trees"}
-    for name in ("crude", "standardised", "weighted"):
-        model, survey = (truth[f"{side}_{name}"].dropna() for side in ("model", "survey"))
-        assert model.to_numpy() == pytest.approx(survey.to_numpy(), abs=1e-3)
-        assert len(model) == (1 if name == "weighted" else 3)
-        assert (truth[f"model_{name}_error"].dropna() == 0).all()
-        assert mean[f"model_{name}"].dropna().to_numpy() == pytest.approx(0, abs=1e-3)
-
-
-def test_drawn_answers_have_an_error(runs):
-    """Of 10 answers in each cell, weighted as the strata are."""
-    (one,) = table("standardised", runs / "drawn").itertuples()
-    laid = strata(ASKED[HOME, "race"])
-    q, share = store.load(HOME).p[laid.cells, 0], laid.everybody / laid.everybody.sum()
-    expected = 100 * np.sqrt((share**2 * q * (1 - q) / 10).sum())
-    assert one.model_standardised_error == pytest.approx(expected, rel=0.3)
 
 
 def test_the_examples_of_the_page_are_their_own_arithmetic():
@@ -261,7 +106,7 @@ def test_the_examples_of_the_page_are_their_own_arithmetic():
     seen, joint = 2 * fork[:, :, 1].sum(axis=1), fork.sum(axis=2)
     # do(x): Z keeps its own mechanism, which hears of X in the chain only.
     under = {"fork": [y_of[:, 1].mean()] * 2, "chain": linked @ y_of[:, 1]}
-    adjusted = implies.standardised(fork[:, :, 1] / joint, joint.sum(axis=0))
+    adjusted = fork[:, :, 1] / joint @ joint.sum(axis=0)
     assert adjusted == pytest.approx(under["fork"]) and seen == pytest.approx(under["chain"])
     for name, values in (("seen", seen), ("standardised", adjusted), *under.items()):
         (row,) = [line for line in page.splitlines() if line.startswith(f"| {name}")]
@@ -277,17 +122,6 @@ def test_the_examples_of_the_page_are_their_own_arithmetic():
         assert f"\n| {name} | {' | '.join([*told, f'{100 * together:.0f} %'])} |\n" in page
         assert f"{100 * np.mean([passed for _, passed in cells]):.1f} %" in page
     assert f"anyway, {100 * 0.4 / 0.55:.0f} %" in page
-
-
-def test_the_page_has_the_numbers_of_the_surveys(runs):
-    page, implied = (BACKGROUND / "effects.md").read_text(), table("implied", runs / "drawn")
-    kinds = [f"survey_{kind}" for kind in ("crude", "standardised", "weighted")]
-    for of in implied.to_dict("records"):
-        effects = [f"{of[kind]:+.1f} ± {of[f'{kind}_error']:.1f}" for kind in kinds]
-        task, share = of["task"].removeprefix("epidemia_"), f"{of['people']:.1f} %"
-        cells = [f"`{task}`", of["effect"], share, of["survey_by"], *effects]
-        assert f"| {' | '.join(cells)} |".replace(" +nan ± nan", "") in page
-    assert len(implied) == len(re.findall(r"^\| `(?:high|extra)_", page, re.MULTILINE))
 
 
 # Americans who guessed six shares in 2000, and countries on a map.

@@ -162,34 +162,10 @@ def test_where_the_shipped_cells_differ_from_the_closed_subset():
 
 
 PAGE = REPOSITORY / "docs" / "background" / "anchors.md"
-BEGIN, END = "<!-- anchors -->\n", "<!-- end of anchors -->"
-
-
-def anchor_table():
-    """The table of docs/background/anchors.md: run this file to write it anew."""
-    published = closed_subset()
-    lines = [
-        "| task | cells | closed subset | D_uniform | D_zero_one | D_mean | D_perfect | mean |",
-        "|---|--:|---|--:|--:|--:|--:|--:|",
-    ]
-    for name in store.available():
-        found, task = store.load(name), all_tasks()[name]
-        anchors = scoring.Anchors.of(found)
-        closed = {True: "yes", False: "no"}[published[task.number]] if task.kind == "high" else ""
-        numbers = ["" if np.isnan(value) else f"{value:.4f}" for value in anchors[:4]]
-        note = "" if anchors.informative else " (uninformative)"
-        mean = f"{anchors.score_of_mean:.1f}{note}"
-        row = f"`{name}`", str(len(found.given)), closed, *numbers, mean
-        lines.append("| " + " | ".join(row) + " |")
-    return "\n".join(lines) + "\n"
 
 
 def score_of_mean(name):
     return scoring.Anchors.of(store.load(name)).score_of_mean
-
-
-def test_the_page_has_every_anchor_as_it_is():
-    assert anchor_table() in PAGE.read_text(), "run: python tests/test_validity.py"
 
 
 def test_the_page_has_the_mean_baseline_as_it_is():
@@ -246,8 +222,3 @@ def test_every_registered_truth_says_where_it_comes_from():
     work = truths["acs_2024"]["tasks"]["epidemia_low_acs_salary_by_sex"]
     assert work["adjustments"][0]["applied"] is True
     assert truths["acs_2024"]["tasks"]["epidemia_low_acs_education_by_sex"]["adjustments"] == []
-
-
-if __name__ == "__main__":
-    before, rest = PAGE.read_text().split(BEGIN)
-    PAGE.write_text(before + BEGIN + anchor_table() + END + rest.split(END)[1])

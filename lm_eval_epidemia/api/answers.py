@@ -220,14 +220,13 @@ def _by(answers: pd.DataFrame, columns: list[str]) -> Iterator[list[dict[str, An
 def _table(scored: Sequence[Scored]) -> pd.DataFrame:
     groups: dict[str, list[Scored]] = {}
     for each in scored:
-        for group in each.leaf.entry.groups:
-            groups.setdefault(WAYS[each.leaf.way].named(group), []).append(each)
+        for group in each.leaf.groups:
+            groups.setdefault(group, []).append(each)
     sizes = Counter(
-        way.named(group)
-        for benchmark in {each.leaf.benchmark for each in scored}
-        for way in benchmark.ways.values()
-        for entry in benchmark.asked(way.name)
-        for group in entry.groups
+        group
+        for leaf in leaves().values()
+        if WAYS[leaf.way].asks(leaf.entry.declared)
+        for group in leaf.groups
     )
     rows = [(WAYS[x.leaf.way].named(x.leaf.entry.name), [x], 1) for x in scored]
     rows += [(name, members, sizes[name]) for name, members in groups.items()]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves, unions
+from lm_eval_epidemia.benchmarks import WAYS, leaves, unions
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.extras import needs
@@ -222,8 +222,8 @@ def members_of_groups() -> dict[str, set[str]]:
     groups = defaultdict(set)
     for leaf in leaves().values():
         if WAYS[leaf.way].asks(leaf.entry.declared):
-            for name in leaf.entry.groups:
-                groups[in_way(name, leaf.way)].add(leaf.entry.name)
+            for name in leaf.groups:
+                groups[name].add(leaf.entry.name)
     for name, members in unions().items():
         groups[name] = {leaves()[task].entry.name for task in members}
     return groups

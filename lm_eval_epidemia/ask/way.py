@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import GenericAlias, MappingProxyType
 from typing import Any, NamedTuple, Protocol
@@ -153,6 +153,9 @@ class Way(ABC):
         What an unreadable answer counts as. ``is_read`` of its answers tells these apart.
     exported : bool
         Whether its rows are in the exported dataset.
+    parted : collection of str, optional
+        Groups whose tasks on each survey are a group of lm-eval, too; all by default. Elsewhere a
+        pattern asks for them: ``epidemia_low_nsduh_*_likelihood``.
     revision : int
         Raised when its prompts or the reading of its answers change, so that scores stop being
         comparable.
@@ -169,6 +172,7 @@ class Way(ABC):
     temperature: float | None = None
     unread: str = "'all answers equally likely'"
     exported: bool = True
+    parted: Collection[str] | None = None
     revision: int = 0
 
     @abstractmethod

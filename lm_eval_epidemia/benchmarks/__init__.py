@@ -1,4 +1,4 @@
-"""The benchmarks: one folder each, and one line each in the table below.
+"""The benchmarks: what is measured, one folder each and one line each in `BENCHMARKS`.
 
 A benchmark combines ways of asking (`ask.way`) with metrics and simulated respondents. Task
 files, hooks, samples, export, cost, report and site use only these tables.
@@ -58,12 +58,15 @@ def leaves() -> dict[str, Leaf]:
 
     In the order of all lists: by benchmark, way and task.
     """
-    return {
-        in_way(entry.name, way): Leaf(benchmark, entry, way, in_way(entry.group, way))
-        for benchmark in BENCHMARKS.values()
-        for way in benchmark.ways
-        for entry in benchmark.entries().values()
-    }
+    known = {}
+    for benchmark in BENCHMARKS.values():
+        for name, way in benchmark.ways.items():
+            parts = benchmark.parts(way)
+            for entry in benchmark.entries().values():
+                part = way.named(entry.part) if entry.part in parts else ""
+                leaf = Leaf(benchmark, entry, name, way.named(entry.group), part)
+                known[way.named(entry.name)] = leaf
+    return known
 
 
 @opened
@@ -118,11 +121,21 @@ def _named() -> list[tuple[Leaf, set[str]]]:
     for own, leaf in leaves().items():
         way, entry = WAYS[leaf.way], leaf.entry
         if way.asks(entry.declared):
-            meant_by = {own, *map(way.named, entry.groups)}
+            meant_by = {own, *leaf.groups}
             if entry.part and entry.group != fresh.GROUP and not way.suffix:
                 meant_by.add(entry.facets["survey"])
             named.append((leaf, meant_by))
     return named
+
+
+@opened
+def patterns() -> dict[str, str]:
+    """Return the patterns that replace groups of surveys, by their names in lm-eval until 0.2."""
+    return {
+        in_way(part, leaf.way): in_way(f"{part}_*", leaf.way)
+        for leaf in leaves().values()
+        if not leaf.part and (part := leaf.entry.part) not in ("", leaf.entry.group)
+    }
 
 
 def _needs(leaf: Leaf) -> str:
@@ -147,6 +160,7 @@ def meant(name: str) -> list[Leaf]:
     EpidemiaError
         If no such name exists; the message suggests the nearest names.
     """
+    name = patterns().get(name, name)
     # A pattern means no union: its tasks are of other groups.
     if tasks := unions().get(name):
         return [leaf for own, leaf in leaves().items() if own in tasks]

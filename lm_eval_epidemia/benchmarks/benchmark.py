@@ -21,7 +21,7 @@ class TaskEntry(NamedTuple):
     group : str
         One of the benchmark's.
     part : str
-        A group within that group: ``epidemia_low_nsduh``; empty if the group has no parts.
+        The tasks of its survey in that group: ``epidemia_low_nsduh``; empty if it has no parts.
     title : str
     facets : mapping of str to str
         Properties by which the report splits groups: survey, domain, dimension.
@@ -212,6 +212,10 @@ class Benchmark(ABC):
         """Whether the primary metric has a standard error."""
         return f"{self.primary}_stderr" in self.metrics(self.plain)
 
+    def parts(self, way: Any) -> Collection[str]:
+        """Return the parts of groups that are groups of lm-eval in a way of asking."""
+        return ()
+
     def asked(self, way: str) -> list[TaskEntry]:
         """Return the available tasks that are asked in a way."""
         here = self.available()
@@ -230,18 +234,24 @@ class Leaf(NamedTuple):
     benchmark : Benchmark
     entry : TaskEntry
     way : str
-    group : str
-        As lm-eval knows it.
+    group, part : str
+        As lm-eval knows them; `part` is empty if the tasks of its survey are no group.
     """
 
     benchmark: Benchmark
     entry: TaskEntry
     way: str
     group: str
+    part: str = ""
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
         return self.benchmark.metrics(self.benchmark.ways[self.way])
+
+    @property
+    def groups(self) -> list[str]:
+        """All groups that include it, as lm-eval knows them, the largest first."""
+        return [self.group, self.part] if self.part else [self.group]
 
     def heeds(self, key: str) -> bool:
         """Tell whether a key of ``--metadata`` changes what the model is asked."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, groups, in_way, leaves, unions
+from lm_eval_epidemia.benchmarks import BENCHMARKS, groups, leaves, unions
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.core.errors import words_of
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record, records
@@ -78,10 +78,10 @@ def entries() -> Iterator[Entry]:
             about = (survey.title, survey.publisher, entry.part, survey.domain)
             yield _entry(name, entry.title, task.given, [*text, *about])
     sizes = Counter(
-        in_way(group, leaf.way)
+        group
         for leaf in leaves().values()
         if leaf.benchmark.ways[leaf.way].asks(leaf.entry.declared)
-        for group in leaf.entry.groups
+        for group in leaf.groups
     )
     sizes |= {name: len(tasks) for name, tasks in unions().items()}
     for name, tasks in sizes.items():

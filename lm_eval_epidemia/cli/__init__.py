@@ -15,12 +15,14 @@ from lm_eval_epidemia.cli import (
     compare,
     finetune,
     groundtruth,
+    printing,
     quantities,
     report,
     running,
     survey,
     tasks,
 )
+from lm_eval_epidemia.cli.printing import table_of
 from lm_eval_epidemia.core.console import checked_output, print_anything
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.version import __version__
@@ -33,29 +35,30 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-#: What commands are for, in the order in which the help lists them.
-RUN, LOOK, BUILD, RESEARCH = "Run", "Look", "Build", "Research"
+#: The commands that the help lists, and those that only `more` lists.
+_FIRST = (running.demo, report.report, compare.compare, about.show, about.search, running.cost)
+_MORE = (report.plot, report.share, groundtruth.anchors, tasks.export, running.path)
+_GROUPS = {"survey": survey.app, "groundtruth": groundtruth.app}
+_MORE_GROUPS = {"tasks": tasks.app, "quantities": quantities.app, "finetune": finetune.app}
 app.command(
-    rich_help_panel=RUN,
     add_help_option=False,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )(running.run)
-for panel, commands in (
-    (RUN, (running.demo, running.path, running.cost)),
-    (LOOK, (report.report, compare.compare, report.plot, report.share)),
-    (LOOK, (about.show, about.search, groundtruth.anchors)),
-    (BUILD, (tasks.export,)),
-):
-    for command in commands:
-        app.command(rich_help_panel=panel)(command)
-for panel, name, group in (
-    (LOOK, "tasks", tasks.app),
-    (BUILD, "survey", survey.app),
-    (BUILD, "groundtruth", groundtruth.app),
-    (RESEARCH, "quantities", quantities.app),
-    (RESEARCH, "finetune", finetune.app),
-):
-    app.add_typer(group, name=name, rich_help_panel=panel)
+for command in (*_FIRST, *_MORE):
+    app.command(hidden=command in _MORE)(command)
+for name, group in (_GROUPS | _MORE_GROUPS).items():
+    app.add_typer(group, name=name, hidden=name in _MORE_GROUPS)
+
+
+@app.command()
+def more() -> None:
+    """List the other commands: plot, share, anchors, export, path, tasks, quantities, finetune."""
+    table = table_of("", "epidemia ...", "what it does")
+    for command in _MORE:
+        table.add_row(command.__name__, (command.__doc__ or "").splitlines()[0])
+    for name, group in _MORE_GROUPS.items():
+        table.add_row(name, group.info.help)
+    printing.show(table)
 
 
 @app.callback(invoke_without_command=True)

@@ -38,7 +38,7 @@ HITS = 20
 #: Where to read on about benchmarks that have no distribution.
 PAGES = {
     "quick": "docs/start/running.md",
-    "undated": "docs/guides/year-lived.md",
+    "undated": "docs/guides/years.md",
     "intervention": "docs/guides/interventional.md",
     "prior": "docs/guides/priors.md",
 }
@@ -300,7 +300,7 @@ def _survey(survey: Record) -> None:
 
 def _group(name: str) -> None:
     """Show a group: tasks by survey, a question, other ways of asking, and files it waits for."""
-    from lm_eval_epidemia.benchmarks import BENCHMARKS, made_of, meant
+    from lm_eval_epidemia.benchmarks import BENCHMARKS, made_of, meant, patterns
     from lm_eval_epidemia.surveys.catalogue import how_to_build
 
     available = {benchmark.name: {*benchmark.available()} for benchmark in BENCHMARKS.values()}
@@ -323,7 +323,7 @@ def _group(name: str) -> None:
     for survey, number in waiting.items():
         _say("waiting", f"{plural(number, 'task')} of {survey}: {how_to_build(survey)}")
     if here:
-        _say("run", f"lm_eval --tasks {shlex.quote(name)} --model ...")
+        _say("run", f"lm_eval --tasks {shlex.quote(patterns().get(name, name))} --model ...")
 
 
 def _members(name: str, here: Sequence[Leaf]) -> Any:

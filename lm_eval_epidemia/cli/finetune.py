@@ -62,11 +62,11 @@ def notes(
     ] = None,
     writer: Annotated[
         str,
-        Option(help="Writer of notes: 'template', or a kind of lm-eval model such as hf or vllm."),
+        Option(
+            help="Writer of notes: 'template', or a model of lm-eval and its arguments, such as "
+            "hf,pretrained=NAME."
+        ),
     ] = "template",
-    writer_args: Annotated[
-        str, Option(help="The writer's --model_args for lm_eval, such as pretrained=NAME.")
-    ] = "",
 ) -> None:
     """Make a dataset of notes on people in a survey, or a control dataset."""
     from lm_eval_epidemia.finetune.hold_out import HoldOut
@@ -75,10 +75,6 @@ def notes(
 
     rows: dict[str, Any] = {"n": n, "seed": seed, "tasks": _tasks(tasks)}
     rows["hold_out"] = HoldOut.parse(hold_out or [])
-    if writer_args and writer == TEMPLATE:
-        raise EpidemiaError(
-            "--writer-args describe a model: give its kind with --writer, such as hf"
-        )
     if kind not in OF_PEOPLE:
         if kind in KINDS and (raw or vintage or writer != TEMPLATE or per_person != 1):
             raise EpidemiaError(
@@ -92,9 +88,9 @@ def notes(
         from lm_eval_epidemia.models.writer import ModelWriter
 
         check_out(out.resolve())  # before a model is loaded
-        model = ModelWriter(writer, writer_args, seed)
+        model = ModelWriter(*writer.partition(",")[::2], seed)
     rows |= {"vintage": vintage, "per_person": per_person, "writer": model}
-    rows["named"] = f"{writer} {writer_args}".strip()
+    rows["named"] = writer.replace(",", " ", 1)
     _say(make_notes(survey, kind, out, files, **rows), out)
 
 
@@ -115,9 +111,6 @@ def train(
     ] = 5e-5,
     batch_size: Annotated[int, Option(help="Rows per step and device.")] = 16,
     seed: Annotated[int, Option(help="Random seed for the order of rows and the adapter.")] = 0,
-    stop_early: Annotated[
-        bool, Option("--stop-early", help="Stop after 3 evaluations without a lower loss.")
-    ] = False,
     dtype: Annotated[
         str,
         Option(
@@ -134,7 +127,7 @@ def train(
         raise EpidemiaError(
             "expected either --lora r=16 (train an adapter) or --full (train all weights)"
         )
-    how: dict[str, Any] = {"stop_early": stop_early, "dtype": dtype, **_lora(lora)}
+    how: dict[str, Any] = {"dtype": dtype, **_lora(lora)}
     settings = training.Settings(epochs, lr, batch_size, seed, **how)
     tuned = training.train(model, data, out, settings)
     if os.environ.get("RANK", "0") != "0":

@@ -54,26 +54,16 @@ def truth_build(
     joint: Annotated[
         bool, Option("--joint", help="Build only joint outcomes of two questions (takes seconds).")
     ] = False,
-    counted: Annotated[
-        bool,
-        Option(
-            "--counted",
-            help="Build only the counts that standardised effects of boosted tasks need.",
-        ),
-    ] = False,
 ) -> None:
     """Build the truth of every task that the files of a survey allow."""
     from lm_eval_epidemia.benchmarks import leaves
     from lm_eval_epidemia.estimate.build import build, not_scored
-    from lm_eval_epidemia.findings.standardised import CONTRASTS
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
     from lm_eval_epidemia.harness.yamls import task_path
 
     only = [kind for kind, chosen in (("marginal", marginal), ("joint", joint)) if chosen]
     how: dict[str, Any] = {"replicates": replicates, "jobs": jobs, "backend": backend, "out": out}
     how |= {"bootstrap": [scheme_of(name) for name in bootstrap or []] or None, "only": only}
-    if counted:
-        how["counted"] = [contrast.task for contrast in CONTRASTS]
     surveys = separated(surveys)
     if raw and len(surveys) > 1:
         raise EpidemiaError(
@@ -104,7 +94,7 @@ def truth_build(
         if out is None:
             asked = leaves().items()
             forget_cached_requests(name for name, leaf in asked if leaf.entry.name in built.tasks)
-    if out is None and not counted:
+    if out is None:
         print(f"lm-eval reads them from {task_path()}")
 
 

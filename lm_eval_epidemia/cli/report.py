@@ -27,10 +27,6 @@ _PAIRS = Annotated[
 _PUBLISHED = Annotated[
     bool, Option("--published", help="Add the published scores, marked as such.")
 ]
-_CUTOFFS = Annotated[
-    Texts,
-    Option(help="When a model's training ended, MODEL=2024-06, for --show probe; repeatable."),
-]
 
 
 def read(
@@ -40,7 +36,6 @@ def read(
     sizes: list[str] | None = None,
     pairs: list[str] | None = None,
     published: bool = False,
-    cutoffs: list[str] | None = None,
 ) -> Any:
     """Read result files, and choose among them as the options say."""
     from lm_eval_epidemia.results import choose
@@ -59,7 +54,6 @@ def read(
     models = [*made.runs["model"]]
     paired = [choose.pair_in(text, models) for text in pairs or []]
     made = with_cards(choose.with_bases(made, paired), paired)
-    made = choose.with_cutoffs(made, named("--cutoff", cutoffs, "MODEL=2024-06"))
     return with_published(made) if published else made
 
 
@@ -99,7 +93,6 @@ def report(
     informative: Informative = False,
     size: _SIZES = None,
     pair: _PAIRS = None,
-    cutoff: _CUTOFFS = None,
 ) -> None:
     """Say on one screen which model knows the world best, and with what evidence.
 
@@ -115,7 +108,7 @@ def report(
     names = list(FINDINGS) if show == "all" else [n.strip() for n in (show or "").split(",") if n]
     makers = {name: find(name) for name in names}
     write = None if html is None else _site_writer(html)
-    made = read(results or [], where, informative, size, pair, published, cutoff)
+    made = read(results or [], where, informative, size, pair, published)
     # First: whoever reads the tables may stop reading ('| head') before they end.
     if write is not None:
         write(made)

@@ -56,15 +56,10 @@ def new(
     year: Annotated[
         int | None, Option(help="Year of the records, if no file or column name says it.")
     ] = None,
-    tasks: Annotated[int, Option(help="Most tasks to draft.")] = 40,
     join: Annotated[Text, Option(help="Column by which to join several files.")] = None,
     encoding: Annotated[
         Text, Option(help="Encoding of labels, such as latin-1 or cp1251, if they look garbled.")
     ] = None,
-    out: Annotated[
-        Path | None, Option(help="File to write (.yaml). Default: in your folder of records.")
-    ] = None,
-    replace: Annotated[bool, Option("--replace", help="Replace an existing file.")] = False,
     yes: Annotated[bool, Option("--yes", help="Accept every guess without asking.")] = False,
 ) -> None:
     """Draft a survey's record (variables, design, tasks) from its file."""
@@ -73,18 +68,16 @@ def new(
     from lm_eval_epidemia.surveys.draft.words import CHECK
 
     called = drafting.fitting_name(files, name)
-    drafting.check_free(out or drafting.own_path(called), replace)
+    drafting.check_free(drafting.own_path(called))
     named = _listed(outcomes), _listed(given)
-    wishes = Wishes(name, weight, strata, psu, *named, join, encoding, year, tasks)
+    wishes = Wishes(name, weight, strata, psu, *named, join, encoding, year)
     choose = _accept if yes else _ask if _on_terminal() else None
     draft = drafting.draft(files, wishes, choose, progress=True)
-    path = drafting.write(draft, out, replace)
+    path = drafting.write(draft)
     _say(draft)
     print(f"the draft is in {path}; check its {draft.marks} places marked '{CHECK}'")
     raw = " ".join(f"--raw {shlex.quote(str(file))}" for file in files)
     print("next:")
-    if out is not None:
-        print(f"  export EPIDEMIA_RECORDS={shlex.quote(str(path.resolve()))}")
     print(f"  epidemia survey check {draft.name} {raw}")
     print(f"  epidemia groundtruth build {draft.name} {raw}")
     print(f"  lm_eval --tasks epidemia_{draft.name} --model ...")

@@ -13,7 +13,6 @@ import typer
 from typer import Argument, Option
 
 from lm_eval_epidemia.cli.options import (
-    Backend,
     InVintage,
     Jobs,
     NamesOrAll,
@@ -158,7 +157,6 @@ def fresh(
     ] = False,
     replicates: Annotated[int, Option(help="Number of bootstrap replicates.")] = 200,
     jobs: Jobs = 1,
-    backend: Backend = None,
     replace: Annotated[
         bool, Option("--replace", help="Replace another set drawn with this seed.")
     ] = False,
@@ -187,7 +185,7 @@ def fresh(
     if list_:
         return
     try:
-        kept = make(planned, jobs=jobs, backend=backend, replace=replace)
+        kept = make(planned, jobs=jobs, replace=replace)
     except KeyboardInterrupt:
         print("\ninterrupted; finished tasks are kept, the same command continues", file=sys.stderr)
         raise typer.Exit(130) from None
@@ -203,9 +201,9 @@ def fresh(
     if not kept.is_joint:
         print(
             f"their replicates differ from those of the declared tasks of {survey} "
-            f"{drawn.vintage}, so 'epidemia report --probe' takes the two as independent. For "
-            "joint errors build the declared tasks from the same file ('epidemia groundtruth "
-            f"build {survey} --raw FILE'), then repeat this command"
+            f"{drawn.vintage}, so reports take the two as independent. For joint errors build the "
+            f"declared tasks from the same file ('epidemia groundtruth build {survey} --raw "
+            "FILE'), then repeat this command"
         )
     print(f"group {drawn.group}: lm_eval --tasks {drawn.group} ...")
 

@@ -21,13 +21,12 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.estimate import published
 from lm_eval_epidemia.estimate.cells import Cells, estimate_task
-from lm_eval_epidemia.estimate.estimators import Contradicted, Counts, OfRecords
+from lm_eval_epidemia.estimate.estimators import Contradicted
 from lm_eval_epidemia.estimate.meaning import FIELD, meaning_of
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.registry import read_registry
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
 from lm_eval_epidemia.estimate.store import (
-    COUNTED,
     available,
     built_groundtruth,
     folder_of,
@@ -79,11 +78,10 @@ class _Job(NamedTuple):
     task: Task
     work: Work
     path: Path
-    estimator: OfRecords | None
 
     def prepared(self, data: Microdata) -> tuple[Cells, str]:
         """Return the data to estimate from, and the hash of all inputs."""
-        ready = prepare(data, self.task, self.estimator)
+        ready = prepare(data, self.task)
         return ready, key_of(ready, self.work.schemes, self.work.replicates)
 
     def is_done(self, data: Microdata) -> bool:
@@ -111,7 +109,6 @@ def build(
     backend: str | None = None,
     out: Path | None = None,
     only: Collection[str] = (),
-    counted: Collection[str] = (),
     progress: bool = True,
 ) -> Built:
     """Build the ground truth of every task that a survey's files allow.
@@ -140,9 +137,6 @@ def build(
         Folder to write to; by default the user's own, where scores look before what ships.
     only : collection of str
         Kinds of tasks with truths in folders of their own (`store.APART`), if not all tasks.
-    counted : collection of str
-        These tasks alone, counted whatever their own estimator is, into a folder of their own
-        (`store.counts_of`).
     progress : bool
         Show a progress bar.
 
@@ -161,12 +155,8 @@ def build(
     folder = Path(out) if out else built_groundtruth()
     raws, vintage = raw_paths(entry, raw, vintage)
     asked = [task for task in entry.all_tasks if not only or task.kind in only]
-    if counted:
-        asked = [task for task in asked if task.name in counted]
-        folder = folder / COUNTED
     if not asked:
-        which = f"of the kind {' or '.join(only)}" if only else "with effects that are counted"
-        raise EpidemiaError(f"the record of {survey} has no tasks {which}")
+        raise EpidemiaError(f"the record of {survey} has no tasks of the kind {' or '.join(only)}")
     paths.check_writable(folder)
     skipped: dict[str, str] = {}
     if (tables := tables_vintage(entry, raws, vintage)) is not None:
@@ -187,7 +177,7 @@ def build(
         data, schemes = with_schemes(load_microdata(entry, raws, vintage), bootstrap)
         key, tasks = data.key, [task for task in asked if data.can_estimate(task)]
         work = Work(schemes, replicates, jobs, backend, progress)
-        skipped = build_tasks(data, tasks, folder, work, Counts() if counted else None)
+        skipped = build_tasks(data, tasks, folder, work)
     left_out = [task.name for task in asked if task not in tasks]
     made = [task.name for task in tasks if task.name not in skipped]
     return Built(key, folder, made, left_out, skipped)
@@ -243,7 +233,6 @@ def build_tasks(
     tasks: Sequence[Task],
     folder: Path,
     work: Work,
-    estimator: OfRecords | None = None,
     **about: Any,
 ) -> dict[str, str]:
     """Estimate tasks and write their truth, continuing where an interrupted build stopped.
@@ -255,8 +244,6 @@ def build_tasks(
         That `data` can estimate.
     folder : Path
     work : Work
-    estimator : OfRecords, optional
-        Of all of them; by default each task's own.
     **about
         Other entries for the registry.
 
@@ -267,7 +254,7 @@ def build_tasks(
     """
     # Absolute: processes that were started for an earlier build may be in another folder.
     with unfinished(folder.absolute(), data.key) as kept:
-        jobs = [_Job(task, work, kept / f"{task.name}.json", estimator) for task in tasks]
+        jobs = [_Job(task, work, kept / f"{task.name}.json") for task in tasks]
         skipped = _estimate(data, jobs, work)
         if len(skipped) == len(jobs):
             raise EpidemiaError(next(iter(skipped.values())))
@@ -376,8 +363,6 @@ def _provenance(entry: Record, vintage: str, files: dict[str, str]) -> dict[str,
 def not_scored(built: Built) -> str:
     """Say which of the tasks just built are scored by another truth; empty if none is."""
     home = built_groundtruth()
-    if built.folder.name == COUNTED:
-        return "scores do not use them; only effects standardised over a third variable do"
     if built.folder.resolve() != home.resolve():
         return f"scores do not use them: they use {home}, then the shipped truths"
     places, here = available(), folders(home)

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate.adjust import adjust
 from lm_eval_epidemia.estimate.cells import Prepared, equalised
-from lm_eval_epidemia.estimate.estimators import OfRecords, estimator_of
+from lm_eval_epidemia.estimate.estimators import estimator_of
 from lm_eval_epidemia.estimate.sampling import Codes, Sample
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
 from lm_eval_epidemia.surveys.record import Task
 from lm_eval_epidemia.surveys.variable import Variable
 
 
-def prepare(data: Microdata, task: Task, estimator: OfRecords | None = None) -> Prepared:
+def prepare(data: Microdata, task: Task) -> Prepared:
     """Select the records of a task and number their cells.
 
     Records outside the universe, without an answer to the outcome or a condition, or with zero
@@ -27,8 +27,6 @@ def prepare(data: Microdata, task: Task, estimator: OfRecords | None = None) -> 
     ----------
     data : Microdata
     task : Task
-    estimator : OfRecords, optional
-        Another one than the task's own.
 
     Raises
     ------
@@ -41,7 +39,7 @@ def prepare(data: Microdata, task: Task, estimator: OfRecords | None = None) -> 
     if not keep.any():
         raise EpidemiaError(f"{data.name}: no row is left for {task.name} (dropped: {dropped})")
     levels = tuple(level.label for level in data.variables[task.outcome].levels)
-    estimator = estimator or estimator_of(task, len(levels))
+    estimator = estimator_of(task, len(levels))
     units = int(keep.sum()) if data.unit is None else len(np.unique(data.unit[keep]))
     if lacks := estimator.lacks(units):
         raise EpidemiaError(

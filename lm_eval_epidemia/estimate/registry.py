@@ -22,8 +22,6 @@ from lm_eval_epidemia.core.store import State, problem, read_once, seal_of, writ
 from lm_eval_epidemia.estimate.sampling import Scheme
 
 REGISTRY = "registry.json"
-#: Where plain counts lie of tasks whose truth is boosted.
-COUNTED = "counted"
 #: Schema 2 has no replicates: it is read, and its truths have no errors.
 SCHEMA = 3
 READ = (2, SCHEMA)
@@ -59,10 +57,6 @@ class Place(NamedTuple):
                 f"delete {self.folder}"
             )
         build = f"rebuild with 'epidemia groundtruth build {self.survey} --vintage {self.vintage}"
-        if self.folder.name == COUNTED:
-            return (
-                f"{build} --raw FILE --counted', or delete {self.folder} to do without these counts"
-            )
         if self.state == "shipped":
             return f"reinstall the package, or {build} --raw FILE'"
         return f"{build} --raw FILE', or delete {self.folder} to use what ships"

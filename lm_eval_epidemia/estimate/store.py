@@ -37,7 +37,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.store import State, bases, opened, read_once, sha256_of, stamp
 from lm_eval_epidemia.estimate.meaning import check_meaning
 from lm_eval_epidemia.estimate.registry import (
-    COUNTED,
     Place,
     damaged,
     entry_of,
@@ -347,32 +346,6 @@ def load(name: str, vintage: str | None = None, state: State | None = None) -> G
         if stamp(place.registry) == before:
             raise
         return load(name, vintage, state)  # a build has just replaced what was being read
-
-
-def counts_of(truth: GroundTruth) -> GroundTruth | None:
-    """Return the truth of the same task by plain counts of the same file; None if there is none.
-
-    Scores never use it. Boosting shrinks differences between cells, and so changes averages over
-    many cells.
-
-    Raises
-    ------
-    EpidemiaError
-        If the counts exist but are damaged.
-    """
-    place = truth.place._replace(folder=truth.place.folder / COUNTED)
-    entry = read_registry(place.folder).get(place.key)
-    if wrong := damaged(place.folder).get(place.key):
-        raise EpidemiaError(
-            f"{place.registry}: the entry {place.key} is damaged ({wrong}): {place.mend}"
-        )
-    if entry is None or truth.task not in entry["tasks"]:
-        return None
-    raw = read_registry(truth.place.folder)[truth.place.key]["raw"]
-    same_file = entry.get("raw") == raw
-    counts = _load(truth.task, place, stamp(place.registry)) if same_file else None
-    same_cells = counts and (counts.given, counts.levels) == (truth.given, truth.levels)
-    return counts if same_cells else None
 
 
 @lru_cache(maxsize=512)

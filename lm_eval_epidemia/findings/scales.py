@@ -1,20 +1,13 @@
-"""Answers against the truth on scales other than the score: distances, lines, recalibrated ones.
+"""Answers against the truth on scales other than the score: distances and lines.
 
 *tilt*: the line of the answers' log-odds on those of the truth, over all cells and levels,
 corrected for the truth's sampling error (`score.calibration_line`).
-
-*recalibrated*: how well a model knows who answers what, apart from how common each answer is. Its
-answers are recalibrated to the survey's P(Y) and scored again
-(`benchmarks.observation.standardised`). The score for knowing averages only on the same cells is
-the comparison: only the excess shows knowledge of how Y depends on X.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-
-import numpy as np
+from collections.abc import Sequence
 
 from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.benchmarks import in_way
@@ -27,16 +20,11 @@ from lm_eval_epidemia.benchmarks.observation.apart import (
 )
 from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS, answers
-from lm_eval_epidemia.benchmarks.observation.standardised import marginal, parts, recalibrate
-from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.findings.cells import Answered, cells, with_known
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import REACH, averaged
 from lm_eval_epidemia.findings.references import AVERAGES, KNOWS_MARGINAL, KNOWS_POPULATION, UNIFORM
-from lm_eval_epidemia.results.decode import leaf
 from lm_eval_epidemia.results.read import Results
-from lm_eval_epidemia.score import score as scoring
-from lm_eval_epidemia.score.joint import Draws, difference
 from lm_eval_epidemia.score.scales import agreement_by_chance
 
 #: Cells are in an order that is not by chance where the p-value is at most this; of fewer cells no
@@ -98,50 +86,3 @@ def _line(of: Answered, tasks: Sequence[tuple[Part, Elicited]]) -> dict[str, flo
         reach = REACH * row[f"{name}_error"]
         row |= {f"{name}_low": row[name] - reach, f"{name}_high": row[name] + reach}
     return row
-
-
-def recalibrated(results: Results) -> Finding:
-    """Scores of answers rescaled to the survey's averages: who answers what, and nothing else."""
-    groups, left_out = cells(results, lambda asked: leaf(asked).entry.declared.given)
-    rows = [
-        group.row | averaged([_of_task(*of) for of in group.tasks.values()]) for group in groups
-    ]
-    return make_finding("recalibrated", rows, results.runs, left_out)
-
-
-def _of_task(part: Part, answers: Elicited) -> dict[str, Known]:
-    """Return three scores of the answers to a task, their gain, and three distances."""
-    weights, at, true = part.weights, part.replicates, marginal(part.weights, part.p)
-
-    def distances(p: Array) -> dict[str, Array]:
-        """Return the distances from the truth, or from each replicate of it."""
-        of = parts(weights, p, answers.q)
-        averages = distance(weights, p, marginal(weights, p)[..., None, :])
-        scored = {"score": of.total, "recalibrated": of.conditional, "averages": averages}
-        l1 = {"l1": of.total, "l1_marginal": of.marginal, "l1_conditional": of.conditional}
-        return scored | l1
-
-    def asking(changed: Callable[[Array], Array]) -> float:
-        """Return the error of a score from sampled orderings."""
-        if answers.by_order is None:
-            return 0.0
-        return scoring.ordering_error(
-            answers.by_order,
-            lambda q: part.score_of(part.distance(np.asarray([changed(each) for each in q]))),
-        )
-
-    now, known = distances(part.p), {}
-    then = None if at is None else distances(at)
-    for name, error in {
-        "score": asking(lambda q: q),
-        "recalibrated": asking(lambda q: recalibrate(weights, q, true)),
-        "averages": 0.0,
-    }.items():
-        draws = None
-        if then is not None and part.zeros is not None:
-            drawn = scoring.scale(then[name], part.zeros, part.anchors.perfect)
-            draws = Draws(part.truth.sample or "", drawn, error)
-        known[name] = Known(float(part.score_of(now[name])), draws)
-    told, alone = known["recalibrated"], known["averages"]
-    known["gain"] = Known(told.value - alone.value, difference(told.draws, alone.draws))
-    return known | {name: Known(float(d), None) for name, d in now.items() if name not in known}

@@ -39,9 +39,6 @@ CHECKPOINTS, RUN = "checkpoints", "run.json"
 #: the rows twelve times is a third of an epoch's time); how often that of the training is written.
 EVALUATIONS, AN_EPOCH, LOGGED = 12, 4, 60
 
-#: Evaluations without a lower loss after which ``stop_early`` stops.
-PATIENCE = 3
-
 #: In which a training computes.
 DTYPES = ("auto", "float32", "bfloat16")
 
@@ -63,8 +60,6 @@ class Settings:
         Rank of a LoRA adapter on all linear layers except the head; None trains all weights.
     alpha : int or None
         Its scale; default: twice the rank.
-    stop_early : bool
-        Stop after three evaluations without a lower loss.
     dtype : str
         Precision of matrix products, ``float32`` or ``bfloat16`` (autocast: weights, updates and
         the loss stay in 32 bits); ``auto`` is bfloat16 on a GPU that supports it, else float32.
@@ -76,7 +71,6 @@ class Settings:
     seed: int = 0
     r: int | None = None
     alpha: int | None = None
-    stop_early: bool = False
     dtype: str = "auto"
 
     def __post_init__(self) -> None:
@@ -232,7 +226,7 @@ def _trainer(
     kind: str, weights: Any, tokenizer: Any, tokens: Any, checkpoints: Path, settings: Settings
 ) -> Any:
     import torch
-    from transformers import EarlyStoppingCallback, Trainer
+    from transformers import Trainer
     from trl import SFTConfig, SFTTrainer
 
     class ChoiceTrainer(SFTTrainer):
@@ -326,7 +320,6 @@ def _trainer(
         train_dataset=tokens["train"],
         eval_dataset=tokens["validation"],
         data_collator=padded(tokenizer.pad_token_id),
-        callbacks=[EarlyStoppingCallback(PATIENCE)] if settings.stop_early else [],
     )
 
 

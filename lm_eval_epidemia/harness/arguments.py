@@ -23,7 +23,15 @@ from typing import Any
 
 from lm_eval_epidemia.ask.variants import Variant, unknown_keys
 from lm_eval_epidemia.ask.way import asked_for
-from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves, made_of, members, names
+from lm_eval_epidemia.benchmarks import (
+    WAYS,
+    in_way,
+    leaves,
+    made_of,
+    members,
+    names,
+    patterns,
+)
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION, STANDIN
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.console import print_anything, separated
@@ -308,6 +316,13 @@ def _explanations(names: Iterable[str]) -> list[str]:
     return []
 
 
+def _todays(name: str) -> str:
+    """Return the pattern for a group of 0.2, with a warning; any other name as it is."""
+    if pattern := patterns().get(name):
+        notices.warn(name, f"{name} is no group any more: ask for its tasks with '{pattern}'")
+    return pattern or name
+
+
 def complete(error: KeyError) -> None:
     """Add to lm-eval's message about a name that it cannot load what our task needs."""
     message = str(error.args[0])
@@ -332,7 +347,7 @@ def explained(process_tasks: Callable[..., Any]) -> Callable[..., Any]:
         names = [config.tasks] if isinstance(config.tasks, str) else config.tasks
         # lm-eval would look for a task whose name begins with the blank of "A, B".
         if any("epidemia_" in name for name in names):
-            config.tasks = separated(names)
+            config.tasks = [_todays(name) for name in separated(names)]
         try:
             return process_tasks(*args, **kwargs)
         except ValueError as error:

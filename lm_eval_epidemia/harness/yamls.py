@@ -205,7 +205,7 @@ def _of_way(
     """Return the files of a benchmark in one way of asking."""
     from lm_eval_epidemia.benchmarks import unions
 
-    base = benchmark.base + way.suffix
+    base, with_parts = benchmark.base + way.suffix, benchmark.parts(way)
     files = {base: _base(benchmark, way, dataset, variant)}
     asked = benchmark.asked(way.name)
     # The plain way of asking lies at the top; each other way in a folder of its own.
@@ -223,7 +223,7 @@ def _of_way(
                 text = _task(benchmark, entry, way, include, dataset, variant)
                 files[f"{folder}{entry.name}{way.suffix}.yaml"] = text
             names = [entry.name + way.suffix for entry in entries]
-            if part not in ("", group):
+            if part in with_parts:
                 name = part + way.suffix
                 files[f"{folder}{name}.yaml"] = _group(benchmark, name, way, names, variant)
                 names = [name]

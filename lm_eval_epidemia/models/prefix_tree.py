@@ -31,7 +31,7 @@ ALIGNED = 8
 
 #: A multiply-add of attention costs as much as this many of the weights (softmax, mask and copies
 #: of keys included). A rough fit: 3 was tried after the ten tasks of
-#: docs/background/performance-measured.md were measured, and would have read one of them (11
+#: docs/background/performance.md were measured, and would have read one of them (11
 #: answers) as rows, 1.2 times slower.
 ATTENTION = 1.5
 

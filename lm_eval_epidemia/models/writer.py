@@ -43,13 +43,13 @@ class ModelWriter:
         if backend not in known:
             raise EpidemiaError(
                 f"--writer {backend!r}: expected 'template' or a model type of lm-eval "
-                f"({nearest(backend, known)}). Give the model's name in --writer-args, as in "
-                "--writer hf --writer-args pretrained=NAME"
+                f"({nearest(backend, known)}). Give the model's name after it, as in --writer "
+                "hf,pretrained=NAME"
             )
         self.seed = seed
         # The device is what lm_eval's command gives where none is named.
         given = {"device": "cuda:0", **simple_parse_args_string(args)}
-        with loading(f"--writer {backend} --writer-args {args!r}"):
+        with loading(f"--writer {backend},{args}"):
             self._model: Any = get_model(backend).create_from_arg_obj(given)
             tokenizer = getattr(self._model, "tokenizer", None)
         # A chat endpoint has the template itself, and takes messages.

@@ -241,24 +241,3 @@ def shown(results: Results) -> list[int]:
     runs["worded"] = runs["wording"] != "" if "wording" in runs else False
     ordered = runs.sort_values(["asked", "worded", "newest"], kind="stable")
     return [*ordered.drop_duplicates("weights").index]
-
-
-def with_cutoffs(results: Results, given: Sequence[tuple[str, str]]) -> Results:
-    """Set when the training of models ended, by model: a column ``cutoff``, NaN if not given.
-
-    Raises
-    ------
-    EpidemiaError
-        If a model is unknown, or a date is not a year and a month.
-    """
-    known = {*results.runs["model"]}
-    cutoffs = {}
-    for model, text in given:
-        if model not in known:
-            raise EpidemiaError(
-                f"--cutoff {model}={text}: expected one of {', '.join(sorted(known))}"
-            )
-        if not re.fullmatch(r"(19|20)\d\d-(0[1-9]|1[0-2])", text):
-            raise EpidemiaError(f"--cutoff {model}={text}: expected a month such as 2024-06")
-        cutoffs[model] = text
-    return results._replace(runs=results.runs.assign(cutoff=results.runs["model"].map(cutoffs)))

@@ -98,7 +98,7 @@ SETTINGS: dict[str, dict[str, Any]] = KNOWN["said"]
 #: Columns of `Results.runs` that are not settings.
 NOT_SETTINGS = (
     *("model", "settings", "name", "kind", "weights", "parameters", "date"),
-    *("card", "card_folder", "base", "bases", "cutoff"),  # of `tuned` and `choose`
+    *("card", "card_folder", "base", "bases"),  # of `tuned` and `choose`
 )
 
 #: Columns of `Results.scores` before the metrics.

@@ -201,11 +201,7 @@ def joint_error(draws: Iterable[Draws | None], weights: Sequence[float] | None =
         If `draws` is not a list of draws, or `weights` are invalid or not one per task.
     """
     draws = _listed(draws)
-    return contrast_error(draws, _checked(weights, len(draws)))
-
-
-def contrast_error(draws: Sequence[Draws | None], weights: Sequence[float]) -> float:
-    """Standard error of a weighted sum with weights that may be negative; see `joint_error`."""
+    weights = _checked(weights, len(draws))
     if not draws or (sums := _sums(draws, weights)) is None:
         return math.nan
     asking = sum((w * task.asking) ** 2 for task, w in zip(draws, weights, strict=True) if task)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from lm_eval_epidemia.ask.prompts import ways_of
-from lm_eval_epidemia.ask.way import Metric
+from lm_eval_epidemia.ask.way import DistributionWay, Metric
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.observation import metrics, respondents
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
@@ -66,6 +67,18 @@ class Observation(Benchmark):
         tasks = all_tasks()
         replaced = {task.stands_for for task in tasks.values()} - {None}
         return {name: self._entry(task, replaced) for name, task in tasks.items()}
+
+    def parts(self, way: DistributionWay) -> set[str]:
+        """Return the surveys of several tasks that are not all of their group, and fresh sets."""
+        asked = [entry for entry in self.entries().values() if way.asks(entry.declared)]
+        sizes = Counter(name for entry in asked for name in entry.groups)
+        return {
+            entry.part
+            for entry in asked
+            if way.parted is None or entry.group in way.parted
+            if entry.part != entry.group
+            if entry.group == FRESH or 1 < sizes[entry.part] < sizes[entry.group]
+        }
 
     def _entry(self, task: Task, replaced: Collection[int | None]) -> TaskEntry:
         facets = {

@@ -2,7 +2,7 @@
 
 A draw is an outcome and its conditions. It is kept if the survey can estimate its truth, and the
 record does not declare it; all of this is determined by counting. `surveys.fresh` declares the
-tasks, `findings.probe` compares them with published ones.
+tasks.
 """
 
 from __future__ import annotations
@@ -485,7 +485,6 @@ def make(
     planned: FreshPlan,
     *,
     jobs: int = 1,
-    backend: str | None = None,
     replace: bool = False,
     progress: bool = True,
 ) -> Made:
@@ -499,8 +498,6 @@ def make(
     planned : FreshPlan
     jobs : int
         Processes.
-    backend : str, optional
-        As for `estimate.build.build`.
     replace : bool
         Replace another set of the same survey and seed.
     progress : bool
@@ -513,7 +510,7 @@ def make(
     drawn, data = planned.fresh_set, planned.data
     folder, text = fresh.folder_of(drawn.survey, drawn.seed), fresh.write_set(drawn)
     path, replicates = folder / fresh.TASKS, drawn.asked.replicates
-    building.check_options(replicates, backend, jobs)
+    building.check_options(replicates, None, jobs)
     if path.exists() and path.read_text(encoding="utf-8") != text and not replace:
         raise EpidemiaError(
             f"{folder} contains another set with this survey and seed, but other options, files "
@@ -524,7 +521,7 @@ def make(
     declared = hashlib.sha256(text.encode()).hexdigest()
     if not _is_built(folder, data.key, declared, sample):
         about = {"seed": drawn.seed, "record": drawn.record, "declared": declared}
-        work = building.Work(planned.schemes, replicates, jobs, backend, progress)
+        work = building.Work(planned.schemes, replicates, jobs, progress=progress)
         if skipped := building.build_tasks(
             data, drawn.tasks, folder, work, sample=sample, fresh=about
         ):
@@ -554,7 +551,7 @@ def sample_of(data: Microdata, number: int) -> tuple[str, bool]:
 
     Those of the survey's declared tasks, where these are from the same people: one of the tasks is
     counted again, and must come to the same in every replicate. Else a name of their own, the same
-    for all sets from one file; report and probe then take the two as independent.
+    for all sets from one file; reports then take the two as independent.
 
     Parameters
     ----------

@@ -231,6 +231,7 @@ class Sampled(Letters):
 
     name = "sampled"
     suffix = "_sampled"
+    parted = ()
     columns = {"order": ["int8"], "sample": "int32", "n_samples": "int32", "choices": ["string"]}
     prompts_are = "answers"
     diagnostics = {**WRITTEN, "order_bias": Metric(False, 0, 1, written_order_bias)}

@@ -43,6 +43,7 @@ class Likelihood(DistributionWay):
 
     name = "likelihood"
     suffix = "_likelihood"
+    parted = ()
     columns = {"level": "int8", "choices": ["string"]}
     prompts_are = "levels"
     diagnostics = {"choice_mass": CHOICE_MASS, "bin_mass": Metric(True, 0, 1, bin_mass)}

@@ -78,6 +78,7 @@ class Stated(Asked):
 
     name = "stated"
     suffix = "_stated"
+    parted = ("epidemia_low", "epidemia_high")
     columns = {"order": ["int8"], "choices": ["string"]}
     prompts_are = "orderings"
     diagnostics = {**WRITTEN, "sum_error": SUM_ERROR}

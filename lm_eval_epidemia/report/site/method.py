@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import pandas as pd
 from markupsafe import Markup
 
 from lm_eval_epidemia.ask.orderings import MAX_ORDERINGS
 from lm_eval_epidemia.ask.prompts import Wording, prompt
-from lm_eval_epidemia.benchmarks.observation.standardised import crude, standardised
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import task
 from lm_eval_epidemia.findings.mean import with_columns
-from lm_eval_epidemia.findings.standardised import CONTRASTS, strata
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.results.choose import of_runs
@@ -32,11 +31,15 @@ CONFOUNDED = "epidemia_extra_nhis_high_blood_pressure_by_age_race"
 
 def _confounding() -> dict[str, Any]:
     """Compare two groups as they are, within each age, and with the same ages."""
-    laid = strata(next(one for one in CONTRASTS if one.task == CONFOUNDED))
-    assert laid is not None
     truth = store.load(CONFOUNDED)
-    p, shares = truth.p[laid.cells, 0], laid.joint / laid.joint.sum(axis=1, keepdims=True)
     source, outcome = record(truth.survey), "high_blood_pressure"
+    ages = [*dict.fromkeys(age for age, _ in truth.given)]
+    weight = pd.Series(truth.weights, pd.MultiIndex.from_tuples(truth.given))
+    groups = weight.groupby(level=1).sum().sort_values(ascending=False).index[:2].tolist()
+    cells = [[truth.given.index((age, race)) for age in ages] for race in groups]
+    p, joint = truth.p[cells, 0], truth.weights[cells]
+    shares = joint / joint.sum(axis=1, keepdims=True)
+    everybody = weight.groupby(level=0).sum()[ages].to_numpy()
 
     def compared(values: Array) -> list[str]:
         return [*map(_percent, values), f"{100 * (values[0] - values[1]):+.1f}"]
@@ -45,12 +48,11 @@ def _confounding() -> dict[str, Any]:
         "survey": f"{source.title} ({truth.vintage})",
         "question": source.way(outcome, truth.columns[outcome], truth.vintage).question,
         "answer": truth.levels[0],
-        "groups": [truth.given[cell][1] for cell in laid.cells[:, 0]],
-        "overall": compared(crude(p, laid.joint)),
-        "alike": compared(standardised(p, laid.everybody)),
+        "groups": groups,
+        "overall": compared((p * shares).sum(axis=1)),
+        "alike": compared(p @ everybody),  # direct standardisation: everybody's ages
         "rows": [
-            [truth.given[cell][0], *compared(p[:, i]), *map(_percent, shares[:, i])]
-            for i, cell in enumerate(laid.cells[0])
+            [age, *compared(p[:, i]), *map(_percent, shares[:, i])] for i, age in enumerate(ages)
         ],
     }
 

@@ -67,7 +67,7 @@ def with_published(results: Results) -> Results:
         [
             {
                 **dict.fromkeys(results.runs, ""),
-                **dict.fromkeys(("card", "card_folder", "base", "cutoff")),
+                **dict.fromkeys(("card", "card_folder", "base")),
                 **dict.fromkeys(("parameters", "date"), math.nan),
                 **{"model": model, "settings": "published", "name": f"{model} (published)"},
                 **{"kind": "published", "weights": Weights(model), "bases": ()},

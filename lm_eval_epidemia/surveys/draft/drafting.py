@@ -131,8 +131,6 @@ def draft(
     EpidemiaError
         If a file cannot be read, an option names no column, a weight is none, or nothing is left.
     """
-    if wishes.tasks < 1:
-        raise EpidemiaError(f"--tasks {wishes.tasks}: expected at least 1")
     name = fitting_name(files, wishes.name)
     for path in files:
         if path.is_dir():
@@ -178,36 +176,26 @@ def draft(
     return Drafted(name, text, len(marks(text)), source, variables, plans, left_out, notes)
 
 
-def write(draft: Drafted, out: Path | None = None, replace: bool = False) -> Path:
-    """Write a draft, whole or not at all.
-
-    Parameters
-    ----------
-    draft : Drafted
-    out : Path, optional
-        A file; by default where records of the user's own are found.
-    replace : bool
-        Whether a file that is there is overwritten.
+def write(draft: Drafted) -> Path:
+    """Write a draft where records of the user's own are found, whole or not at all.
 
     Raises
     ------
     EpidemiaError
-        If there is one and it is not to be replaced, or it cannot be written.
+        If there is a record of that name, or it cannot be written.
     """
-    path = out or own_path(draft.name)
-    check_free(path, replace)
+    path = own_path(draft.name)
+    check_free(path)
     with paths.atomic_write(path) as temporary:
         temporary.write_text(draft.text, encoding="utf-8")
     look()
     return path
 
 
-def check_free(path: Path, replace: bool) -> None:
-    """Refuse a path that is not a record, and overwriting a file that a person may have edited."""
-    if path.suffix != ".yaml":
-        raise EpidemiaError(f"--out {path}: a record is a .yaml file")
-    if path.exists() and not replace:
-        raise EpidemiaError(f"{path} already exists: overwrite it with --replace, or give --out")
+def check_free(path: Path) -> None:
+    """Refuse to overwrite a file that a person may have edited."""
+    if path.exists():
+        raise EpidemiaError(f"{path} already exists: delete it, or give another --name")
 
 
 # -- Columns to variables -------------------------------------------------------------------------
