@@ -199,7 +199,7 @@ DEEP = [[200, "[" * 100_000], "an answer that is not JSON"]
 @pytest.mark.parametrize(("reply", "said"), [DEEP, *TABLES["words"]])
 def test_what_the_server_said_is_in_the_last_line(reply, said):
     status, text, *headers = reply
-    found, _ = refusal(always(status, text.encode(), *headers), max_retries=0, pause=0)
+    found, _ = refusal(always(status, text.encode(), *map(tuple, headers)), max_retries=0, pause=0)
     assert "\n" not in found and len(found) < 700
     assert re.search(said, found), found
 
