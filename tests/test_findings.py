@@ -13,7 +13,7 @@ from report_parts import COCAINE, run_as, table, write
 from rich.cells import cell_len
 
 from lm_eval_epidemia.ask.prompts import WORDINGS
-from lm_eval_epidemia.benchmarks import groups, leaves
+from lm_eval_epidemia.benchmarks import groups, leaves, members
 from lm_eval_epidemia.benchmarks.observation import places
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
 from lm_eval_epidemia.cli.report import read
@@ -30,7 +30,7 @@ DOCS = REPOSITORY / "docs" / "results"
 #: Runs of respondents whose answers are known, by folder: tasks, and how they are asked.
 RECORDED = {
     "letters": (["epidemia_low_nsduh", "epidemia_high_nsduh", "epidemia_people"], {}),
-    "likelihood": (["epidemia_low_nsduh_likelihood"], {}),
+    "likelihood": ([f"{task}_likelihood" for task, _ in members("epidemia_low_nsduh")], {}),
     "bare": (["epidemia_low_nsduh"], {"metadata": {"wording": "bare"}}),
     "world": (["epidemia_world", "epidemia_years_gsstrend", "epidemia_years_undated"], {}),
     "closed": ([f"epidemia_high_nsduh_cocaine_ever_by_age_sex_{way}" for way in CLOSED_WAYS], {}),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lm_eval_epidemia.ask import intervals
 from lm_eval_epidemia.ask.responses import most_mass
+from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.benchmarks.observation import metrics
 from lm_eval_epidemia.benchmarks.observation.likelihood import bin_mass
 from lm_eval_epidemia.estimate import store
@@ -48,8 +49,9 @@ def binned(p):
 
 
 def test_the_truth_loses_what_binning_costs_and_no_more():
-    groups = ["epidemia_low_nsduh_likelihood", "epidemia_low_gss_likelihood"]
-    results = evaluate(groups, model_args="kind=truth", log_samples=False)["results"]
+    surveys = members("epidemia_low_nsduh") + members("epidemia_low_gss")
+    tasks = [f"{task}_likelihood" for task, _ in surveys]
+    results = evaluate(tasks, model_args="kind=truth", log_samples=False)["results"]
     rows = {name: row for name, row in results.items() if "_by_" in name}
     assert len(rows) == 6 + 10
     for name, row in rows.items():

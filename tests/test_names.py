@@ -245,7 +245,7 @@ def test_tab_completes_commands_tasks_groups_and_surveys(epidemia, monkeypatch):
         monkeypatch.setenv("COMP_CWORD", str(len(words)))
         return epidemia().stdout.split()
 
-    assert offered("anch") == ["anchors"] and offered("tasks", "fr") == ["fresh"]
+    assert offered("gro") == ["groundtruth"] and offered("tasks", "fr") == ["fresh"]
     assert f"{HEROIN}_stated" in offered("show", "epidemia_low_nsduh_heroin")
     assert offered("cost", "epidemia_low_gss,epidemia_qu") == [
         f"epidemia_low_gss,epidemia_quick{part}" for part in ("", "_high", "_low")
@@ -296,6 +296,6 @@ def test_every_help_text_is_a_whole_sentence_on_a_screen(epidemia, monkeypatch):
 
 def test_help_groups_commands_by_purpose(epidemia):
     shown = epidemia("-h").stdout
-    places = [shown.index(f"─ {purpose} ─") for purpose in ("Run", "Look", "Build", "Research")]
+    places = [shown.index(f"─ {purpose} ─") for purpose in ("Run", "Look", "Build")]
     assert places == sorted(places) and "─ Commands ─" not in shown
     assert places[1] < shown.index(" report ") < shown.index(" search ") < places[2]

@@ -86,7 +86,7 @@ def entries() -> Iterator[Entry]:
     sizes |= {name: len(tasks) for name, tasks in unions().items()}
     for name, tasks in sizes.items():
         says = groups()[name].says if name in groups() else ""
-        yield _entry(name, f"group of {tasks} task{'s' * (tasks > 1)}", text=[says])
+        yield _entry(name, f"group of {tasks} task{'s' if tasks > 1 else ''}", text=[says])
     for name, survey in records().items():
         about_it = (survey.publisher, survey.domain, survey.people)
         yield _entry(name, f"survey: {survey.title}", survey.variables, about_it)

@@ -35,22 +35,31 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-#: The commands that the help lists, and those that only `more` lists.
-_FIRST = (running.demo, report.report, compare.compare, about.show, about.search, running.cost)
-_MORE = (report.plot, report.share, groundtruth.anchors, tasks.export, running.path)
+#: The commands that the help lists, by what they are for, and those that only `more` lists.
+_FIRST = {
+    "Run": (running.demo, running.cost),
+    "Look": (report.report, compare.compare, about.show, about.search),
+}
 _GROUPS = {"survey": survey.app, "groundtruth": groundtruth.app}
+_MORE = (report.plot, report.share, groundtruth.anchors, tasks.export, running.path)
 _MORE_GROUPS = {"tasks": tasks.app, "quantities": quantities.app, "finetune": finetune.app}
 app.command(
+    rich_help_panel="Run",
     add_help_option=False,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )(running.run)
-for command in (*_FIRST, *_MORE):
-    app.command(hidden=command in _MORE)(command)
-for name, group in (_GROUPS | _MORE_GROUPS).items():
-    app.add_typer(group, name=name, hidden=name in _MORE_GROUPS)
+for panel, commands in _FIRST.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+for name, group in _GROUPS.items():
+    app.add_typer(group, name=name, rich_help_panel="Build")
+for other in _MORE:
+    app.command(hidden=True)(other)
+for name, group in _MORE_GROUPS.items():
+    app.add_typer(group, name=name, hidden=True)
 
 
-@app.command()
+@app.command(rich_help_panel="Build")
 def more() -> None:
     """List the other commands: plot, share, anchors, export, path, tasks, quantities, finetune."""
     table = table_of("", "epidemia ...", "what it does")

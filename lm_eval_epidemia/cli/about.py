@@ -146,7 +146,11 @@ def _task(name: str, leaf: Leaf, every: bool) -> None:
     else:
         _say("score", leaf.benchmark.heading)
         _say("version", version)
-        more = f" and 'epidemia quantities list {entry.name}'" * (leaf.benchmark.name == "prior")
+        more = (
+            f" and 'epidemia quantities list {entry.name}'"
+            if leaf.benchmark.name == "prior"
+            else ""
+        )
         _say("more", f"{PAGES.get(leaf.benchmark.name, 'docs')}{more}")
     _say("run", f"lm_eval --tasks {shlex.quote(name)} --model ...")
 
@@ -220,7 +224,7 @@ def _truth(truth: Truth, every: bool) -> None:
     ends = [frame[end].to_numpy().reshape(cells, levels) for end in ("low", "high")]
     heads = [truth.levels[level] for level in answers]
     is_long = max(map(len, heads)) > (LONG if len(heads) > FEW else WIDTH // 4)
-    numbers = ["share"] * bool(given) + ["n"] * is_sampled
+    numbers = (["share"] if given else []) + (["n"] if is_sampled else [])
     columns = [*numbers, *(map(str, range(1, len(heads) + 1)) if is_long else heads)]
     table = table_of("", *given, *columns, right=tuple(columns), whole=0)
     for cell in sorted(largest):
@@ -240,8 +244,8 @@ def _truth(truth: Truth, every: bool) -> None:
     _print(table)
     if is_long:
         _say("", "; ".join(f"{place}: {head}" for place, head in enumerate(heads, 1)))
-    rest = [plural(cells - ROWS, "smaller cell")] * (cells > ROWS)
-    rest += [plural(levels - ANSWERS, "rarer answer")] * (levels > ANSWERS)
+    rest = [plural(cells - ROWS, "smaller cell")] if cells > ROWS else []
+    rest += [plural(levels - ANSWERS, "rarer answer")] if levels > ANSWERS else []
     if rest:
         _say("", f"{' and '.join(rest)} more, with --all")
 
@@ -340,7 +344,7 @@ def _members(name: str, here: Sequence[Leaf]) -> Any:
         is_survey = leaf.benchmark is OBSERVATION
         parts[leaf.entry.facets["survey"] if is_survey else leaf.entry.name].append(leaf)
     is_scored = any(leaf.benchmark is OBSERVATION for leaf in here)
-    numbers = ("tasks", "prompts", *["score of averages"] * is_scored)
+    numbers = ("tasks", "prompts", *(["score of averages"] if is_scored else []))
     table = table_of("", "of", *numbers, right=numbers)
     for part, of in parts.items():
         prompts = sum(costs.leaves[in_way(leaf.entry.name, leaf.way)].prompts for leaf in of)

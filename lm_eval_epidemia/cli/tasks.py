@@ -73,7 +73,7 @@ def tasks_list(
     rows, table = [], table_of("", "task", "state", "title")
     for task in declared.to_dict("records"):
         state = "needs {needs}" if task["state"] == "waiting" else "{state} ({vintage})"
-        state += ", stand-in" * bool(task["stands_for"])
+        state += ", stand-in" if task["stands_for"] else ""
         rows.append((task["task"], state.format_map(task), task["title"]))
         table.add_row(*rows[-1])
     if fits(table):
@@ -274,7 +274,8 @@ def export(
         return
     from lm_eval_epidemia.harness.export import export as export_dataset
 
-    folder, group = export_dataset(out, push_to_hub, stated), "epidemia_low" + "_stated" * stated
+    folder = export_dataset(out, push_to_hub, stated)
+    group = "epidemia_low_stated" if stated else "epidemia_low"
     print(f"the dataset repository is in {folder}")
     print("score answers in Python: lm_eval_epidemia.api.score_answers (docs/guides/elsewhere.md)")
     if find_spec("lm_eval"):

@@ -57,7 +57,7 @@ def few(names: Sequence[str]) -> str:
 
 def plural(number: int, noun: str) -> str:
     """Say how many: ``"1 task"``, ``"1,200 tasks"``."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+    return f"{number:,} {noun}{'s' if number != 1 else ''}"
 
 
 def words_of(name: str) -> tuple[str, ...]:

@@ -273,7 +273,7 @@ def _left_out(pairs: Sequence[Matched], names: Sequence[str]) -> list[str]:
         alone = {pair.one.task: pair.alone[side] for pair in pairs if pair.alone[side]}
         if alone:
             listed = [f"{task}: doc_id {few(of)}" for task, of in alone.items()]
-            listed[3:] = ["..."] * (len(listed) > 3)
+            listed[3:] = ["..."] if len(listed) > 3 else []
             notes.append(
                 f"left out: {plural(sum(map(len, alone.values())), 'document')} that only {model} "
                 f"was asked, in {plural(len(alone), 'task')} ({'; '.join(listed)})"

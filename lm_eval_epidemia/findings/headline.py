@@ -177,7 +177,7 @@ def _verdict(runs: pd.DataFrame, run: pd.Series) -> str:
     other, verdict = runs.loc[run["other"]], run["verdict"]
     better = f"is shown {verdict.replace('here', 'in these tasks')} than"
     ways = [of["settings"] or "the default" for of in (run, other)]
-    apart = f" ({ways[0]}, not {ways[1]})" * (verdict == "not compared")
+    apart = f" ({ways[0]}, not {ways[1]})" if verdict == "not compared" else ""
     return f"{run['model']} {WORDS['verdicts'].get(verdict, better)} {other['model']}{apart}"
 
 
@@ -233,7 +233,7 @@ def _finding(
         for group, share in shares.items()
         if share or group in TOGETHER or group in unions()
     )
-    title = scale(benchmark) + f". {asked}" * bool(asked)
+    title = scale(benchmark) + (f". {asked}" if asked else "")
     first = [group for group in listed if group in TOGETHER] or listed[:1]
     more = [group for group in table["group"].unique() if group not in listed]
     order = [*first, *more, *listed]
@@ -296,11 +296,12 @@ def _scores(run: pd.Series, of: pd.DataFrame, asked: Sequence[str]) -> str:
         f"{_rounded(row['value'])} on {names[group]}{share_of(row['tasks'], group)}"
         for group, row in said.iterrows()
     ).replace(" on ", " of 100 on ", 1)
-    limit = run.get("limit", "")
-    is_part = limit == "incomplete"
-    told += ", from a part of each task" if is_part else f", under --limit {limit}" * bool(limit)
-    told += ", after training on these tasks" * bool(of["trained"].eq(True).any())
-    told += ", which do not match its distances (‡)" * bool(said["changed"].any())
+    if limit := run.get("limit", ""):
+        told += (
+            f", under --limit {limit}" if limit != "incomplete" else ", from a part of each task"
+        )
+    told += ", after training on these tasks" if of["trained"].eq(True).any() else ""
+    told += ", which do not match its distances (‡)" if said["changed"].any() else ""
     known = said[["averages", "guesses"]]
     if run["kind"] == "run" and known.notna().all(axis=None):
         averages, guesses = (" and ".join(dict.fromkeys(map(_rounded, known[x]))) for x in known)
@@ -335,11 +336,11 @@ def _count_rest(results: Results, boards: Sequence[Board]) -> str:
     known = sorted({*results.scores["group"]} & groups().keys())
     unscored = [group for group in known if not groups()[group].scored]
     counts = [
-        f"{plural(left_out, 'more model')}: --show leaderboard" * bool(left_out),
-        f"{more_runs}: --show leaderboard" * bool(len(more)),
-        f"{plural(tuned, 'tuned run')} beside the base: --show tuning" * bool(tuned),
-        f"{few(unscored)} has no score: --show year-lived" * bool(unscored),
-        f"{plural(len(results.notes), 'note')}: --show notes" * bool(len(results.notes)),
+        f"{plural(left_out, 'more model')}: --show leaderboard" if left_out else "",
+        f"{more_runs}: --show leaderboard" if len(more) else "",
+        f"{plural(tuned, 'tuned run')} beside the base: --show tuning" if tuned else "",
+        f"{few(unscored)} has no score: --show year-lived" if unscored else "",
+        f"{plural(len(results.notes), 'note')}: --show notes" if len(results.notes) else "",
     ]
     return "; ".join(filter(None, counts))
 

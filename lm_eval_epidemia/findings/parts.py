@@ -63,6 +63,8 @@ def in_parts(
     table[texts] = table[texts].astype(object).fillna("")
     made = make_finding(name, table, runs, instead=instead)
     printed = FINDINGS[name].get("printed", "")
-    note = made.note + f" {printed}" * bool((made.table["kind"] == "published").any() and printed)
+    note = made.note + (
+        f" {printed}" if (made.table["kind"] == "published").any() and printed else ""
+    )
     note += ALIKE_NOTE * bool((table["error"].isna() & (table["samples"] > 1)).any())
     return replace(made, note=note)

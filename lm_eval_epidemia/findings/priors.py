@@ -197,7 +197,7 @@ def wins(results: Results) -> Finding:
         for quantity, can in zip(known.truth.quantities, beatable(known), strict=True)
         if not can.all()
     ]
-    says = [f"the error of N answers is about 0: {'; '.join(unbeaten)}"] * bool(unbeaten)
+    says = [f"the error of N answers is about 0: {'; '.join(unbeaten)}"] if unbeaten else []
     return in_parts("wins", rows, results.runs, instead=says)
 
 

@@ -34,5 +34,5 @@ def scale(benchmark: Benchmark) -> str:
     says = benchmark.says
     if benchmark.name == "observation":
         says = "Score, 0 to 100 (as close as another sample of the survey)"
-    error = f" ± standard error ({source})" * benchmark.has_error
+    error = f" ± standard error ({source})" if benchmark.has_error else ""
     return says + error + benchmark.heading.removeprefix(benchmark.says)

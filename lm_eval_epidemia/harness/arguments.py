@@ -277,6 +277,8 @@ def explanation(name: str) -> str:
     is_tail = "_" in name and any(whole.endswith(f"_{name}") for whole in known)
     if not (is_tail or name.strip().casefold().startswith("epidemi")):
         return ""
+    if pattern := patterns().get(name):
+        return f"{name} is no group any more: ask for its tasks by the pattern '{pattern}'"
     try:
         members(name)
     except EpidemiaError as error:

@@ -158,7 +158,7 @@ def _task(
 
 def _group(benchmark: Benchmark, name: str, way: Way, members: list[str], variant: Variant) -> str:
     listed = "".join(f"  - {member}\n" for member in members)
-    tries = ["tries"] * (variant.tries > 1 and way.generated)
+    tries = ["tries"] if variant.tries > 1 and way.generated else []
     metrics = "".join(
         f"  - metric: {metric}\n    aggregation: mean\n    weight_by_size: false\n"
         for metric in [*benchmark.metrics(way), *tries]

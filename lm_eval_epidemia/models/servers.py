@@ -405,7 +405,7 @@ class Found(NamedTuple):
             return ""
         words = [] if self.server is OTHER else [self.server.name]
         return " ".join(
-            words + [self.version] * bool(re.fullmatch(r"[\w.+ -]{1,60}", self.version))
+            words + ([self.version] if re.fullmatch(r"[\w.+ -]{1,60}", self.version) else [])
         )
 
 

@@ -64,7 +64,7 @@ def _design(record: Record) -> str:
     units = [f"{what} {_code(column)}" for what, column in named if column]
     parts = [f"weight {' or '.join(weights)}" if weights else "no weight", ", ".join(units)]
     parts += [f"sampled unit {_code(design.unit)}"] if design.unit else []
-    parts += [f"replicate weights `{design.replicates}` where present"] * bool(design.replicates)
+    parts += [f"replicate weights `{design.replicates}` where present"] if design.replicates else []
     return "; ".join(filter(None, parts))
 
 

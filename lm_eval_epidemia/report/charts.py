@@ -186,7 +186,7 @@ def _line(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]
     colour, line = _colour(chart, table), alt.Chart().mark_line(point=True)
     drawn = line.encode(**place, **colour, tooltip=_tooltip(chart, table))
     kept = _only("split == 'kept'").mark_rule(strokeDash=[4, 4]).encode(x=place["x"], **colour)
-    return [*_intervals(chart, table, **colour), drawn, *[kept] * ("split" in table)]
+    return [*_intervals(chart, table, **colour), drawn, *([kept] if "split" in table else [])]
 
 
 def _only(condition: str) -> Any:

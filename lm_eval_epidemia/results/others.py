@@ -104,10 +104,10 @@ def labels_of(others: Collection[Other]) -> dict[Other, str]:
         parts = (
             other.metric,
             other.filter,
-            other.shots and f"{other.shots}-shot" * (len(shots[other.task]) > 1),
-            other.version and f"version {other.version}" * (len(versions[other.task]) > 1),
+            other.shots and (f"{other.shots}-shot" if len(shots[other.task]) > 1 else ""),
+            other.version and (f"version {other.version}" if len(versions[other.task]) > 1 else ""),
             other.limit and f"limit {other.limit}",
-            "lower is better" * other.lower_is_better,
+            "lower is better" if other.lower_is_better else "",
         )
         labels[other] = printable(f"{other.task} ({', '.join(filter(None, parts))})")
     return labels

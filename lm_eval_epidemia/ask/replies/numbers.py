@@ -148,7 +148,7 @@ def _plain(text: str) -> str:
     text = _RAISED.sub(lambda raised: "^" + unicodedata.normalize("NFKC", raised[0]), text)
     # "?" is known nowhere. "q\u2085" is a label: no number begins within a word.
     text = _FIGURE.sub(
-        lambda sign: "?" * (unicodedata.category(sign[0]) in ("No", "Nl")) + sign[0], text
+        lambda sign: ("?" if unicodedata.category(sign[0]) in ("No", "Nl") else "") + sign[0], text
     )
     text = unicodedata.normalize("NFKC", text).translate(_SIGNS)
     text = _TIMES_SIGN.sub("x", text.replace("+/-", "±").replace("+-", "±"))
@@ -322,12 +322,12 @@ def _kinds(tokens: Sequence[re.Match[str]]) -> str:
         name = token.lastgroup
         if name == "number":
             magnitude = _figure(token)[1]
-            kinds += "<" * (1 < magnitude < former)
-            kinds += "+" * bool(token["sign"] or "-" in (token["money"] or ""))
+            kinds += "<" if 1 < magnitude < former else ""
+            kinds += "+" if token["sign"] or "-" in (token["money"] or "") else ""
             kinds += "nu" if token["money"] or magnitude != 1 else "n"
             former = magnitude
         elif name == "unit":
-            kinds += "u" * (token[0].lower().strip(" s") == units[0])
+            kinds += "u" if token[0].lower().strip(" s") == units[0] else ""
         elif name == "quantile":
             level = float(token["level"] or 0.5)
             kinds += "abcde"[_LEVELS.index(level if level < 1 else level / 100)]

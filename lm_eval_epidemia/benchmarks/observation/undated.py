@@ -232,7 +232,7 @@ class Lived(NamedTuple):
         """Write the set: "1989-1994, 2021"."""
         years = self.course.years[self.fits]
         parts = np.split(years, np.flatnonzero(np.diff(years) > 1) + 1)
-        return ", ".join(f"{part[0]}" + f"-{part[-1]}" * (len(part) > 1) for part in parts)
+        return ", ".join(f"{part[0]}" + (f"-{part[-1]}" if len(part) > 1 else "") for part in parts)
 
 
 def lived(course: Course, answer: Array) -> Lived:

@@ -522,7 +522,7 @@ def _amount(kind: str, label: str, column: Field) -> str:
     text = label[:1].lower() + label[1:]
     if kind != "age":
         return f"has a value of {text} for '{_about(column)}'"
-    return f"is {text}" + " years old" * (not re.search(r"\byears?\b|\bold(er)?\b", text))
+    return f"is {text}" + (" years old" if not re.search(r"\byears?\b|\bold(er)?\b", text) else "")
 
 
 def _question(kind: str, column: Field, levels: tuple[DraftLevel, ...], amount: bool) -> str:

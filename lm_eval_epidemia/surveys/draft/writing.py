@@ -169,7 +169,7 @@ def _variable(draft: Draft, marked: bool) -> list[str]:
 def _measure(measure: Measure) -> str:
     texts = measure.model_dump(exclude_defaults=True, exclude={"plural"})
     said = [f"{name}: {quoted(text)}" for name, text in texts.items()]
-    return f"{{{', '.join([*said, *['plural: true'] * measure.plural])}}}"
+    return f"{{{', '.join([*said, *(['plural: true'] if measure.plural else [])])}}}"
 
 
 def _level(level: DraftLevel) -> str:
