@@ -203,28 +203,6 @@ def test_managers_of_other_lm_evals_get_ours_or_are_left_as_they_are(caplog):
 # Entry points. ------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_entry_points_and_the_hook_find_the_same_files_without_a_warning(lm_evals, tmp_path):
-    where = lm_evals("entry points")
-    index, on = index_of(where, tmp_path)
-    _, off = index_of(where, tmp_path, EPIDEMIA_AUTOLOAD="0")
-    assert on.stdout == off.stdout and "epidemia_low" in index
-    assert on.stderr == off.stderr
-
-
-@pytest.mark.slow
-def test_a_user_who_replaces_our_task_is_told_so(lm_evals, home, tmp_path):
-    """Only what we do ourselves is not said."""
-    theirs = tmp_path / "theirs"
-    theirs.mkdir()
-    (theirs / "low.yaml").write_text("group: epidemia_low\ntask: [builtin]\n")
-    given = f"include_path={str(theirs)!r}, metadata={{'gen_prefix': 'I say'}}"
-    where = lm_evals("entry points")
-    index, done = index_of(where, tmp_path, given, EPIDEMIA_HOME=str(home))
-    assert index["epidemia_low"].startswith(str(theirs))
-    assert done.stderr.count("overrides existing task") == 1
-
-
 #: Counts how often each of our task files is read.
 COUNTED = f"""
 import collections, lm_eval.tasks._index as index

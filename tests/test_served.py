@@ -18,7 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import quote
 
 import pytest
-from conftest import evaluate
+import yaml
+from conftest import REPOSITORY, evaluate
 from scripted_server import scripted
 from test_choice_api import KEY, TASK, TEXTS, ask, cached, model, plain, requests
 
@@ -30,6 +31,8 @@ from lm_eval_epidemia.models.endpoint import Endpoint
 from lm_eval_epidemia.models.replies import BadReply
 from lm_eval_epidemia.models.served import counted
 from lm_eval_epidemia.results.read import read_results
+
+TABLES = yaml.safe_load((REPOSITORY / "tests" / "data" / "servers.yaml").read_text("utf-8"))
 
 
 def always(*reply):
@@ -190,27 +193,13 @@ def test_a_pause_that_is_none_is_the_usual_one(named):
 # The server's words.
 
 
-@pytest.mark.parametrize(
-    ("reply", "said"),
-    [
-        ((500, b'{"error": {"message": "out of memory"}}'), "HTTP 500; the server said: out of m"),
-        ((200, b'{"error": {"message": "overloaded"}}'), r"\(HTTP 200\); the server said: overl"),
-        ((200, b"<html>Welcome</html>"), r"not JSON; the server said: a web page \(is base"),
-        ((403, b'{"error": {"message": "not in your country"}}'), "HTTP 403.*said: not in your"),
-        ((307, b"", ("Location", "/elsewhere/v1")), "HTTP 307.*give it as base_url.*/elsewhere/v1"),
-        ((200, b"[" * 100_000), "an answer that is not JSON"),
-        (
-            (
-                200,
-                b'{"choices": [{"logprobs": {"content": [{"token": "A", "top_logprobs": '
-                b'[{"token": "A", "logprob": -1' + b"0" * 400 + b"}]}]}}]}",
-            ),
-            "no known form",
-        ),
-    ],
-)
+DEEP = [[200, "[" * 100_000], "an answer that is not JSON"]
+
+
+@pytest.mark.parametrize(("reply", "said"), [DEEP, *TABLES["words"]])
 def test_what_the_server_said_is_in_the_last_line(reply, said):
-    found, _ = refusal(always(*reply), max_retries=0, pause=0)
+    status, text, *headers = reply
+    found, _ = refusal(always(status, text.encode(), *map(tuple, headers)), max_retries=0, pause=0)
     assert "\n" not in found and len(found) < 700
     assert re.search(said, found), found
 
@@ -459,18 +448,7 @@ def test_a_key_is_hidden_in_every_way_of_writing_it(key):
     assert masked("Bearer a", {"X": "Bearer a"}) == "Bearer a"
 
 
-@pytest.mark.parametrize(
-    ("usage", "tokens"),
-    [
-        ({"total_tokens": 11.0}, 11),
-        ({"prompt_tokens": 10, "completion_tokens": 1}, 11),
-        ({"total_tokens": None, "prompt_tokens": 10}, 10),
-        ({"usage": {"total_tokens": 11}}, 11),
-        ({"prompt_eval_count": 10, "eval_count": 1}, 11),
-        ({"text": "A"}, 0),
-        ([], 0),
-    ],
-)
+@pytest.mark.parametrize(("usage", "tokens"), TABLES["usage"])
 def test_tokens_however_they_are_told(usage, tokens):
     assert counted(usage) == tokens
 

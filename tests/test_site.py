@@ -31,6 +31,7 @@ from lm_eval_epidemia.report import site as building
 from lm_eval_epidemia.report.cards import card as card_of
 from lm_eval_epidemia.report.figures import CHARTS, save
 from lm_eval_epidemia.report.site import build_site
+from lm_eval_epidemia.results.choose import of_runs
 from lm_eval_epidemia.surveys.catalogue import all_tasks, record, records
 from lm_eval_epidemia.surveys.draft.drafting import draft
 from lm_eval_epidemia.surveys.draft.drafting import write as write_record
@@ -60,6 +61,8 @@ ASKED = {
     "stating": ([NHANES, f"{NHANES}_grid"], "calibrated,noise=1"),
     **{kind: (["epidemia_intervention"], kind) for kind in ("retrieval", "target")},
 }
+#: Published models that have pages here: all would draw as many figures again.
+PUBLISHED = ["LLama3 70B", "Phi4", "GPT-4", "gpt-4o"]
 HOSTILE = (
     "<script>window.hacked=1</script>\"'><img src=x onerror=window.hacked=1>&amp;😀" + 300 * "y"
 )
@@ -124,7 +127,9 @@ def made(place, tiny_llama, tmp_path_factory):
     first = json.dumps({**json.loads(first), "resps": [reply], "filtered_resps": reply})
     path.write_text("\n".join([first, *lines]))
     recorded(runs / "evil", [EVIL], model_args="kind=mean")
-    results = read([runs], published=True)
+    every = read([runs], published=True)
+    kept = (every.runs["kind"] != "published") | every.runs["model"].isin(PUBLISHED)
+    results = of_runs(every, every.runs.index[kept])
     build_site(results, folder / "out")
     names, weights = results.runs["name"], results.runs["weights"]
     (name,) = (name for name, of in zip(names, weights, strict=True) if of.model == NAME)
@@ -463,15 +468,19 @@ def test_no_text_of_a_file_is_a_script_and_every_page_is_fit_for_all(made, visit
         says[f"{name}.html"] = ""
     says[f"task.html#{urlencode({'task': COCAINE, 'model': made.hostile})}"] = ""
     says[f"quantities.html#set={NHANES}&quantity=hard_3"] = ""
+    seen = set()
     for page, text in says.items():
         tab = visit(page, "#panel svg" if "#" in page else "", bypass_csp=True, color_scheme="dark")
         tab.wait_for_load_state("networkidle")
         assert tab.evaluate("window.hacked") is None, page
         alien = "main img, main script:not([type='application/json']), a[href^=javascript]"
         assert tab.locator(alien).count() == 0
-        found = axe.run(tab, options=options).response["violations"]
-        serious = [rule for rule in found if rule["impact"] in ("serious", "critical")]
-        assert serious == [], page
+        kind = re.match(r"\w+", page)[0]
+        if kind not in seen:  # axe-core takes two seconds: one page of each template
+            seen.add(kind)
+            found = axe.run(tab, options=options).response["violations"]
+            serious = [rule for rule in found if rule["impact"] in ("serious", "critical")]
+            assert serious == [], page
         tab.set_viewport_size({"width": 390, "height": 900})
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390, page
         assert text in tab.locator("main").text_content(), page

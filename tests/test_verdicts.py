@@ -1,6 +1,7 @@
 """What is said of two models here and elsewhere: paired comparisons, log l1, ranks, and scales."""
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -9,17 +10,19 @@ import yaml
 from conftest import REPOSITORY
 from report_parts import COCAINE, EIGHT, HEROIN, NOBODY, RACE, asked, by, scored, table, write
 from scipy import stats
-from test_outcomes import prior_of
+from test_paired import prior_of
 
 from lm_eval_epidemia.benchmarks import members
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.compare import compare
 from lm_eval_epidemia.findings.pool import Pool, noise_of
-from lm_eval_epidemia.findings.ranks import ranked_tasks, standings
+from lm_eval_epidemia.findings.ranks import ranked_tasks, standings, verdicts
 from lm_eval_epidemia.findings.references import population_known_over
-from lm_eval_epidemia.results.choose import paired
+from lm_eval_epidemia.results.choose import KEY, paired
 from lm_eval_epidemia.score.estimates import interval
+from lm_eval_epidemia.score.joint import Draws
 from lm_eval_epidemia.score.outcomes import clustered, moderated
+from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 TABLES = yaml.safe_load((REPOSITORY / "tests" / "data" / "reports.yaml").read_text("utf-8"))
 EMPLOYER, SALARY = EIGHT[2:4]
@@ -256,3 +259,51 @@ def test_intervals_of_the_truth():
     assert low[1, 0] == 0 and high[1, 1] == 1 and 0.02 < high[1, 0] < 0.03
     exact = interval(np.array([[0.3, 0.7]]), np.array([np.inf]))
     assert exact[0].tolist() == exact[1].tolist() == [[0.3, 0.7]]
+
+
+# Many models: arrays over all pairs say what one pair after another says.
+
+
+ALL_LOW, ALL_HIGH = (
+    sorted(name for name in all_tasks() if name.startswith(f"epidemia_{group}_"))
+    for group in ("low", "high")
+)
+
+
+def drawn_model(run, tasks, random, faults):
+    """A model of some skill; with faults, some tasks are of other samples, or of no population."""
+    made = scored(dict.fromkeys(tasks, 0.0), run=run, model=f"model-{run % 8}")
+    made["value"] = np.clip(random.normal(50 + 10 * random.uniform(0, 2), 4, len(tasks)), 0, 100)
+    made["l1"] = 1 - made["value"] / 100
+    for row, (task, value) in enumerate(zip(tasks, made["value"], strict=True)):
+        survey, at = task.split("_")[2], np.clip(random.normal(value, 2, 20), 0, 100)
+        sample = f"{survey} {int(faults and random.random() < 0.01)}"
+        drawn = Draws(sample, at, random.choice([0, 1.0]), at + random.normal(0, 1, 20))
+        population = Draws(sample, at * 0.9, uncut=value * random.uniform(0.8, 1.4))
+        made.loc[row, "score_population"] = min(population.uncut, 100)
+        made.at[row, "draws"] = Draws("", np.array([]), 0.0) if survey == "bls" else drawn
+        made.at[row, "population"] = None if faults and random.random() < 0.005 else population
+    return made
+
+
+@pytest.mark.parametrize("faults", [False, True])
+@pytest.mark.parametrize(
+    "tasks", [ALL_LOW[::4], ALL_HIGH[::6], ALL_LOW[:3]], ids=["low", "high", "few"]
+)
+def test_all_pairs_at_once_are_single_pairs(tasks, faults):
+    for seed in range(2):
+        random = np.random.default_rng(seed)
+        made = [drawn_model(run, tasks, random, faults) for run in range(9)]
+        if faults:  # and twins
+            made[4] = made[3].assign(run=4)
+        scores = pd.concat(made, ignore_index=True)
+        pool = Pool(scores, dict.fromkeys(tasks, 0.05))
+        asked = sorted(zip(*(made[0][name] for name in KEY), strict=True))
+        group = "_".join(tasks[0].split("_")[:2])
+        expected = np.zeros((9, 9))
+        for i, j in combinations(range(9), 2):
+            verdict = compare(made[i], made[j], pool).verdict
+            expected[i, j] = {"better": 1, "worse": -1}.get(verdict, 0)
+            expected[j, i] = -expected[i, j]
+        assert (verdicts(scores, group, range(9), asked, pool) == expected).all()
+        assert expected.any() == (len(tasks) > 3)
