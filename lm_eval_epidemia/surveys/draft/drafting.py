@@ -335,7 +335,7 @@ def _those_without(
     """Say which of the named outcomes and conditions did not become a task, and why."""
     possible = f"{len(outcomes) * len(conditions):,} possible tasks with one condition"
     if len(plans) >= most and len(outcomes) * len(conditions) > most:
-        return [f"{most} of {possible} were made: --tasks N makes more"]
+        return [f"{most} of {possible} were made: --outcomes and --given choose them"]
     there = {(plan.outcome, given) for plan in plans for given in plan.given}
     gone = [
         f"{outcome.name} by {condition.name}"
